@@ -1,0 +1,2 @@
+//! The everturn command.
+fn main() {}
