@@ -14,3 +14,22 @@ pub struct Usage {
     /// Prompt tokens written to the provider's cache.
     pub cache_write: u64,
 }
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+/// stub
+pub struct Micros(pub u64);
+impl Micros {
+    /// stub
+    pub const fn plus(self, o: Self) -> Self {
+        Self(self.0.saturating_add(o.0))
+    }
+}
+impl Usage {
+    /// stub
+    pub const fn plus(self, _o: Self) -> Self {
+        self
+    }
+    /// stub
+    pub const fn total(self) -> u64 {
+        self.input
+    }
+}
