@@ -90,31 +90,32 @@ impl Draft {
     }
 
     /// Takes in the next delta, which arrived at `at`, and says its number. Constant work, whatever came before.
-    pub fn push(&mut self, at: Timestamp, delta: Delta) -> Result<Seq, OutOfOrder> {
-        let bytes = delta.bytes();
+    pub fn push(&mut self, at: Timestamp, delta: &Delta) -> Result<Seq, OutOfOrder> {
         match delta {
             Delta::Text(text) => self.text(text),
-            Delta::Reasoning(text) => self.reasoning(at).text.push_str(&text),
-            Delta::Sealed(seal) => self.reasoning(at).seal = Some(seal),
+            Delta::Reasoning(text) => self.reasoning(at).text.push_str(text),
+            Delta::Sealed(seal) => self.reasoning(at).seal = Some(seal.clone()),
             Delta::Ended => self.open = Open::Nothing,
-            Delta::CallBegan(call) => self.call_began(at, *call)?,
-            Delta::CallInput { slot, json } => self.call_in(slot)?.input.push_str(&json),
-            Delta::CallEnded { slot } => self.call_in(slot)?.whole = true,
-            Delta::Provided(provided) => self.provided(at, *provided),
-            Delta::Source(source) => self.add(Part::Source(*source)),
-            Delta::File(file) => self.add(Part::File(*file)),
-            Delta::Other(raw) => self.add(Part::Other(*raw)),
-            Delta::PartMeta(meta) => meta_of(self.parts.last_mut().ok_or(OutOfOrder::NoPart)?).extend(*meta),
-            Delta::ReplyMeta(meta) => self.meta.extend(*meta),
-            Delta::ResponseId(id) => self.response_id = Some(id),
-            Delta::Handle(handle) => self.handle = Some(*handle),
-            Delta::Usage(usage) => self.usage = Some(usage),
-            Delta::Seam(seam) => self.seams.push(seam),
-            Delta::Attempt(began) => self.attempt(at, *began),
-            Delta::RetractCall { ordinal } => self.retract_call(ordinal)?,
+            Delta::CallBegan(call) => self.call_began(at, call)?,
+            Delta::CallInput { slot, json } => self.call_in(*slot)?.input.push_str(json),
+            Delta::CallEnded { slot } => self.call_in(*slot)?.whole = true,
+            Delta::Provided(provided) => self.provided(at, provided),
+            Delta::Source(source) => self.add(Part::Source((**source).clone())),
+            Delta::File(file) => self.add(Part::File((**file).clone())),
+            Delta::Other(raw) => self.add(Part::Other((**raw).clone())),
+            Delta::PartMeta(meta) => {
+                meta_of(self.parts.last_mut().ok_or(OutOfOrder::NoPart)?).extend((**meta).clone());
+            }
+            Delta::ReplyMeta(meta) => self.meta.extend((**meta).clone()),
+            Delta::ResponseId(id) => self.response_id = Some(id.clone()),
+            Delta::Handle(handle) => self.handle = Some((**handle).clone()),
+            Delta::Usage(usage) => self.usage = Some(*usage),
+            Delta::Seam(seam) => self.seams.push(*seam),
+            Delta::Attempt(began) => self.attempt(at, began),
+            Delta::RetractCall { ordinal } => self.retract_call(*ordinal)?,
             Delta::RetractAll => self.retract_all(),
         }
-        self.bytes += bytes;
+        self.bytes += delta.bytes();
         self.newest_at = at;
         self.seq = self.seq.next();
         Ok(self.seq)
@@ -240,11 +241,11 @@ impl Draft {
         })
     }
 
-    fn text(&mut self, more: String) {
+    fn text(&mut self, more: &str) {
         if let (Open::Text, Some(Part::Text(tail))) = (self.open, self.parts.last_mut()) {
-            tail.text.push_str(&more);
+            tail.text.push_str(more);
         } else {
-            self.add(Part::Text(Text { text: more, meta: Meta::new() }));
+            self.add(Part::Text(Text { text: more.into(), meta: Meta::new() }));
             self.open = Open::Text;
         }
     }
@@ -269,7 +270,7 @@ impl Draft {
         self.parts.push(part);
     }
 
-    fn call_began(&mut self, at: Timestamp, call: CallBegan) -> Result<(), OutOfOrder> {
+    fn call_began(&mut self, at: Timestamp, call: &CallBegan) -> Result<(), OutOfOrder> {
         if self.call_in(call.slot).is_ok() {
             return Err(OutOfOrder::SlotTaken(call.slot));
         }
@@ -279,13 +280,13 @@ impl Draft {
         self.slots.push((call.slot, self.parts.len()));
         self.add(Part::Call(Call {
             uid,
-            provider_id: call.provider_id,
-            tool: call.tool,
+            provider_id: call.provider_id.clone(),
+            tool: call.tool.clone(),
             input: String::new(),
             whole: false,
             run_by: call.run_by,
             at,
-            meta: call.meta,
+            meta: call.meta.clone(),
         }));
         Ok(())
     }
@@ -300,17 +301,17 @@ impl Draft {
         }
     }
 
-    fn provided(&mut self, at: Timestamp, delta: ProvidedDelta) {
+    fn provided(&mut self, at: Timestamp, delta: &ProvidedDelta) {
         let index = delta.slot.and_then(|slot| self.slots.iter().rev().find(|(s, _)| *s == slot));
         let uid = index.and_then(|(_, index)| match self.parts.get(*index) {
             Some(Part::Call(call)) => Some(call.uid),
             _ => None,
         });
-        let ProvidedDelta { tool, output, meta, .. } = delta;
+        let ProvidedDelta { tool, output, meta, .. } = delta.clone();
         self.add(Part::Provided(Provided { uid, tool, output, at, meta }));
     }
 
-    fn attempt(&mut self, at: Timestamp, began: Began) {
+    fn attempt(&mut self, at: Timestamp, began: &Began) {
         if self.attempt.is_some() && began.rung != Rung::Reattach {
             self.slots.clear(); // Slots are the adapter's names, and a new generation has new ones.
             self.handle = None;
@@ -323,7 +324,7 @@ impl Draft {
         }
         self.earlier_runtime = self.runtime(self.newest_at); // The wait until now was nobody's streaming.
         self.attempt_began = at;
-        self.attempt = Some(began);
+        self.attempt = Some(began.clone());
     }
 
     fn retract_call(&mut self, ordinal: u16) -> Result<(), OutOfOrder> {

@@ -204,7 +204,7 @@ impl View {
         if row.seq != draft.seq().next() {
             return Err(BadFold::Gap { step: row.step, after: draft.seq(), got: row.seq });
         }
-        draft.push(row.at, (*row.delta).clone())?;
+        draft.push(row.at, &row.delta)?;
         Ok(())
     }
 }

@@ -236,7 +236,7 @@ impl Room {
         let mut draft = None;
         for row in &self.rows {
             let open = draft.get_or_insert_with(|| Draft::new(row.step));
-            open.push(row.at, (*row.delta).clone()).expect("what is journalled has been folded before");
+            open.push(row.at, &row.delta).expect("what is journalled has been folded before");
         }
         Snapshot { messages, standing: Standing::from(&self.chat), draft }
     }
