@@ -17,6 +17,8 @@ use crate::status::{self, Status, Verb};
 pub struct Chat {
     /// Its name.
     pub id: ChatId,
+    /// The agent it talks to, by name.
+    pub agent: String,
     /// How many commits it has seen.
     pub version: Version,
     /// Where it stands.
@@ -45,6 +47,8 @@ pub struct Chat {
     pub wait: Option<Wait>,
     /// Whether somebody asked for a summary.
     pub compaction_asked: bool,
+    /// The newest step the program has said something about.
+    pub briefed: StepId,
     /// The newest command that was taken out of the inbox.
     pub obeyed: InboxSeq,
     /// What all attempts have cost.
@@ -323,6 +327,10 @@ pub enum Fact {
     TurnEnded(TurnEnd),
     /// A provider call ended. `tries` is what its model's budget has used after it.
     Attempted(Box<Attempted>, Spent),
+    /// The next attempt is made on other terms, without one having been made on these.
+    Spent(Spent),
+    /// The program has said what it had to say about the open step.
+    Briefed,
     /// The provider refused the request as too long.
     Overflowed,
     /// The next attempt waits.
@@ -352,11 +360,12 @@ pub enum Place {
 }
 
 impl Chat {
-    /// A new, empty chat.
+    /// A new, empty chat with an agent.
     #[must_use]
-    pub fn new(id: ChatId) -> Self {
+    pub fn new(id: ChatId, agent: &str) -> Self {
         Self {
             id,
+            agent: agent.into(),
             version: Version(0),
             status: Status::Idle,
             archived: false,
@@ -371,6 +380,7 @@ impl Chat {
             spent: Spent::default(),
             wait: None,
             compaction_asked: false,
+            briefed: StepId(0),
             obeyed: InboxSeq(0),
             totals: Totals::default(),
         }
@@ -410,6 +420,8 @@ impl Chat {
             Fact::Reasked => self.in_turn(|turn| turn.reasked = true),
             Fact::TurnEnded(end) => self.turn_ended(end),
             Fact::Attempted(attempted, spent) => self.attempted(attempted, *spent),
+            Fact::Spent(spent) => self.spent = *spent,
+            Fact::Briefed => self.briefed = self.step,
             Fact::Overflowed => self.in_turn(|turn| turn.overflowed = true),
             Fact::Waits(wait) => self.wait = Some((**wait).clone()),
             Fact::Awaits(until) => self.awaits_until = Some(*until),

@@ -24,6 +24,7 @@ pub struct Draft {
     slots: Vec<(u32, usize)>,
     ordinals: u16,
     bytes: usize,
+    attempt_from: usize,
     attempt: Option<Began>,
     attempt_began: Timestamp,
     newest_at: Timestamp,
@@ -76,6 +77,7 @@ impl Draft {
             slots: Vec::new(),
             ordinals: 0,
             bytes: 0,
+            attempt_from: 0,
             attempt: None,
             attempt_began: Timestamp(0),
             newest_at: Timestamp(0),
@@ -183,6 +185,18 @@ impl Draft {
     #[must_use]
     pub const fn current(&self) -> Option<&Began> {
         self.attempt.as_ref()
+    }
+
+    /// When that began.
+    #[must_use]
+    pub const fn current_began(&self) -> Timestamp {
+        self.attempt_began
+    }
+
+    /// How much of the draft that attempt brought, roughly, in bytes.
+    #[must_use]
+    pub const fn current_bytes(&self) -> usize {
+        self.bytes - self.attempt_from
     }
 
     /// The model asked last.
@@ -324,6 +338,7 @@ impl Draft {
         }
         self.earlier_runtime = self.runtime(self.newest_at); // The wait until now was nobody's streaming.
         self.attempt_began = at;
+        self.attempt_from = self.bytes;
         self.attempt = Some(began.clone());
     }
 
@@ -346,6 +361,7 @@ impl Draft {
         self.meta.clear();
         self.open = Open::Nothing;
         self.bytes = 0;
+        self.attempt_from = 0;
     }
 
     fn end_reasoning(&mut self, at: Timestamp) {

@@ -1,1 +1,5 @@
-//! providers
+//! The models' side of Everturn: the [`Provider`] trait, and what adapters share.
+
+mod provider;
+
+pub use provider::{Frame, Frames, ModelFacts, Provider, Thinks};

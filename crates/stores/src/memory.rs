@@ -72,8 +72,8 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn create(&self, id: ChatId) -> Result<(), StoreError> {
-        self.rooms().entry(id).or_insert_with(|| Room::new(id));
+    async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError> {
+        self.rooms().entry(id).or_insert_with(|| Room::new(Chat::new(id, agent)));
         Ok(())
     }
 
@@ -127,9 +127,9 @@ impl Store for Memory {
 }
 
 impl Room {
-    fn new(id: ChatId) -> Self {
+    fn new(chat: Chat) -> Self {
         Self {
-            chat: Chat::new(id),
+            chat,
             fence: Fence(0),
             messages: Vec::new(),
             rewinds: Vec::new(),

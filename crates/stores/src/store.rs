@@ -16,8 +16,8 @@ use everturn_core::view::{Cursor, Event, Row};
 /// whole or not at all, and the next [`Store::load`] says which.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Makes an empty chat.
-    async fn create(&self, id: ChatId) -> Result<(), StoreError>;
+    /// Makes an empty chat with an agent. Making the same one again does nothing.
+    async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError>;
 
     /// Puts a command into the inbox, once per key. It is checked against the chat as it will stand.
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError>;
