@@ -1,9 +1,10 @@
-//! `cargo xtask …`.
+//! `cargo xtask …`: test, tidy, acceptance.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{tidy, workspace};
+use xtask::gate::Step;
+use xtask::{acceptance, gate, tidy, workspace};
 
 /// Everturn's chores.
 #[derive(Parser)]
@@ -15,8 +16,26 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Run everything a change must pass, in order, up to the first failure
+    Test {
+        /// Run these steps alone (repeat it, or separate with commas)
+        #[arg(long, value_name = "STEP", value_delimiter = ',')]
+        only: Vec<Step>,
+        /// Print the steps and what each runs
+        #[arg(long)]
+        list: bool,
+    },
     /// Check sizes, words, dependency direction and the other house rules
     Tidy,
+    /// Show which behaviour of docs/acceptance.md is held by which test
+    Acceptance {
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+        /// Use the results of the last run, if there are any, instead of running the tests
+        #[arg(long)]
+        no_run: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -32,6 +51,13 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> anyhow::Result<ExitCode> {
     let root = workspace::root();
     match chore {
+        Chore::Test { list: true, .. } => Ok(gate::list()),
+        Chore::Test { only, list: false } => gate::run(&root, &only),
         Chore::Tidy => tidy::report(&root),
+        Chore::Acceptance { json, no_run } => {
+            let source = if no_run { acceptance::Source::LastRun } else { acceptance::Source::FreshRun };
+            let form = if json { acceptance::Form::Json } else { acceptance::Form::Table };
+            acceptance::run(&root, source, form)
+        }
     }
 }
