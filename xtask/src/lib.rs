@@ -4,6 +4,7 @@
 //! the same: a rule is either a chore, a test of a chore, or not a rule.
 
 pub mod acceptance;
+pub mod bench;
 pub mod clock;
 pub mod gate;
 pub mod rust;

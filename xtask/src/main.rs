@@ -1,10 +1,10 @@
-//! `cargo xtask …`: test, tidy, acceptance.
+//! `cargo xtask …`: test, tidy, acceptance, bench.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::gate::Step;
-use xtask::{acceptance, gate, tidy, workspace};
+use xtask::{acceptance, bench, gate, tidy, workspace};
 
 /// Everturn's chores.
 #[derive(Parser)]
@@ -36,6 +36,18 @@ enum Chore {
         #[arg(long)]
         no_run: bool,
     },
+    /// Run one benchmark
+    Bench {
+        /// The benchmark: the file name in some crate's `benches/`, without `.rs`
+        #[arg(required_unless_present = "list")]
+        name: Option<String>,
+        /// One JSON object a line, checked against the contract
+        #[arg(long)]
+        json: bool,
+        /// Print the benchmarks there are
+        #[arg(long)]
+        list: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -58,6 +70,11 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
             let source = if no_run { acceptance::Source::LastRun } else { acceptance::Source::FreshRun };
             let form = if json { acceptance::Form::Json } else { acceptance::Form::Table };
             acceptance::run(&root, source, form)
+        }
+        Chore::Bench { list: true, .. } => bench::list(&root),
+        Chore::Bench { name, json, list: false } => {
+            let name = name.expect("clap asks for a name unless --list is given");
+            bench::run(&root, &name, if json { bench::Form::Json } else { bench::Form::Text })
         }
     }
 }
