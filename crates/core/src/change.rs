@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::chat::{CallState, Chat, Fact, Failure, OpenCall, Place, Queued, Tail, TurnEnd, tail_of};
+use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
+use crate::fact::{Fact, Place};
 use crate::command::{Answer, Answered, Command, Refusal, When, check};
 use crate::ids::{InboxSeq, MessageId, Timestamp};
 use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Stop, Verdict};

@@ -4,12 +4,13 @@
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::cost::{Micros, Usage};
-use crate::error::{Cause, Kind};
-use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
+use crate::cost::Micros;
+use crate::error::Kind;
+use crate::fact::{Attempted, Fact, Place, Totals};
+use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, StepId, Timestamp, Version};
 use crate::message::{Body, Message, Part};
+use crate::retry;
 use crate::status::{self, Status, Verb};
 
 /// Where a chat stands, in every detail but its messages.
@@ -41,8 +42,8 @@ pub struct Chat {
     pub calls: Vec<OpenCall>,
     /// Until when the rest in `Awaiting` lasts at most.
     pub awaits_until: Option<Timestamp>,
-    /// What the open step has spent on attempts.
-    pub spent: Spent,
+    /// What has been tried in the open step.
+    pub tried: Tried,
     /// Until when the next attempt must wait.
     pub wait: Option<Wait>,
     /// Whether somebody asked for a summary.
@@ -207,18 +208,16 @@ pub struct Failure {
     pub attempts: u32,
 }
 
-/// What the open step has spent.
+/// What has been tried in the open step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
-    /// Attempts that ended, over all models of the chain.
+pub struct Tried {
+    /// Attempts that ended, over all models.
     pub attempts: u32,
-    /// Tries used up on the current model; progress gives some back.
-    pub tries: u32,
-    /// When the first attempt began.
-    pub since: Option<Timestamp>,
-    /// Which model of the chain is asked, from 0.
+    /// Which model of the agent is asked, from 0.
     pub model: usize,
-    /// Whether chaining to the provider's copy of the transcript was given up for this step.
+    /// What that model has spent of its budget.
+    pub spent: retry::Spent,
+    /// Whether referring to the provider's copy of the transcript was given up.
     pub unchained: bool,
 }
 
@@ -233,130 +232,6 @@ pub struct Wait {
     pub message: String,
     /// The attempt that failed.
     pub attempt: u32,
-}
-
-/// One provider call and what became of it. A row of its own, also when nothing came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempted {
-    /// The step it was made for.
-    pub step: StepId,
-    /// Its number in the step.
-    pub number: u32,
-    /// Who was asked.
-    pub model: ModelId,
-    /// When it began.
-    pub began: Timestamp,
-    /// How long it took.
-    pub took: Duration,
-    /// What it used, as reported or estimated.
-    pub usage: Usage,
-    /// Whether the provider said so.
-    pub known: Known,
-    /// What that costs.
-    pub cost: Micros,
-    /// How it ended.
-    pub outcome: AttemptOutcome,
-}
-
-/// Whether a number was reported or is a guess.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Known {
-    /// The provider reported it.
-    Reported,
-    /// We counted what we saw.
-    Estimated,
-}
-
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AttemptOutcome {
-    /// With an answer.
-    Answered,
-    /// It broke.
-    Broke(Cause, Kind),
-    /// A person stopped it.
-    Interrupted,
-    /// The process that held it is gone, or it was dropped to move on.
-    Lost,
-}
-
-/// What all attempts came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// Tokens as reported.
-    pub reported: Usage,
-    /// Tokens as estimated.
-    pub estimated: Usage,
-    /// What both cost.
-    pub cost: Micros,
-    /// How many attempts.
-    pub attempts: u64,
-}
-
-/// One thing that happened. A commit is a list of these.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fact {
-    /// A message was added. `tail` says what it means for the plan.
-    Said(Arc<Message>, Tail),
-    /// The reply just said leaves these calls open.
-    Opened(Vec<OpenCall>),
-    /// A call is about to be run.
-    Started {
-        /// Which.
-        call: CallUid,
-        /// What may be done if nobody knows how it ended.
-        effect: Effect,
-        /// When.
-        at: Timestamp,
-    },
-    /// A call may run after all.
-    Approved(CallUid),
-    /// A message waits.
-    Queued(Queued, Place),
-    /// A waiting message was heard or deleted.
-    Unqueued(InboxSeq),
-    /// The status changed.
-    Moved(Status),
-    /// A turn began.
-    TurnBegan(Timestamp),
-    /// A tool that ends turns succeeded.
-    StopAfter(String),
-    /// An empty reply is asked for again.
-    Reasked,
-    /// A turn ended.
-    TurnEnded(TurnEnd),
-    /// A provider call ended. `tries` is what its model's budget has used after it.
-    Attempted(Box<Attempted>, Spent),
-    /// The next attempt is made on other terms, without one having been made on these.
-    Spent(Spent),
-    /// The program has said what it had to say about the open step.
-    Briefed,
-    /// The provider refused the request as too long.
-    Overflowed,
-    /// The next attempt waits.
-    Waits(Box<Wait>),
-    /// Answers are awaited, at most until then.
-    Awaits(Timestamp),
-    /// Everything from this message on is gone.
-    Rewound {
-        /// The first message that is gone.
-        from: MessageId,
-    },
-    /// A summary was asked for.
-    CompactionAsked,
-    /// Put away, or taken out.
-    Archived(bool),
-    /// A command was taken out of the inbox.
-    Obeyed(InboxSeq, Result<(), crate::command::Refusal>),
-}
-
-/// Where in the queue a message goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Behind the others.
-    Back,
-    /// Before the others.
-    Front,
 }
 
 impl Chat {
@@ -377,7 +252,7 @@ impl Chat {
             step: StepId(1),
             calls: Vec::new(),
             awaits_until: None,
-            spent: Spent::default(),
+            tried: Tried::default(),
             wait: None,
             compaction_asked: false,
             briefed: StepId(0),
@@ -419,8 +294,8 @@ impl Chat {
             Fact::StopAfter(tool) => self.in_turn(|turn| turn.stop_after = Some(tool.clone())),
             Fact::Reasked => self.in_turn(|turn| turn.reasked = true),
             Fact::TurnEnded(end) => self.turn_ended(end),
-            Fact::Attempted(attempted, spent) => self.attempted(attempted, *spent),
-            Fact::Spent(spent) => self.spent = *spent,
+            Fact::Attempted(attempted, tried) => self.attempted(attempted, *tried),
+            Fact::Tried(tried) => self.tried = *tried,
             Fact::Briefed => self.briefed = self.step,
             Fact::Overflowed => self.in_turn(|turn| turn.overflowed = true),
             Fact::Waits(wait) => self.wait = Some((**wait).clone()),
@@ -448,7 +323,6 @@ impl Chat {
             }
             Body::Result(result) => self.calls.retain(|open| open.uid != result.call),
             Body::Summary(_) => {
-                self.next_step(self.step);
                 self.compaction_asked = false;
                 self.in_turn(|turn| {
                     turn.compactions += 1;
@@ -462,7 +336,7 @@ impl Chat {
     /// The draft of `step` and everything spent on it is over.
     fn next_step(&mut self, step: StepId) {
         self.step = step.next();
-        self.spent = Spent::default();
+        self.tried = Tried::default();
         self.wait = None;
     }
 
@@ -498,19 +372,16 @@ impl Chat {
         self.next_step(self.step); // Whatever is left of a draft is not the next turn's.
     }
 
-    fn attempted(&mut self, attempted: &Attempted, spent: Spent) {
-        self.spent = spent;
+    fn attempted(&mut self, attempted: &Attempted, tried: Tried) {
+        self.tried = tried;
         self.wait = None;
-        let totals = &mut self.totals;
-        match attempted.known {
-            Known::Reported => totals.reported = totals.reported.plus(attempted.usage),
-            Known::Estimated => totals.estimated = totals.estimated.plus(attempted.usage),
-        }
-        totals.cost = totals.cost.plus(attempted.cost);
-        totals.attempts += 1;
+        self.totals.tally.add(&attempted.tally);
+        self.totals.spend.known = self.totals.spend.known.plus(attempted.spend.known);
+        self.totals.spend.estimated = self.totals.spend.estimated.plus(attempted.spend.estimated);
+        self.totals.attempts += 1;
         self.in_turn(|turn| {
-            turn.tokens = turn.tokens.saturating_add(attempted.usage.total());
-            turn.cost = turn.cost.plus(attempted.cost);
+            turn.tokens = turn.tokens.saturating_add(attempted.tally.total());
+            turn.cost = turn.cost.plus(attempted.spend.total());
         });
     }
 

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::cost::Usage;
+use crate::cost::Report;
 use crate::ids::ModelId;
 use crate::message::{File, Meta, RunBy, Seal, Source};
 use crate::seam::Seam;
@@ -54,8 +54,8 @@ pub enum Delta {
     ResponseId(String),
     /// How to find this generation again, should the stream break.
     Handle(Box<Handle>),
-    /// What the attempt has used so far. Replaces the attempt's earlier report.
-    Usage(Usage),
+    /// What the attempt has used so far. What it states replaces what the attempt stated before.
+    Usage(Report),
     /// The text before and after this point comes from two attempts.
     Seam(Seam),
     /// Take back a call that was never completed.
@@ -157,8 +157,8 @@ impl Delta {
                 json.push_str(&more);
                 None
             }
-            (Self::Usage(usage), Self::Usage(newer)) => {
-                *usage = newer;
+            (Self::Usage(report), Self::Usage(newer)) => {
+                report.update(&newer);
                 None
             }
             (Self::Handle(handle), Self::Handle(newer)) => {
@@ -196,14 +196,18 @@ impl Delta {
         }
     }
 
-    /// Roughly how many bytes it adds to a draft.
+    /// Roughly how many bytes of content it adds to a draft.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Reasoning(text) | Self::CallInput { json: text, .. } => text.len(),
             Self::File(file) => file.bytes.as_ref().map_or(0, |bytes| bytes.len()),
-            Self::Provided(provided) => provided.output.as_str().map_or(256, str::len),
-            _ => 64,
+            Self::Provided(provided) => provided.output.as_str().map_or(PIECE_BYTES, str::len),
+            Self::CallBegan(_) | Self::Sealed(_) | Self::Source(_) | Self::Other(_) => PIECE_BYTES,
+            _ => 0,
         }
     }
 }
+
+/// What a small piece of structure counts.
+const PIECE_BYTES: usize = 64;

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::cost::Usage;
+use crate::cost::{Report, Reported};
 use crate::delta::{Began, CallBegan, Delta, Handle, ProvidedDelta, Rung};
 use crate::ids::{CallUid, ModelId, Seq, StepId, Timestamp};
 use crate::message::{Call, Meta, Part, Provided, Reasoning, Reply, ReplyBody, RunBy, Seal, Stop, Text};
@@ -29,7 +29,7 @@ pub struct Draft {
     attempt_began: Timestamp,
     newest_at: Timestamp,
     earlier_runtime: Duration,
-    usage: Option<Usage>,
+    usage: Report,
     response_id: Option<String>,
     handle: Option<Handle>,
     seams: Vec<Seam>,
@@ -82,7 +82,7 @@ impl Draft {
             attempt_began: Timestamp(0),
             newest_at: Timestamp(0),
             earlier_runtime: Duration::ZERO,
-            usage: None,
+            usage: Report { input: Reported::Unknown, output: Reported::Unknown, reasoning: Reported::Unknown, cache_read: Reported::Unknown, cache_write: Reported::Unknown },
             response_id: None,
             handle: None,
             seams: Vec::new(),
@@ -111,7 +111,7 @@ impl Draft {
             Delta::ReplyMeta(meta) => self.meta.extend((**meta).clone()),
             Delta::ResponseId(id) => self.response_id = Some(id.clone()),
             Delta::Handle(handle) => self.handle = Some((**handle).clone()),
-            Delta::Usage(usage) => self.usage = Some(*usage),
+            Delta::Usage(report) => self.usage.update(report),
             Delta::Seam(seam) => self.seams.push(*seam),
             Delta::Attempt(began) => self.attempt(at, began),
             Delta::RetractCall { ordinal } => self.retract_call(*ordinal)?,
@@ -138,7 +138,7 @@ impl Draft {
             parts: self.parts,
             stop,
             model,
-            usage: self.usage,
+            usage: self.usage.usage(),
             runtime,
             context_limit,
             response_id: self.response_id,
@@ -207,7 +207,7 @@ impl Draft {
 
     /// What the current attempt has reported.
     #[must_use]
-    pub const fn usage(&self) -> Option<Usage> {
+    pub const fn usage(&self) -> Report {
         self.usage
     }
 
@@ -329,7 +329,7 @@ impl Draft {
         if self.attempt.is_some() && began.rung != Rung::Reattach {
             self.slots.clear(); // Slots are the adapter's names, and a new generation has new ones.
             self.handle = None;
-            self.usage = None;
+            self.usage = Report::default();
             self.response_id = None;
         }
         if began.rung == Rung::Continue || began.rung == Rung::FallBack {

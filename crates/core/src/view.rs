@@ -8,7 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::chat::{Chat, OpenCall, Queued, Totals, TurnEnd, Wait};
+use crate::chat::{Chat, OpenCall, Queued, TurnEnd, Wait};
+use crate::fact::Totals;
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
 use crate::ids::{MessageId, Seq, StepId, Timestamp, Version};

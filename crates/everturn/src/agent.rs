@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_core::chat::Chat;
+use everturn_core::context::Threshold;
 use everturn_core::ids::ModelId;
 use everturn_core::limits::Limits;
 use everturn_core::prompt::Effort;
@@ -22,6 +23,8 @@ pub struct Agent {
     pub effort: Option<Effort>,
     /// Its bounds.
     pub limits: Limits,
+    /// How full the window may be before the transcript is summarised.
+    pub compaction: Threshold,
     /// Its tools.
     pub toolbox: Arc<Toolbox>,
     /// Whether to let the provider remember the transcript.
@@ -68,6 +71,7 @@ impl Agent {
             system: Vec::new(),
             effort: None,
             limits: Limits::default(),
+            compaction: Threshold::default(),
             toolbox: Arc::new(Toolbox::new()),
             chaining: Chaining::Off,
             background: Background::Off,

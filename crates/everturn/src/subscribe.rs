@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::hub::Bell;
 
 /// How long a subscriber waits for a wake-up that may have been lost.
-const POLL_MAX: Duration = Duration::from_secs(5);
+pub(crate) const POLL_MAX: Duration = Duration::from_secs(5);
 
 /// The events of one chat, from a cursor on, without end.
 pub struct Subscription {

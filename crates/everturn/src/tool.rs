@@ -162,7 +162,7 @@ where
     Running: Future<Output = Result<Output, ToolError>> + Send + 'static,
 {
     let schema = Value::from(schemars::schema_for!(Input));
-    let spec = ToolSpec { name: name.into(), description: description.into(), input_schema: schema, provider_defined: None };
+    let spec = ToolSpec::new(name, description, schema);
     FnTool { spec, policy: Policy::default(), run, input: std::marker::PhantomData }
 }
 

@@ -65,7 +65,7 @@ impl Toolbox {
     }
 
     fn put(&self, tool: SharedTool, offered: bool) -> Result<(), BadTool> {
-        let (spec, policy) = (tool.spec().normalised(), tool.policy());
+        let (spec, policy) = (tool.spec(), tool.policy());
         let bad = |error: jsonschema::ValidationError<'_>| BadTool::Schema(spec.name.clone(), error.to_string());
         let fits = Arc::new(jsonschema::validator_for(&spec.input_schema).map_err(bad)?);
         self.change(|shelf| {
@@ -80,7 +80,7 @@ impl Toolbox {
     /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
     pub fn add_client(&self, spec: ToolSpec) {
         self.change(|shelf| {
-            shelf.clients.insert(spec.name.clone(), spec.normalised());
+            shelf.clients.insert(spec.name.clone(), spec);
         });
     }
 
@@ -171,7 +171,8 @@ impl Entry {
         let raw = if raw.trim().is_empty() { "{}" } else { raw };
         let parsed = serde_json::from_str(raw).or_else(|error| {
             let repaired = jsonrepair_rs::jsonrepair_value(raw);
-            repaired.map_err(|_| format!("The input is not valid JSON ({error}). Call the tool again with a JSON object."))
+            repaired
+                .map_err(|_| format!("The input is not valid JSON ({error}). Call the tool again with a JSON object."))
         });
         let input: Value = parsed?;
         let wrong: Vec<String> = self.fits.iter_errors(&input).take(5).map(|e| in_place(&e)).collect();

@@ -2,4 +2,4 @@
 
 mod provider;
 
-pub use provider::{Frame, Frames, ModelFacts, Provider, Thinks};
+pub use provider::{Frame, Frames, ModelFacts, Provider};

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use everturn_core::cost::Price;
 use everturn_core::delta::{Delta, Handle};
 use everturn_core::error::{Kind, ProviderError};
+use everturn_core::limits::Thinking;
 use everturn_core::message::Stop;
 use everturn_core::prompt::{Request, Target};
 use everturn_core::recovery::Capabilities;
@@ -53,20 +54,11 @@ pub struct ModelFacts {
     /// What it can do for a broken stream.
     pub can: Capabilities,
     /// Whether it thinks before it speaks: then silence means less.
-    pub thinks: Thinks,
+    pub thinks: Thinking,
     /// Its window, in tokens, if known.
     pub context_limit: Option<u64>,
     /// The most it says at once, in tokens.
     pub output_max: u32,
     /// What a million tokens cost, if known.
     pub price: Option<Price>,
-}
-
-/// Whether a model thinks before it speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Thinks {
-    /// It does.
-    Yes,
-    /// It does not.
-    No,
 }

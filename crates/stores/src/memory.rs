@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use everturn_core::change::foresee;
-use everturn_core::chat::{Attempted, Chat, Fact};
+use everturn_core::chat::Chat;
 use everturn_core::command::{Command, Refusal, admit};
 use everturn_core::draft::Draft;
+use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, Fence, InboxSeq, MessageId, Seq, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
@@ -77,6 +78,10 @@ impl Store for Memory {
         Ok(())
     }
 
+    async fn agent(&self, chat: ChatId) -> Result<String, StoreError> {
+        self.read(chat, |room| room.chat.agent.clone())
+    }
+
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
         let mut rooms = self.rooms();
         let room = rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
@@ -98,11 +103,15 @@ impl Store for Memory {
         self.write(lease.pen(), |room| Ok(room.load()))
     }
 
-    async fn inbox(&self, lease: &Lease) -> Result<Vec<Inbound>, WriteError> {
-        self.write(lease.pen(), |room| {
-            let pending = room.pending().map(|(seq, command)| Inbound { seq, command: command.clone() });
-            Ok(pending.collect())
-        })
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+        let inbound = |(seq, command): (InboxSeq, &Command)| Inbound { seq, command: command.clone() };
+        self.read(chat, |room| room.pending().map(inbound).collect())
+    }
+
+    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+        let rooms = self.rooms();
+        let busy = rooms.values().filter(|room| room.chat.is_busy() || room.pending().next().is_some());
+        Ok(busy.map(|room| room.chat.id).collect())
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {

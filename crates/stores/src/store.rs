@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::chat::{Attempted, Chat, Fact};
+use everturn_core::chat::Chat;
 use everturn_core::command::{Command, Refusal};
+use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, Fence, InboxSeq, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
@@ -19,6 +20,9 @@ pub trait Store: Send + Sync + 'static {
     /// Makes an empty chat with an agent. Making the same one again does nothing.
     async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError>;
 
+    /// The agent of a chat.
+    async fn agent(&self, chat: ChatId) -> Result<String, StoreError>;
+
     /// Puts a command into the inbox, once per key. It is checked against the chat as it will stand.
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError>;
 
@@ -32,7 +36,10 @@ pub trait Store: Send + Sync + 'static {
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError>;
 
     /// Commands the driver has not obeyed yet, oldest first.
-    async fn inbox(&self, lease: &Lease) -> Result<Vec<Inbound>, WriteError>;
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError>;
+
+    /// Chats that do not rest, or have commands to obey.
+    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError>;
 
     /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError>;

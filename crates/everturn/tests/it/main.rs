@@ -1,0 +1,5 @@
+//! The engine, seen from outside.
+
+mod ladder;
+mod stage;
+mod turns;
