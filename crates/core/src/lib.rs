@@ -7,5 +7,7 @@
 pub mod cost;
 pub mod error;
 pub mod ids;
+pub mod limits;
 pub mod message;
+pub mod retry;
 pub mod seam;
