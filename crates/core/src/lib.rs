@@ -4,6 +4,7 @@
 //! over time is folded by plain functions ; what to do next is a pure question; time and
 //! chance are arguments. So a test can ask anything, and a crash can ask it again.
 
+pub mod context;
 pub mod cost;
 pub mod error;
 pub mod ids;
@@ -11,3 +12,4 @@ pub mod limits;
 pub mod message;
 pub mod retry;
 pub mod seam;
+pub mod truncate;
