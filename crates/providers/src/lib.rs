@@ -1,1 +1,3 @@
 //! providers
+
+pub mod classify;
