@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::fact::{Fact, Place};
 use crate::command::{Answer, Answered, Command, Refusal, When, check};
+use crate::fact::{Fact, Place};
 use crate::ids::{InboxSeq, MessageId, Timestamp};
 use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Stop, Verdict};
 use crate::status::Status;

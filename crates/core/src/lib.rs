@@ -17,6 +17,7 @@ pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod plan;
+pub mod prompt;
 pub mod recovery;
 pub mod retry;
 pub mod seam;

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::chat::{Chat, OpenCall, Queued, TurnEnd, Wait};
-use crate::fact::Totals;
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
+use crate::fact::Totals;
 use crate::ids::{MessageId, Seq, StepId, Timestamp, Version};
 use crate::message::Message;
 use crate::status::Status;

@@ -47,9 +47,15 @@ mod tests {
     fn constraints_are_carried_over_line_by_line() {
         let earlier = "We build a boat.\n\n## Constraints\n- no plastic\n- under 5 m\n";
         let cases = [
-            ("Boat half done.\n\n## Constraints\n- under 5 m", "Boat half done.\n\n## Constraints\n- under 5 m\n- no plastic"),
+            (
+                "Boat half done.\n\n## Constraints\n- under 5 m",
+                "Boat half done.\n\n## Constraints\n- under 5 m\n- no plastic",
+            ),
             ("Boat half done.", "Boat half done.\n\n## Constraints\n- no plastic\n- under 5 m"),
-            ("Done.\n## Constraints\n- no plastic\n- under 5 m\n- blue", "Done.\n## Constraints\n- no plastic\n- under 5 m\n- blue"),
+            (
+                "Done.\n## Constraints\n- no plastic\n- under 5 m\n- blue",
+                "Done.\n## Constraints\n- no plastic\n- under 5 m\n- blue",
+            ),
         ];
         for (new, expected) in cases {
             assert_eq!(keep_constraints(earlier, new), expected);

@@ -10,6 +10,10 @@ fn attempt(number: u32, rung: Rung) -> Delta {
     Delta::Attempt(Box::new(Began { number, model, rung }))
 }
 
+fn report(output: u64) -> Delta {
+    Delta::Usage(Report { output: Reported::Known(output), ..Report::default() })
+}
+
 fn text(text: &str) -> Delta {
     Delta::Text(text.into())
 }
@@ -118,11 +122,10 @@ fn metadata_merges_and_is_never_erased() {
 /// AW03: a later report of the same attempt replaces the earlier one, and a new attempt starts without.
 #[test]
 fn usage_is_the_attempts_newest_report() {
-    let report = |output| Delta::Usage(Usage { output, ..Usage::default() });
-    let mut draft = fold([report(1), report(7)]);
-    assert_eq!(draft.usage().map(|usage| usage.output), Some(7));
+    let mut draft = fold([report(1), report(7), Delta::Usage(Report::default())]);
+    assert_eq!(draft.usage().output.known(), Some(7));
     draft.push(Timestamp(0), &attempt(2, Rung::Continue)).unwrap();
-    assert_eq!(draft.usage(), None);
+    assert_eq!(draft.usage(), Report::default());
 }
 
 /// AW11, AW13: a continuation goes on in the same text; a retracted call is gone and its name is remembered.
@@ -198,7 +201,7 @@ fn any_delta() -> impl Strategy<Value = Delta> {
         3 => (0..3u32, "[{}a-z\":]{0,5}").prop_map(|(slot, json)| Delta::CallInput { slot, json }),
         1 => (0..3u32).prop_map(|slot| Delta::CallEnded { slot }),
         1 => Just(Delta::Source(Box::new(Source::default()))),
-        1 => (0..9u64).prop_map(|output| Delta::Usage(Usage { output, ..Usage::default() })),
+        1 => (0..9u64).prop_map(report),
         1 => (2..5u32).prop_map(|number| attempt(number, Rung::Continue)),
         1 => Just(Delta::RetractAll),
     ]

@@ -2,4 +2,5 @@
 
 mod ladder;
 mod stage;
+mod stepwise;
 mod turns;

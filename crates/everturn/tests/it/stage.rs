@@ -10,17 +10,18 @@ use everturn::core::delta::Delta;
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Message, Part, text_of};
 use everturn::core::view::{Event, Standing, View};
-use everturn::stores::Memory;
 use everturn::{Agent, ChatHandle, Engine, Policy, ToolError, tool};
 use everturn_understudy::{Script, Understudy};
 use tokio::time::Instant;
+
+use crate::stepwise::Stepwise;
 
 /// An engine with one agent called `it`, its understudy, and one chat.
 pub struct Stage {
     pub engine: Engine,
     pub chat: ChatHandle,
     pub understudy: Understudy,
-    pub store: Arc<Memory>,
+    pub store: Arc<Stepwise>,
     started: Instant,
 }
 
@@ -45,7 +46,7 @@ impl Stage {
         agent: Agent,
         change: impl FnOnce(everturn::Builder) -> everturn::Builder,
     ) -> Self {
-        let store = Arc::new(Memory::new());
+        let store = Arc::new(Stepwise::default());
         let builder = Engine::builder().store(store.clone()).provider(understudy.clone()).agent("it", agent);
         let engine = change(builder.seed(7).starting_at(Timestamp(0))).start();
         let chat = engine.create("it").await.unwrap();
@@ -182,7 +183,9 @@ pub fn line(message: &Message) -> String {
 pub fn parts(parts: &[Part]) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => format!("{:?}", text.text),
-        Part::Reasoning(reasoning) => format!("({}{})", reasoning.text, if reasoning.seal.is_some() { " ✓" } else { "" }),
+        Part::Reasoning(reasoning) => {
+            format!("({}{})", reasoning.text, if reasoning.seal.is_some() { " ✓" } else { "" })
+        }
         Part::Call(call) => format!("{}({}){}", call.tool, call.input, if call.whole { "" } else { "…" }),
         Part::Provided(provided) => format!("{}→{}", provided.tool, provided.output),
         Part::Source(source) => format!("<{}>", source.url),
