@@ -41,6 +41,8 @@ pub(crate) struct Driver {
     pub(crate) draft: Option<Draft>,
     /// How it broke off.
     pub(crate) cause: Cause,
+    /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
+    pub(crate) inherited: bool,
     pub(crate) gauge: Gauge,
     /// What had to be left out to make the next request fit.
     pub(crate) leaner: Option<Fallback>,
@@ -79,6 +81,7 @@ impl Driver {
             prompt: None,
             draft,
             cause: Cause::Resumed,
+            inherited: true,
             gauge: Gauge::default(),
             leaner: None,
             refused,
@@ -252,7 +255,8 @@ impl Driver {
     pub(crate) fn give_up_draft(&mut self, stop: Stop, outcome: AttemptOutcome) -> (Option<Reply>, Option<Fact>) {
         let attempted = self.end_attempt(outcome);
         let limit = self.context_limit();
-        let reply = self.draft.take().and_then(|draft| draft.seal(stop, self.now(), limit));
+        let ended = self.attempt_ended();
+        let reply = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
         (reply.filter(|reply| !reply.parts.is_empty()), attempted)
     }
 

@@ -84,6 +84,11 @@ impl Driver {
         Ok(true)
     }
 
+    /// When the draft's attempt ended, or would if it ended now.
+    pub(crate) fn attempt_ended(&self) -> Timestamp {
+        self.draft.as_ref().filter(|_| self.inherited).map_or_else(|| self.now(), Draft::newest_at)
+    }
+
     /// The draft's attempt, if no row says what became of it.
     fn unrecorded(&self) -> Option<Began> {
         let began = self.draft.as_ref()?.current()?;
@@ -207,6 +212,7 @@ impl Driver {
             self.ports.metrics.asked(&asked.model, request, rung);
         }
         let cancel = CancellationToken::new();
+        self.inherited = false;
         let attempt = Attempt {
             store: self.ports.store.clone(),
             pen: self.lease.pen(),
@@ -269,7 +275,8 @@ impl Driver {
     /// Commits the draft as the step's reply.
     async fn seal(&mut self, stop: Stop, attempted: Option<Fact>) -> Result<(), WriteError> {
         let limit = self.context_limit();
-        let sealed = self.draft.take().and_then(|draft| draft.seal(stop, self.now(), limit));
+        let ended = self.attempt_ended();
+        let sealed = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
         let reply = sealed.expect("an attempt was made");
         let shelf = self.agent.toolbox.shelf();
         self.change(|change| {
@@ -392,7 +399,7 @@ impl Driver {
         let output = draft.current_bytes() as u64;
         let tally = draft.usage().settle(end, sent, output);
         let spend = tally.cost(&price);
-        let (began_at, took) = (draft.current_began(), self.now().since(draft.current_began()));
+        let (began_at, took) = (draft.current_began(), self.attempt_ended().since(draft.current_began()));
         let progress = if output > 0 { Progress::Output } else { Progress::None };
         let spent = self.chat.tried.spent.failed(progress, took, spend.total(), &self.agent.limits.retry);
         let tried = Tried { attempts: began.number, spent, ..self.chat.tried };

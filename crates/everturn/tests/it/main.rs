@@ -1,5 +1,6 @@
 //! The engine, seen from outside.
 
+mod crash;
 mod ladder;
 mod stage;
 mod stepwise;
