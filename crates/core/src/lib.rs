@@ -8,4 +8,5 @@ pub mod cost;
 pub mod error;
 pub mod ids;
 pub mod message;
+pub mod prompt;
 pub mod seam;

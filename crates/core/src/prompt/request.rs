@@ -1,0 +1,259 @@
+//! One request to a model, before any adapter has seen it.
+//!
+//! The entries are right by the time they get here, but a request is more than its entries: some wires refuse reasoning
+//! together with this or that, some want tools declared for calls of long ago, and cache markers must lie where the
+//! next request will find them. [`Request::fit`] settles all that; nothing of it is ever stored.
+
+use std::sync::Arc;
+
+use super::entry::{Entries, Entry, PromptPart, Role, json_bytes};
+use super::reply::{Names, unfinished};
+use super::schema::ToolSpec;
+use super::target::{Target, Wire};
+use super::words;
+use crate::ids::ModelId;
+use crate::message::Part;
+
+/// The output limit when none is configured.
+pub const OUTPUT_MAX: u32 = 32_000;
+
+/// What an adapter writes down for its provider.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The model asked.
+    pub model: ModelId,
+    /// The format it is asked in.
+    pub wire: Wire,
+    /// The system prompt, in pieces.
+    pub system: Vec<String>,
+    /// The conversation.
+    pub entries: Entries,
+    /// The tools offered. Their order is part of the cached prefix: keep it.
+    pub tools: Arc<[ToolSpec]>,
+    /// What the model may do with them.
+    pub tool_choice: ToolChoice,
+    /// The most tokens it may answer with.
+    pub max_output: u32,
+    /// How hard it should think; none leaves it to the model.
+    pub effort: Option<Effort>,
+    /// Where the provider should keep what it has read.
+    pub marks: CacheMarks,
+    /// The response this request builds upon.
+    pub chain: Option<Chain>,
+    /// Whether the provider should go on when the connection is gone.
+    pub background: bool,
+}
+
+/// What the model may do with the tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ToolChoice {
+    /// As it sees fit.
+    #[default]
+    Auto,
+    /// Nothing. The tools are still sent, so that the cached prefix holds.
+    None,
+    /// Call at least one.
+    Required,
+    /// Call this one.
+    Tool(String),
+}
+
+/// How hard to think, from not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effort {
+    /// Not at all.
+    None,
+    /// As little as the model can.
+    Minimal,
+    /// A little.
+    Low,
+    /// Somewhat.
+    Medium,
+    /// Hard.
+    High,
+    /// Harder.
+    XHigh,
+    /// As hard as the model can.
+    Max,
+}
+
+/// Where cache markers go: behind the system prompt, and behind the last two entries. Two, because the last of this
+/// request is the last but one or two of the next, which so finds what this one left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheMarks {
+    /// Behind the last piece of the system prompt.
+    pub system: bool,
+    /// Behind the last part of these entries.
+    pub entries: [Option<usize>; 2],
+}
+
+/// A response the provider keeps, and which of the entries come after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// The provider's name for the response.
+    pub response_id: String,
+    /// The first entry it has not seen. Those before it are not sent, and results name their calls by the provider's id.
+    pub from: usize,
+}
+
+/// An answer that broke off.
+#[derive(Debug, Clone, Copy)]
+pub struct Unfinished<'a> {
+    /// What was said.
+    pub parts: &'a [Part],
+    /// Who said it.
+    pub by: &'a ModelId,
+}
+
+/// How a model is asked to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Continue {
+    /// The beginning of the answer is put into its mouth.
+    Prefill,
+    /// It is shown the beginning, and told to go on.
+    Instruct,
+}
+
+impl Request {
+    /// A request with nothing but a conversation. Fill in the rest, then [`Self::fit`] it.
+    #[must_use]
+    pub fn new(model: ModelId, target: &Target, entries: Entries) -> Self {
+        Self {
+            model,
+            wire: target.wire,
+            system: Vec::new(),
+            entries,
+            tools: Arc::new([]),
+            tool_choice: ToolChoice::Auto,
+            max_output: OUTPUT_MAX,
+            effort: None,
+            marks: CacheMarks::default(),
+            chain: None,
+            background: false,
+        }
+    }
+
+    /// Settles what depends on other fields: drops blank system pieces, offers a stand-in tool where old calls need
+    /// one, switches reasoning off where it would be refused, and sets the cache markers.
+    #[must_use]
+    pub fn fit(mut self, target: &Target) -> Self {
+        let rules = target.wire.rules();
+        self.system.retain(|piece| !piece.trim().is_empty());
+        if self.tools.is_empty() {
+            self.tool_choice = ToolChoice::Auto;
+            if rules.calls_need_tools && self.entries.iter().any(|entry| entry.role == Role::Tool) {
+                self.tools = Arc::new([ToolSpec::new("unavailable", words::NO_TOOLS, serde_json::Value::Null)]);
+                self.tool_choice = ToolChoice::None;
+            }
+        }
+        let forced = matches!(self.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
+        let refused = (rules.forced_without_reasoning && forced) || (target.leading_reasoning && self.is_unled());
+        if self.reasons() && refused {
+            self.effort = Some(Effort::None);
+        }
+        self.background &= target.background;
+        self.marks = if rules.marks { CacheMarks::of(&self.system, &self.entries) } else { CacheMarks::default() };
+        self
+    }
+
+    /// The request for the rest of `unfinished`, or the same request if nothing of it can be sent. A prefill the target
+    /// would refuse becomes an instruction. Markers stay where they were, since neither entry is there to stay; a chain
+    /// is given up, since the provider never kept the unfinished answer.
+    ///
+    /// What is sent may end earlier than what was shown: some wires refuse white space there. Join what comes to what
+    /// was shown, not to what was sent.
+    #[must_use]
+    pub fn continuing(mut self, target: &Target, unfinished: Unfinished<'_>, how: Continue) -> Self {
+        let begun = self::unfinished(unfinished.parts, unfinished.by, target, &mut Names::of(&self.entries));
+        if begun.is_empty() {
+            return self;
+        }
+        self.chain = None;
+        let prefill = match how {
+            Continue::Prefill => self.prefill(&begun, target),
+            Continue::Instruct => None,
+        };
+        if let Some(parts) = prefill {
+            self.entries.push(Entry::new(Role::Assistant, parts));
+        } else {
+            self.entries.push(Entry::new(Role::Assistant, begun));
+            self.entries.say(words::CONTINUE);
+        }
+        self
+    }
+
+    /// An estimate of the size: system, tools and [`Entries::bytes`].
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let system: usize = self.system.iter().map(String::len).sum();
+        let tools = self.tools.iter().map(ToolSpec::bytes).sum::<usize>();
+        system + tools + self.entries.bytes()
+    }
+
+    /// Whether the model is asked to reason.
+    #[must_use]
+    pub fn reasons(&self) -> bool {
+        self.effort.is_some_and(|effort| effort != Effort::None)
+    }
+
+    /// Whether the model is in a tool loop that did not begin with sealed reasoning.
+    fn is_unled(&self) -> bool {
+        let in_loop = self.entries.iter().rev().take_while(|entry| entry.role != Role::User);
+        let first = in_loop.filter(|entry| entry.role == Role::Assistant).last();
+        first.is_some_and(|entry| !matches!(entry.parts.first(), Some(PromptPart::Reasoning(_))))
+    }
+
+    /// The beginning of an answer in the form the target goes on from, if it does.
+    fn prefill(&self, begun: &[PromptPart], target: &Target) -> Option<Vec<PromptPart>> {
+        let rules = target.wire.rules();
+        let leads = rules.prefill_without_reasoning || target.leading_reasoning;
+        if !target.prefill || (leads && self.reasons()) {
+            return None;
+        }
+        let mut parts = begun.to_vec();
+        if rules.prefill_without_reasoning {
+            parts.retain(|part| !matches!(part, PromptPart::Reasoning(_)));
+        }
+        let Some(PromptPart::Text(last)) = parts.last_mut() else { return None };
+        if rules.prefill_trimmed {
+            last.text.truncate(last.text.trim_end().len());
+        }
+        Some(parts)
+    }
+}
+
+impl Effort {
+    /// All of them, from least to most.
+    pub const ALL: [Self; 7] = [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
+}
+
+impl CacheMarks {
+    fn of(system: &[String], entries: &Entries) -> Self {
+        let len = entries.len();
+        Self { system: !system.is_empty(), entries: [len.checked_sub(2), len.checked_sub(1)] }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        usize::from(self.system) + self.entries.iter().flatten().count()
+    }
+}
+
+impl Names {
+    fn of(entries: &Entries) -> Self {
+        let parts = entries.iter().flat_map(|entry| &entry.parts);
+        let hosted = parts.filter_map(|part| match part {
+            PromptPart::HostedCall(call) => Some(call.id.clone()),
+            _ => None,
+        });
+        Self { calls: 0, hosted: hosted.collect() }
+    }
+}
+
+impl ToolSpec {
+    fn bytes(&self) -> usize {
+        let own = self.provider_defined.as_ref().map_or(0, json_bytes);
+        self.name.len() + self.description.len() + json_bytes(&self.input_schema) + own
+    }
+}

@@ -1,0 +1,195 @@
+//! Whom a prompt is for.
+//!
+//! The same transcript must be told to four wire formats and to many models behind each, and every one of them refuses
+//! something that another demands. What a *format* demands is a row of [`Rules`]; what a *model* can take is a
+//! [`Target`]. Preparation asks these two and never a provider's name, so a new provider is a new row, not a new branch.
+
+/// A wire format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wire {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Responses.
+    OpenAiResponses,
+    /// OpenAI Chat Completions, and all who imitate it.
+    OpenAiChat,
+    /// Gemini `generateContent`.
+    Gemini,
+}
+
+impl Wire {
+    /// All of them, for whoever must try each.
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiResponses, Self::OpenAiChat, Self::Gemini];
+}
+
+/// A model, as far as its prompts are concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The format it is spoken to in.
+    pub wire: Wire,
+    /// The provider's name: whose metadata, reasoning and tools count as its own.
+    pub provider: String,
+    /// Whether it goes on from an assistant entry at the end.
+    pub prefill: bool,
+    /// Whether it can answer in the background, to be fetched later.
+    pub background: bool,
+    /// Whether it takes its sealed reasoning back.
+    pub reasoning: bool,
+    /// Whether, when asked to reason, it refuses a tool loop that does not begin with sealed reasoning. True for
+    /// models that reason within a fixed budget; those that choose for themselves do not mind.
+    pub leading_reasoning: bool,
+    /// Media types a person may show it: `image/png`, or `audio/*` for all of a kind.
+    pub user_media: Vec<String>,
+    /// Media types a tool may show it.
+    pub result_media: Vec<String>,
+    /// Tools of the provider's own whose calls and outcomes may be sent back as they came.
+    pub replays: Vec<String>,
+}
+
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const GEMINI_MEDIA: [&str; 8] =
+    ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf", "audio/*", "video/*"];
+
+impl Target {
+    /// What a model of `provider` behind `wire` can be trusted to take when nothing more is known about it.
+    #[must_use]
+    pub fn new(wire: Wire, provider: impl Into<String>) -> Self {
+        let pdf = ["application/pdf"];
+        let (user_media, result_media, replays): (Vec<&str>, Vec<&str>, &[&str]) = match wire {
+            Wire::Anthropic => ([&IMAGES[..], &pdf].concat(), [&IMAGES[..], &pdf].concat(), &["web_search"]),
+            Wire::OpenAiResponses => ([&IMAGES[..], &pdf].concat(), vec![], &[]),
+            Wire::OpenAiChat => (IMAGES.to_vec(), vec![], &[]),
+            Wire::Gemini => (GEMINI_MEDIA.to_vec(), vec![], &[]),
+        };
+        Self {
+            wire,
+            provider: provider.into(),
+            prefill: false,
+            background: wire == Wire::OpenAiResponses,
+            reasoning: wire != Wire::OpenAiChat,
+            leading_reasoning: false,
+            user_media: owned(&user_media),
+            result_media: owned(&result_media),
+            replays: owned(replays),
+        }
+    }
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+/// Whether one of `accepted` names `media_type`.
+pub(super) fn accepts(accepted: &[String], media_type: &str) -> bool {
+    accepted.iter().any(|pattern| match pattern.strip_suffix("/*") {
+        Some(kind) => media_type.split_once('/').is_some_and(|(top, sub)| top == kind && !sub.is_empty()),
+        None => pattern == media_type,
+    })
+}
+
+/// What a wire format demands of the entries.
+pub(super) struct Rules {
+    /// What becomes of two replies with nothing between them.
+    pub replies: Neighbours,
+    /// Whether a reply with reasoning must begin with reasoning.
+    pub reasoning_leads: bool,
+    /// What must come after reasoning.
+    pub follower: Follower,
+    /// Which metadata points at other parts, and is wrong once those are gone.
+    pub links: Links,
+    /// Whether a tool's name must begin with a letter or an underscore.
+    pub name_begins_with_letter: bool,
+    /// How the provider's own call ids begin.
+    pub hosted_id_prefix: &'static str,
+    /// Whether a request that begins the answer may not ask for reasoning, nor hold any in that beginning.
+    pub prefill_without_reasoning: bool,
+    /// Whether a request that forces a tool may not ask for reasoning.
+    pub forced_without_reasoning: bool,
+    /// Whether the beginning of an answer must not end with white space.
+    pub prefill_trimmed: bool,
+    /// Whether tools must be offered when the entries hold calls.
+    pub calls_need_tools: bool,
+    /// Whether it takes cache markers.
+    pub marks: bool,
+    /// Whether a request can be chained to a response the provider keeps.
+    pub chains: bool,
+}
+
+/// What becomes of two replies with nothing between them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Neighbours {
+    /// They stay two.
+    Free,
+    /// They become one.
+    Merge,
+    /// They become one, unless reasoning is in either: it is signed together with what was around it.
+    MergeUnsealed,
+}
+
+/// What must come after reasoning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follower {
+    /// Nothing need.
+    None,
+    /// Anything that is not reasoning.
+    Any,
+    /// The very part that came after it.
+    Own,
+}
+
+/// Which metadata points at other parts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// None.
+    None,
+    /// A text's, at what the provider's tools found.
+    Citations,
+    /// Every part's, at the reasoning and the provider's tools before it.
+    Items,
+}
+
+const STRICTEST_COMMON: Rules = Rules {
+    replies: Neighbours::Merge,
+    reasoning_leads: false,
+    follower: Follower::Any,
+    links: Links::None,
+    name_begins_with_letter: false,
+    hosted_id_prefix: "",
+    prefill_without_reasoning: false,
+    forced_without_reasoning: false,
+    prefill_trimmed: false,
+    calls_need_tools: false,
+    marks: false,
+    chains: false,
+};
+
+static ANTHROPIC: Rules = Rules {
+    replies: Neighbours::MergeUnsealed,
+    reasoning_leads: true,
+    links: Links::Citations,
+    hosted_id_prefix: "srvtoolu_",
+    prefill_without_reasoning: true,
+    forced_without_reasoning: true,
+    prefill_trimmed: true,
+    calls_need_tools: true,
+    marks: true,
+    ..STRICTEST_COMMON
+};
+
+static OPENAI_RESPONSES: Rules =
+    Rules { replies: Neighbours::Free, follower: Follower::Own, links: Links::Items, chains: true, ..STRICTEST_COMMON };
+
+static OPENAI_CHAT: Rules = STRICTEST_COMMON;
+
+static GEMINI: Rules = Rules { follower: Follower::None, name_begins_with_letter: true, ..STRICTEST_COMMON };
+
+impl Wire {
+    pub(super) const fn rules(self) -> &'static Rules {
+        match self {
+            Self::Anthropic => &ANTHROPIC,
+            Self::OpenAiResponses => &OPENAI_RESPONSES,
+            Self::OpenAiChat => &OPENAI_CHAT,
+            Self::Gemini => &GEMINI,
+        }
+    }
+}

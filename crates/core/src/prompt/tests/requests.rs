@@ -1,0 +1,249 @@
+//! A request around the entries: what is settled, marked, chained and continued.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use super::build::{
+    calls, finds, model, reply, reply_body, reply_of, result, says, searches, shown, signed, spoken, target, thinks,
+    transcript, user,
+};
+use crate::message::{Body, Part, ReplyBody, Stop};
+use crate::prompt::{
+    CacheMarks, Chain, Continue, Effort, Prompt, Request, Target, ToolChoice, ToolSpec, Unfinished, Wire, prepare,
+    validate,
+};
+use crate::seam::Seam;
+
+fn request<const N: usize>(target: &Target, bodies: [Body; N]) -> Request {
+    Request::new(model(target.wire), target, prepare(&transcript(bodies), target))
+}
+
+fn tools() -> Arc<[ToolSpec]> {
+    Arc::new([ToolSpec::new("look", "Looks.", json!({"type": "object"}))])
+}
+
+/// CR11: markers sit behind the system prompt and the last two entries, and only where the wire has them.
+#[test]
+fn cache_markers_sit_on_the_system_and_the_last_two_entries() {
+    for wire in Wire::ALL {
+        let system = vec!["You are a crab.".into(), " ".into()];
+        let bodies = [user("a"), reply([says("b")]), user("c")];
+        let fitted = Request { system, ..request(&target(wire), bodies) }.fit(&target(wire));
+        let marks = CacheMarks { system: true, entries: [Some(1), Some(2)] };
+        assert_eq!(fitted.marks, if wire == Wire::Anthropic { marks } else { CacheMarks::default() });
+        assert_eq!(fitted.system, ["You are a crab."]);
+    }
+    let first = request(&target(Wire::Anthropic), [user("a")]).fit(&target(Wire::Anthropic));
+    assert_eq!(first.marks, CacheMarks { system: false, entries: [None, Some(0)] });
+}
+
+#[test]
+fn old_calls_without_tools_get_a_stand_in_that_cannot_be_called() {
+    let bodies = || [user("a"), reply([calls(1, "look", "{}")]), result(1, "b")];
+    for wire in Wire::ALL {
+        let fitted = request(&target(wire), bodies()).fit(&target(wire));
+        assert_eq!(fitted.tools.len(), usize::from(wire == Wire::Anthropic), "{wire:?}");
+        assert_eq!(fitted.tool_choice == ToolChoice::None, wire == Wire::Anthropic);
+        assert_eq!(validate(&fitted, &target(wire)), Ok(()));
+    }
+    let offered = Request { tools: tools(), ..request(&target(Wire::Anthropic), bodies()) };
+    assert_eq!(offered.clone().fit(&target(Wire::Anthropic)).tools, offered.tools);
+}
+
+#[test]
+fn reasoning_is_switched_off_where_it_would_be_refused() {
+    let budgeted = Target { leading_reasoning: true, ..target(Wire::Anthropic) };
+    let effort = |target: &Target, bodies: [Body; 3], tool_choice: ToolChoice| {
+        let asked = Request { effort: Some(Effort::High), tools: tools(), tool_choice, ..request(target, bodies) };
+        asked.fit(target).effort
+    };
+    let led = || [user("a"), reply([signed("", "sig"), calls(1, "look", "{}")]), result(1, "b")];
+    let unled = || [user("a"), reply([calls(1, "look", "{}")]), result(1, "b")];
+    let ended = || [user("a"), reply([says("b")]), user("c")];
+    let (on, off) = (Some(Effort::High), Some(Effort::None));
+    assert_eq!(effort(&budgeted, led(), ToolChoice::Auto), on);
+    assert_eq!(effort(&budgeted, ended(), ToolChoice::Auto), on);
+    assert_eq!(effort(&budgeted, unled(), ToolChoice::Auto), off);
+    assert_eq!(effort(&target(Wire::Anthropic), unled(), ToolChoice::Auto), on);
+    assert_eq!(effort(&target(Wire::Anthropic), ended(), ToolChoice::Required), off);
+    assert_eq!(effort(&target(Wire::Gemini), ended(), ToolChoice::Tool("look".into())), on);
+}
+
+#[test]
+fn efforts_are_ordered_so_that_they_can_be_clamped() {
+    assert!(Effort::ALL.is_sorted());
+    assert_eq!(Effort::Max.min(Effort::Medium), Effort::Medium);
+}
+
+fn check_continued(target: &Target, parts: &[Part], how: Continue, sent: Expect) {
+    let by = model(target.wire);
+    let request = request(target, [user("count")]).fit(target);
+    let continued = request.clone().continuing(target, Unfinished { parts, by: &by }, how);
+    assert_eq!(validate(&continued, target), Ok(()));
+    assert_eq!(continued.marks, request.marks, "what is not there to stay is not marked");
+    sent.assert_eq(&shown(&continued.entries));
+}
+
+#[test]
+fn an_answer_is_continued_from_its_own_words() {
+    let able = Target { prefill: true, ..target(Wire::Anthropic) };
+    let draft = [signed("hm", "sig"), says("one, two, \n"), calls(1, "look", "{}")];
+    check_continued(
+        &able,
+        &draft,
+        Continue::Prefill,
+        expect![[r#"
+        user
+          "count"
+        assistant
+          "one, two,"
+    "#]],
+    );
+    check_continued(
+        &able,
+        &draft,
+        Continue::Instruct,
+        expect![[r#"
+        user
+          "count"
+        assistant
+          thinks "hm" Signature("sig")
+          "one, two, \n"
+        user
+          "Your last message broke off at its very end. Go on from exactly there: begin with the next character, repeat nothing of it, and say nothing before it."
+    "#]],
+    );
+}
+
+#[test]
+fn a_prefill_that_would_be_refused_becomes_an_instruction() {
+    let draft = [says("one, two")];
+    check_continued(
+        &target(Wire::Gemini),
+        &draft,
+        Continue::Prefill,
+        expect![[r#"
+        user
+          "count"
+        assistant
+          "one, two"
+        user
+          "Your last message broke off at its very end. Go on from exactly there: begin with the next character, repeat nothing of it, and say nothing before it."
+    "#]],
+    );
+    let able = Target { prefill: true, ..target(Wire::Anthropic) };
+    let by = model(Wire::Anthropic);
+    let thinking = Request { effort: Some(Effort::Low), ..request(&able, [user("count")]) };
+    let continued = thinking.continuing(&able, Unfinished { parts: &draft, by: &by }, Continue::Prefill);
+    assert_eq!((continued.entries.len(), validate(&continued, &able)), (3, Ok(())));
+    // There is no text to go on from yet.
+    let searched = [searches(1), finds(1)];
+    check_continued(
+        &able,
+        &searched,
+        Continue::Prefill,
+        expect![[r#"
+        user
+          "count"
+        assistant
+          srvtoolu_1 web_search {"query":"kelp"}
+          srvtoolu_1 web_search found [{"encrypted_content":"abc","title":"Kelp","url":"https://kelp.example"}]
+        user
+          "Your last message broke off at its very end. Go on from exactly there: begin with the next character, repeat nothing of it, and say nothing before it."
+    "#]],
+    );
+}
+
+#[test]
+fn nothing_worth_continuing_leaves_the_request_alone() {
+    let able = target(Wire::Anthropic);
+    let before = request(&able, [user("count")]);
+    let by = model(Wire::Anthropic);
+    let draft = [thinks("unsealed", None), says(" \n"), calls(1, "look", "{")];
+    for how in [Continue::Prefill, Continue::Instruct] {
+        assert_eq!(before.clone().continuing(&able, Unfinished { parts: &draft, by: &by }, how), before);
+    }
+}
+
+#[test]
+fn an_answer_of_another_model_is_continued_without_its_reasoning() {
+    let anthropic = target(Wire::Anthropic);
+    let by = model(Wire::Gemini);
+    let draft = [signed("hm", "sig"), says("one")];
+    let unfinished = Unfinished { parts: &draft, by: &by };
+    let continued = request(&anthropic, [user("count")]).continuing(&anthropic, unfinished, Continue::Instruct);
+    assert_eq!(validate(&continued, &anthropic), Ok(()));
+    assert_eq!(continued.entries.get(1).map(|entry| entry.parts.len()), Some(1));
+}
+
+fn chain_after(bodies: impl IntoIterator<Item = Body>) -> Option<Chain> {
+    let target = target(Wire::OpenAiResponses);
+    let mut prompt = Prompt::new(target.clone());
+    transcript(bodies).iter().for_each(|message| prompt.push(message));
+    let chain = prompt.chain(&model(Wire::OpenAiResponses));
+    let request = Request::new(model(target.wire), &target, prompt.entries());
+    assert_eq!(validate(&Request { chain: chain.clone(), ..request }, &target), Ok(()));
+    chain
+}
+
+fn kept(parts: Vec<Part>) -> ReplyBody {
+    let body = reply_body(model(Wire::OpenAiResponses), parts);
+    ReplyBody { response_id: Some("resp_1".into()), stop: Stop::ToolUse, ..body }
+}
+
+#[test]
+fn a_request_is_chained_to_the_last_response_with_what_came_after_it() {
+    let chain = |from| Some(Chain { response_id: "resp_1".into(), from });
+    let look = || vec![says("I look."), calls(1, "look", "{}")];
+    assert_eq!(chain_after([user("a"), spoken(kept(look())), user("steer"), result(1, "b")]), chain(2));
+    assert_eq!(chain_after([user("a"), spoken(kept(vec![says("b")])), user("c")]), chain(2));
+    let older = reply_of(Wire::OpenAiResponses, [says("older")]);
+    assert_eq!(chain_after([user("a"), older, spoken(kept(vec![says("b")])), user("c")]), chain(3));
+}
+
+#[test]
+fn a_response_the_provider_keeps_otherwise_than_we_do_is_not_chained_to() {
+    let look = || vec![calls(1, "look", "{}")];
+    let after = |body: ReplyBody| chain_after([user("a"), spoken(body), result(1, "b"), user("c")]);
+    assert!(after(kept(look())).is_some());
+    assert_eq!(after(ReplyBody { response_id: None, ..kept(look()) }), None);
+    assert_eq!(after(ReplyBody { response_id: Some(" ".into()), ..kept(look()) }), None);
+    assert_eq!(after(ReplyBody { stop: Stop::Interrupted, ..kept(look()) }), None);
+    assert_eq!(after(ReplyBody { stop: Stop::Length, ..kept(look()) }), None);
+    assert_eq!(after(ReplyBody { seams: vec![Seam { at: 1, dropped: 0 }], ..kept(look()) }), None);
+    assert_eq!(after(ReplyBody { retracted: vec!["look".into()], ..kept(look()) }), None);
+    assert_eq!(after(ReplyBody { model: "openai/other".parse().unwrap(), ..kept(look()) }), None);
+    assert_eq!(chain_after([user("a"), spoken(kept(look())), user("c")]), None, "a call has no result");
+    assert_eq!(chain_after([user("a"), spoken(kept(vec![says("b")]))]), None, "there is nothing new to say");
+    let twice = || vec![calls(1, "look", "{}"), calls(1, "look", "{}")];
+    assert_eq!(chain_after([user("a"), spoken(kept(twice())), result(1, "b"), result(1, "c")]), None, "ids repeat");
+    let empty = reply_of(Wire::OpenAiResponses, [says("")]);
+    assert_eq!(chain_after([user("a"), spoken(kept(vec![says("b")])), empty, user("c")]), None);
+}
+
+/// A request for a summary is the same request with one more thing said, so it is taken like any other.
+#[test]
+fn something_can_be_said_for_one_request_alone() {
+    for wire in Wire::ALL {
+        let mut prompt = Prompt::new(target(wire));
+        for body in [user("a"), reply([calls(1, "look", "{}")]), result(1, "b"), user("c")] {
+            prompt.push(&transcript([body])[0]);
+            let mut entries = prompt.entries();
+            entries.say("Summarise.");
+            let asked = Request::new(model(wire), &target(wire), entries).fit(&target(wire));
+            assert_eq!(validate(&asked, &target(wire)), Ok(()));
+            assert!(shown(&asked.entries).ends_with("  \"Summarise.\"\n"));
+            assert!(!shown(&prompt.entries()).contains("Summarise"));
+        }
+    }
+}
+
+#[test]
+fn the_size_of_a_request_is_that_of_all_it_carries() {
+    let plain = request(&target(Wire::Anthropic), [user("12345")]);
+    assert_eq!(plain.bytes(), 5);
+    let full = Request { system: vec!["123".into()], tools: tools(), ..plain };
+    assert!(full.bytes() > 8 + "look".len() + "Looks.".len());
+}

@@ -1,0 +1,133 @@
+//! The order of entries, and what each may hold.
+
+use super::law::Neighbours;
+use super::{Check, Violation};
+use crate::message::{Media, Meta, Seal};
+use crate::prompt::entry::{Entry, PromptPart, Role, Sealed};
+
+impl Check<'_> {
+    pub(super) fn order(&mut self) {
+        let entries = &self.request.entries;
+        let Some(last) = entries.last() else { return self.found.push(Violation::NoEntries) };
+        self.expect(entries.get(0).is_some_and(|first| first.role == Role::User), Violation::FirstNotUser);
+        self.expect(last.role != Role::Assistant || self.is_prefill(last), Violation::LastNotUser);
+        for (at, (one, next)) in entries.iter().zip(entries.iter().skip(1)).enumerate() {
+            let allowed = one.role != next.role
+                || match self.law.neighbours {
+                    Neighbours::Any => true,
+                    Neighbours::Sealed => one.role == Role::Assistant && (thinks(one) || thinks(next)),
+                    Neighbours::None => false,
+                };
+            self.expect(allowed, Violation::SameRole { entry: at + 1 });
+        }
+    }
+
+    fn is_prefill(&self, last: &Entry) -> bool {
+        let Some(PromptPart::Text(text)) = last.parts.last() else { return false };
+        self.target.prefill
+            && !last.parts.iter().any(|part| matches!(part, PromptPart::Call(_)))
+            && (self.law.reasoning_is_free || !(thinks(last) || self.request.reasons()))
+            && (self.law.prefill_ends_blank || !text.text.ends_with(char::is_whitespace))
+    }
+
+    pub(super) fn parts(&mut self) {
+        for (at, entry) in self.request.entries.iter().enumerate() {
+            self.expect(!entry.parts.is_empty(), Violation::EmptyEntry { entry: at });
+            if thinks(entry) {
+                let is_reasoning = |part: &PromptPart| matches!(part, PromptPart::Reasoning(_));
+                let (first, last) = (entry.parts.first(), entry.parts.last());
+                let (first, last) = (first.is_some_and(is_reasoning), last.is_some_and(is_reasoning));
+                self.expect(first || !self.law.reasoning_first, Violation::ReasoningNotFirst { entry: at });
+                self.expect(!last || self.law.reasoning_last, Violation::ReasoningLast { entry: at });
+                self.expect(!entry.parts.iter().all(is_reasoning), Violation::ReasoningAlone { entry: at });
+            }
+            for (nth, part) in entry.parts.iter().enumerate() {
+                self.part(at, nth, entry.role, part);
+            }
+        }
+        self.led();
+    }
+
+    fn part(&mut self, entry: usize, nth: usize, role: Role, part: &PromptPart) {
+        let speaker = match part {
+            PromptPart::Text(_) => role == Role::User || role == Role::Assistant,
+            PromptPart::File(_) => role == Role::User,
+            PromptPart::Result(_) => role == Role::Tool,
+            PromptPart::Reasoning(_)
+            | PromptPart::Call(_)
+            | PromptPart::HostedCall(_)
+            | PromptPart::HostedResult(_) => role == Role::Assistant,
+        };
+        self.expect(speaker, Violation::WrongRole { entry, part: nth });
+        let provider = &self.target.provider;
+        let own = meta_of(part).keys().all(|name| name == provider);
+        self.expect(own, Violation::ForeignMeta { entry, part: nth });
+        match part {
+            PromptPart::Text(text) => {
+                self.expect(!text.text.trim().is_empty(), Violation::BlankText { entry, part: nth });
+                self.expect(!text.text.contains('\0'), Violation::Nul { entry, part: nth });
+            }
+            PromptPart::File(file) => {
+                self.media(entry, nth, std::slice::from_ref(&file.media), &self.target.user_media);
+                self.expect(!file.name.contains('\0'), Violation::Nul { entry, part: nth });
+            }
+            PromptPart::Reasoning(sealed) => self.sealed(entry, nth, sealed),
+            PromptPart::Result(result) => {
+                self.media(entry, nth, &result.media, &self.target.result_media);
+                let says = !result.text.trim().is_empty() || !result.media.is_empty();
+                self.expect(says, Violation::EmptyResult { entry, part: nth });
+                self.expect(!result.text.contains('\0'), Violation::Nul { entry, part: nth });
+            }
+            PromptPart::Call(_) | PromptPart::HostedCall(_) | PromptPart::HostedResult(_) => {}
+        }
+    }
+
+    fn media(&mut self, entry: usize, part: usize, media: &[Media], taken: &[String]) {
+        for one in media {
+            self.expect(!one.bytes.is_empty(), Violation::EmptyMedia { entry, part });
+            let kind = one.media_type.split('/').next().unwrap_or_default();
+            let any = format!("{kind}/*");
+            let known = taken.iter().any(|taken| *taken == one.media_type || *taken == any);
+            let bare = one.media_type.bytes().all(|b| b.is_ascii_graphic() && !b.is_ascii_uppercase() && b != b';');
+            self.expect(known && bare, Violation::MediaType { entry, part });
+        }
+    }
+
+    fn sealed(&mut self, entry: usize, part: usize, sealed: &Sealed) {
+        let (Seal::Signature(token) | Seal::Redacted(token)) = &sealed.seal;
+        self.expect(self.target.reasoning, Violation::ReasoningUnwanted { entry, part });
+        self.expect(sealed.provider == self.target.provider, Violation::ReasoningForeign { entry, part });
+        self.expect(!token.trim().is_empty(), Violation::ReasoningUnsealed { entry, part });
+    }
+
+    /// A budgeted reasoner that is asked to reason wants the loop it is in to have begun with its reasoning.
+    fn led(&mut self) {
+        if !self.target.leading_reasoning || !self.request.reasons() {
+            return;
+        }
+        let since_user = self.request.entries.iter().rev().take_while(|entry| entry.role != Role::User).count();
+        let turn = self.request.entries.len() - since_user;
+        if let Some(first) = self.request.entries.get(turn)
+            && first.role == Role::Assistant
+        {
+            let leads = matches!(first.parts.first(), Some(PromptPart::Reasoning(_)));
+            self.expect(leads, Violation::ReasoningMissing { entry: turn });
+        }
+    }
+}
+
+fn thinks(entry: &Entry) -> bool {
+    entry.parts.iter().any(|part| matches!(part, PromptPart::Reasoning(_)))
+}
+
+fn meta_of(part: &PromptPart) -> &Meta {
+    match part {
+        PromptPart::Text(text) => &text.meta,
+        PromptPart::File(file) => &file.meta,
+        PromptPart::Reasoning(sealed) => &sealed.meta,
+        PromptPart::Call(call) => &call.meta,
+        PromptPart::Result(result) => &result.meta,
+        PromptPart::HostedCall(call) => &call.meta,
+        PromptPart::HostedResult(result) => &result.meta,
+    }
+}

@@ -1,0 +1,82 @@
+//! Calls and their results, ours and the provider's.
+
+use std::collections::BTreeSet;
+
+use super::law::call_id;
+use super::{Check, Violation};
+use crate::prompt::entry::{Entry, PromptCall, PromptPart, PromptResult, Role};
+
+impl Check<'_> {
+    pub(super) fn calls(&mut self) {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut asked: Vec<&PromptCall> = Vec::new();
+        for (at, entry) in self.request.entries.iter().enumerate() {
+            let given = results(entry);
+            let ids_match = asked.iter().map(|call| &call.id).eq(given.iter().map(|(_, result)| &result.id));
+            match (asked.is_empty(), entry.role == Role::Tool || !given.is_empty()) {
+                (true, true) => self.found.push(Violation::Unasked { entry: at }),
+                (false, _) => self.expect(ids_match, Violation::Unanswered { entry: at - 1 }),
+                (true, false) => {}
+            }
+            if ids_match {
+                for (call, (part, result)) in asked.iter().zip(&given) {
+                    self.expect(call.tool == result.tool, Violation::NameDiffers { entry: at, part: *part });
+                }
+            }
+            asked.clear();
+            for (part, one) in entry.parts.iter().enumerate() {
+                let PromptPart::Call(call) = one else { continue };
+                asked.push(call);
+                self.expect(call_id(&call.id), Violation::BadId { entry: at, part });
+                self.expect(seen.insert(&call.id), Violation::RepeatedId { entry: at, part });
+                self.expect((self.law.name)(&call.tool), Violation::BadName { entry: at, part });
+            }
+        }
+        let last = self.request.entries.len().saturating_sub(1);
+        self.expect(asked.is_empty(), Violation::Unanswered { entry: last });
+    }
+
+    /// The provider's own: every call has its outcome later in the same entry, every outcome its call before it.
+    pub(super) fn hosted(&mut self) {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for (at, entry) in self.request.entries.iter().enumerate() {
+            let mut open: Vec<(usize, &str, &str)> = Vec::new();
+            for (nth, part) in entry.parts.iter().enumerate() {
+                let place = (at, nth);
+                match part {
+                    PromptPart::HostedCall(call) => {
+                        self.hosted_kind(place, &call.provider, &call.tool);
+                        self.expect((self.law.hosted_id)(&call.id), Violation::BadId { entry: at, part: nth });
+                        self.expect(seen.insert(&call.id), Violation::RepeatedId { entry: at, part: nth });
+                        open.push((nth, &call.id, &call.tool));
+                    }
+                    PromptPart::HostedResult(result) => {
+                        self.hosted_kind(place, &result.provider, &result.tool);
+                        let call = open.iter().position(|(_, id, tool)| *id == result.id && *tool == result.tool);
+                        self.expect(call.is_some(), Violation::HostedUnpaired { entry: at, part: nth });
+                        call.map(|call| open.remove(call));
+                    }
+                    _ => {}
+                }
+            }
+            for (part, ..) in open {
+                self.found.push(Violation::HostedUnpaired { entry: at, part });
+            }
+        }
+    }
+
+    fn hosted_kind(&mut self, (entry, part): (usize, usize), provider: &str, tool: &str) {
+        self.expect(provider == self.target.provider, Violation::HostedForeign { entry, part });
+        let wanted = self.target.replays.iter().any(|name| name == tool);
+        self.expect(wanted, Violation::HostedUnwanted { entry, part });
+    }
+}
+
+fn results(entry: &Entry) -> Vec<(usize, &PromptResult)> {
+    let parts = entry.parts.iter().enumerate();
+    let results = parts.filter_map(|(nth, part)| match part {
+        PromptPart::Result(result) => Some((nth, result)),
+        _ => None,
+    });
+    results.collect()
+}
