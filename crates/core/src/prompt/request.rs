@@ -177,7 +177,7 @@ impl Request {
             self.entries.push(Entry::new(Role::Assistant, parts));
         } else {
             self.entries.push(Entry::new(Role::Assistant, begun));
-            self.entries.say(words::CONTINUE);
+            self.entries.push(Entry::new(Role::User, vec![PromptPart::text(words::CONTINUE)]));
         }
         self
     }

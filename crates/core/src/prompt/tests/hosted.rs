@@ -127,6 +127,8 @@ fn calls_with_one_id_are_all_dropped() {
     let again = Part::Call(Call { uid: uid(2), ..a_search(1) });
     assert_eq!(sent([searches(1), finds(1), again, finds(2)]).0, 0);
     assert_eq!(sent([searches(1), finds(1), finds(1)]).0, 0, "two outcomes of one call");
+    let other = Part::Call(Call { uid: uid(1), ..a_search(2) });
+    assert_eq!(sent([searches(1), other, finds(1)]).0, 0, "two calls for one outcome");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use super::build::{
 };
 use crate::message::{Body, Part, ReplyBody, Stop};
 use crate::prompt::{
-    CacheMarks, Chain, Continue, Effort, Prompt, Request, Target, ToolChoice, ToolSpec, Unfinished, Wire, prepare,
-    validate,
+    CacheMarks, Chain, Continue, Effort, Entry, Prompt, PromptPart, Request, Role, Target, ToolChoice, ToolSpec,
+    Unfinished, Wire, prepare, validate,
 };
 use crate::seam::Seam;
 
@@ -231,7 +231,7 @@ fn something_can_be_said_for_one_request_alone() {
         for body in [user("a"), reply([calls(1, "look", "{}")]), result(1, "b"), user("c")] {
             prompt.push(&transcript([body])[0]);
             let mut entries = prompt.entries();
-            entries.say("Summarise.");
+            entries.push(Entry::new(Role::User, vec![PromptPart::text("Summarise.")]));
             let asked = Request::new(model(wire), &target(wire), entries).fit(&target(wire));
             assert_eq!(validate(&asked, &target(wire)), Ok(()));
             assert!(shown(&asked.entries).ends_with("  \"Summarise.\"\n"));
