@@ -1,2 +1,80 @@
-//! Chores.
-fn main() {}
+//! `cargo xtask …`: test, tidy, acceptance, bench.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::gate::Step;
+use xtask::{acceptance, bench, gate, tidy, workspace};
+
+/// Everturn's chores.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run everything a change must pass, in order, up to the first failure
+    Test {
+        /// Run these steps alone (repeat it, or separate with commas)
+        #[arg(long, value_name = "STEP", value_delimiter = ',')]
+        only: Vec<Step>,
+        /// Print the steps and what each runs
+        #[arg(long)]
+        list: bool,
+    },
+    /// Check sizes, words, dependency direction and the other house rules
+    Tidy,
+    /// Show which behaviour of docs/acceptance.md is held by which test
+    Acceptance {
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+        /// Use the results of the last run, if there are any, instead of running the tests
+        #[arg(long)]
+        no_run: bool,
+    },
+    /// Run one benchmark
+    Bench {
+        /// The benchmark: the file name in some crate's `benches/`, without `.rs`
+        #[arg(required_unless_present = "list")]
+        name: Option<String>,
+        /// One JSON object a line, checked against the contract
+        #[arg(long)]
+        json: bool,
+        /// Print the benchmarks there are
+        #[arg(long)]
+        list: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().chore) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> anyhow::Result<ExitCode> {
+    let root = workspace::root();
+    match chore {
+        Chore::Test { list: true, .. } => Ok(gate::list()),
+        Chore::Test { only, list: false } => gate::run(&root, &only),
+        Chore::Tidy => tidy::report(&root),
+        Chore::Acceptance { json, no_run } => {
+            let source = if no_run { acceptance::Source::LastRun } else { acceptance::Source::FreshRun };
+            let form = if json { acceptance::Form::Json } else { acceptance::Form::Table };
+            acceptance::run(&root, source, form)
+        }
+        Chore::Bench { list: true, .. } => bench::list(&root),
+        Chore::Bench { name, json, list: false } => {
+            let name = name.expect("clap asks for a name unless --list is given");
+            bench::run(&root, &name, if json { bench::Form::Json } else { bench::Form::Text })
+        }
+    }
+}

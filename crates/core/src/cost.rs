@@ -1,4 +1,22 @@
 //! Tokens and money, in whole numbers.
+//!
+//! Every attempt costs, also the one that broke, so every attempt is counted: what the provider reported as known, what
+//! it never came to report as estimated, and the two are never mixed. Counts come from outside and may be negative,
+//! fractional or absurd; such a count is unknown, and no sum here can overflow or shrink.
+
+use std::fmt;
+
+use serde_json::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes that make a token when nothing better is known. Low for prose, right for code and JSON: an estimate that errs
+/// upwards stops a budget early, never late.
+pub const BYTES_PER_TOKEN: u64 = 3;
+
+/// More tokens than any one attempt can have; a count above is a mistake of whoever reported it.
+pub const TOKENS_PLAUSIBLE_MAX: u64 = 1_000_000_000;
 
 /// Tokens as one attempt reported them, cumulative: a later report of the same attempt replaces an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,4 +31,269 @@ pub struct Usage {
     pub cache_read: u64,
     /// Prompt tokens written to the provider's cache.
     pub cache_write: u64,
+}
+
+impl Usage {
+    /// The whole prompt, cached or not: what fills the context window.
+    #[must_use]
+    pub const fn prompt(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
+
+    /// Prompt and output. Reasoning is part of the output.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.prompt().saturating_add(self.output)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+        }
+    }
+}
+
+/// One token count as a provider stated it, or did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reported {
+    /// Absent, or no number of tokens.
+    #[default]
+    Unknown,
+    /// A plausible count.
+    Known(u64),
+}
+
+impl Reported {
+    /// A count out of a JSON body: a whole number from 0 to [`TOKENS_PLAUSIBLE_MAX`], else unknown.
+    #[must_use]
+    pub fn from_json(value: Option<&Value>) -> Self {
+        let Some(Value::Number(number)) = value else { return Self::Unknown };
+        match (number.as_u64(), number.as_f64()) {
+            (Some(count), _) => Self::from(i128::from(count)),
+            // Some gateways write 12.0. The guard keeps the conversion exact.
+            (None, Some(count)) if count.fract() == 0.0 && count.abs() <= TOKENS_PLAUSIBLE_MAX as f64 => {
+                Self::from(count as i128)
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The count, if there is one.
+    #[must_use]
+    pub const fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(count) => Some(count),
+            Self::Unknown => None,
+        }
+    }
+
+    const fn or(self, other: Self) -> Self {
+        match self {
+            Self::Known(_) => self,
+            Self::Unknown => other,
+        }
+    }
+}
+
+impl From<i128> for Reported {
+    fn from(count: i128) -> Self {
+        match u64::try_from(count) {
+            Ok(count) if count <= TOKENS_PLAUSIBLE_MAX => Self::Known(count),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl From<i64> for Reported {
+    fn from(count: i64) -> Self {
+        Self::from(i128::from(count))
+    }
+}
+
+impl From<u64> for Reported {
+    fn from(count: u64) -> Self {
+        Self::from(i128::from(count))
+    }
+}
+
+/// What one attempt has said about its tokens so far. Providers tell it in pieces: the prompt at the start, the output
+/// as it grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Report {
+    /// See [`Usage::input`].
+    pub input: Reported,
+    /// See [`Usage::output`].
+    pub output: Reported,
+    /// See [`Usage::reasoning`].
+    pub reasoning: Reported,
+    /// See [`Usage::cache_read`].
+    pub cache_read: Reported,
+    /// See [`Usage::cache_write`].
+    pub cache_write: Reported,
+}
+
+/// How an attempt ended, which decides what its last report means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With its terminal event: the last report is the whole truth.
+    Finished,
+    /// Without: the last report is how far it had got when it was made.
+    Broken,
+}
+
+impl Report {
+    /// Takes a later report of the same attempt. What it states replaces; what it leaves out, or states absurdly, stays.
+    pub fn update(&mut self, later: &Self) {
+        self.input = later.input.or(self.input);
+        self.output = later.output.or(self.output);
+        self.reasoning = later.reasoning.or(self.reasoning);
+        self.cache_read = later.cache_read.or(self.cache_read);
+        self.cache_write = later.cache_write.or(self.cache_write);
+    }
+
+    /// What was stated, as far as prompt and output both were.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.input.known().zip(self.output.known()).map(|_| self.stated())
+    }
+
+    /// The attempt's tokens: as stated where it stated them, else estimated from the prompt that was sent and the bytes
+    /// that came back.
+    #[must_use]
+    pub fn settle(&self, end: End, prompt_tokens_sent: u64, output_bytes: u64) -> Tally {
+        let known = self.stated();
+        let input = match self.input {
+            Reported::Known(_) => 0,
+            Reported::Unknown => prompt_tokens_sent.saturating_sub(known.prompt()),
+        };
+        let output = match (self.output, end) {
+            (Reported::Known(_), End::Finished) => 0,
+            (Reported::Known(_), End::Broken) | (Reported::Unknown, _) => {
+                tokens_in(output_bytes).saturating_sub(known.output)
+            }
+        };
+        Tally { known, estimated: Usage { input, output, ..Usage::default() } }
+    }
+
+    fn stated(&self) -> Usage {
+        let count = |reported: Reported| reported.known().unwrap_or(0);
+        let output = count(self.output);
+        Usage {
+            input: count(self.input),
+            output,
+            reasoning: count(self.reasoning).min(output),
+            cache_read: count(self.cache_read),
+            cache_write: count(self.cache_write),
+        }
+    }
+}
+
+/// About how many tokens some bytes of text are.
+#[must_use]
+pub const fn tokens_in(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+/// Tokens of any number of attempts, the reported ones apart from the estimated ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// As providers reported them.
+    pub known: Usage,
+    /// As we had to guess.
+    pub estimated: Usage,
+}
+
+impl Tally {
+    /// Adds what another attempt, step or turn came to.
+    pub const fn add(&mut self, other: &Self) {
+        self.known = self.known.plus(&other.known);
+        self.estimated = self.estimated.plus(&other.estimated);
+    }
+
+    /// Known and estimated together: what a token budget is held against.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.known.total().saturating_add(self.estimated.total())
+    }
+
+    /// What it costs at this price.
+    #[must_use]
+    pub const fn cost(&self, price: &Price) -> Spend {
+        Spend { known: cost(&self.known, price), estimated: cost(&self.estimated, price) }
+    }
+}
+
+/// Money, in millionths of the unit that the price list uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    /// Whole units.
+    #[must_use]
+    pub const fn units(units: u64) -> Self {
+        Self(units.saturating_mul(1_000_000))
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+/// Money, the reported part apart from the estimated one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spend {
+    /// For tokens that were reported.
+    pub known: Micros,
+    /// For tokens that were estimated.
+    pub estimated: Micros,
+}
+
+impl Spend {
+    /// Both together: what a money budget is held against.
+    #[must_use]
+    pub const fn total(&self) -> Micros {
+        self.known.plus(self.estimated)
+    }
+}
+
+/// What a million tokens cost, by the way they are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Price {
+    /// Prompt tokens outside the cache.
+    pub input: Micros,
+    /// Output tokens, reasoning included.
+    pub output: Micros,
+    /// Prompt tokens read from the cache.
+    pub cache_read: Micros,
+    /// Prompt tokens written to the cache.
+    pub cache_write: Micros,
+}
+
+/// What some tokens cost. The parts are added exactly and the sum is rounded up once, to the next millionth: a budget
+/// is never exceeded by roundings, and an attempt's cost is off by less than a millionth.
+#[must_use]
+pub const fn cost(usage: &Usage, price: &Price) -> Micros {
+    const fn part(tokens: u64, per_million: Micros) -> u128 {
+        tokens as u128 * per_million.0 as u128
+    }
+    let sum = part(usage.input, price.input)
+        .saturating_add(part(usage.output, price.output))
+        .saturating_add(part(usage.cache_read, price.cache_read))
+        .saturating_add(part(usage.cache_write, price.cache_write));
+    let micros = sum.div_ceil(1_000_000);
+    Micros(if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 })
 }

@@ -208,7 +208,9 @@ mod tests {
 
     #[test]
     fn what_is_no_chat_id_is_refused() {
-        for text in ["", "abc", "../../etc/passwd0000000000", "zzzzzzzzzzzzzzzzzzzzzzzzzz", "0000000000000000000000000u"] {
+        for text in
+            ["", "abc", "../../etc/passwd0000000000", "zzzzzzzzzzzzzzzzzzzzzzzzzz", "0000000000000000000000000u"]
+        {
             assert_eq!(text.parse::<ChatId>(), Err(BadChatId), "{text}");
         }
     }

@@ -1,12 +1,26 @@
 //! The pure core of Everturn.
 //!
 //! Everything that decides lives here, and nothing that waits: no async, no IO, no clock, no randomness. What arrives
-//! over time is folded by plain functions ; what to do next is a pure question; time and
+//! over time is folded by plain functions ([`draft`], [`view`]); what to do next is a pure question ([`plan`]); time and
 //! chance are arguments. So a test can ask anything, and a crash can ask it again.
 
+pub mod change;
+pub mod chat;
+pub mod command;
+pub mod context;
 pub mod cost;
+pub mod delta;
+pub mod draft;
 pub mod error;
+pub mod fact;
 pub mod ids;
+pub mod limits;
 pub mod message;
+pub mod plan;
 pub mod prompt;
+pub mod recovery;
+pub mod retry;
 pub mod seam;
+pub mod status;
+pub mod truncate;
+pub mod view;

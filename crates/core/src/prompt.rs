@@ -16,6 +16,7 @@
 mod clean;
 mod entry;
 mod hosted;
+mod lean;
 mod repair;
 mod reply;
 mod request;

@@ -1,10 +1,207 @@
-//! (being written on branch seam)
+//! Where two attempts of one answer are joined.
+//!
+//! A stream is cut in the middle of an answer, and a second attempt is asked to go on. Models seldom go on from the very
+//! letter: they begin the cut word again, or the line, or re-open the code fence. What was shown cannot be taken back,
+//! so the seam decides how much of the continuation's head is a repeat, drops that, and lets the rest through.
+//!
+//! The two errors are not equal. A doubled word is ugly and plain to see; a dropped one changes what was said and nobody
+//! notices. So an overlap is dropped only when it is better evidence of a repeat than of a text that repeats itself, and
+//! in doubt everything is kept. Nothing here understands a language: `"the quick"` followed by `"brown fox"` stays
+//! without a space, because `"the quick bro"` followed by `"wn fox"` looks the same.
+//!
+//! What counts as evidence is in `evidence`; everything else is finding overlaps and knowing when enough was read.
 
-/// Where two attempts of one answer were joined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+mod evidence;
+mod fence;
+mod glyph;
+mod head;
+mod marker;
+mod repeat;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+use fence::FenceLine;
+use head::{Head, Look};
+use shown::Shown;
+
+/// How far back in the shown text a repeat is looked for, in bytes: about a screen. A model that goes further back has
+/// started over, and the seam shows all of it.
+pub const TAIL_BYTES_MAX: usize = 1536;
+
+/// How much of a continuation is held back at most before the seam is decided, in bytes. More than the tail, so that
+/// even a repeat of all of it is seen together with what follows it.
+pub const HEAD_BYTES_MAX: usize = 2048;
+
+/// What is kept in the transcript of one join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seam {
-    /// Bytes of text shown before the seam.
+    /// Where the continuation was joined on: the length in bytes of what had been shown.
     pub at: usize,
-    /// Bytes of the continuation that repeated what was shown, and were dropped.
+    /// How many bytes of the continuation's head were a repeat, and are not in the text.
     pub dropped: usize,
+    /// How many bytes are in the text that neither attempt said: a line break before a code fence, or nothing.
+    pub inserted: usize,
+}
+
+/// The head of a continuation, made to fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// What to append to the shown text.
+    pub text: String,
+    /// What to remember of it.
+    pub seam: Seam,
+}
+
+/// Joins a continuation that is known as a whole.
+pub fn join(shown: &str, continuation: &str) -> Joined {
+    let mut joiner = Joiner::new(shown);
+    joiner.head.push_str(continuation);
+    joiner.finish()
+}
+
+/// Joins a continuation that is still arriving.
+///
+/// It holds text back until no more of it could change the decision, which without a repeat is a few letters. Where the
+/// stream was cut into deltas makes no difference to the result.
+#[derive(Clone, Debug)]
+pub struct Joiner {
+    shown: Shown,
+    head: String,
+    /// The length of the head at which to look again.
+    look_at: usize,
+    decided: bool,
+}
+
+impl Joiner {
+    /// Takes all that was shown of the text being continued, reads it once and keeps its tail.
+    pub fn new(shown: &str) -> Self {
+        Self { shown: Shown::new(shown), head: String::new(), look_at: 1, decided: false }
+    }
+
+    /// Takes the next delta: `None` while undecided, then once the joined head. After that the caller appends deltas
+    /// as they are; one that is pushed nevertheless comes back unchanged.
+    pub fn push(&mut self, delta: &str) -> Option<Joined> {
+        self.head.push_str(delta);
+        if self.decided {
+            return Some(self.cut(Cut::NOTHING));
+        }
+        if self.head.len() < self.look_at {
+            return None;
+        }
+        self.look_at = next_look(self.head.len());
+        let cut = if self.head.len() < HEAD_BYTES_MAX {
+            cut(&self.shown, &Head::so_far(&self.head)).ok()?
+        } else {
+            self.final_cut()
+        };
+        self.decided = true;
+        Some(self.cut(cut))
+    }
+
+    /// The continuation has ended. Nothing is held back any longer.
+    pub fn finish(mut self) -> Joined {
+        let cut = if self.decided { Cut::NOTHING } else { self.final_cut() };
+        self.cut(cut)
+    }
+
+    fn final_cut(&self) -> Cut {
+        let bounded = &self.head[..self.head.floor_char_boundary(HEAD_BYTES_MAX)];
+        cut(&self.shown, &Head::whole(bounded)).expect("a head that is whole leaves nothing undecided")
+    }
+
+    fn cut(&mut self, cut: Cut) -> Joined {
+        let mut text = std::mem::take(&mut self.head);
+        text.replace_range(..cut.drop, cut.insert);
+        Joined { text, seam: Seam { at: self.shown.len(), dropped: cut.drop, inserted: cut.insert.len() } }
+    }
+}
+
+/// Looking costs as much as the head is long, so the head must have grown by a share of itself before the next look:
+/// the sum of all looks is then a small multiple of the last, even if every delta is one letter.
+fn next_look(len: usize) -> usize {
+    (len + len.div_ceil(4)).min(HEAD_BYTES_MAX)
+}
+
+/// What to do with the head of a continuation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    drop: usize,
+    insert: &'static str,
+}
+
+impl Cut {
+    const NOTHING: Self = Self::drop(0);
+
+    const fn drop(drop: usize) -> Self {
+        Self { drop, insert: "" }
+    }
+}
+
+fn cut(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
+    let lead = head.skip_space(0)?;
+    let fence = FenceLine::at(head, lead)?;
+    if let Some(line) = &fence
+        && let Some(end) = fence_begun_again(shown, head, line)
+    {
+        return Ok(Cut::drop(end));
+    }
+    if let Some(end) = repeat::find(shown, head, 0)? {
+        return Ok(Cut::drop(end));
+    }
+    match fence {
+        Some(line) => at_fence(shown, head, &line),
+        None => doubled_space(shown, head),
+    }
+}
+
+/// Shown ends in the middle of a fence line, or right behind it, and the continuation begins that line again.
+fn fence_begun_again(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Option<usize> {
+    let begun = shown.last_line().trim();
+    // A language is never named on a closing fence: this one opens another.
+    let another = shown.closes_fence() && !line.bare;
+    (!begun.is_empty() && !another && head.text()[line.start..line.end].starts_with(begun))
+        .then_some(line.start + begun.len())
+}
+
+/// The continuation begins with a fence line: it re-opens the fence shown is in, or closes it, or opens the first one.
+fn at_fence(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Look<Cut> {
+    if let Some(open) = shown.fence()
+        && line.fence.matches(open)
+        && !shown.ends_with_marker()
+    {
+        let reopens = !line.bare && line.fence.markdown >= open.markdown;
+        let again = repeat::longest(shown.tail(), head, line.start)?.len;
+        if reopens && line.start + again >= line.end {
+            // The fence line itself was shown: all from there on is a repeat, however short.
+            return Ok(Cut::drop(line.start + again));
+        }
+        if let Some(end) = repeat::find(shown, head, line.end)? {
+            return Ok(Cut::drop(end));
+        }
+        if reopens && !head.char_at(line.end)?.is_some_and(glyph::extends) {
+            return Ok(Cut::drop(line.end));
+        }
+    }
+    // A fence that does not begin a line is no fence, and all that follows would be shown as code, or all code as prose.
+    // This is the one place where something may be inserted: the line break is certain to be missing.
+    let begins_line = head.text()[..line.start].contains('\n') || shown.fence_may_follow();
+    Ok(Cut { drop: 0, insert: if begins_line { "" } else { "\n" } })
+}
+
+/// Without a repeat only white space can be doubled, and only in prose: `"word "` and `" next"`, or an empty line after
+/// an empty line. Space at the beginning of a line is indentation and is kept; in code all space is.
+fn doubled_space(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
+    if shown.fence().is_some() {
+        return Ok(Cut::NOTHING);
+    }
+    let drop = match head.char_at(0)? {
+        // More space is a table's alignment, or a line break in Markdown.
+        Some(' ') if shown.ends_with_one_space() && !head.char_at(1)?.is_some_and(char::is_whitespace) => 1,
+        Some('\n') if shown.tail().ends_with("\n\n") => head.skip(0, |c| c == '\n')?,
+        _ => 0,
+    };
+    // An accent would change its place.
+    let carries = head.char_at(drop)?.is_some_and(glyph::extends);
+    Ok(if carries { Cut::NOTHING } else { Cut::drop(drop) })
 }

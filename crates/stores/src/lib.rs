@@ -1,1 +1,11 @@
-//! stores
+//! Where chats are kept.
+//!
+//! A store is an inbox, a transcript and a journal per chat, and one rule: whoever writes the last two holds the chat's
+//! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
+//! compared with.
+
+mod memory;
+mod store;
+
+pub use memory::Memory;
+pub use store::{Inbound, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError};

@@ -1,1 +1,25 @@
-//! understudy
+//! A stand-in for the model.
+//!
+//! It plays scripts: what is said, when, and how it breaks. A script is the one language all tests of Everturn speak, so
+//! a new kind of trouble is a new cue and not a new kind of test. It is strict: a request that the real provider would
+//! refuse is refused, and every request is kept for tests to read.
+//!
+//! ```
+//! use everturn_understudy::{Understudy, call, script, stop, text};
+//! use everturn_core::message::Stop;
+//!
+//! let understudy = Understudy::new([
+//!     script([text("Let me look."), call("search", serde_json::json!({"q": "kelp"})), stop(Stop::ToolUse)]),
+//!     script([text("Kelp is a seaweed."), stop(Stop::End)]),
+//! ]);
+//! # let _ = understudy;
+//! ```
+
+mod cue;
+mod play;
+
+pub use cue::{
+    Cue, Script, begin_call, call, cut, ended, fail, hang, input, malformed, part_meta, ping, provided, reasoning,
+    refuse, reply_meta, response_id, script, sealed, slow, stop, text, usage, wait, wait_ms, words,
+};
+pub use play::{Asked, Understudy};

@@ -82,3 +82,9 @@ pub fn inlined(name: &str, media_type: &str, text: &str, omitted: usize) -> Stri
 fn described(name: &str, media_type: &str) -> String {
     [name, media_type].into_iter().filter(|word| !word.trim().is_empty()).map(|word| format!("{word}, ")).collect()
 }
+
+/// In place of an image or a file that made the request too long.
+pub(super) const MEDIA_LEFT_OUT: &str = "[An attachment was left out here to make room.]";
+
+/// In place of an old result that made the request too long.
+pub(super) const RESULT_LEFT_OUT: &str = "[This result was left out to make room. Call the tool again if you need it.]";

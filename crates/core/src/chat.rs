@@ -1,0 +1,416 @@
+//! A chat, without the words.
+//!
+//! This is everything the driver decides on: small, whatever the length of the transcript. It is a fold over facts. A
+//! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
+
+use std::sync::Arc;
+
+use crate::cost::Micros;
+use crate::error::Kind;
+use crate::fact::{Attempted, Fact, Place, Totals};
+use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, StepId, Timestamp, Version};
+use crate::message::{Body, Message, Part};
+use crate::retry;
+use crate::status::{self, Status, Verb};
+
+/// Where a chat stands, in every detail but its messages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chat {
+    /// Its name.
+    pub id: ChatId,
+    /// The agent it talks to, by name.
+    pub agent: String,
+    /// How many commits it has seen.
+    pub version: Version,
+    /// Where it stands.
+    pub status: Status,
+    /// Whether it is put away.
+    pub archived: bool,
+    /// Messages accepted and not yet heard, next first.
+    pub queue: Vec<Queued>,
+    /// The turn under way.
+    pub turn: Option<Turn>,
+    /// How the last turn ended.
+    pub ended: Option<TurnEnd>,
+    /// The newest message.
+    pub newest: MessageId,
+    /// What kind it is.
+    pub tail: Tail,
+    /// The step that is open, or will be the next.
+    pub step: StepId,
+    /// Calls of the last reply that have no result yet, in call order.
+    pub calls: Vec<OpenCall>,
+    /// Until when the rest in `Awaiting` lasts at most.
+    pub awaits_until: Option<Timestamp>,
+    /// What has been tried in the open step.
+    pub tried: Tried,
+    /// Until when the next attempt must wait.
+    pub wait: Option<Wait>,
+    /// Whether somebody asked for a summary.
+    pub compaction_asked: bool,
+    /// The newest step the program has said something about.
+    pub briefed: StepId,
+    /// The newest command that was taken out of the inbox.
+    pub obeyed: InboxSeq,
+    /// What all attempts have cost.
+    pub totals: Totals,
+}
+
+/// A message that waits to be heard.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queued {
+    /// Its name: the command that brought it.
+    pub id: InboxSeq,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// What it says.
+    pub parts: Arc<[Part]>,
+    /// Whether it goes in at the next step boundary rather than the next turn.
+    pub steers: bool,
+}
+
+/// What kind the newest message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tail {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// Words for the model: from a person, the program, a summary, a tool.
+    Input,
+    /// A reply that said something.
+    Reply,
+    /// A reply that ended at the output limit.
+    CutReply,
+    /// A reply that the provider filtered.
+    FilteredReply,
+    /// A reply that said nothing at all.
+    EmptyReply,
+    /// A reply that was stopped or broke.
+    StoppedReply,
+}
+
+/// A call without a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCall {
+    /// Our name for it.
+    pub uid: CallUid,
+    /// The tool.
+    pub tool: String,
+    /// Hash of the input, for approvals.
+    pub input_hash: u64,
+    /// How far it is.
+    pub state: CallState,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallState {
+    /// It may be run.
+    Ready,
+    /// Its start was recorded; whether and how it ended is not.
+    Started {
+        /// What may be done if nobody knows how it ended.
+        effect: Effect,
+        /// When.
+        at: Timestamp,
+    },
+    /// A client runs it.
+    AsksClient,
+    /// A person decides on it.
+    AsksApproval,
+}
+
+impl CallState {
+    /// Whether somebody outside has the next word.
+    #[must_use]
+    pub const fn asks(self) -> bool {
+        match self {
+            Self::AsksClient | Self::AsksApproval => true,
+            Self::Ready | Self::Started { .. } => false,
+        }
+    }
+}
+
+/// What running a tool twice would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Effect {
+    /// Nothing: it only looks.
+    Read,
+    /// The same as once.
+    Idempotent,
+    /// Harm: it must not happen.
+    #[default]
+    Once,
+}
+
+/// A turn under way: from a promoted message until rest.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Turn {
+    /// When it began.
+    pub began: Timestamp,
+    /// Replies so far.
+    pub steps: u32,
+    /// Summaries so far.
+    pub compactions: u32,
+    /// Tokens of all its attempts.
+    pub tokens: u64,
+    /// Cost of all its attempts.
+    pub cost: Micros,
+    /// The tool that asked the turn to end, having succeeded.
+    pub stop_after: Option<String>,
+    /// Whether an empty reply was already asked again.
+    pub reasked: bool,
+    /// Whether the provider already refused a request as too long since the last summary.
+    pub overflowed: bool,
+    /// The newest call's tool and input, hashed, and how often it came in a row.
+    pub same_call: (u64, u32),
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The model was done.
+    Done,
+    /// A tool that ends turns succeeded.
+    StopAfter(String),
+    /// A person stopped it.
+    Interrupted,
+    /// The answer reached the output limit.
+    Length,
+    /// The provider cut the answer by its policy; what came before is kept.
+    Filtered,
+    /// The model said nothing, twice.
+    Empty,
+    /// As many steps as a turn may take.
+    StepsMax,
+    /// As long as a turn may last.
+    TimeMax,
+    /// As many tokens as a turn may use.
+    TokensMax,
+    /// As much money as a turn may cost.
+    CostMax,
+    /// The same call, with the same input, again and again.
+    SameCallMax,
+    /// An error that could not be recovered.
+    Failed(Box<Failure>),
+}
+
+/// Why a turn failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind of error.
+    pub kind: Kind,
+    /// What people are told: what happened and what to do.
+    pub message: String,
+    /// What the provider said.
+    pub detail: String,
+    /// Attempts made in the step.
+    pub attempts: u32,
+}
+
+/// What has been tried in the open step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tried {
+    /// Attempts that ended, over all models.
+    pub attempts: u32,
+    /// Which model of the agent is asked, from 0.
+    pub model: usize,
+    /// What that model has spent of its budget.
+    pub spent: retry::Spent,
+    /// Whether referring to the provider's copy of the transcript was given up.
+    pub unchained: bool,
+}
+
+/// Why the next attempt waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// Not before this.
+    pub until: Timestamp,
+    /// What went wrong.
+    pub kind: Kind,
+    /// What people are told.
+    pub message: String,
+    /// The attempt that failed.
+    pub attempt: u32,
+}
+
+impl Chat {
+    /// A new, empty chat with an agent.
+    #[must_use]
+    pub fn new(id: ChatId, agent: &str) -> Self {
+        Self {
+            id,
+            agent: agent.into(),
+            version: Version(0),
+            status: Status::Idle,
+            archived: false,
+            queue: Vec::new(),
+            turn: None,
+            ended: None,
+            newest: MessageId(0),
+            tail: Tail::Nothing,
+            step: StepId(1),
+            calls: Vec::new(),
+            awaits_until: None,
+            tried: Tried::default(),
+            wait: None,
+            compaction_asked: false,
+            briefed: StepId(0),
+            obeyed: InboxSeq(0),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Whether a message sent now would have to wait.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        match self.status {
+            Status::Running | Status::Interrupting | Status::Awaiting => true,
+            Status::Idle | Status::Failed => false,
+        }
+    }
+
+    /// Applies a commit.
+    pub fn apply(&mut self, facts: &[Fact]) {
+        for fact in facts {
+            self.apply_one(fact);
+        }
+        self.version = self.version.next();
+    }
+
+    fn apply_one(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Said(message, tail) => self.said(message, *tail),
+            Fact::Opened(calls) => self.opened(calls),
+            Fact::Started { call, effect, at } => {
+                self.set_call(*call, CallState::Started { effect: *effect, at: *at });
+            }
+            Fact::Approved(call) => self.set_call(*call, CallState::Ready),
+            Fact::Queued(queued, Place::Back) => self.queue.push(queued.clone()),
+            Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
+            Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
+            Fact::Moved(status) => self.moved(*status),
+            Fact::TurnBegan(at) => self.turn = Some(Turn { began: *at, ..Turn::default() }),
+            Fact::StopAfter(tool) => self.in_turn(|turn| turn.stop_after = Some(tool.clone())),
+            Fact::Reasked => self.in_turn(|turn| turn.reasked = true),
+            Fact::TurnEnded(end) => self.turn_ended(end),
+            Fact::Attempted(attempted, tried) => self.attempted(attempted, *tried),
+            Fact::Tried(tried) => self.tried = *tried,
+            Fact::Briefed => self.briefed = self.step,
+            Fact::Overflowed => self.in_turn(|turn| turn.overflowed = true),
+            Fact::Waits(wait) => self.wait = Some((**wait).clone()),
+            Fact::Awaits(until) => self.awaits_until = Some(*until),
+            Fact::Rewound { .. } => self.rewound(),
+            Fact::CompactionAsked => self.compaction_asked = true,
+            Fact::Archived(archived) => self.archived = *archived,
+            Fact::Obeyed(seq, _) => self.obeyed = *seq,
+        }
+    }
+
+    fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+        if let Some(turn) = &mut self.turn {
+            change(turn);
+        }
+    }
+
+    fn said(&mut self, message: &Message, tail: Tail) {
+        self.newest = message.id;
+        self.tail = tail;
+        match &message.body {
+            Body::Reply(reply) => {
+                self.next_step(reply.step);
+                self.in_turn(|turn| turn.steps += 1);
+            }
+            Body::Result(result) => self.calls.retain(|open| open.uid != result.call),
+            Body::Summary(_) => {
+                self.compaction_asked = false;
+                self.in_turn(|turn| {
+                    turn.compactions += 1;
+                    turn.overflowed = false;
+                });
+            }
+            Body::User(_) | Body::Context(_) => {}
+        }
+    }
+
+    /// The draft of `step` and everything spent on it is over.
+    fn next_step(&mut self, step: StepId) {
+        self.step = step.next();
+        self.tried = Tried::default();
+        self.wait = None;
+    }
+
+    fn opened(&mut self, calls: &[OpenCall]) {
+        self.calls = calls.to_vec();
+        self.in_turn(|turn| {
+            for call in calls {
+                let (hash, times) = turn.same_call;
+                turn.same_call = if hash == call.input_hash { (hash, times + 1) } else { (call.input_hash, 1) };
+            }
+        });
+    }
+
+    fn set_call(&mut self, uid: CallUid, state: CallState) {
+        if let Some(open) = self.calls.iter_mut().find(|open| open.uid == uid) {
+            open.state = state;
+        }
+    }
+
+    fn moved(&mut self, status: Status) {
+        let is_decided = |verb: &Verb| status::next(self.status, *verb) == Some(status);
+        debug_assert!(Verb::ALL.iter().any(is_decided), "{:?} to {status:?} is not in the table", self.status);
+        self.status = status;
+        if status != Status::Awaiting {
+            self.awaits_until = None;
+        }
+    }
+
+    fn turn_ended(&mut self, end: &TurnEnd) {
+        self.turn = None;
+        self.ended = Some(end.clone());
+        self.compaction_asked = false;
+        self.next_step(self.step); // Whatever is left of a draft is not the next turn's.
+    }
+
+    fn attempted(&mut self, attempted: &Attempted, tried: Tried) {
+        self.tried = tried;
+        self.wait = None;
+        self.totals.tally.add(&attempted.tally);
+        self.totals.spend.known = self.totals.spend.known.plus(attempted.spend.known);
+        self.totals.spend.estimated = self.totals.spend.estimated.plus(attempted.spend.estimated);
+        self.totals.attempts += 1;
+        self.in_turn(|turn| {
+            turn.tokens = turn.tokens.saturating_add(attempted.tally.total());
+            turn.cost = turn.cost.plus(attempted.spend.total());
+        });
+    }
+
+    fn rewound(&mut self) {
+        self.tail = Tail::Nothing; // An edit says something at once.
+        self.calls.clear();
+        self.turn = None;
+        self.compaction_asked = false;
+        self.next_step(self.step);
+    }
+}
+
+/// What a message is to the plan.
+#[must_use]
+pub fn tail_of(body: &Body) -> Tail {
+    use crate::message::{Part as P, Stop};
+    let Body::Reply(reply) = body else {
+        return Tail::Input;
+    };
+    let says = reply.parts.iter().any(|part| match part {
+        P::Text(text) => !text.text.trim().is_empty(),
+        P::Reasoning(_) => false,
+        P::Call(_) | P::Provided(_) | P::Source(_) | P::File(_) | P::Other(_) => true,
+    });
+    match (&reply.stop, says) {
+        (Stop::Interrupted | Stop::Broken, _) => Tail::StoppedReply,
+        (Stop::Filtered { .. }, _) => Tail::FilteredReply,
+        (Stop::Length, _) => Tail::CutReply,
+        (Stop::End | Stop::ToolUse, true) => Tail::Reply,
+        (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
+    }
+}

@@ -1,0 +1,3 @@
+mod compaction;
+mod discover;
+mod gauge;

@@ -1,0 +1,157 @@
+use proptest::prelude::*;
+
+use crate::context::{Compaction, Fallback, History, Threshold, TooLong, Trigger, compaction};
+
+use Compaction::{Hopeless, Needed, NotNeeded, StillOver};
+
+const SEVENTY: i64 = 70;
+
+fn fresh() -> History {
+    History { foldable: 10, compactions_left: 3, ..History::default() }
+}
+
+fn measured(next: u64, threshold: i64, history: &History) -> Compaction {
+    compaction(Trigger::Measured, next, Some(1_000), Threshold::percent(threshold), history)
+}
+
+/// W13: the next request decides, at the threshold and above.
+#[test]
+fn the_next_request_is_held_against_the_threshold() {
+    for (next, expected) in [(0, NotNeeded), (699, NotNeeded), (700, Needed), (1_000, Needed), (9_000, Needed)] {
+        assert_eq!(measured(next, SEVENTY, &fresh()), expected, "{next}");
+    }
+    assert_eq!(
+        compaction(Trigger::Measured, u64::MAX, None, Threshold::default(), &fresh()),
+        NotNeeded,
+        "no limit known"
+    );
+    assert_eq!(
+        compaction(Trigger::Measured, u64::MAX, Some(u64::MAX), Threshold::default(), &fresh()),
+        Needed,
+        "no overflow"
+    );
+}
+
+/// 0 to 100 is legal, 100 is off, anything else is 70.
+#[test]
+fn thresholds_out_of_range_are_the_default() {
+    for setting in [-1, 101, 255, 256, 326, i64::MIN, i64::MAX] {
+        assert_eq!(Threshold::percent(setting), Threshold::default(), "{setting}");
+    }
+    assert_eq!(Threshold::percent(100), Threshold::OFF);
+    assert_eq!(measured(5_000, 100, &fresh()), NotNeeded, "off");
+    assert_eq!(measured(0, 0, &fresh()), Needed);
+    assert_eq!((measured(989, 99, &fresh()), measured(990, 99, &fresh())), (NotNeeded, Needed));
+}
+
+/// Who asks for it gets it, below the threshold, without any usage, with automatic compaction off, and beyond the
+/// turn's share; but not where there is nothing to fold.
+#[test]
+fn asking_bypasses_the_gates() {
+    let spent = History { compactions_left: 0, ..fresh() };
+    for (next, limit, threshold) in [(1, Some(1_000), SEVENTY), (0, None, SEVENTY), (1, Some(1_000), 100)] {
+        for history in [fresh(), spent] {
+            let verdict = compaction(Trigger::Asked, next, limit, Threshold::percent(threshold), &history);
+            assert_eq!(verdict, Needed);
+        }
+    }
+    let folded = History { foldable: 0, ..fresh() };
+    assert_eq!(compaction(Trigger::Asked, 900, Some(1_000), Threshold::default(), &folded), NotNeeded);
+}
+
+/// With nothing new to fold, or the turn's share used up, a request that fits is sent as it is.
+#[test]
+fn compaction_that_gains_nothing_is_not_made() {
+    let just_folded = History { foldable: 0, summary_tokens: 5, ..fresh() };
+    let used_up = History { compactions_left: 0, summary_tokens: 5, ..fresh() };
+    for history in [just_folded, used_up] {
+        assert_eq!(measured(999, SEVENTY, &history), NotNeeded);
+        assert_eq!(measured(1_000, SEVENTY, &history), NotNeeded);
+        assert_eq!(measured(1_001, SEVENTY, &history), StillOver(Fallback::StrongerSummary));
+    }
+}
+
+/// W18, #26377: where compaction cannot get below the threshold, it is not tried after every step, only at the limit.
+#[test]
+fn a_threshold_out_of_reach_gives_way_to_the_limit() {
+    let heavy = History { after_last: Some(750), ..fresh() };
+    for (next, expected) in [(700, NotNeeded), (760, NotNeeded), (1_000, NotNeeded), (1_001, Needed)] {
+        assert_eq!(measured(next, SEVENTY, &heavy), expected, "{next}");
+    }
+    let light = History { after_last: Some(699), ..fresh() };
+    assert_eq!(measured(700, SEVENTY, &light), Needed);
+}
+
+/// W18: stages come in order, those that would gain nothing are skipped, and after the last come the numbers.
+#[test]
+fn stages_are_taken_in_order() {
+    let stuck = |summary_tokens, media_tokens, result_tokens, taken| History {
+        foldable: 0,
+        summary_tokens,
+        media_tokens,
+        result_tokens,
+        taken,
+        ..fresh()
+    };
+    let hopeless = Hopeless(TooLong { tokens: 1_500, limit: Some(1_000) });
+    let cases = [
+        (stuck(9, 9, 9, None), StillOver(Fallback::StrongerSummary)),
+        (stuck(9, 9, 9, Some(Fallback::StrongerSummary)), StillOver(Fallback::DropMedia)),
+        (stuck(9, 9, 9, Some(Fallback::DropMedia)), StillOver(Fallback::DropResults)),
+        (stuck(9, 9, 9, Some(Fallback::DropResults)), hopeless),
+        (stuck(0, 9, 9, None), StillOver(Fallback::DropMedia)),
+        (stuck(0, 0, 9, None), StillOver(Fallback::DropResults)),
+        (stuck(9, 0, 9, Some(Fallback::StrongerSummary)), StillOver(Fallback::DropResults)),
+        (stuck(9, 0, 0, Some(Fallback::StrongerSummary)), hopeless),
+        (stuck(0, 0, 0, None), hopeless),
+    ];
+    for (history, expected) in cases {
+        assert_eq!(measured(1_500, SEVENTY, &history), expected, "{history:?}");
+    }
+}
+
+/// W14: a refusal counts whatever we measured, and whether or not the limit is known.
+#[test]
+fn a_refused_request_is_compacted_whatever_was_measured() {
+    let refused = |limit, history: &History| compaction(Trigger::Refused, 100, limit, Threshold::OFF, history);
+    assert_eq!(refused(Some(1_000), &fresh()), Needed);
+    assert_eq!(refused(None, &fresh()), Needed);
+    let folded = History { foldable: 0, result_tokens: 50, ..fresh() };
+    assert_eq!(refused(None, &folded), StillOver(Fallback::DropResults));
+    let empty = History { foldable: 0, ..fresh() };
+    assert_eq!(refused(None, &empty), Hopeless(TooLong { tokens: 100, limit: None }));
+}
+
+#[test]
+fn the_last_word_has_the_numbers() {
+    let text = TooLong { tokens: 203_000, limit: Some(200_000) }.to_string();
+    assert!(text.contains("203000") && text.contains("200000") && text.contains("larger window"), "{text}");
+    assert!(!TooLong { tokens: 203_000, limit: None }.to_string().contains("the model reads"));
+}
+
+proptest! {
+    /// Measuring and doing what is said, over and over, comes to an end: the loop of #26377 cannot happen.
+    #[test]
+    fn doing_what_is_said_ends(
+        next in 0..5_000_u64, foldable in 0..5_u64, left in 0..4_u32, after in proptest::option::of(0..2_000_u64),
+        tokens in (0..3_u64, 0..3_u64, 0..3_u64), refused in any::<bool>(),
+    ) {
+        let trigger = if refused { Trigger::Refused } else { Trigger::Measured };
+        let mut history = History {
+            foldable, compactions_left: left, after_last: after,
+            summary_tokens: tokens.0, media_tokens: tokens.1, result_tokens: tokens.2, taken: None,
+        };
+        for _ in 0..10 {
+            match compaction(trigger, next, Some(1_000), Threshold::default(), &history) {
+                NotNeeded | Hopeless(_) => return Ok(()),
+                Needed => {
+                    history.foldable = 0;
+                    history.compactions_left -= 1;
+                    history.after_last = Some(next);
+                }
+                StillOver(stage) => history.taken = Some(stage),
+            }
+        }
+        prop_assert!(false, "still going: {history:?}");
+    }
+}

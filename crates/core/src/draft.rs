@@ -1,0 +1,417 @@
+//! The reply that is still arriving.
+//!
+//! Providers stream; stores commit. Between the two, something must know exactly what has been said so far: to show it,
+//! to journal it, and to keep it when somebody interrupts. That is a draft. It is a fold over deltas and nothing else, so
+//! a test can feed it a list, and a crash can feed it the same list again.
+//!
+//! One draft lives as long as its step, over all attempts: a broken stream that is continued goes on in the same draft.
+
+use std::time::Duration;
+
+use crate::cost::{Report, Reported};
+use crate::delta::{Began, CallBegan, Delta, Handle, ProvidedDelta, Rung};
+use crate::ids::{CallUid, ModelId, Seq, StepId, Timestamp};
+use crate::message::{Call, Meta, Part, Provided, Reasoning, Reply, ReplyBody, RunBy, Seal, Stop, Text};
+use crate::seam::Seam;
+
+/// Everything the model has said in one step so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    step: StepId,
+    seq: Seq,
+    parts: Vec<Part>,
+    open: Open,
+    slots: Vec<(u32, usize)>,
+    ordinals: u16,
+    bytes: usize,
+    attempt_from: usize,
+    attempt: Option<Began>,
+    attempt_began: Timestamp,
+    newest_at: Timestamp,
+    earlier_runtime: Duration,
+    usage: Report,
+    response_id: Option<String>,
+    handle: Option<Handle>,
+    seams: Vec<Seam>,
+    retracted: Vec<String>,
+    meta: Meta,
+}
+
+/// Which kind of part the newest one is, if it still grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Nothing,
+    Text,
+    Reasoning,
+}
+
+/// A delta that does not fit what came before it. The provider broke its own protocol; the draft is unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfOrder {
+    /// Input or an end for a call that was never begun, or is over.
+    #[error("a delta for call slot {0}, which is not open")]
+    NoSuchCall(u32),
+    /// A second call in a slot that is still open.
+    #[error("a second call in slot {0}, which is still open")]
+    SlotTaken(u32),
+    /// A call to take back that is not there.
+    #[error("call {0} cannot be taken back: it is not in the draft")]
+    NoSuchOrdinal(u16),
+    /// Metadata for a part when there is none.
+    #[error("metadata for a part, before any part")]
+    NoPart,
+    /// More calls than can be counted.
+    #[error("more than 65,535 calls in one step")]
+    TooManyCalls,
+}
+
+impl Draft {
+    /// An empty draft of a step.
+    #[must_use]
+    pub const fn new(step: StepId) -> Self {
+        Self {
+            step,
+            seq: Seq(0),
+            parts: Vec::new(),
+            open: Open::Nothing,
+            slots: Vec::new(),
+            ordinals: 0,
+            bytes: 0,
+            attempt_from: 0,
+            attempt: None,
+            attempt_began: Timestamp(0),
+            newest_at: Timestamp(0),
+            earlier_runtime: Duration::ZERO,
+            usage: Report {
+                input: Reported::Unknown,
+                output: Reported::Unknown,
+                reasoning: Reported::Unknown,
+                cache_read: Reported::Unknown,
+                cache_write: Reported::Unknown,
+            },
+            response_id: None,
+            handle: None,
+            seams: Vec::new(),
+            retracted: Vec::new(),
+            meta: Meta::new(),
+        }
+    }
+
+    /// Takes in the next delta, which arrived at `at`, and says its number. Constant work, whatever came before.
+    pub fn push(&mut self, at: Timestamp, delta: &Delta) -> Result<Seq, OutOfOrder> {
+        match delta {
+            Delta::Text(text) => self.text(text),
+            Delta::Reasoning(text) => self.reasoning(at).text.push_str(text),
+            Delta::Sealed(seal) => self.reasoning(at).seal = Some(seal.clone()),
+            Delta::Ended => self.open = Open::Nothing,
+            Delta::CallBegan(call) => self.call_began(at, call)?,
+            Delta::CallInput { slot, json } => self.call_in(*slot)?.input.push_str(json),
+            Delta::CallEnded { slot } => self.call_in(*slot)?.whole = true,
+            Delta::Provided(provided) => self.provided(at, provided),
+            Delta::Source(source) => self.add(Part::Source((**source).clone())),
+            Delta::File(file) => self.add(Part::File((**file).clone())),
+            Delta::Other(raw) => self.add(Part::Other((**raw).clone())),
+            Delta::PartMeta(meta) => {
+                meta_of(self.parts.last_mut().ok_or(OutOfOrder::NoPart)?).extend((**meta).clone());
+            }
+            Delta::ReplyMeta(meta) => self.meta.extend((**meta).clone()),
+            Delta::ResponseId(id) => self.response_id = Some(id.clone()),
+            Delta::Handle(handle) => self.handle = Some((**handle).clone()),
+            Delta::Usage(report) => self.usage.update(report),
+            Delta::Seam(seam) => self.seams.push(*seam),
+            Delta::Attempt(began) => self.attempt(at, began),
+            Delta::RetractCall { ordinal } => self.retract_call(*ordinal)?,
+            Delta::RetractAll => self.retract_all(),
+        }
+        self.bytes += delta.bytes();
+        self.newest_at = at;
+        self.seq = self.seq.next();
+        Ok(self.seq)
+    }
+
+    /// Closes the draft into a reply. The only way to one, and it takes a stop: what has none is not an answer.
+    ///
+    /// `at` is when it ended, `context_limit` what is known of the model's window.
+    #[must_use]
+    pub fn seal(mut self, stop: Stop, at: Timestamp, context_limit: Option<u64>) -> Option<Reply> {
+        let runtime = self.runtime(at);
+        self.end_reasoning(at);
+        self.distrust_cut_call(&stop);
+        self.parts.retain(is_worth_keeping);
+        let model = self.attempt.map(|began| began.model)?;
+        Some(Reply::sealed(ReplyBody {
+            step: self.step,
+            parts: self.parts,
+            stop,
+            model,
+            usage: self.usage.usage(),
+            runtime,
+            context_limit,
+            response_id: self.response_id,
+            seams: self.seams,
+            retracted: self.retracted,
+            meta: self.meta,
+        }))
+    }
+
+    /// How long models have streamed into this draft by `at`; the waits between attempts do not count.
+    #[must_use]
+    pub fn runtime(&self, at: Timestamp) -> Duration {
+        match self.attempt {
+            Some(_) => self.earlier_runtime + at.since(self.attempt_began),
+            None => Duration::ZERO,
+        }
+    }
+
+    /// The step this is the draft of.
+    #[must_use]
+    pub const fn step(&self) -> StepId {
+        self.step
+    }
+
+    /// The number of the newest delta.
+    #[must_use]
+    pub const fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// What has been said so far.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// How much it is, roughly, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The attempt under way, or the last one.
+    #[must_use]
+    pub const fn current(&self) -> Option<&Began> {
+        self.attempt.as_ref()
+    }
+
+    /// When that began.
+    #[must_use]
+    pub const fn current_began(&self) -> Timestamp {
+        self.attempt_began
+    }
+
+    /// When the newest delta came.
+    #[must_use]
+    pub const fn newest_at(&self) -> Timestamp {
+        self.newest_at
+    }
+
+    /// How much of the draft that attempt brought, roughly, in bytes.
+    #[must_use]
+    pub const fn current_bytes(&self) -> usize {
+        self.bytes - self.attempt_from
+    }
+
+    /// The model asked last.
+    #[must_use]
+    pub fn model(&self) -> Option<&ModelId> {
+        self.attempt.as_ref().map(|began| &began.model)
+    }
+
+    /// What the current attempt has reported.
+    #[must_use]
+    pub const fn usage(&self) -> Report {
+        self.usage
+    }
+
+    /// How to find the current generation again, if its provider keeps it.
+    #[must_use]
+    pub const fn handle(&self) -> Option<&Handle> {
+        self.handle.as_ref()
+    }
+
+    /// Provider metadata of the whole reply so far.
+    #[must_use]
+    pub const fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The text of the last part, if it is text: where a continuation goes on.
+    #[must_use]
+    pub fn tail_text(&self) -> Option<&str> {
+        match self.parts.last() {
+            Some(Part::Text(text)) => Some(&text.text),
+            _ => None,
+        }
+    }
+
+    /// Whether it holds words that are worth keeping.
+    #[must_use]
+    pub fn has_text(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Text(text) if !text.text.trim().is_empty()))
+    }
+
+    /// Calls for us that arrived whole: closed, and a JSON object.
+    pub fn complete_calls(&self) -> impl Iterator<Item = &Call> {
+        self.our_calls().filter(|call| call.whole && call.object().is_some())
+    }
+
+    /// Calls for us that did not.
+    pub fn open_calls(&self) -> impl Iterator<Item = &Call> {
+        self.our_calls().filter(|call| !(call.whole && call.object().is_some()))
+    }
+
+    fn our_calls(&self) -> impl Iterator<Item = &Call> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Call(call) if call.run_by == RunBy::Us => Some(call),
+            _ => None,
+        })
+    }
+
+    fn text(&mut self, more: &str) {
+        if let (Open::Text, Some(Part::Text(tail))) = (self.open, self.parts.last_mut()) {
+            tail.text.push_str(more);
+        } else {
+            self.add(Part::Text(Text { text: more.into(), meta: Meta::new() }));
+            self.open = Open::Text;
+        }
+    }
+
+    fn reasoning(&mut self, at: Timestamp) -> &mut Reasoning {
+        if self.open != Open::Reasoning {
+            self.add(Part::Reasoning(Reasoning { began: at, ..Reasoning::default() }));
+            self.open = Open::Reasoning;
+        }
+        match self.parts.last_mut() {
+            Some(Part::Reasoning(reasoning)) => {
+                reasoning.ended = at;
+                reasoning
+            }
+            _ => unreachable!("an open reasoning is the last part"),
+        }
+    }
+
+    /// Adding a part ends the one before it.
+    fn add(&mut self, part: Part) {
+        self.open = Open::Nothing;
+        self.parts.push(part);
+    }
+
+    fn call_began(&mut self, at: Timestamp, call: &CallBegan) -> Result<(), OutOfOrder> {
+        if self.call_in(call.slot).is_ok() {
+            return Err(OutOfOrder::SlotTaken(call.slot));
+        }
+        let uid = CallUid { step: self.step, ordinal: self.ordinals };
+        self.ordinals = self.ordinals.checked_add(1).ok_or(OutOfOrder::TooManyCalls)?;
+        self.slots.retain(|(slot, _)| *slot != call.slot);
+        self.slots.push((call.slot, self.parts.len()));
+        self.add(Part::Call(Call {
+            uid,
+            provider_id: call.provider_id.clone(),
+            tool: call.tool.clone(),
+            input: String::new(),
+            whole: false,
+            run_by: call.run_by,
+            at,
+            meta: call.meta.clone(),
+        }));
+        Ok(())
+    }
+
+    /// The open call in a slot.
+    fn call_in(&mut self, slot: u32) -> Result<&mut Call, OutOfOrder> {
+        let missing = OutOfOrder::NoSuchCall(slot);
+        let (_, index) = self.slots.iter().rev().find(|(s, _)| *s == slot).ok_or(missing)?;
+        match self.parts.get_mut(*index) {
+            Some(Part::Call(call)) if !call.whole => Ok(call),
+            _ => Err(missing),
+        }
+    }
+
+    fn provided(&mut self, at: Timestamp, delta: &ProvidedDelta) {
+        let index = delta.slot.and_then(|slot| self.slots.iter().rev().find(|(s, _)| *s == slot));
+        let uid = index.and_then(|(_, index)| match self.parts.get(*index) {
+            Some(Part::Call(call)) => Some(call.uid),
+            _ => None,
+        });
+        let ProvidedDelta { tool, output, meta, .. } = delta.clone();
+        self.add(Part::Provided(Provided { uid, tool, output, at, meta }));
+    }
+
+    fn attempt(&mut self, at: Timestamp, began: &Began) {
+        if self.attempt.is_some() && began.rung != Rung::Reattach {
+            self.slots.clear(); // Slots are the adapter's names, and a new generation has new ones.
+            self.handle = None;
+            self.usage = Report::default();
+            self.response_id = None;
+        }
+        if began.rung == Rung::Continue || began.rung == Rung::FallBack {
+            // The answer goes on where it was cut: in the same text, or after a part that is over.
+            self.open = if self.tail_text().is_some() { Open::Text } else { Open::Nothing };
+        }
+        self.earlier_runtime = self.runtime(self.newest_at); // The wait until now was nobody's streaming.
+        self.attempt_began = at;
+        self.attempt_from = self.bytes;
+        self.attempt = Some(began.clone());
+    }
+
+    fn retract_call(&mut self, ordinal: u16) -> Result<(), OutOfOrder> {
+        let place = self.parts.iter().position(|part| matches!(part, Part::Call(call) if call.uid.ordinal == ordinal));
+        let Some(Part::Call(call)) = place.map(|place| self.parts.remove(place)) else {
+            return Err(OutOfOrder::NoSuchOrdinal(ordinal));
+        };
+        self.slots.clear(); // Their places have moved; only a broken attempt is retracted from, and it sends no more.
+        self.open = Open::Nothing;
+        self.retracted.push(call.tool);
+        Ok(())
+    }
+
+    fn retract_all(&mut self) {
+        self.parts.clear();
+        self.slots.clear();
+        self.seams.clear();
+        self.retracted.clear();
+        self.meta.clear();
+        self.open = Open::Nothing;
+        self.bytes = 0;
+        self.attempt_from = 0;
+    }
+
+    fn end_reasoning(&mut self, at: Timestamp) {
+        if let (Open::Reasoning, Some(Part::Reasoning(open))) = (self.open, self.parts.last_mut()) {
+            open.ended = at;
+        }
+    }
+
+    /// At the output limit a provider may close a call it never finished: then only valid JSON is believed.
+    fn distrust_cut_call(&mut self, stop: &Stop) {
+        if let (Stop::Length, Some(Part::Call(call))) = (stop, self.parts.last_mut()) {
+            call.whole &= call.object().is_some();
+        }
+    }
+}
+
+fn meta_of(part: &mut Part) -> &mut Meta {
+    match part {
+        Part::Text(part) => &mut part.meta,
+        Part::Reasoning(part) => &mut part.meta,
+        Part::Call(part) => &mut part.meta,
+        Part::Provided(part) => &mut part.meta,
+        Part::Source(part) => &mut part.meta,
+        Part::File(part) => &mut part.meta,
+        Part::Other(meta) => meta,
+    }
+}
+
+/// Empty text says nothing. Empty reasoning does when it is sealed or carries metadata: providers want it back.
+fn is_worth_keeping(part: &Part) -> bool {
+    match part {
+        Part::Text(text) => !text.text.is_empty() || !text.meta.is_empty(),
+        Part::Reasoning(Reasoning { text, seal, meta, .. }) => {
+            !text.is_empty() || !meta.is_empty() || matches!(seal, Some(Seal::Signature(_) | Seal::Redacted(_)))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::message::Source;
+
+const STEP: StepId = StepId(4);
+
+fn attempt(number: u32, rung: Rung) -> Delta {
+    let model = "understudy/one".parse().unwrap();
+    Delta::Attempt(Box::new(Began { number, model, rung }))
+}
+
+fn report(output: u64) -> Delta {
+    Delta::Usage(Report { output: Reported::Known(output), ..Report::default() })
+}
+
+fn text(text: &str) -> Delta {
+    Delta::Text(text.into())
+}
+
+fn call(slot: u32, tool: &str) -> Delta {
+    let (provider_id, tool) = (String::new(), tool.into());
+    Delta::CallBegan(Box::new(CallBegan { slot, provider_id, tool, run_by: RunBy::Us, meta: Meta::new() }))
+}
+
+fn input(slot: u32, json: &str) -> Delta {
+    Delta::CallInput { slot, json: json.into() }
+}
+
+fn fold(deltas: impl IntoIterator<Item = Delta>) -> Draft {
+    let mut draft = Draft::new(STEP);
+    for (i, delta) in std::iter::once(attempt(1, Rung::First)).chain(deltas).enumerate() {
+        draft.push(Timestamp(i as i64 * 10), &delta).unwrap();
+    }
+    draft
+}
+
+fn calls(draft: &Draft) -> Vec<(u16, String, String, bool)> {
+    let seen = draft.our_calls().map(|call| (call.uid.ordinal, call.tool.clone(), call.input.clone(), call.whole));
+    seen.collect()
+}
+
+/// AW01: deltas of one text are one part; an end begins the next; text that never ends is kept all the same.
+#[test]
+fn text_grows_until_it_ends() {
+    let draft = fold([text("Hel"), text("lo"), Delta::Ended, text("again")]);
+    let reply = draft.seal(Stop::End, Timestamp(99), None).unwrap();
+    let texts: Vec<_> = reply.parts.iter().map(|part| format!("{part:?}").contains("Hello")).collect();
+    assert_eq!((reply.parts.len(), texts), (2, vec![true, false]));
+    assert_eq!(reply.text(), "Helloagain");
+}
+
+/// AW05, AW26: interleaved input goes to its own call; order is that of declaration; ids may repeat.
+#[test]
+fn calls_grow_side_by_side() {
+    let draft = fold([
+        call(0, "a"),
+        call(1, "b"),
+        input(1, "{\"y\":"),
+        input(0, "{\"x\":"),
+        input(1, "2}"),
+        input(0, "1}"),
+        Delta::CallEnded { slot: 0 },
+        Delta::CallEnded { slot: 1 },
+    ]);
+    let expected = [(0, "a", "{\"x\":1}", true), (1, "b", "{\"y\":2}", true)];
+    let expected = expected.map(|(i, tool, json, whole)| (i, tool.to_string(), json.to_string(), whole));
+    assert_eq!(calls(&draft), expected);
+    assert_eq!(draft.complete_calls().count(), 2);
+}
+
+/// AW06: at the output limit a call that does not parse was cut, whatever the provider says; its siblings are kept.
+#[test]
+fn a_call_cut_by_the_output_limit_is_not_whole() {
+    let ended = |slot| Delta::CallEnded { slot };
+    let draft = fold([call(0, "a"), input(0, "{}"), ended(0), call(1, "b"), input(1, "{\"x"), ended(1)]);
+    let reply = draft.clone().seal(Stop::Length, Timestamp(0), None).unwrap();
+    assert_eq!(reply.calls().map(|call| call.whole).collect::<Vec<_>>(), [true, false]);
+    let reply = draft.seal(Stop::ToolUse, Timestamp(0), None).unwrap();
+    assert_eq!(reply.calls().map(|call| call.whole).collect::<Vec<_>>(), [true, true], "bad JSON is repaired later");
+}
+
+/// AW07, CL01, CL02, CL04, CR52, CR53: a seal stays whatever comes without one, empty sealed reasoning is kept, empty
+/// unsealed is not, and both ends are stamped.
+#[test]
+fn reasoning_keeps_its_seal_and_its_times() {
+    let draft = fold([
+        Delta::Reasoning("hm".into()),
+        Delta::Sealed(Seal::Signature("sig".into())),
+        Delta::Reasoning(String::new()),
+        Delta::PartMeta(Box::new(Meta::new())),
+        Delta::Ended,
+        Delta::Sealed(Seal::Redacted("blob".into())),
+        Delta::Ended,
+        Delta::Reasoning(String::new()),
+    ]);
+    let reply = draft.seal(Stop::Interrupted, Timestamp(500), None).unwrap();
+    let seen: Vec<_> = reply
+        .parts
+        .iter()
+        .map(|part| match part {
+            Part::Reasoning(r) => (r.text.as_str(), r.seal.clone(), r.began.0, r.ended.0),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let signature = Some(Seal::Signature("sig".into()));
+    let redacted = Some(Seal::Redacted("blob".into()));
+    assert_eq!(seen, [("hm", signature, 10, 30), ("", redacted, 60, 60)]);
+
+    let open = fold([Delta::Reasoning("still".into())]).seal(Stop::Interrupted, Timestamp(500), None).unwrap();
+    assert!(matches!(&open.parts[..], [Part::Reasoning(r)] if r.ended == Timestamp(500)));
+}
+
+#[test]
+fn metadata_merges_and_is_never_erased() {
+    let meta = |key: &str| Box::new(Meta::from([(key.to_string(), serde_json::json!({"k": 1}))]));
+    let draft =
+        fold([text("x"), Delta::PartMeta(meta("a")), Delta::PartMeta(Box::default()), Delta::PartMeta(meta("b"))]);
+    assert!(matches!(&draft.parts()[0], Part::Text(text) if text.meta.len() == 2));
+}
+
+/// AW03: a later report of the same attempt replaces the earlier one, and a new attempt starts without.
+#[test]
+fn usage_is_the_attempts_newest_report() {
+    let mut draft = fold([report(1), report(7), Delta::Usage(Report::default())]);
+    assert_eq!(draft.usage().output.known(), Some(7));
+    draft.push(Timestamp(0), &attempt(2, Rung::Continue)).unwrap();
+    assert_eq!(draft.usage(), Report::default());
+}
+
+/// AW11, AW13: a continuation goes on in the same text; a retracted call is gone and its name is remembered.
+#[test]
+fn a_continued_draft_is_one_text() {
+    let draft = fold([
+        text("The quick "),
+        call(0, "search"),
+        input(0, "{\"q"),
+        Delta::RetractCall { ordinal: 0 },
+        attempt(2, Rung::Continue),
+        text("brown fox"),
+        call(0, "search"),
+        Delta::CallEnded { slot: 0 },
+    ]);
+    assert_eq!(draft.tail_text(), None);
+    assert_eq!(calls(&draft), [(1, "search".into(), String::new(), true)], "a new call, with a name of its own");
+    let reply = draft.seal(Stop::ToolUse, Timestamp(0), None).unwrap();
+    assert_eq!(
+        (reply.parts.len(), reply.text(), reply.retracted.clone()),
+        (2, "The quick brown fox".into(), vec!["search".into()])
+    );
+}
+
+/// AW14: a restart leaves nothing behind but the count.
+#[test]
+fn a_restart_begins_with_nothing() {
+    let draft = fold([text("wrong"), call(0, "a"), Delta::RetractAll, attempt(2, Rung::Restart), text("right")]);
+    assert_eq!(draft.seal(Stop::End, Timestamp(0), None).unwrap().text(), "right");
+}
+
+#[test]
+fn waits_between_attempts_are_not_runtime() {
+    let mut draft = Draft::new(STEP);
+    for (at, delta) in
+        [(1000, attempt(1, Rung::First)), (1200, text("a")), (9000, attempt(2, Rung::Continue)), (9100, text("b"))]
+    {
+        draft.push(Timestamp(at), &delta).unwrap();
+    }
+    assert_eq!(draft.runtime(Timestamp(9150)), Duration::from_millis(350));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let cases = [
+        (vec![], input(0, "x"), OutOfOrder::NoSuchCall(0)),
+        (vec![call(0, "a"), Delta::CallEnded { slot: 0 }], input(0, "x"), OutOfOrder::NoSuchCall(0)),
+        (vec![call(0, "a")], call(0, "b"), OutOfOrder::SlotTaken(0)),
+        (vec![call(3, "a"), attempt(2, Rung::Continue)], input(3, "x"), OutOfOrder::NoSuchCall(3)),
+        (vec![], Delta::RetractCall { ordinal: 0 }, OutOfOrder::NoSuchOrdinal(0)),
+        (vec![], Delta::PartMeta(Box::default()), OutOfOrder::NoPart),
+    ];
+    for (before, delta, error) in cases {
+        let mut draft = fold(before);
+        let unchanged = draft.clone();
+        assert_eq!(draft.push(Timestamp(0), &delta), Err(error), "{delta:?}");
+        assert_eq!(draft, unchanged);
+    }
+}
+
+#[test]
+fn nobody_seals_a_draft_that_no_model_was_asked_for() {
+    assert_eq!(Draft::new(STEP).seal(Stop::End, Timestamp(0), None), None);
+}
+
+fn any_delta() -> impl Strategy<Value = Delta> {
+    prop_oneof![
+        4 => "[a-z ü漢]{0,6}".prop_map(Delta::Text),
+        2 => "[a-z]{0,6}".prop_map(Delta::Reasoning),
+        1 => "[a-z]{1,4}".prop_map(|sig| Delta::Sealed(Seal::Signature(sig))),
+        1 => Just(Delta::Ended),
+        1 => (0..3u32).prop_map(|slot| call(slot, "tool")),
+        3 => (0..3u32, "[{}a-z\":]{0,5}").prop_map(|(slot, json)| Delta::CallInput { slot, json }),
+        1 => (0..3u32).prop_map(|slot| Delta::CallEnded { slot }),
+        1 => Just(Delta::Source(Box::new(Source::default()))),
+        1 => (0..9u64).prop_map(report),
+        1 => (2..5u32).prop_map(|number| attempt(number, Rung::Continue)),
+        1 => Just(Delta::RetractAll),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// A draft is told again from its deltas, and from any batching of them: the same parts, the same bytes.
+    #[test]
+    fn batching_does_not_matter(deltas in prop::collection::vec(any_delta(), 0..40), cuts in prop::collection::vec(any::<bool>(), 40)) {
+        let mut accepted = vec![attempt(1, Rung::First)];
+        let mut single = fold([]);
+        for delta in deltas {
+            if single.push(Timestamp(7), &delta).is_ok() {
+                accepted.push(delta);
+            }
+        }
+        let mut batched: Vec<Delta> = Vec::new();
+        for (i, delta) in accepted.into_iter().enumerate() {
+            let rest = match batched.last_mut() {
+                Some(last) if !cuts[i % cuts.len()] => last.absorb(delta),
+                _ => Some(delta),
+            };
+            batched.extend(rest);
+        }
+        let mut again = Draft::new(STEP);
+        for delta in &batched {
+            again.push(Timestamp(7), delta).unwrap();
+        }
+        prop_assert_eq!(again.parts().iter().map(|p| format!("{p:?}")).collect::<String>().replace("Timestamp(7)", ""),
+                        single.parts().iter().map(|p| format!("{p:?}")).collect::<String>().replace("Timestamp(7)", ""));
+        prop_assert_eq!(again.usage(), single.usage());
+        prop_assert_eq!(again.seq(), Seq(batched.len() as u64));
+    }
+}

@@ -1,0 +1,126 @@
+//! What one commit says.
+//!
+//! Facts are the vocabulary between the driver, the chat and the store: the driver makes them, the store writes them, and
+//! the chat is what they add up to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::chat::{Effect, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
+use crate::command::Refusal;
+use crate::cost::{Spend, Tally};
+use crate::error::{Cause, Kind};
+use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
+use crate::message::Message;
+use crate::status::Status;
+
+/// One provider call and what became of it. A row of its own, also when nothing came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempted {
+    /// The step it was made for.
+    pub step: StepId,
+    /// Its number in the step.
+    pub number: u32,
+    /// Who was asked.
+    pub model: ModelId,
+    /// When it began.
+    pub began: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    /// What it used, as reported and as estimated.
+    pub tally: Tally,
+    /// What that costs.
+    pub spend: Spend,
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AttemptOutcome {
+    /// With an answer.
+    Answered,
+    /// It broke.
+    Broke(Cause, Kind),
+    /// A person stopped it.
+    Interrupted,
+    /// The process that held it is gone, or it was dropped to move on.
+    Lost,
+}
+
+/// What all attempts came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Their tokens.
+    pub tally: Tally,
+    /// What those cost.
+    pub spend: Spend,
+    /// How many there were.
+    pub attempts: u64,
+}
+
+/// One thing that happened. A commit is a list of these.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact {
+    /// A message was added. `tail` says what it means for the plan.
+    Said(Arc<Message>, Tail),
+    /// The reply just said leaves these calls open.
+    Opened(Vec<OpenCall>),
+    /// A call is about to be run.
+    Started {
+        /// Which.
+        call: CallUid,
+        /// What may be done if nobody knows how it ended.
+        effect: Effect,
+        /// When.
+        at: Timestamp,
+    },
+    /// A call may run after all.
+    Approved(CallUid),
+    /// A message waits.
+    Queued(Queued, Place),
+    /// A waiting message was heard or deleted.
+    Unqueued(InboxSeq),
+    /// The status changed.
+    Moved(Status),
+    /// A turn began.
+    TurnBegan(Timestamp),
+    /// A tool that ends turns succeeded.
+    StopAfter(String),
+    /// An empty reply is asked for again.
+    Reasked,
+    /// A turn ended.
+    TurnEnded(TurnEnd),
+    /// A provider call ended, and this is what has been tried by now.
+    Attempted(Box<Attempted>, Tried),
+    /// The next attempt is made on other terms, without one having been made on these.
+    Tried(Tried),
+    /// The program has said what it had to say about the open step.
+    Briefed,
+    /// The provider refused the request as too long.
+    Overflowed,
+    /// The next attempt waits.
+    Waits(Box<Wait>),
+    /// Answers are awaited, at most until then.
+    Awaits(Timestamp),
+    /// Everything from this message on is gone.
+    Rewound {
+        /// The first message that is gone.
+        from: MessageId,
+    },
+    /// A summary was asked for.
+    CompactionAsked,
+    /// Put away, or taken out.
+    Archived(bool),
+    /// A command was taken out of the inbox.
+    Obeyed(InboxSeq, Result<(), Refusal>),
+}
+
+/// Where in the queue a message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Behind the others.
+    Back,
+    /// Before the others.
+    Front,
+}

@@ -1,0 +1,192 @@
+//! Every bound, by name.
+//!
+//! Whatever can grow or wait is bounded, or one bad tool, one slow client or one endless model would take the process
+//! with it. The bounds stand together here, dimension last, so that they can be read, configured and made tiny by
+//! tests. A bound that is reached is an event with a reason, never a silent end.
+
+use std::time::Duration;
+
+use crate::cost::Micros;
+use crate::retry::{BreakerLimits, RetryLimits};
+
+/// The bounds that an engine keeps. The defaults are meant for production.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// From dialling to a connection: 10 s. A provider that is there answers in one.
+    pub connect_max: Duration,
+    /// From sending a request to the first byte of the answer: 60 s. See [`Self::open_for`].
+    pub open_max: Duration,
+    /// From one piece of content to the next; pings do not count: 120 s. See [`Self::silence_for`].
+    pub silence_max: Duration,
+    /// One line of a provider's stream: 1 MiB.
+    pub line_bytes_max: usize,
+    /// One frame of a provider's stream: 4 MiB.
+    pub frame_bytes_max: usize,
+    /// One answer on the wire: 32 MiB.
+    pub response_bytes_max: usize,
+
+    /// Steps a turn: 200. Long coding turns pass 100 and are sound, so 50 would cut real work; a thousand would not be
+    /// a bound, as money, tokens and time end a runaway turn sooner.
+    pub steps_max: u32,
+    /// How long a turn may work; waiting for a person does not count: 4 h.
+    pub turn_time_max: Duration,
+    /// Tokens a turn, prompts included, reported and estimated: 50 million, two hundred full windows.
+    pub turn_tokens_max: u64,
+    /// Money a turn, reported and estimated, where the price is known: 50 units.
+    pub turn_cost_max: Micros,
+    /// How often a turn may make the same call with the same input: 5.
+    pub same_call_max: u32,
+    /// How often an empty answer is asked again: once.
+    pub reasks_max: u32,
+    /// How deep a chat may start chats: 3.
+    pub depth_max: u32,
+    /// Compactions a turn; more would mean that they do not help: 3.
+    pub compactions_max: u32,
+
+    /// How long a tool may run, unless it declares its own time: 10 min.
+    pub tool_time_max: Duration,
+    /// Tools that run at the same time in one chat: 8.
+    pub tools_at_once_max: usize,
+    /// Calls in one reply: 128. Further ones are answered with an error.
+    pub calls_len_max: usize,
+    /// What is kept of a tool's output, beyond what the model is shown: 10 MiB.
+    pub tool_output_bytes_max: usize,
+    /// How long client tools and approvals may stay unanswered: 24 h. A resting chat costs a row.
+    pub awaiting_max: Duration,
+    /// From an interrupt to the end of whatever ran, by force if need be: 3 s.
+    pub interrupt_max: Duration,
+    /// Of that, how long a tool may take to end by itself: 1 s.
+    pub kill_grace_max: Duration,
+
+    /// Messages that wait in a chat's queue: 20.
+    pub queue_len_max: usize,
+    /// What a person may send at once, files apart: 1 MiB.
+    pub message_bytes_max: usize,
+    /// The draft of one step: 16 MiB.
+    pub draft_bytes_max: usize,
+    /// Deltas in one transaction of the journal: 1024.
+    pub batch_len_max: usize,
+    /// Bytes in one transaction of the journal: 1 MiB.
+    pub batch_bytes_max: usize,
+    /// What is held back of a continued answer while its seam is sought: 1 KiB.
+    pub seam_bytes: usize,
+
+    /// How long a worker holds its chats without renewing: 15 s.
+    pub lease_max: Duration,
+    /// How often it renews: every 4 s, so that two renewals may be lost.
+    pub heartbeat_max: Duration,
+    /// The longest time to find out what a lost wake-up would have told: 5 s.
+    pub poll_max: Duration,
+    /// How often a chat may take its worker down before it is left alone: 3.
+    pub crashes_max: u32,
+
+    /// When failed attempts are tried again.
+    pub retry: RetryLimits,
+    /// When a failing model is left alone.
+    pub breaker: BreakerLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const KIB: usize = 1024;
+        const MIB: usize = 1024 * KIB;
+        Self {
+            connect_max: Duration::from_secs(10),
+            open_max: Duration::from_secs(60),
+            silence_max: Duration::from_secs(120),
+            line_bytes_max: MIB,
+            frame_bytes_max: 4 * MIB,
+            response_bytes_max: 32 * MIB,
+            steps_max: 200,
+            turn_time_max: Duration::from_secs(4 * 60 * 60),
+            turn_tokens_max: 50_000_000,
+            turn_cost_max: Micros::units(50),
+            same_call_max: 5,
+            reasks_max: 1,
+            depth_max: 3,
+            compactions_max: 3,
+            tool_time_max: Duration::from_secs(10 * 60),
+            tools_at_once_max: 8,
+            calls_len_max: 128,
+            tool_output_bytes_max: 10 * MIB,
+            awaiting_max: Duration::from_secs(24 * 60 * 60),
+            interrupt_max: Duration::from_secs(3),
+            kill_grace_max: Duration::from_secs(1),
+            queue_len_max: 20,
+            message_bytes_max: MIB,
+            draft_bytes_max: 16 * MIB,
+            batch_len_max: 1024,
+            batch_bytes_max: MIB,
+            seam_bytes: KIB,
+            lease_max: Duration::from_secs(15),
+            heartbeat_max: Duration::from_secs(4),
+            poll_max: Duration::from_secs(5),
+            crashes_max: 3,
+            retry: RetryLimits::default(),
+            breaker: BreakerLimits::default(),
+        }
+    }
+}
+
+/// Whether a model may think before it speaks: it is made for reasoning, or an effort is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thinking {
+    /// It may be long silent, and well.
+    Yes,
+    /// Silence means trouble.
+    No,
+}
+
+impl Limits {
+    /// How long the first byte of an answer may take.
+    #[must_use]
+    pub fn open_for(&self, thinking: Thinking) -> Duration {
+        patient(self.open_max, thinking)
+    }
+
+    /// How long content may stay away.
+    #[must_use]
+    pub fn silence_for(&self, thinking: Thinking) -> Duration {
+        patient(self.silence_max, thinking)
+    }
+}
+
+fn patient(window: Duration, thinking: Thinking) -> Duration {
+    match thinking {
+        Thinking::Yes => window.saturating_mul(2),
+        Thinking::No => window,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model that thinks is long silent and well.
+    #[test]
+    fn thinking_models_get_twice_the_time() {
+        let limits = Limits::default();
+        assert_eq!(limits.silence_for(Thinking::No), limits.silence_max);
+        assert_eq!(limits.silence_for(Thinking::Yes), limits.silence_max * 2);
+        assert_eq!(limits.open_for(Thinking::No), limits.open_max);
+        assert_eq!(limits.open_for(Thinking::Yes), limits.open_max * 2);
+        let endless = Limits { silence_max: Duration::MAX, ..limits };
+        assert_eq!(endless.silence_for(Thinking::Yes), Duration::MAX);
+    }
+
+    /// Bounds that rest on each other must fit; the forerunner's lease and heartbeat did not (W6).
+    #[test]
+    fn the_defaults_fit_together() {
+        let limits = Limits::default();
+        assert!(limits.heartbeat_max * 3 < limits.lease_max, "two lost renewals must not cost a lease");
+        assert!(limits.lease_max + limits.poll_max <= Duration::from_secs(20), "a dead worker's chats move in 20 s");
+        assert!(limits.kill_grace_max < limits.interrupt_max);
+        assert!(limits.connect_max < limits.open_max && limits.open_max < limits.silence_max);
+        assert!(limits.breaker.probe_max >= limits.silence_max, "a slow probe is not a lost one");
+        assert!(limits.line_bytes_max <= limits.frame_bytes_max);
+        assert!(limits.frame_bytes_max <= limits.draft_bytes_max);
+        assert!(limits.draft_bytes_max <= limits.response_bytes_max);
+        assert!(limits.retry.cost_max <= limits.turn_cost_max);
+        assert!(limits.retry.time_max <= limits.turn_time_max);
+    }
+}

@@ -1,0 +1,95 @@
+//! What to do next.
+//!
+//! One pure question, asked after a commit, after a crash and after a takeover alike. So recovery is not a code path: a
+//! driver that just started and one that just committed look at the same chat and get the same answer.
+
+use crate::chat::{Chat, Tail, Turn, TurnEnd};
+use crate::ids::Timestamp;
+use crate::limits::Limits;
+use crate::status::Status;
+
+/// The next thing a driver does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing, until somebody speaks.
+    Rest,
+    /// Nothing, until somebody answers or the deadline passes.
+    Await,
+    /// Put the next queued message, or all that steer, into the transcript.
+    Begin,
+    /// Ask the model.
+    CallModel,
+    /// Ask the model once more: it said nothing.
+    Reask,
+    /// Run the calls that may run.
+    RunCalls,
+    /// Every call left needs somebody outside.
+    Ask,
+    /// Summarise.
+    Compact,
+    /// Keep the interrupted draft, answer open calls.
+    Settle,
+    /// End the turn.
+    Finish(TurnEnd),
+}
+
+/// What a driver of `chat` does next.
+#[must_use]
+pub fn plan(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
+    match chat.status {
+        Status::Idle if !chat.queue.is_empty() && !chat.archived => Next::Begin,
+        Status::Idle | Status::Failed => Next::Rest,
+        Status::Awaiting => Next::Await,
+        Status::Interrupting => Next::Settle,
+        Status::Running => running(chat, limits, now),
+    }
+}
+
+fn running(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
+    let Some(turn) = &chat.turn else {
+        return Next::Begin;
+    };
+    if chat.calls.iter().any(|call| !call.state.asks()) {
+        return Next::RunCalls;
+    }
+    if !chat.calls.is_empty() {
+        return Next::Ask;
+    }
+    if chat.compaction_asked {
+        return Next::Compact;
+    }
+    if let Some(tool) = &turn.stop_after {
+        return Next::Finish(TurnEnd::StopAfter(tool.clone()));
+    }
+    let steered = chat.queue.iter().any(|queued| queued.steers);
+    match chat.tail {
+        Tail::StoppedReply => Next::Finish(TurnEnd::Done), // Only a summary was asked for.
+        Tail::Nothing | Tail::Input | Tail::Reply | Tail::CutReply | Tail::FilteredReply | Tail::EmptyReply
+            if steered =>
+        {
+            Next::Begin
+        }
+        Tail::Reply => Next::Finish(TurnEnd::Done),
+        Tail::CutReply => Next::Finish(TurnEnd::Length),
+        Tail::FilteredReply => Next::Finish(TurnEnd::Filtered),
+        Tail::EmptyReply if turn.reasked => Next::Finish(TurnEnd::Empty),
+        Tail::EmptyReply => Next::Reask,
+        Tail::Nothing => Next::Finish(TurnEnd::Done),
+        Tail::Input => over(turn, limits, now).map_or(Next::CallModel, Next::Finish),
+    }
+}
+
+/// The bound a turn has reached, if any.
+fn over(turn: &Turn, limits: &Limits, now: Timestamp) -> Option<TurnEnd> {
+    let bounds = [
+        (turn.steps >= limits.steps_max, TurnEnd::StepsMax),
+        (turn.same_call.1 >= limits.same_call_max, TurnEnd::SameCallMax),
+        (now.since(turn.began) >= limits.turn_time_max, TurnEnd::TimeMax),
+        (turn.tokens >= limits.turn_tokens_max, TurnEnd::TokensMax),
+        (turn.cost >= limits.turn_cost_max, TurnEnd::CostMax),
+    ];
+    bounds.into_iter().find_map(|(reached, end)| reached.then_some(end))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! Leaving things out when nothing else makes a request fit.
+
+use super::entry::{Entries, Entry, PromptPart, Role};
+use super::words;
+use crate::context::Fallback;
+
+/// Entries at the end that are left as they are: the newest step and what answers it.
+const KEPT: usize = 2;
+
+impl Entries {
+    /// The same entries with less in them. What is left out is replaced by a line that says so, never removed: calls keep
+    /// their results and entries their places.
+    #[must_use]
+    pub fn leaner(&self, fallback: Fallback) -> Self {
+        let old = self.len().saturating_sub(KEPT);
+        let lean = |(i, entry): (usize, &Entry)| if i < old { leaner(entry, fallback) } else { entry.clone() };
+        self.iter().enumerate().map(lean).collect::<Vec<_>>().into()
+    }
+}
+
+fn leaner(entry: &Entry, fallback: Fallback) -> Entry {
+    let mut entry = entry.clone();
+    for part in &mut entry.parts {
+        match part {
+            PromptPart::File(_) if fallback >= Fallback::DropMedia && entry.role == Role::User => {
+                *part = PromptPart::text(words::MEDIA_LEFT_OUT);
+            }
+            PromptPart::Result(result) => {
+                if fallback >= Fallback::DropMedia && !result.media.is_empty() {
+                    result.media.clear();
+                    result.text = format!("{}\n{}", result.text, words::MEDIA_LEFT_OUT).trim().into();
+                }
+                if fallback >= Fallback::DropResults && result.text.len() > words::RESULT_LEFT_OUT.len() {
+                    result.text = words::RESULT_LEFT_OUT.into();
+                }
+            }
+            _ => {}
+        }
+    }
+    entry
+}
+
+impl PromptPart {
+    /// How many bytes leaving out media would save.
+    #[must_use]
+    pub fn media_bytes(&self) -> usize {
+        match self {
+            Self::File(_) => super::MEDIA_BYTES,
+            Self::Result(result) => result.media.len() * super::MEDIA_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// How many bytes leaving out results would save.
+    #[must_use]
+    pub fn result_bytes(&self) -> usize {
+        match self {
+            Self::Result(result) => result.text.len().saturating_sub(words::RESULT_LEFT_OUT.len()),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What to do when a provider's stream breaks.
+//!
+//! A broken stream is not a failed answer: people have read part of it, tools in it may be complete, and somebody paid
+//! for it. The ladder asks, best rung first, what of it can go on. The same question is asked by the attempt that saw
+//! the break and by a new process that found the draft in the journal.
+
+use crate::delta::Handle;
+use crate::draft::Draft;
+use crate::error::Cause;
+
+/// What a model and its provider can do for a broken stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Whether the provider keeps generations, and policy lets us use that.
+    pub reattach: Reattach,
+    /// Whether an assistant message at the end of a request is gone on with.
+    pub prefill: Prefill,
+}
+
+/// Whether a lost generation can be found again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reattach {
+    /// It is gone with its connection.
+    #[default]
+    No,
+    /// The provider keeps it for a while.
+    Yes,
+}
+
+/// Whether a request may end with the beginning of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prefill {
+    /// The model refuses it, or begins anew.
+    #[default]
+    No,
+    /// The model goes on from there.
+    Yes,
+}
+
+/// What the policy still allows on the current model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    /// Another attempt.
+    Left,
+    /// None here, but there is a next model.
+    SpentHere,
+    /// None at all.
+    Spent,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovery {
+    /// Reopen the same generation after the provider's own cursor. Nothing is paid twice.
+    Reattach(Handle),
+    /// Seal the step as tool use with the calls that are complete, and take back the rest. Nothing is paid twice.
+    Salvage {
+        /// Calls to take back, by their place in the step.
+        retract: Vec<u16>,
+    },
+    /// Ask for the rest of the text. The input is paid again.
+    Continue {
+        /// Calls to take back first.
+        retract: Vec<u16>,
+        /// How the model is brought to go on.
+        how: Continuation,
+    },
+    /// Take everything back and ask the same again.
+    Restart,
+    /// Ask the next model, with the draft if that can be.
+    FallBack {
+        /// Whether the draft goes along.
+        carry: Carry,
+    },
+    /// Keep what there is and fail.
+    GiveUp,
+}
+
+/// How a model is brought to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Continuation {
+    /// The request ends with what was said.
+    Prefill,
+    /// The request ends with an instruction to go on.
+    Instruct,
+}
+
+/// What a fall-back takes along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Carry {
+    /// The text so far; these calls are taken back.
+    Draft {
+        /// Calls to take back first.
+        retract: Vec<u16>,
+    },
+    /// Nothing: the draft is taken back.
+    Nothing,
+}
+
+/// Climbs the ladder.
+#[must_use]
+pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> Recovery {
+    // Complete calls cost nothing to keep, so not even an empty purse stands in their way. A refusal comes before any
+    // output, so whatever the draft holds then is of an earlier attempt, and still counts.
+    let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
+    let reattach = can.reattach == Reattach::Yes && cause != Cause::Malformed && budget == Budget::Left;
+    match (draft.handle(), reattach) {
+        (Some(handle), true) => return Recovery::Reattach(handle.clone()),
+        (Some(_) | None, _) => {}
+    }
+    if draft.complete_calls().next().is_some() {
+        return Recovery::Salvage { retract: open };
+    }
+    match (budget, draft.has_text()) {
+        (Budget::Left, true) => Recovery::Continue { retract: open, how: continuation(can) },
+        (Budget::Left, false) => Recovery::Restart,
+        (Budget::SpentHere, true) => Recovery::FallBack { carry: Carry::Draft { retract: open } },
+        (Budget::SpentHere, false) => Recovery::FallBack { carry: Carry::Nothing },
+        (Budget::Spent, _) => Recovery::GiveUp,
+    }
+}
+
+/// How this model is brought to go on.
+#[must_use]
+pub const fn continuation(can: Capabilities) -> Continuation {
+    match can.prefill {
+        Prefill::Yes => Continuation::Prefill,
+        Prefill::No => Continuation::Instruct,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use super::*;
+use crate::delta::{Began, CallBegan, Delta, Rung};
+use crate::ids::{StepId, Timestamp};
+use crate::message::{Meta, RunBy, Seal};
+
+const NOTHING: Capabilities = Capabilities { reattach: Reattach::No, prefill: Prefill::No };
+const EVERYTHING: Capabilities = Capabilities { reattach: Reattach::Yes, prefill: Prefill::Yes };
+const CAUSES: [Cause; 9] = [
+    Cause::Refused,
+    Cause::Reset,
+    Cause::GoAway,
+    Cause::IdleStall,
+    Cause::ServerError,
+    Cause::Truncated,
+    Cause::ErrorFinish,
+    Cause::Malformed,
+    Cause::Resumed,
+];
+
+fn draft(deltas: &[Delta]) -> Draft {
+    let mut draft = Draft::new(StepId(1));
+    let began = Began { number: 1, model: "understudy/one".parse().unwrap(), rung: Rung::First };
+    for delta in [&[Delta::Attempt(Box::new(began))], deltas].concat() {
+        draft.push(Timestamp(0), &delta).unwrap();
+    }
+    draft
+}
+
+fn words() -> Delta {
+    Delta::Text("The quick brown".into())
+}
+
+fn call(slot: u32, json: &str, run_by: RunBy) -> Vec<Delta> {
+    let (provider_id, tool, meta) = ("id".into(), "search".into(), Meta::new());
+    let began = CallBegan { slot, provider_id, tool, run_by, meta };
+    vec![Delta::CallBegan(Box::new(began)), Delta::CallInput { slot, json: json.into() }]
+}
+
+fn closed(slot: u32, json: &str) -> Vec<Delta> {
+    [call(slot, json, RunBy::Us), vec![Delta::CallEnded { slot }]].concat()
+}
+
+fn handle() -> Handle {
+    Handle { id: "resp_1".into(), cursor: "17".into() }
+}
+
+/// AW11–AW16: what each kind of draft climbs to, with nothing but another try to hope for.
+#[test]
+fn each_draft_has_its_rung() {
+    let reasoning = Delta::Reasoning("hm".into());
+    let sealed = Delta::Sealed(Seal::Signature("sig".into()));
+    let go_on = |retract: &[u16]| Recovery::Continue { retract: retract.into(), how: Continuation::Instruct };
+    let salvage = |retract: &[u16]| Recovery::Salvage { retract: retract.into() };
+    let cases = [
+        ("nothing", vec![], Recovery::Restart),
+        ("blank text", vec![Delta::Text(" \n".into())], Recovery::Restart),
+        ("text", vec![words()], go_on(&[])),
+        ("unsigned reasoning", vec![reasoning.clone()], Recovery::Restart),
+        ("signed reasoning", vec![reasoning.clone(), sealed.clone()], Recovery::Restart),
+        ("signed reasoning and text", vec![reasoning, sealed, Delta::Ended, words()], go_on(&[])),
+        ("an open call", call(0, "{\"q", RunBy::Us), Recovery::Restart),
+        ("a call of valid JSON that was not closed", call(0, "{}", RunBy::Us), Recovery::Restart),
+        ("a closed call that is no object", closed(0, "[1]"), Recovery::Restart),
+        ("text and an open call", [vec![words()], call(0, "{\"q", RunBy::Us)].concat(), go_on(&[0])),
+        ("a complete call", closed(0, "{}"), salvage(&[])),
+        ("a complete call without input", closed(0, ""), salvage(&[])),
+        ("a complete and an open call", [closed(0, "{}"), call(1, "{", RunBy::Us)].concat(), salvage(&[1])),
+        (
+            "two open calls and text",
+            [vec![words()], call(0, "", RunBy::Us), call(1, "{", RunBy::Us)].concat(),
+            go_on(&[0, 1]),
+        ),
+        ("the provider's own call", [vec![words()], call(0, "{}", RunBy::Provider)].concat(), go_on(&[])),
+    ];
+    for (name, deltas, expected) in cases {
+        for cause in CAUSES {
+            assert_eq!(plan(&draft(&deltas), cause, NOTHING, Budget::Left), expected, "{name}, {cause:?}");
+        }
+    }
+}
+
+/// AW15: whoever can re-attach does, whatever the draft holds; not after bytes that made no sense, and not for free
+/// for ever.
+#[test]
+fn reattaching_comes_first() {
+    let with_handle = |deltas: Vec<Delta>| draft(&[deltas, vec![Delta::Handle(Box::new(handle()))]].concat());
+    for deltas in [vec![], vec![words()], closed(0, "{}")] {
+        let draft = with_handle(deltas);
+        assert_eq!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
+        assert_ne!(plan(&draft, Cause::Malformed, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
+        assert_ne!(plan(&draft, Cause::Reset, NOTHING, Budget::Left), Recovery::Reattach(handle()));
+        assert_ne!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Spent), Recovery::Reattach(handle()));
+    }
+    assert_eq!(plan(&draft(&[]), Cause::Reset, EVERYTHING, Budget::Left), Recovery::Restart, "no handle, no way");
+}
+
+#[test]
+fn a_prefill_is_used_where_the_model_takes_it() {
+    let recovery = plan(&draft(&[words()]), Cause::Reset, EVERYTHING, Budget::Left);
+    assert_eq!(recovery, Recovery::Continue { retract: vec![], how: Continuation::Prefill });
+}
+
+/// AW16: complete calls cost nothing and are kept even then; else the next model, with the text if there is any; else
+/// the end.
+#[test]
+fn an_empty_purse() {
+    let cases = [
+        (vec![], Recovery::FallBack { carry: Carry::Nothing }),
+        (vec![words()], Recovery::FallBack { carry: Carry::Draft { retract: vec![] } }),
+        (closed(0, "{}"), Recovery::Salvage { retract: vec![] }),
+    ];
+    for (deltas, here) in cases {
+        let spent = if matches!(here, Recovery::Salvage { .. }) { here.clone() } else { Recovery::GiveUp };
+        assert_eq!(plan(&draft(&deltas), Cause::Reset, NOTHING, Budget::SpentHere), here);
+        assert_eq!(plan(&draft(&deltas), Cause::Reset, NOTHING, Budget::Spent), spent);
+    }
+}

@@ -1,0 +1,188 @@
+//! Whether to try again, and when.
+//!
+//! Trying again is how a chat survives a bad minute at a provider, and how a thousand chats make that minute an hour.
+//! So every wait is drawn by lot over the whole span (full jitter), a Retry-After is obeyed, and a budget ends it. The
+//! budget is by progress: an attempt that brought some of the answer earns part of it back, an attempt that brought
+//! nothing does not, and totals in attempts, time and money hold whatever happens.
+//!
+//! Nothing here waits or draws. The shell measures, draws a number in `0..1` and stores the verdict as *not before*, so
+//! that a takeover obeys it too.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::cost::Micros;
+use crate::error::Retry;
+
+mod after;
+mod breaker;
+#[cfg(test)]
+mod tests;
+
+pub use after::{RETRY_AFTER_PLAUSIBLE_MAX, retry_after};
+pub use breaker::{Admission, Breaker, BreakerLimits, Health};
+
+/// The bounds of trying again, for one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryLimits {
+    /// Failed attempts without progress: 8. With the waits below that is about two minutes of trying.
+    pub tries_max: u32,
+    /// Failed attempts in all, with progress or without: 24.
+    pub attempts_max: u32,
+    /// From the first attempt to the end of the last wait: 20 minutes.
+    pub time_max: Duration,
+    /// What all attempts together may cost: 10 units.
+    pub cost_max: Micros,
+    /// The span of the first wait: 1 s. Each later one is twice as long.
+    pub delay_base: Duration,
+    /// The longest span of a wait of our own: 60 s.
+    pub delay_max: Duration,
+    /// The longest Retry-After that is waited for unseen: 120 s. A longer one is shown to a person.
+    pub retry_after_max: Duration,
+}
+
+impl Default for RetryLimits {
+    fn default() -> Self {
+        Self {
+            tries_max: 8,
+            attempts_max: 24,
+            time_max: Duration::from_secs(20 * 60),
+            cost_max: Micros::units(10),
+            delay_base: Duration::from_secs(1),
+            delay_max: Duration::from_secs(60),
+            retry_after_max: Duration::from_secs(120),
+        }
+    }
+}
+
+impl RetryLimits {
+    /// The span from which the wait after `tries` failed tries is drawn: 1, 2, 4… seconds, up to the longest.
+    #[must_use]
+    pub fn span(&self, tries: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(tries.saturating_sub(1));
+        self.delay_base.saturating_mul(doubled).min(self.delay_max)
+    }
+}
+
+/// What a step has spent on failed attempts. Stored with the chat: a new owner goes on counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// Failed attempts, less what progress earned back.
+    pub tries: u32,
+    /// Failed attempts.
+    pub attempts: u32,
+    /// In attempts and in waits.
+    pub time: Duration,
+    /// For all of them.
+    pub cost: Micros,
+}
+
+/// Whether a failed attempt brought the answer forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing of it can be kept.
+    None,
+    /// Some of the answer came, and is kept.
+    Output,
+}
+
+impl Spent {
+    /// Counts one more failed attempt. Output earns half of the tries back.
+    #[must_use]
+    pub fn failed(self, progress: Progress, took: Duration, cost: Micros, limits: &RetryLimits) -> Self {
+        let tries = match progress {
+            Progress::None => self.tries,
+            Progress::Output => self.tries.saturating_sub(limits.tries_max / 2),
+        };
+        Self {
+            tries: tries.saturating_add(1),
+            attempts: self.attempts.saturating_add(1),
+            time: self.time.saturating_add(took),
+            cost: self.cost.plus(cost),
+        }
+    }
+
+    /// Counts a wait.
+    #[must_use]
+    pub fn waited(self, span: Duration) -> Self {
+        Self { time: self.time.saturating_add(span), ..self }
+    }
+}
+
+/// What to do after a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Wait this long, then try again.
+    Wait(Duration),
+    /// Stop trying this model.
+    GiveUp(Why),
+}
+
+/// Why no further attempt is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The same request would fail again.
+    Permanent,
+    /// It failed the second time too.
+    Again,
+    /// Too many tries brought nothing.
+    Tries,
+    /// Too many attempts in all.
+    Attempts,
+    /// Too long in all.
+    Time,
+    /// Too dear in all.
+    Cost,
+    /// The provider wants a wait that a person should know of.
+    TooLong(Duration),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Permanent => f.write_str("the same request would fail again"),
+            Self::Again => f.write_str("it failed the second time too"),
+            Self::Tries => f.write_str("it kept failing without getting further"),
+            Self::Attempts => f.write_str("it broke off too many times"),
+            Self::Time => f.write_str("it took longer than retries may take"),
+            Self::Cost => f.write_str("it cost more than retries may cost"),
+            Self::TooLong(wait) => {
+                write!(f, "the provider asks to wait {} seconds; send again after that", wait.as_secs())
+            }
+        }
+    }
+}
+
+/// What to do after the last of the `spent` attempts failed and left this remedy. `jitter` is drawn from `0..1`.
+///
+/// The wait is at most the longest span, or the Retry-After and one base span more: those who were told the same time
+/// shall not come back at the same instant.
+#[must_use]
+pub fn verdict(retry: Retry, spent: &Spent, limits: &RetryLimits, jitter: f64) -> Verdict {
+    let drawn = drawn(limits.span(spent.tries), jitter);
+    let wait = match retry {
+        Retry::Never => return Verdict::GiveUp(Why::Permanent),
+        Retry::Once if spent.attempts > 1 => return Verdict::GiveUp(Why::Again),
+        Retry::After(floor) if floor > limits.retry_after_max => return Verdict::GiveUp(Why::TooLong(floor)),
+        Retry::After(floor) => drawn.max(floor.saturating_add(self::drawn(limits.delay_base, jitter))),
+        Retry::Once | Retry::Backoff => drawn,
+    };
+    let over = if spent.tries >= limits.tries_max {
+        Why::Tries
+    } else if spent.attempts >= limits.attempts_max {
+        Why::Attempts
+    } else if spent.time.saturating_add(wait) > limits.time_max {
+        Why::Time
+    } else if spent.cost > limits.cost_max {
+        Why::Cost
+    } else {
+        return Verdict::Wait(wait);
+    };
+    Verdict::GiveUp(over)
+}
+
+/// A part of a span. A number that is none counts as the whole: the longer wait does no harm.
+fn drawn(span: Duration, jitter: f64) -> Duration {
+    let jitter = if jitter.is_nan() { 1.0 } else { jitter.clamp(0.0, 1.0) };
+    span.mul_f64(jitter)
+}

@@ -1,0 +1,127 @@
+//! Leaving a broken model alone.
+//!
+//! When a model fails everybody, each chat's own backoff is not enough: together they still hammer it. A breaker per
+//! model counts failures in a row, closes the door for a while, and then lets one attempt through to look. Whatever
+//! becomes of that attempt, the door moves: success or any sensible answer opens it, failure shuts it again, and one
+//! that never reports back is replaced after a while. There is no state in which everyone is refused for ever.
+
+use std::time::Duration;
+
+use crate::error::{Kind, ProviderError, Retry};
+use crate::ids::Timestamp;
+
+/// The bounds of a breaker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerLimits {
+    /// Failures in a row before the door closes: 5.
+    pub failures_max: u32,
+    /// How long it stays closed: 30 s.
+    pub open_max: Duration,
+    /// How long a probe may take before another is sent: 120 s, a silence long.
+    pub probe_max: Duration,
+}
+
+impl Default for BreakerLimits {
+    fn default() -> Self {
+        Self { failures_max: 5, open_max: Duration::from_secs(30), probe_max: Duration::from_secs(120) }
+    }
+}
+
+/// The door to one model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breaker {
+    limits: BreakerLimits,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In use, after so many failures in a row.
+    Closed { failures: u32 },
+    /// Nobody may pass before this time.
+    Open { until: Timestamp },
+    /// One attempt is out to look; another may go after this time.
+    Probing { until: Timestamp },
+}
+
+/// Whether an attempt may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// As usual.
+    Go,
+    /// To look whether the model is back; everyone else waits for it.
+    Probe,
+    /// Not before this time.
+    NotBefore(Timestamp),
+}
+
+/// What an attempt says about the model's health, which is not what it says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It answers: with success, or with a refusal that is about us.
+    Answers,
+    /// It does not.
+    Fails,
+    /// The attempt was stopped before it could tell.
+    Untold,
+}
+
+impl Health {
+    /// What an error says about the model's health.
+    #[must_use]
+    pub fn of(error: &ProviderError) -> Self {
+        match error.kind {
+            Kind::Overloaded | Kind::Timeout | Kind::Silence | Kind::Truncated | Kind::Malformed => Self::Fails,
+            Kind::Generic if error.retry != Retry::Never => Self::Fails,
+            // A rate limit is about this key: the governor's business, and proof of life.
+            Kind::RateLimit
+            | Kind::Auth
+            | Kind::MissingKey
+            | Kind::UsageLimit
+            | Kind::Config
+            | Kind::ContextFull
+            | Kind::ContentFilter
+            | Kind::ProviderDisabled
+            | Kind::ChainBroken
+            | Kind::Generic => Self::Answers,
+        }
+    }
+}
+
+impl Breaker {
+    /// A closed breaker: everyone may pass.
+    #[must_use]
+    pub const fn new(limits: BreakerLimits) -> Self {
+        Self { limits, state: State::Closed { failures: 0 } }
+    }
+
+    /// Asks to pass.
+    pub fn admit(&mut self, now: Timestamp) -> Admission {
+        let until = match self.state {
+            State::Closed { .. } => return Admission::Go,
+            State::Open { until } | State::Probing { until } => until,
+        };
+        // A time further off than any wait of ours was set before the clock was put back: it means nothing now.
+        let wait_max = self.limits.open_max.max(self.limits.probe_max);
+        if now < until && until.since(now) <= wait_max {
+            return Admission::NotBefore(until);
+        }
+        self.state = State::Probing { until: now + self.limits.probe_max };
+        Admission::Probe
+    }
+
+    /// Takes what an attempt that passed came to. Late news of an earlier attempt is news as well.
+    pub fn report(&mut self, health: Health, now: Timestamp) {
+        self.state = match (self.state, health) {
+            (_, Health::Answers) => State::Closed { failures: 0 },
+            (State::Closed { failures }, Health::Fails) if failures + 1 < self.limits.failures_max => {
+                State::Closed { failures: failures + 1 }
+            }
+            (State::Closed { .. } | State::Probing { .. }, Health::Fails) => {
+                State::Open { until: now + self.limits.open_max }
+            }
+            (State::Probing { .. }, Health::Untold) => State::Open { until: now }, // The next may look at once.
+            (state @ State::Open { .. }, Health::Fails) | (state, Health::Untold) => state,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::{Kind, ProviderError};
+use crate::ids::Timestamp;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn tried(tries: u32) -> Spent {
+    Spent { tries, attempts: tries, ..Spent::default() }
+}
+
+/// CT01: spans grow 1, 2, 4… to 60 s and stay there, for any number of tries.
+#[test]
+fn spans_double_up_to_the_longest() {
+    let limits = RetryLimits::default();
+    let spans: Vec<_> = (0..9).map(|tries| limits.span(tries).as_secs()).collect();
+    assert_eq!(spans, [1, 1, 2, 4, 8, 16, 32, 60, 60]);
+    for tries in [32, 33, 64, 1_000, u32::MAX] {
+        assert_eq!(limits.span(tries), secs(60));
+    }
+}
+
+/// CT01, W28: the wait is drawn from the whole span; a number that is none takes the span itself.
+#[test]
+fn waits_are_drawn_from_the_whole_span() {
+    let limits = RetryLimits::default();
+    for (jitter, wait) in
+        [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8), (7.0, 8), (-1.0, 0), (f64::NAN, 8), (f64::INFINITY, 8)]
+    {
+        assert_eq!(verdict(Retry::Backoff, &tried(4), &limits, jitter), Verdict::Wait(secs(wait)), "{jitter}");
+    }
+}
+
+/// CT04, CE18: a Retry-After is a floor, spread by a second at most; one shorter than our own wait changes nothing.
+#[test]
+fn a_retry_after_is_a_floor() {
+    let limits = RetryLimits::default();
+    let wait = |floor, tries, jitter| verdict(Retry::After(secs(floor)), &tried(tries), &limits, jitter);
+    assert_eq!(wait(30, 1, 0.0), Verdict::Wait(secs(30)));
+    assert_eq!(wait(30, 1, 0.5), Verdict::Wait(secs(30) + SECOND / 2), "those told the same do not return together");
+    assert_eq!(wait(3, 7, 1.0), Verdict::Wait(secs(60)), "our own wait is longer");
+    assert_eq!(wait(120, 1, 0.0), Verdict::Wait(secs(120)));
+}
+
+/// P6: a Retry-After that is longer than we wait unseen is told to the person, with the time.
+#[test]
+fn a_long_retry_after_is_surfaced() {
+    let verdict = verdict(Retry::After(secs(1_000_000_000)), &tried(1), &RetryLimits::default(), 0.5);
+    assert_eq!(verdict, Verdict::GiveUp(Why::TooLong(secs(1_000_000_000))));
+    assert_eq!(Why::TooLong(secs(121)).to_string(), "the provider asks to wait 121 seconds; send again after that");
+}
+
+/// CE08, CT02, CT04: what cannot be retried is given up at once; what can is tried until a bound, each with its
+/// own reason. Our own deadline is one of them, and final.
+#[test]
+fn every_bound_ends_the_trying() {
+    let limits = RetryLimits::default();
+    let give_up = |retry, spent: Spent| verdict(retry, &spent, &limits, 0.5);
+    let spent = tried(1);
+    assert_eq!(give_up(Retry::Never, spent), Verdict::GiveUp(Why::Permanent));
+    assert_eq!(give_up(Retry::Once, spent), Verdict::Wait(SECOND / 2));
+    assert_eq!(give_up(Retry::Once, tried(2)), Verdict::GiveUp(Why::Again));
+    assert_eq!(give_up(Retry::Backoff, tried(7)), Verdict::Wait(secs(30)));
+    assert_eq!(give_up(Retry::Backoff, tried(8)), Verdict::GiveUp(Why::Tries));
+    assert_eq!(give_up(Retry::Backoff, Spent { attempts: 24, ..spent }), Verdict::GiveUp(Why::Attempts));
+    assert_eq!(give_up(Retry::Backoff, Spent { cost: Micros::units(11), ..spent }), Verdict::GiveUp(Why::Cost));
+    assert_eq!(give_up(Retry::Backoff, Spent { time: limits.time_max, ..spent }), Verdict::GiveUp(Why::Time));
+    let nearly = Spent { time: limits.time_max - secs(100), ..spent };
+    assert_eq!(
+        give_up(Retry::After(secs(110)), nearly),
+        Verdict::GiveUp(Why::Time),
+        "the wait counts before it begins"
+    );
+    assert_eq!(give_up(Retry::After(secs(90)), nearly), Verdict::Wait(secs(90) + SECOND / 2));
+    for whys in [Why::Permanent, Why::Again, Why::Tries, Why::Attempts, Why::Time, Why::Cost] {
+        assert!(!whys.to_string().is_empty());
+    }
+}
+
+/// Plays failures until one is final or the script ends; says how many attempts were made and how it ended.
+fn play(failures: &[(Retry, Progress)], limits: &RetryLimits) -> (u32, Option<Why>) {
+    let mut spent = Spent::default();
+    for &(retry, progress) in failures {
+        spent = spent.failed(progress, SECOND, Micros(1), limits);
+        match verdict(retry, &spent, limits, 0.5) {
+            Verdict::Wait(wait) => spent = spent.waited(wait),
+            Verdict::GiveUp(why) => return (spent.attempts, Some(why)),
+        }
+    }
+    (spent.attempts + 1, None) // The one after the script succeeds.
+}
+
+/// CT02: success at once, success after some failures, failure after the first permanent error.
+#[test]
+fn a_step_ends_with_its_first_success_or_its_first_final_failure() {
+    let limits = RetryLimits::default();
+    let transient = (Retry::Backoff, Progress::None);
+    assert_eq!(play(&[], &limits), (1, None));
+    assert_eq!(play(&[transient], &limits), (2, None));
+    assert_eq!(play(&[transient; 7], &limits), (8, None));
+    assert_eq!(play(&[transient; 8], &limits), (8, Some(Why::Tries)));
+    assert_eq!(play(&[(Retry::Never, Progress::None), transient], &limits), (1, Some(Why::Permanent)));
+}
+
+/// Design §4: output earns tries back, so a long answer over a bad line gets there; a total ends even that.
+#[test]
+fn progress_refills_the_budget_but_not_the_totals() {
+    let limits = RetryLimits::default();
+    let (stuck, onward) = ((Retry::Backoff, Progress::None), (Retry::Backoff, Progress::Output));
+    let mixed: Vec<_> = [[stuck; 4].as_slice(), &[onward], &[stuck; 4], &[onward]].concat();
+    assert_eq!(play(&mixed, &limits), (11, None), "more than eight failures, and still going");
+    assert_eq!(play(&[onward; 100], &limits), (24, Some(Why::Attempts)));
+    let mut spent = tried(6);
+    spent = spent.failed(Progress::Output, SECOND, Micros(5), &limits);
+    assert_eq!((spent.tries, spent.attempts, spent.cost), (3, 7, Micros(5)));
+}
+
+/// CE18, P6: milliseconds win over seconds, dates work in all three forms, nonsense counts as not said.
+#[test]
+fn retry_after_headers() {
+    let now = Timestamp(784_111_770_000); // 1994-11-06 08:49:30 UTC
+    let cases = [
+        (None, None, None),
+        (Some("1500"), None, Some(1_500)),
+        (Some("250.5"), Some("9"), Some(250)),
+        (Some("nonsense"), Some("9"), Some(9_000)),
+        (Some("-3"), Some("9"), Some(9_000)),
+        (Some("0"), Some("0"), None),
+        (None, Some(" 7 "), Some(7_000)),
+        (None, Some("0.25"), Some(250)),
+        (None, Some("-7"), None),
+        (None, Some("NaN"), None),
+        (None, Some("inf"), None),
+        (None, Some("1e400"), None),
+        (None, Some(""), None),
+        (None, Some("soon"), None),
+        (None, Some("Sun, 06 Nov 1994 08:49:37 GMT"), Some(7_000)),
+        (None, Some("Sunday, 06-Nov-94 08:49:37 GMT"), Some(7_000)),
+        (None, Some("Sun Nov  6 08:49:37 1994"), Some(7_000)),
+        (None, Some("Sun, 06 Nov 1994 08:49:29 GMT"), None),
+        (None, Some("Sun, 99 Nov 1994 08:49:29 GMT"), None),
+    ];
+    for (millis, seconds, wait) in cases {
+        let parsed = retry_after(millis, seconds, now).map(|wait| wait.as_millis());
+        assert_eq!(parsed, wait, "{millis:?} {seconds:?}");
+    }
+    assert_eq!(retry_after(None, Some("1e9"), now), Some(RETRY_AFTER_PLAUSIBLE_MAX), "absurd, and bounded");
+    assert_eq!(retry_after(Some("1e300"), None, now), Some(RETRY_AFTER_PLAUSIBLE_MAX));
+    assert_eq!(retry_after(None, Some("Sun, 06 Nov 2994 08:49:37 GMT"), now), Some(RETRY_AFTER_PLAUSIBLE_MAX));
+}
+
+fn breaker() -> Breaker {
+    Breaker::new(BreakerLimits { failures_max: 3, open_max: secs(30), probe_max: secs(60) })
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1_000)
+}
+
+fn broken_at_zero() -> Breaker {
+    let mut breaker = breaker();
+    for _ in 0..3 {
+        assert_eq!(breaker.admit(at(0)), Admission::Go);
+        breaker.report(Health::Fails, at(0));
+    }
+    breaker
+}
+
+#[test]
+fn failures_in_a_row_close_the_door_and_one_probe_looks() {
+    let mut door = broken_at_zero();
+    assert_eq!(door.admit(at(29)), Admission::NotBefore(at(30)));
+    assert_eq!(door.admit(at(30)), Admission::Probe);
+    assert_eq!(door.admit(at(31)), Admission::NotBefore(at(90)), "one looks, the others wait");
+    door.report(Health::Answers, at(32));
+    assert_eq!(door, breaker(), "as new");
+
+    let mut door = broken_at_zero();
+    assert_eq!(door.admit(at(30)), Admission::Probe);
+    door.report(Health::Fails, at(33));
+    assert_eq!(door.admit(at(62)), Admission::NotBefore(at(63)));
+}
+
+#[test]
+fn an_answer_in_between_starts_the_count_again() {
+    let mut door = breaker();
+    for health in [Health::Fails, Health::Fails, Health::Answers, Health::Fails, Health::Fails, Health::Untold] {
+        door.report(health, at(0));
+    }
+    assert_eq!(door.admit(at(0)), Admission::Go);
+}
+
+/// The forerunner's breaker was wedged for good by a permanent error on its probe (awaken P10).
+#[test]
+fn no_outcome_of_the_probe_wedges_the_door() {
+    for kind in Kind::ALL {
+        let mut door = broken_at_zero();
+        assert_eq!(door.admit(at(30)), Admission::Probe);
+        let health = Health::of(&ProviderError::new("x", kind));
+        door.report(health, at(31));
+        let next = door.admit(at(61));
+        match health {
+            Health::Answers => assert_eq!(next, Admission::Go, "{kind:?}"),
+            Health::Fails | Health::Untold => assert_eq!(next, Admission::Probe, "{kind:?}"),
+        }
+    }
+    let mut door = broken_at_zero();
+    assert_eq!(door.admit(at(30)), Admission::Probe);
+    assert_eq!(door.admit(at(90)), Admission::Probe, "the first probe never came back");
+    door.report(Health::Untold, at(91));
+    assert_eq!(door.admit(at(91)), Admission::Probe, "an interrupted probe makes room at once");
+}
+
+/// Inv7: wall clocks are put back; a door must not stay shut for as long.
+#[test]
+fn a_clock_put_back_does_not_keep_the_door_shut() {
+    let mut door = broken_at_zero();
+    assert_eq!(door.admit(at(-86_400)), Admission::Probe);
+}
+
+/// A rate limit and a refusal are about us; an outage is about the model.
+#[test]
+fn health_is_about_the_model() {
+    let health = |kind, retry| Health::of(&ProviderError::new("x", kind).with_retry(retry));
+    assert_eq!(health(Kind::RateLimit, Retry::Backoff), Health::Answers);
+    assert_eq!(health(Kind::Auth, Retry::Never), Health::Answers);
+    assert_eq!(health(Kind::Generic, Retry::Never), Health::Answers);
+    assert_eq!(health(Kind::Generic, Retry::Backoff), Health::Fails);
+    assert_eq!(health(Kind::Silence, Retry::Backoff), Health::Fails);
+}
+
+fn any_retry() -> impl Strategy<Value = Retry> {
+    prop_oneof![
+        Just(Retry::Never),
+        Just(Retry::Once),
+        Just(Retry::Backoff),
+        any::<Duration>().prop_map(Retry::After),
+        (0..200_u64).prop_map(|s| Retry::After(secs(s))),
+    ]
+}
+
+proptest! {
+    /// Whatever is asked, no wait exceeds its cap and no total is exceeded.
+    #[test]
+    fn no_wait_exceeds_its_cap(
+        retry in any_retry(), tries in any::<u32>(), attempts in any::<u32>(), time in any::<Duration>(), jitter in any::<f64>(),
+    ) {
+        let limits = RetryLimits::default();
+        let spent = Spent { tries, attempts, time, cost: Micros(0) };
+        if let Verdict::Wait(wait) = verdict(retry, &spent, &limits, jitter) {
+            prop_assert!(wait <= limits.delay_max.max(limits.retry_after_max + limits.delay_base));
+            prop_assert!(time + wait <= limits.time_max);
+            prop_assert!(tries < limits.tries_max && attempts < limits.attempts_max);
+            if let Retry::After(floor) = retry {
+                prop_assert!(wait >= floor);
+            }
+        }
+    }
+
+    /// Any run of failures ends within the total, with or without progress.
+    #[test]
+    fn every_run_of_failures_ends(outputs in prop::collection::vec(any::<bool>(), 30..40)) {
+        let failures: Vec<_> = outputs
+            .iter()
+            .map(|&some| (Retry::Backoff, if some { Progress::Output } else { Progress::None }))
+            .collect();
+        let (attempts, why) = play(&failures, &RetryLimits::default());
+        prop_assert!(attempts <= 24 && why.is_some());
+    }
+
+    /// Whatever happened to it, after its longest wait a breaker lets somebody through.
+    #[test]
+    fn a_breaker_never_stays_shut(events in prop::collection::vec((0..4_u8, 0..100_i64), 0..50)) {
+        let mut door = breaker();
+        let mut now = 0;
+        for (event, seconds) in events {
+            now += seconds;
+            match event {
+                0 => { door.admit(at(now)); }
+                1 => door.report(Health::Answers, at(now)),
+                2 => door.report(Health::Fails, at(now)),
+                _ => door.report(Health::Untold, at(now)),
+            }
+        }
+        let longest = at(now) + secs(60);
+        prop_assert!(!matches!(door.admit(longest), Admission::NotBefore(_)));
+    }
+}

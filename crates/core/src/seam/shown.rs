@@ -1,0 +1,73 @@
+//! What the user has already read, as far as a seam must know it.
+
+use super::TAIL_BYTES_MAX;
+use super::fence::{self, Fence};
+use super::marker::Marker;
+
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    tail: String,
+    /// Of all that was shown, not of the tail.
+    len: usize,
+    /// The fence the text ends in.
+    fence: Option<Fence>,
+    /// The last line, unfinished as it is, closes a fence.
+    closes_fence: bool,
+}
+
+impl Shown {
+    pub(super) fn new(text: &str) -> Self {
+        let from = text.ceil_char_boundary(text.len().saturating_sub(TAIL_BYTES_MAX));
+        let fence = Fence::open_at_end(text);
+        let mut shown = Self { tail: text[from..].to_owned(), len: text.len(), fence, closes_fence: false };
+        if let (Some(open), Some((by, ""))) = (fence, Fence::parse(shown.last_line()))
+            && by.matches(open)
+        {
+            shown.fence = None;
+            shown.closes_fence = true;
+        }
+        shown
+    }
+
+    pub(super) fn tail(&self) -> &str {
+        &self.tail
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the tail is all there is.
+    pub(super) fn is_whole(&self) -> bool {
+        self.tail.len() == self.len
+    }
+
+    pub(super) fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    /// What stands on the line that a continuation would go on with.
+    pub(super) fn last_line(&self) -> &str {
+        self.tail.rsplit('\n').next().unwrap_or_default()
+    }
+
+    pub(super) fn ends_with_one_space(&self) -> bool {
+        self.tail.strip_suffix(' ').is_some_and(|rest| rest.ends_with(|c: char| !c.is_whitespace()))
+    }
+
+    pub(super) fn closes_fence(&self) -> bool {
+        self.closes_fence
+    }
+
+    /// The last line is a bullet or the beginning of a comment: what follows stands behind that, not on a line.
+    pub(super) fn ends_with_marker(&self) -> bool {
+        Marker::is_bare(self.last_line())
+    }
+
+    /// Whether a fence line may be put right here: at the beginning of a line, behind a list marker, or where the marks
+    /// add up with marks already shown.
+    pub(super) fn fence_may_follow(&self) -> bool {
+        let last = self.last_line().trim();
+        last.is_empty() || self.ends_with_marker() || (last.ends_with(fence::is_mark) && !self.closes_fence)
+    }
+}

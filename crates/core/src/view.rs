@@ -1,0 +1,225 @@
+//! A chat as a client sees it.
+//!
+//! A client folds events; the server folds facts and deltas. Both must arrive at the same picture, whatever was cut on
+//! the way. This fold is the client's half, and the events are all a client ever needs. One cursor orders them: it says
+//! which commits and which deltas have been seen, so it is valid after any crash and on any replica.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::chat::{Chat, OpenCall, Queued, TurnEnd, Wait};
+use crate::delta::Delta;
+use crate::draft::{Draft, OutOfOrder};
+use crate::fact::Totals;
+use crate::ids::{MessageId, Seq, StepId, Timestamp, Version};
+use crate::message::Message;
+use crate::status::Status;
+
+/// How much of a chat somebody has seen. Opaque to clients; written as text on wires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub struct Cursor {
+    /// All commits up to this one.
+    pub version: Version,
+    /// Of this step's draft…
+    pub step: StepId,
+    /// …all deltas up to this one.
+    pub seq: Seq,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{:x}.{:x}", self.version.0, self.step.0, self.seq.0)
+    }
+}
+
+/// A text that is no cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a cursor of this server: leave it out to begin with a snapshot")]
+pub struct BadCursor;
+
+impl FromStr for Cursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let mut numbers = text.split('.').map(|field| match field.as_bytes() {
+            [b'0'..=b'9' | b'a'..=b'f', ..] => u64::from_str_radix(field, 16).map_err(|_| BadCursor),
+            _ => Err(BadCursor),
+        });
+        let mut next = || numbers.next().unwrap_or(Err(BadCursor));
+        let cursor = Self { version: Version(next()?), step: StepId(next()?), seq: Seq(next()?) };
+        numbers.next().is_none().then_some(cursor).ok_or(BadCursor)
+    }
+}
+
+/// What a client is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A message was committed. If it is the reply of the draft's step, it stands for the draft.
+    Message(Arc<Message>),
+    /// The draft grew, or something in it was taken back.
+    Delta(Row),
+    /// Everything from this message on is gone.
+    Rewound(MessageId),
+    /// Where the chat stands now.
+    Standing(Box<Standing>),
+    /// Forget everything: this is how it is. Sent first, and whenever a cursor cannot be used.
+    Reset(Box<Snapshot>),
+}
+
+/// A numbered delta of a draft, as it is journalled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Whose draft.
+    pub step: StepId,
+    /// Its number there.
+    pub seq: Seq,
+    /// When it came.
+    pub at: Timestamp,
+    /// What it is.
+    pub delta: Arc<Delta>,
+}
+
+/// Everything about a chat that is neither message nor draft.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// As of this commit.
+    pub version: Version,
+    /// The open step: a draft of an earlier one is over.
+    pub step: StepId,
+    /// Where it stands.
+    pub status: Status,
+    /// Whether it is put away.
+    pub archived: bool,
+    /// Who waits.
+    pub queue: Vec<Queued>,
+    /// Calls that wait for somebody outside.
+    pub asks: Vec<OpenCall>,
+    /// Until when they do, at most.
+    pub awaits_until: Option<Timestamp>,
+    /// Why the next attempt waits, and how long.
+    pub retry: Option<Wait>,
+    /// How the last turn ended.
+    pub ended: Option<TurnEnd>,
+    /// What it all cost.
+    pub totals: Totals,
+}
+
+impl From<&Chat> for Standing {
+    fn from(chat: &Chat) -> Self {
+        Self {
+            version: chat.version,
+            step: chat.step,
+            status: chat.status,
+            archived: chat.archived,
+            queue: chat.queue.clone(),
+            asks: chat.calls.iter().filter(|call| call.state.asks()).cloned().collect(),
+            awaits_until: chat.awaits_until,
+            retry: chat.wait.clone(),
+            ended: chat.ended.clone(),
+            totals: chat.totals,
+        }
+    }
+}
+
+/// A chat whole, or its newest page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Committed messages, oldest first; the newest page of them.
+    pub messages: Vec<Arc<Message>>,
+    /// Where it stands.
+    pub standing: Standing,
+    /// The reply that is arriving.
+    pub draft: Option<Draft>,
+}
+
+/// The fold of all events a client has received.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct View {
+    /// Committed messages.
+    pub messages: Vec<Arc<Message>>,
+    /// Where the chat stands, once told.
+    pub standing: Option<Standing>,
+    /// The reply that is arriving.
+    pub draft: Option<Draft>,
+}
+
+/// Events that do not fit together. Never happens unless some were lost or doubled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadFold {
+    /// A delta that is not the next one.
+    #[error("delta {got} of step {step} came after {after}")]
+    Gap {
+        /// Whose.
+        step: StepId,
+        /// The newest one seen.
+        after: Seq,
+        /// The one that came.
+        got: Seq,
+    },
+    /// A message that is not newer than the last.
+    #[error("message {0} came again, or too late")]
+    Repeated(MessageId),
+    /// A delta that does not fit the draft.
+    #[error(transparent)]
+    OutOfOrder(#[from] OutOfOrder),
+}
+
+impl View {
+    /// Takes in an event.
+    pub fn fold(&mut self, event: &Event) -> Result<(), BadFold> {
+        match event {
+            Event::Message(message) => self.message(message),
+            Event::Delta(row) => self.delta(row),
+            Event::Rewound(from) => {
+                self.messages.retain(|message| message.id < *from);
+                self.draft = None;
+                Ok(())
+            }
+            Event::Standing(standing) => {
+                self.draft.take_if(|draft| draft.step() < standing.step);
+                self.standing = Some((**standing).clone());
+                Ok(())
+            }
+            Event::Reset(snapshot) => {
+                let Snapshot { messages, standing, draft } = (**snapshot).clone();
+                *self = Self { messages, standing: Some(standing), draft };
+                Ok(())
+            }
+        }
+    }
+
+    fn message(&mut self, message: &Arc<Message>) -> Result<(), BadFold> {
+        if self.messages.last().is_some_and(|last| last.id >= message.id) {
+            return Err(BadFold::Repeated(message.id));
+        }
+        self.messages.push(message.clone());
+        Ok(())
+    }
+
+    fn delta(&mut self, row: &Row) -> Result<(), BadFold> {
+        let draft = match &mut self.draft {
+            Some(draft) if draft.step() == row.step => draft,
+            stale => stale.insert(Draft::new(row.step)),
+        };
+        if row.seq != draft.seq().next() {
+            return Err(BadFold::Gap { step: row.step, after: draft.seq(), got: row.seq });
+        }
+        draft.push(row.at, &row.delta)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_as_written_and_nothing_else_is_one() {
+        let cursor = Cursor { version: Version(300), step: StepId(7), seq: Seq(u64::MAX) };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for text in ["", ".", "1.2", "1.2.3.4", "1.2.-3", "1.2.+3", "1.2.g", "a.b. c", "1.2.fffffffffffffffff"] {
+            assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! One provider call.
+//!
+//! Frames come in, deltas go into the draft and the journal, and only what the journal has taken is shown. The draft is
+//! lent to the attempt and always comes back, whatever ended it: an answer, a break, an interrupt.
+//!
+//! What is ready is taken together: one batch, one append, one wake-up. So a fast model costs little per delta, and a
+//! slow store makes batches larger instead of the stream slower.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::delta::{Began, Delta, Handle, Rung};
+use everturn_core::draft::Draft;
+use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::message::Stop;
+use everturn_core::prompt::Request;
+use everturn_core::seam::{Joined, Joiner};
+use everturn_core::view::Row;
+use everturn_providers::{Frame, Frames, Provider};
+use everturn_stores::{Pen, Store, WriteError};
+use futures_util::{FutureExt as _, StreamExt as _};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::hub::Bell;
+
+/// Everything one provider call needs.
+pub(crate) struct Attempt {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) pen: Pen,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) clock: Clock,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) windows: Windows,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) draft: Draft,
+}
+
+/// How long and how much.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Windows {
+    /// Until the stream is open.
+    pub(crate) open_max: Duration,
+    /// Between two pieces of content.
+    pub(crate) silence_max: Duration,
+    /// Deltas in one batch.
+    pub(crate) batch_len_max: usize,
+    /// Bytes in one draft.
+    pub(crate) draft_bytes_max: usize,
+}
+
+/// How the stream is come by.
+pub(crate) enum Opening {
+    Ask(Box<Request>),
+    Reattach(Handle),
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Answered(Stop),
+    Broke(ProviderError),
+    Cancelled,
+}
+
+/// What comes back: the draft, how it ended, and when the first content came.
+pub(crate) struct Outcome {
+    pub(crate) draft: Draft,
+    pub(crate) ended: Result<Ended, WriteError>,
+    pub(crate) first_after: Option<Duration>,
+}
+
+impl Attempt {
+    /// Takes back `retract`, begins the attempt in the draft, and streams until it is over.
+    pub(crate) async fn run(mut self, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
+        let mut first_after = None;
+        let ended = self.stream(retract, began, opening, &mut first_after).await;
+        Outcome { draft: self.draft, ended, first_after }
+    }
+
+    async fn stream(
+        &mut self,
+        retract: Vec<Delta>,
+        began: Began,
+        opening: Opening,
+        first_after: &mut Option<Duration>,
+    ) -> Result<Ended, WriteError> {
+        let joiner = self.joiner(&retract, began.rung);
+        let model = began.model.name().to_string();
+        let rows = retract.into_iter().chain([Delta::Attempt(Box::new(began))]);
+        if let Err(broke) = self.journal(rows.collect()).await? {
+            return Ok(Ended::Broke(broke));
+        }
+        let started = Instant::now();
+        let frames = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Ok(Ended::Cancelled),
+            opened = timeout(self.windows.open_max, open(&*self.provider, &model, opening)) => opened,
+        };
+        let frames = match frames {
+            Ok(Ok(frames)) => frames,
+            Ok(Err(error)) => return Ok(Ended::Broke(error)),
+            Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
+        };
+        self.pump(frames, joiner, started, first_after).await
+    }
+
+    /// A continuation is joined to what was shown; anything else begins by itself.
+    fn joiner(&self, retract: &[Delta], rung: Rung) -> Option<Joiner> {
+        let goes_on = matches!(rung, Rung::Continue | Rung::FallBack) && !retract.contains(&Delta::RetractAll);
+        let shown = everturn_core::message::text_of(self.draft.parts());
+        (goes_on && !shown.is_empty()).then(|| Joiner::new(&shown))
+    }
+
+    async fn pump(
+        &mut self,
+        mut frames: Frames,
+        joiner: Option<Joiner>,
+        started: Instant,
+        first_after: &mut Option<Duration>,
+    ) -> Result<Ended, WriteError> {
+        let mut batch = Batch { deltas: Vec::new(), len: 0, joiner, held: false, progressed: false };
+        let mut progress = started;
+        let watchdog = sleep_until(started + self.windows.silence_max);
+        tokio::pin!(watchdog);
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Ok(Ended::Cancelled),
+                frame = frames.next() => frame,
+                () = &mut watchdog => {
+                    if !self.is_silent(progress, watchdog.as_mut()) {
+                        continue;
+                    }
+                    Some(Err(self.error(Kind::Silence, Cause::IdleStall)))
+                }
+            };
+            let ended = batch.gather(frame, &mut frames, self.windows.batch_len_max);
+            if std::mem::take(&mut batch.progressed) {
+                progress = Instant::now();
+                first_after.get_or_insert(progress - started);
+            }
+            if let Err(broke) = self.journal(batch.take()).await? {
+                return Ok(Ended::Broke(broke));
+            }
+            match ended {
+                None if self.draft.bytes() > self.windows.draft_bytes_max => return Ok(Ended::Answered(Stop::Length)),
+                None => {}
+                Some(Over::Stop(stop)) => return Ok(Ended::Answered(stop)),
+                Some(Over::Error(error)) => return Ok(Ended::Broke(error)),
+                Some(Over::Eof) => return Ok(Ended::Broke(self.error(Kind::Truncated, Cause::Truncated))),
+            }
+        }
+    }
+
+    /// The timer is not moved with every delta. When it fires, it asks when content last came, and goes on from there.
+    fn is_silent(&self, progress: Instant, watchdog: std::pin::Pin<&mut Sleep>) -> bool {
+        let deadline = progress + self.windows.silence_max;
+        if Instant::now() >= deadline {
+            return true;
+        }
+        watchdog.reset(deadline);
+        false
+    }
+
+    /// Folds deltas, stores them, and wakes whoever watches. In this order: nothing is seen that is not stored.
+    async fn journal(&mut self, deltas: Vec<Delta>) -> Result<Result<(), ProviderError>, WriteError> {
+        if deltas.is_empty() {
+            return Ok(Ok(()));
+        }
+        let (at, step) = (self.clock.now(), self.draft.step());
+        let mut rows = Vec::with_capacity(deltas.len());
+        let mut broke = Ok(());
+        for delta in deltas {
+            match self.draft.push(at, &delta) {
+                Ok(seq) => rows.push(Row { step, seq, at, delta: Arc::new(delta) }),
+                Err(out_of_order) => {
+                    let error = self.error(Kind::Malformed, Cause::Malformed);
+                    broke = Err(error.with_detail(&out_of_order.to_string()));
+                    break;
+                }
+            }
+        }
+        self.store.append(self.pen, rows).await?;
+        self.bell.ring();
+        Ok(broke)
+    }
+
+    fn error(&self, kind: Kind, cause: Cause) -> ProviderError {
+        ProviderError::new(self.provider.name(), kind).with_cause(cause)
+    }
+}
+
+async fn open(provider: &dyn Provider, model: &str, opening: Opening) -> Result<Frames, ProviderError> {
+    match opening {
+        Opening::Ask(request) => provider.open(*request).await,
+        Opening::Reattach(handle) => provider.reattach(model, &handle).await,
+    }
+}
+
+/// Deltas taken together.
+struct Batch {
+    deltas: Vec<Delta>,
+    len: usize,
+    joiner: Option<Joiner>,
+    held: bool,
+    progressed: bool,
+}
+
+/// Why a stream gives no more.
+enum Over {
+    Stop(Stop),
+    Error(ProviderError),
+    Eof,
+}
+
+impl Batch {
+    /// Takes `frame` and whatever else is ready, up to a bound.
+    fn gather(
+        &mut self,
+        frame: Option<Result<Frame, ProviderError>>,
+        frames: &mut Frames,
+        len_max: usize,
+    ) -> Option<Over> {
+        let mut next = Some(frame);
+        while let Some(frame) = next {
+            let over = match frame {
+                Some(Ok(Frame::Delta(delta))) => {
+                    self.push(delta);
+                    None
+                }
+                Some(Ok(Frame::Ping)) => None,
+                Some(Ok(Frame::Stop(stop))) => Some(Over::Stop(stop)),
+                Some(Err(error)) => Some(Over::Error(error)),
+                None => Some(Over::Eof),
+            };
+            if over.is_some() {
+                self.end_seam();
+                return over;
+            }
+            next = if self.len < len_max { frames.next().now_or_never() } else { None };
+        }
+        None
+    }
+
+    fn push(&mut self, delta: Delta) {
+        self.len += 1;
+        self.progressed |= delta.is_progress();
+        match (&mut self.joiner, delta) {
+            (Some(joiner), Delta::Text(text)) => {
+                self.held = true;
+                if let Some(joined) = joiner.push(&text) {
+                    self.joiner = None;
+                    self.add_joined(joined);
+                }
+            }
+            (Some(_), delta) if delta.is_progress() && self.held => {
+                self.end_seam();
+                self.add(delta);
+            }
+            (_, delta) => self.add(delta), // The model may think again before it goes on.
+        }
+    }
+
+    /// No more text will come to decide the seam with.
+    fn end_seam(&mut self) {
+        if let Some(joined) = self.joiner.take().map(Joiner::finish) {
+            self.add_joined(joined);
+        }
+    }
+
+    fn add_joined(&mut self, joined: Joined) {
+        self.add(Delta::Seam(joined.seam));
+        if !joined.text.is_empty() {
+            self.add(Delta::Text(joined.text));
+        }
+    }
+
+    fn add(&mut self, delta: Delta) {
+        let rest = match self.deltas.last_mut() {
+            Some(last) => last.absorb(delta),
+            None => Some(delta),
+        };
+        self.deltas.extend(rest);
+    }
+
+    fn take(&mut self) -> Vec<Delta> {
+        self.len = 0;
+        std::mem::take(&mut self.deltas)
+    }
+}

@@ -1,0 +1,312 @@
+//! The loop that advances one chat.
+//!
+//! Plan, act, commit. It decides nothing: what to do is [`everturn_core::plan`]'s answer, what it means is
+//! [`everturn_core::change`]'s, and a driver that was killed anywhere is replaced by one that asks the same question.
+//! While it acts it listens: messages are queued at once, and whoever wants the turn stopped is heard at every wait.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use everturn_core::change::Change;
+use everturn_core::chat::{Chat, TurnEnd};
+use everturn_core::command::{Command, check};
+use everturn_core::context::{Fallback, Gauge};
+use everturn_core::draft::Draft;
+use everturn_core::error::Cause;
+use everturn_core::fact::{AttemptOutcome, Fact};
+use everturn_core::ids::{MessageId, Timestamp};
+use everturn_core::message::{Body, Message, Reply, Stop};
+use everturn_core::plan::{Next, plan};
+use everturn_core::prompt::Prompt;
+use everturn_core::view::Row;
+use everturn_stores::{Inbound, Lease, Loaded, StoreError, WriteError};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::engine::Ports;
+use crate::hub::Bell;
+
+/// The holder of a chat's lease.
+pub(crate) struct Driver {
+    pub(crate) ports: Arc<Ports>,
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) lease: Lease,
+    pub(crate) chat: Chat,
+    /// The transcript from the newest summary on.
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// What was prepared of it, for the model asked last.
+    pub(crate) prompt: Option<Prompt>,
+    /// The reply that is arriving, or that broke off.
+    pub(crate) draft: Option<Draft>,
+    /// How it broke off.
+    pub(crate) cause: Cause,
+    /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
+    pub(crate) inherited: bool,
+    pub(crate) gauge: Gauge,
+    /// What had to be left out to make the next request fit.
+    pub(crate) leaner: Option<Fallback>,
+    /// Whether the provider refused the last request as too long.
+    pub(crate) refused: bool,
+    /// Whether a summary could not be had in this turn.
+    pub(crate) compaction_failed: bool,
+    /// The tokens of the first request after the last summary.
+    pub(crate) after_summary: Option<u64>,
+}
+
+/// Why a driver stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parked {
+    /// The chat rests.
+    Resting,
+    /// The process shuts down; the chat goes on elsewhere.
+    HandedOver,
+}
+
+impl Driver {
+    /// Takes the lease and finds out where the chat stands.
+    pub(crate) async fn take(ports: Arc<Ports>, lease: Lease) -> Result<Self, WriteError> {
+        let bell = ports.hub.bell(lease.chat());
+        let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
+        let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
+        let draft = rebuild(&rows);
+        let refused = chat.turn.as_ref().is_some_and(|turn| turn.overflowed);
+        Ok(Self {
+            ports,
+            agent,
+            bell,
+            lease,
+            chat,
+            messages,
+            prompt: None,
+            draft,
+            cause: Cause::Resumed,
+            inherited: true,
+            gauge: Gauge::default(),
+            leaner: None,
+            refused,
+            compaction_failed: false,
+            after_summary: None,
+        })
+    }
+
+    /// Advances the chat until it rests.
+    pub(crate) async fn run(mut self) -> Result<Parked, WriteError> {
+        loop {
+            self.obey_all().await?;
+            if self.ports.shutdown.is_cancelled() {
+                return Ok(Parked::HandedOver);
+            }
+            match plan(&self.chat, &self.agent.limits, self.now()) {
+                Next::Rest => return Ok(Parked::Resting),
+                Next::Await => self.wait_for_answers().await?,
+                Next::Begin => self.change(|change| change.begin()).await?,
+                Next::CallModel => self.call_model().await?,
+                Next::Reask => self.change(reask).await?,
+                Next::RunCalls => self.run_calls().await?,
+                Next::Ask => self.ask().await?,
+                Next::Compact => self.compact_as_asked().await?,
+                Next::Settle => self.settle().await?,
+                Next::Finish(end) => self.finish(end).await?,
+            }
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.ports.clock.now()
+    }
+
+    /// Commits what `make` puts together.
+    pub(crate) async fn change(
+        &mut self,
+        make: impl for<'c, 'a> FnOnce(&'c mut Change<'a>) -> &'c mut Change<'a>,
+    ) -> Result<(), WriteError> {
+        let facts = {
+            let mut change = Change::new(&self.chat, self.now());
+            make(&mut change);
+            change.facts()
+        };
+        self.commit(facts).await
+    }
+
+    /// Writes a change, and follows it in everything kept here.
+    pub(crate) async fn commit(&mut self, facts: Vec<Fact>) -> Result<(), WriteError> {
+        let (before, step) = (self.chat.turn.clone(), self.chat.step);
+        self.ports.store.commit(&mut self.lease, &facts).await?;
+        self.chat.apply(&facts);
+        for fact in &facts {
+            match fact {
+                Fact::Said(message, _) => self.said(message),
+                Fact::Rewound { from } => self.rewound(*from).await?,
+                _ => {}
+            }
+        }
+        if self.chat.step != step {
+            self.draft = None;
+        }
+        if self.chat.turn.is_none() {
+            (self.leaner, self.refused, self.compaction_failed) = (None, false, false);
+        }
+        self.ports.metrics.committed(before.as_ref(), &facts, self.now());
+        self.bell.ring();
+        Ok(())
+    }
+
+    fn said(&mut self, message: &Arc<Message>) {
+        if matches!(message.body, Body::Summary(_)) {
+            self.messages.clear();
+            self.leaner = None;
+            self.after_summary = None;
+        }
+        if let Some(prompt) = &mut self.prompt {
+            prompt.push(message);
+        }
+        self.messages.push(message.clone());
+    }
+
+    async fn rewound(&mut self, from: MessageId) -> Result<(), WriteError> {
+        self.prompt = None;
+        self.leaner = None;
+        if self.messages.first().is_some_and(|first| first.id >= from) {
+            // What stands before the newest summary is needed again.
+            self.messages = self.ports.store.load(&self.lease).await?.messages;
+        }
+        self.messages.retain(|message| message.id < from);
+        Ok(())
+    }
+
+    /// Does what the inbox says, oldest first.
+    async fn obey_all(&mut self) -> Result<(), WriteError> {
+        for inbound in self.ports.store.inbox(self.chat.id).await? {
+            self.obey(inbound).await?;
+        }
+        Ok(())
+    }
+
+    async fn obey(&mut self, Inbound { seq, command }: Inbound) -> Result<(), WriteError> {
+        let verdict = check(&self.chat, &command, |id| self.is_users(id));
+        let lost = match command {
+            Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
+            _ => None,
+        };
+        self.change(|change| {
+            if let Some(attempted) = lost {
+                change.fact(attempted);
+            }
+            change.obey(seq, &command, verdict)
+        })
+        .await
+    }
+
+    fn is_users(&self, id: MessageId) -> bool {
+        // A message before the summary was looked up when the command was accepted, and ids are never reused.
+        let newest_summary = self.messages.first().filter(|message| matches!(message.body, Body::Summary(_)));
+        newest_summary.is_some_and(|summary| id < summary.id)
+            || self.messages.iter().any(|message| message.id == id && matches!(message.body, Body::User(_)))
+    }
+
+    /// Runs `act` to its end while listening. Whoever wants the turn stopped makes `cancel` fire, and so does a shutdown;
+    /// everyone else is obeyed at once.
+    pub(crate) async fn listening<T>(
+        &mut self,
+        act: impl Future<Output = T>,
+        cancel: &CancellationToken,
+    ) -> Result<T, WriteError> {
+        let mut act = std::pin::pin!(act);
+        let (bell, shutdown) = (self.bell.clone(), self.ports.shutdown.clone());
+        loop {
+            tokio::select! {
+                biased;
+                () = bell.inbox.notified() => self.listen(cancel).await?,
+                () = shutdown.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+                done = &mut act => return Ok(done),
+            }
+        }
+    }
+
+    pub(crate) async fn listen(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
+        let pending = self.ports.store.inbox(self.chat.id).await?;
+        let stops = |inbound: &Inbound| {
+            inbound.command.stops_the_turn() && check(&self.chat, &inbound.command, |id| self.is_users(id)).is_ok()
+        };
+        if pending.iter().any(stops) {
+            cancel.cancel(); // Obeyed once the draft is back, or the tools are.
+            return Ok(());
+        }
+        for inbound in pending {
+            self.obey(inbound).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what was shown, answers what is open.
+    async fn settle(&mut self) -> Result<(), WriteError> {
+        let (reply, attempted) = self.give_up_draft(Stop::Interrupted, AttemptOutcome::Interrupted);
+        self.change(|change| {
+            if let Some(attempted) = attempted {
+                change.fact(attempted);
+            }
+            change.settle(reply)
+        })
+        .await
+    }
+
+    /// The draft as a reply that never came to its end, if it says anything, and its attempt's row if that is missing.
+    pub(crate) fn give_up_draft(&mut self, stop: Stop, outcome: AttemptOutcome) -> (Option<Reply>, Option<Fact>) {
+        let attempted = self.end_attempt(outcome);
+        let limit = self.context_limit();
+        let ended = self.attempt_ended();
+        let reply = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
+        (reply.filter(|reply| !reply.parts.is_empty()), attempted)
+    }
+
+    async fn finish(&mut self, end: TurnEnd) -> Result<(), WriteError> {
+        self.change(|change| change.finish(end)).await
+    }
+
+    /// Rests until somebody answers, or nobody did in time.
+    async fn ask(&mut self) -> Result<(), WriteError> {
+        let until = self.now() + self.agent.limits.awaiting_max;
+        self.change(|change| {
+            change.fact(Fact::Awaits(until)).fact(Fact::Moved(everturn_core::status::Status::Awaiting))
+        })
+        .await
+    }
+
+    async fn wait_for_answers(&mut self) -> Result<(), WriteError> {
+        let until = self.chat.awaits_until.unwrap_or_default();
+        if self.now() >= until {
+            return self.change(|change| change.expire()).await;
+        }
+        self.wait_until(until).await
+    }
+
+    /// Waits, unless something happens before.
+    pub(crate) async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
+        let (bell, shutdown) = (self.bell.clone(), self.ports.shutdown.clone());
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            () = bell.inbox.notified() => {} // Obeyed at the top of the loop.
+            () = tokio::time::sleep_until(self.ports.clock.instant(until)) => {}
+        }
+        Ok(())
+    }
+}
+
+/// The model said nothing. It is told so, once.
+fn reask<'c, 'a>(change: &'c mut Change<'a>) -> &'c mut Change<'a> {
+    change.fact(Fact::Reasked).say(Body::Context("Your last answer was empty. Please answer.".into()))
+}
+
+fn rebuild(rows: &[Row]) -> Option<Draft> {
+    let mut draft = Draft::new(rows.first()?.step);
+    for row in rows {
+        draft.push(row.at, &row.delta).expect("what is journalled has been folded before");
+    }
+    Some(draft)
+}
+
+fn no_agent(name: &str) -> WriteError {
+    StoreError::Unavailable(format!("no agent is called `{name}`")).into()
+}

@@ -1,0 +1,269 @@
+//! The engine: a store, some providers, some agents, and a driver for every chat that has work.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everturn_core::ids::{ChatId, ModelId, Timestamp};
+use everturn_core::limits::Limits;
+use everturn_core::retry::{Admission, Breaker, Health};
+use everturn_providers::Provider;
+use everturn_stores::{Memory, Store, StoreError, WriteError};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::agent::Agent;
+use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::entropy::Entropy;
+use crate::handle::ChatHandle;
+use crate::hub::Hub;
+use crate::metrics::Metrics;
+
+/// How long a driver waits before it looks whether its store is back.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+/// How often in a row a driver may panic before its chat is left alone.
+const PANICS_MAX: u32 = 3;
+
+/// What every driver shares.
+pub(crate) struct Ports {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
+    pub(crate) agents: BTreeMap<String, Arc<Agent>>,
+    pub(crate) hub: Hub,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) metrics: Metrics,
+    pub(crate) shutdown: CancellationToken,
+    breakers: Mutex<HashMap<ModelId, Breaker>>,
+    driven: Mutex<HashSet<ChatId>>,
+    drivers: Drivers,
+    tasks: TaskTracker,
+}
+
+impl Ports {
+    pub(crate) fn agent(&self, name: &str) -> Option<Arc<Agent>> {
+        self.agents.get(name).cloned()
+    }
+
+    /// Whether a model may be asked now.
+    pub(crate) fn breaker(&self, model: &ModelId, limits: &Limits, now: Timestamp) -> Admission {
+        self.with_breaker(model, limits, |breaker| breaker.admit(now))
+    }
+
+    /// What an attempt said about a model's health.
+    pub(crate) fn report(&self, model: &ModelId, health: Health, limits: &Limits, now: Timestamp) {
+        self.with_breaker(model, limits, |breaker| breaker.report(health, now));
+    }
+
+    fn with_breaker<T>(&self, model: &ModelId, limits: &Limits, with: impl FnOnce(&mut Breaker) -> T) -> T {
+        let mut breakers = lock(&self.breakers);
+        with(breakers.entry(model.clone()).or_insert_with(|| Breaker::new(limits.breaker.clone())))
+    }
+
+    /// Sees to it that somebody drives the chat.
+    pub(crate) fn wake(self: &Arc<Self>, chat: ChatId) {
+        self.hub.bell(chat).inbox.notify_one();
+        if self.drivers == Drivers::Spawned && lock(&self.driven).insert(chat) {
+            self.tasks.spawn(self.clone().drive(chat));
+        }
+    }
+
+    async fn drive(self: Arc<Self>, chat: ChatId) {
+        let mut panics = 0;
+        loop {
+            // A task of its own, so that a panic is caught here instead of leaving the chat to nobody.
+            match tokio::spawn(self.clone().advance(chat)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
+                    tracing::warn!(%chat, why, "the store is not available, trying again");
+                    tokio::select! {
+                        () = self.shutdown.cancelled() => {}
+                        () = tokio::time::sleep(STORE_RETRY) => continue,
+                    }
+                }
+                Ok(Err(error)) => tracing::info!(%chat, %error, "the chat is somebody else's now"),
+                Err(join) => {
+                    tracing::error!(%chat, %join, "the driver panicked");
+                    panics += 1;
+                    if join.is_panic() && panics < PANICS_MAX {
+                        continue;
+                    }
+                }
+            }
+            lock(&self.driven).remove(&chat);
+            let missed = matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty());
+            if self.shutdown.is_cancelled() || panics > 0 || !missed || !lock(&self.driven).insert(chat) {
+                return;
+            }
+        }
+    }
+
+    pub(crate) async fn advance(self: Arc<Self>, chat: ChatId) -> Result<(), WriteError> {
+        let lease = self.store.acquire(chat).await?;
+        let driver = Driver::take(self, lease).await?;
+        driver.run().await.map(|_| ())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who runs the drivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Drivers {
+    /// The engine does, on tasks of its own, as soon as a chat has work.
+    #[default]
+    Spawned,
+    /// The program does, with [`ChatHandle::advance`].
+    ByHand,
+}
+
+/// Runs chats.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) ports: Arc<Ports>,
+}
+
+/// An engine being put together.
+pub struct Builder {
+    store: Arc<dyn Store>,
+    providers: BTreeMap<String, Arc<dyn Provider>>,
+    agents: BTreeMap<String, Arc<Agent>>,
+    metrics: Metrics,
+    seed: Option<u64>,
+    origin: Option<Timestamp>,
+    drivers: Drivers,
+}
+
+impl Engine {
+    /// An engine on a store in memory, to be told of its providers and agents.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder {
+            store: Arc::new(Memory::new()),
+            providers: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            metrics: Metrics::unregistered(),
+            seed: None,
+            origin: None,
+            drivers: Drivers::Spawned,
+        }
+    }
+
+    /// Makes a chat with an agent.
+    pub async fn create(&self, agent: &str) -> Result<ChatHandle, CreateError> {
+        if self.ports.agent(agent).is_none() {
+            return Err(CreateError::NoSuchAgent(agent.into()));
+        }
+        let chance = (u128::from(self.ports.entropy.next()) << 64) | u128::from(self.ports.entropy.next());
+        let id = ChatId::new(self.ports.clock.now(), chance);
+        self.ports.store.create(id, agent).await?;
+        Ok(self.chat(id))
+    }
+
+    /// A chat that was made before.
+    #[must_use]
+    pub fn chat(&self, id: ChatId) -> ChatHandle {
+        ChatHandle { ports: self.ports.clone(), id }
+    }
+
+    /// Takes up every chat that was left in the middle of something. Call it once after a start.
+    pub async fn resume(&self) -> Result<usize, StoreError> {
+        let unsettled = self.ports.store.unsettled().await?;
+        unsettled.iter().for_each(|chat| self.ports.wake(*chat));
+        Ok(unsettled.len())
+    }
+
+    /// Stops working and hands everything over: streams are dropped, tools get their grace, and whatever was shown is in
+    /// the store. No turn is ended by this; another engine on the same store goes on.
+    pub async fn shutdown(&self) {
+        self.ports.shutdown.cancel();
+        self.ports.tasks.close();
+        self.ports.tasks.wait().await;
+    }
+}
+
+/// A chat could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// There is no such agent.
+    #[error("no agent is called `{0}`")]
+    NoSuchAgent(String),
+    /// The store cannot take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Builder {
+    /// Keeps chats in another store. Give the same one to two engines to hand chats over.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Adds a provider under its own name.
+    #[must_use]
+    pub fn provider(mut self, provider: impl Provider) -> Self {
+        self.providers.insert(provider.name().to_string(), Arc::new(provider));
+        self
+    }
+
+    /// Adds an agent.
+    #[must_use]
+    pub fn agent(mut self, name: impl Into<String>, agent: Agent) -> Self {
+        self.agents.insert(name.into(), Arc::new(agent));
+        self
+    }
+
+    /// Counts into these metrics.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Draws the same chances every time.
+    #[must_use]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Begins to count time from here instead of from the machine's clock.
+    #[must_use]
+    pub const fn starting_at(mut self, origin: Timestamp) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    /// Says who runs the drivers.
+    #[must_use]
+    pub const fn drivers(mut self, drivers: Drivers) -> Self {
+        self.drivers = drivers;
+        self
+    }
+
+    /// Starts it. Needs a tokio runtime with time.
+    #[must_use]
+    pub fn start(self) -> Engine {
+        let Self { store, providers, agents, metrics, seed, origin, drivers } = self;
+        let ports = Ports {
+            store,
+            providers,
+            agents,
+            hub: Hub::default(),
+            clock: origin.map_or_else(Clock::system, Clock::starting_at),
+            entropy: seed.map_or_else(Entropy::system, Entropy::seeded),
+            metrics,
+            shutdown: CancellationToken::new(),
+            breakers: Mutex::default(),
+            driven: Mutex::default(),
+            drivers,
+            tasks: TaskTracker::new(),
+        };
+        Engine { ports: Arc::new(ports) }
+    }
+}

@@ -1,0 +1,194 @@
+//! A chat, to talk to.
+
+use std::sync::Arc;
+
+use everturn_core::chat::TurnEnd;
+use everturn_core::command::{Answer, Command, Refusal, When};
+use everturn_core::fact::Attempted;
+use everturn_core::ids::{ChatId, InboxSeq, MessageId};
+use everturn_core::message::{Message, Meta, Part, Text};
+use everturn_core::status::Status;
+use everturn_core::view::{Cursor, Event, Standing, View};
+use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
+
+use crate::engine::Ports;
+use crate::subscribe::Subscription;
+
+/// A chat, to talk to. Cheap to clone.
+#[derive(Clone)]
+pub struct ChatHandle {
+    pub(crate) ports: Arc<Ports>,
+    pub(crate) id: ChatId,
+}
+
+impl ChatHandle {
+    /// Its name.
+    #[must_use]
+    pub const fn id(&self) -> ChatId {
+        self.id
+    }
+
+    /// Says something; if the chat is busy, after the turn.
+    pub async fn send(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
+        self.say(text, When::Queue).await
+    }
+
+    /// Says something; if the chat is busy, at the next step boundary.
+    pub async fn steer(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
+        self.say(text, When::Steer).await
+    }
+
+    /// Says something now; if the chat is busy, it is interrupted first.
+    pub async fn send_now(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
+        self.say(text, When::Now).await
+    }
+
+    async fn say(&self, text: impl Into<String>, when: When) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Send { parts: words(text), when }, None).await
+    }
+
+    /// Replaces a message and everything after it.
+    pub async fn edit(&self, message: MessageId, text: impl Into<String>) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Edit { message, parts: words(text) }, None).await
+    }
+
+    /// Makes a queued message the next one.
+    pub async fn promote(&self, queued: InboxSeq) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Promote(queued), None).await
+    }
+
+    /// Deletes a queued message.
+    pub async fn unqueue(&self, queued: InboxSeq) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Unqueue(queued), None).await
+    }
+
+    /// Answers calls the chat waits for.
+    pub async fn answer(&self, answers: impl IntoIterator<Item = Answer>) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Answer(answers.into_iter().collect()), None).await
+    }
+
+    /// Stops the turn. Returns once what was shown is stored; at a chat that rests already, at once.
+    pub async fn interrupt(&self) -> Result<(), SubmitError> {
+        match self.submit(Command::Interrupt, None).await {
+            Ok(receipt) => {
+                self.outcome(receipt).await?.or_else(already_resting)?;
+                self.until(|standing| standing.status != Status::Interrupting).await?;
+                Ok(())
+            }
+            Err(SubmitError::Refused(refusal)) => Ok(already_resting(refusal)?),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Summarises the transcript.
+    pub async fn compact(&self) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Compact, None).await
+    }
+
+    /// Puts the chat away.
+    pub async fn archive(&self) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Archive, None).await
+    }
+
+    /// Takes it out again.
+    pub async fn unarchive(&self) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Unarchive, None).await
+    }
+
+    /// Any command, with a request id: sent again with the same one, it has no second effect.
+    pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
+        let agent = self.agent().await?;
+        let submission = Submission { command, key, at: self.ports.clock.now() };
+        let receipt = self.ports.store.submit(self.id, submission, &agent.limits).await?;
+        self.ports.wake(self.id);
+        Ok(receipt)
+    }
+
+    async fn agent(&self) -> Result<Arc<crate::agent::Agent>, StoreError> {
+        let name = self.ports.store.agent(self.id).await?;
+        self.ports.agent(&name).ok_or_else(|| StoreError::Unavailable(format!("no agent is called `{name}`")))
+    }
+
+    /// What became of a command, once the driver has come to it.
+    pub async fn outcome(&self, receipt: Receipt) -> Result<Result<(), Refusal>, StoreError> {
+        let bell = self.ports.hub.bell(self.id);
+        let mut woken = bell.news.subscribe();
+        loop {
+            woken.mark_unchanged();
+            if let Some(outcome) = self.ports.store.outcome(self.id, receipt.seq).await? {
+                return Ok(outcome);
+            }
+            let _ = tokio::time::timeout(crate::subscribe::POLL_MAX, woken.changed()).await;
+        }
+    }
+
+    /// The events from a cursor on; without one, a snapshot first.
+    #[must_use]
+    pub fn events(&self, cursor: Option<Cursor>) -> Subscription {
+        Subscription::new(self.ports.store.clone(), self.id, cursor, self.ports.hub.bell(self.id))
+    }
+
+    /// Waits until the chat rests, and says how the last turn ended.
+    pub async fn rest(&self) -> Result<Option<TurnEnd>, StoreError> {
+        loop {
+            let rests =
+                |standing: &Standing| matches!(standing.status, Status::Idle | Status::Failed | Status::Awaiting);
+            let standing = self.until(rests).await?;
+            if self.ports.store.inbox(self.id).await?.is_empty() {
+                return Ok(standing.ended);
+            }
+            self.until(|next| next.version > standing.version).await?;
+        }
+    }
+
+    async fn until(&self, is_so: impl Fn(&Standing) -> bool) -> Result<Standing, StoreError> {
+        let mut events = self.events(None);
+        loop {
+            let standing = match events.next().await? {
+                Event::Standing(standing) => *standing,
+                Event::Reset(snapshot) => snapshot.standing,
+                Event::Message(_) | Event::Delta(_) | Event::Rewound(_) => continue,
+            };
+            if is_so(&standing) {
+                return Ok(standing);
+            }
+        }
+    }
+
+    /// The chat as it is now.
+    pub async fn view(&self) -> Result<View, StoreError> {
+        let mut view = View::default();
+        if let Some(event) = self.events(None).try_next().await? {
+            view.fold(&event).expect("a snapshot folds into anything");
+        }
+        Ok(view)
+    }
+
+    /// Everything that was said.
+    pub async fn transcript(&self) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.ports.store.transcript(self.id).await
+    }
+
+    /// Every provider call that was made, and what it cost.
+    pub async fn attempts(&self) -> Result<Vec<Attempted>, StoreError> {
+        self.ports.store.attempts(self.id).await
+    }
+
+    /// Drives the chat on the calling task until it rests. For programs that schedule by themselves; dropping the future
+    /// is like a crash, and as harmless.
+    pub async fn advance(&self) -> Result<(), WriteError> {
+        self.ports.clone().advance(self.id).await
+    }
+}
+
+fn words(text: impl Into<String>) -> Arc<[Part]> {
+    Arc::new([Part::Text(Text { text: text.into(), meta: Meta::new() })])
+}
+
+/// Somebody who wants a chat to stop that has stopped got what they wanted.
+fn already_resting(refusal: Refusal) -> Result<(), Refusal> {
+    match refusal {
+        Refusal::Status(Status::Idle | Status::Failed, _) => Ok(()),
+        other => Err(other),
+    }
+}

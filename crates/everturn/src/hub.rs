@@ -1,0 +1,44 @@
+//! Who is to be woken.
+//!
+//! A wake-up is a hint and carries nothing: whoever wakes reads the store. Losing one costs a poll, never an event, so
+//! nobody is ever waited for here, however slow.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_core::ids::ChatId;
+use tokio::sync::{Notify, watch};
+
+/// The bells of all chats somebody listens to.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    bells: Mutex<HashMap<ChatId, Arc<Bell>>>,
+}
+
+/// One chat's bell.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    /// Rung after something became durable.
+    pub(crate) news: watch::Sender<u64>,
+    /// Rung after a command was accepted.
+    pub(crate) inbox: Notify,
+}
+
+impl Hub {
+    /// The bell of a chat. Bells that nobody holds are forgotten along the way.
+    pub(crate) fn bell(&self, chat: ChatId) -> Arc<Bell> {
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        if bells.len() >= 64 && bells.len().is_power_of_two() {
+            bells.retain(|_, bell| Arc::strong_count(bell) > 1);
+        }
+        let new = || Arc::new(Bell { news: watch::Sender::new(0), inbox: Notify::new() });
+        bells.entry(chat).or_insert_with(new).clone()
+    }
+}
+
+impl Bell {
+    /// Something became durable.
+    pub(crate) fn ring(&self) {
+        self.news.send_modify(|count| *count += 1);
+    }
+}

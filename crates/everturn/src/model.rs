@@ -1,0 +1,430 @@
+//! Asking the model, once.
+//!
+//! One call of [`Driver::call_model`] makes at most one attempt and commits what became of it. Whether there is another,
+//! and on which rung of the ladder, is derived anew from the chat and the draft, so it does not matter whether the same
+//! process or the next one makes it.
+
+use std::sync::Arc;
+
+use everturn_core::chat::{CallState, Failure, Tried, Wait};
+use everturn_core::context::{Size, limit_in_meta};
+use everturn_core::cost::{End, Price};
+use everturn_core::delta::{Began, Delta, Rung};
+use everturn_core::draft::Draft;
+use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::ids::{ModelId, Timestamp};
+use everturn_core::limits::Thinking;
+use everturn_core::message::{Body, Stop};
+use everturn_core::prompt::{Continue, Prompt, Request, Unfinished};
+use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Reattach, Recovery};
+use everturn_core::retry::{Admission, Health, Progress, Spent, Verdict, Why, verdict};
+use everturn_providers::{ModelFacts, Provider};
+use everturn_stores::WriteError;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{Background, Chaining};
+use crate::attempt::{Attempt, Ended, Opening, Windows};
+use crate::driver::Driver;
+
+/// Whom the next attempt asks.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) model: ModelId,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) facts: ModelFacts,
+}
+
+/// What the next attempt does.
+struct Climb {
+    rung: Rung,
+    retract: Vec<Delta>,
+    opening: Opening,
+}
+
+impl Driver {
+    /// Makes the next attempt of the open step, or first what has to come before it.
+    pub(crate) async fn call_model(&mut self) -> Result<(), WriteError> {
+        if let Some(until) = self.chat.wait.as_ref().map(|wait| wait.until).filter(|until| *until > self.now()) {
+            return self.wait_until(until).await;
+        }
+        if self.brief().await? {
+            return Ok(());
+        }
+        if let Some(began) = self.unrecorded() {
+            // Its process is gone. What it showed is here.
+            let lost = ProviderError::new(began.model.provider(), Kind::Truncated).with_cause(Cause::Resumed);
+            return self.broke(lost).await;
+        }
+        let asked = match self.asked() {
+            Ok(asked) => asked,
+            Err(error) => return self.fail(&error, None).await,
+        };
+        if let Admission::NotBefore(until) = self.ports.breaker(&asked.model, &self.agent.limits, self.now()) {
+            return self.shut_out(until).await;
+        }
+        self.prepare(&asked);
+        let request = self.request(&asked);
+        if self.make_room(&asked, &request).await? {
+            return Ok(());
+        }
+        let climb = self.climb(&asked, request);
+        self.attempt(asked, climb).await
+    }
+
+    /// Lets the program say what the model should know before the step. Once a step, also over crashes.
+    async fn brief(&mut self) -> Result<bool, WriteError> {
+        let Some(hook) = self.agent.hook.clone().filter(|_| self.chat.briefed < self.chat.step) else {
+            return Ok(false);
+        };
+        let Some(text) = hook.before_step(&self.chat).await else {
+            return Ok(false);
+        };
+        self.change(|change| change.say(Body::Context(text)).fact(Fact::Briefed)).await?;
+        Ok(true)
+    }
+
+    /// When the draft's attempt ended, or would if it ended now.
+    pub(crate) fn attempt_ended(&self) -> Timestamp {
+        self.draft.as_ref().filter(|_| self.inherited).map_or_else(|| self.now(), Draft::newest_at)
+    }
+
+    /// The draft's attempt, if no row says what became of it.
+    fn unrecorded(&self) -> Option<Began> {
+        let began = self.draft.as_ref()?.current()?;
+        (began.number > self.chat.tried.attempts).then(|| began.clone())
+    }
+
+    pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
+        let models = &self.agent.models;
+        let model = models.get(self.chat.tried.model).or(models.last()).cloned();
+        let model = model.ok_or_else(|| ProviderError::new("", Kind::Config).with_detail("the agent has no model"))?;
+        let provider = self.ports.providers.get(model.provider()).cloned().ok_or_else(|| {
+            let known: Vec<_> = self.ports.providers.keys().map(String::as_str).collect();
+            let detail =
+                format!("no provider `{}` for model {model}; there are: {}", model.provider(), known.join(", "));
+            ProviderError::new(model.provider(), Kind::Config).with_detail(&detail)
+        })?;
+        let facts = provider.facts(model.name());
+        Ok(Asked { model, provider, facts })
+    }
+
+    /// The window of the model in use, as far as anybody said.
+    pub(crate) fn context_limit(&self) -> Option<u64> {
+        let told = self.draft.as_ref().and_then(|draft| limit_in_meta(draft.meta()));
+        told.or_else(|| self.asked().ok().and_then(|asked| asked.facts.context_limit))
+    }
+
+    /// The model is left alone for now: ask the next one, or wait.
+    async fn shut_out(&mut self, until: Timestamp) -> Result<(), WriteError> {
+        if self.chat.tried.model + 1 < self.agent.models.len() {
+            let tried = self.next_model();
+            return self.change(|change| change.fact(Fact::Tried(tried))).await;
+        }
+        let error = ProviderError::new(self.agent.models[self.chat.tried.model].provider(), Kind::Overloaded);
+        let wait = self.wait(until, &error);
+        self.change(|change| change.fact(wait)).await
+    }
+
+    fn next_model(&self) -> Tried {
+        let Tried { attempts, model, unchained, .. } = self.chat.tried;
+        Tried { attempts, model: model + 1, spent: Spent::default(), unchained }
+    }
+
+    fn wait(&self, until: Timestamp, error: &ProviderError) -> Fact {
+        let (kind, message, attempt) = (error.kind, error.to_string(), self.chat.tried.attempts);
+        Fact::Waits(Box::new(Wait { until, kind, message, attempt }))
+    }
+
+    /// Prepares the transcript for the model, if that is not done yet.
+    pub(crate) fn prepare(&mut self, asked: &Asked) {
+        if self.prompt.as_ref().is_some_and(|prompt| *prompt.target() == asked.facts.target) {
+            return;
+        }
+        let mut prompt = Prompt::new(asked.facts.target.clone());
+        self.messages.iter().for_each(|message| prompt.push(message));
+        self.prompt = Some(prompt);
+    }
+
+    /// The request for the step as it stands, without anything half-said.
+    pub(crate) fn request(&self, asked: &Asked) -> Request {
+        let target = &asked.facts.target;
+        let prompt = self.prompt.as_ref().expect("the transcript was prepared");
+        let mut request = Request::new(asked.model.clone(), target, prompt.entries());
+        request.system = self.agent.system.clone();
+        request.tools = self.agent.toolbox.shelf().offered();
+        request.max_output = request.max_output.min(asked.facts.output_max);
+        request.effort = self.agent.effort;
+        request.background = self.agent.background == Background::On;
+        if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
+            request.chain = prompt.chain(&asked.model);
+        }
+        if let Some(fallback) = self.leaner {
+            request.entries = request.entries.leaner(fallback);
+        }
+        request
+    }
+
+    /// Which rung the next attempt takes.
+    fn climb(&self, asked: &Asked, request: Request) -> Climb {
+        let target = &asked.facts.target;
+        let ask = |request: Request| Opening::Ask(Box::new(request.fit(target)));
+        let Some((draft, began)) = self.draft.as_ref().and_then(|draft| Some((draft, draft.current()?))) else {
+            return Climb { rung: Rung::First, retract: Vec::new(), opening: ask(request) };
+        };
+        let moved_on = began.model != asked.model;
+        let can = self.can(asked);
+        let anew = |rung| Climb { rung, retract: vec![Delta::RetractAll], opening: ask(request.clone()) };
+        match recovery::plan(draft, self.cause, can, Budget::Left) {
+            Recovery::Reattach(handle) => {
+                Climb { rung: Rung::Reattach, retract: Vec::new(), opening: Opening::Reattach(handle) }
+            }
+            Recovery::Continue { retract, how } => {
+                let unfinished = Unfinished { parts: draft.parts(), by: &began.model };
+                let how = match how {
+                    Continuation::Prefill => Continue::Prefill,
+                    Continuation::Instruct => Continue::Instruct,
+                };
+                let retract = retract.into_iter().map(|ordinal| Delta::RetractCall { ordinal }).collect();
+                let rung = if moved_on { Rung::FallBack } else { Rung::Continue };
+                Climb { rung, retract, opening: ask(request.continuing(target, unfinished, how)) }
+            }
+            _ if moved_on => anew(Rung::FallBack),
+            _ => anew(Rung::Restart),
+        }
+    }
+
+    /// What the model can do for the draft: nobody re-attaches to another model's generation, or to one that was not
+    /// asked to outlive its stream.
+    fn can(&self, asked: &Asked) -> Capabilities {
+        let its_own = self.draft.as_ref().and_then(Draft::model) == Some(&asked.model);
+        match self.agent.background {
+            Background::On if its_own => asked.facts.can,
+            Background::On | Background::Off => Capabilities { reattach: Reattach::No, ..asked.facts.can },
+        }
+    }
+
+    async fn attempt(&mut self, asked: Asked, climb: Climb) -> Result<(), WriteError> {
+        let Climb { rung, retract, opening } = climb;
+        let number = self.chat.tried.attempts + 1;
+        let began = Began { number, model: asked.model.clone(), rung };
+        if let Opening::Ask(request) = &opening {
+            self.ports.metrics.asked(&asked.model, request, rung);
+        }
+        let cancel = CancellationToken::new();
+        self.inherited = false;
+        let attempt = Attempt {
+            store: self.ports.store.clone(),
+            pen: self.lease.pen(),
+            bell: self.bell.clone(),
+            clock: self.ports.clock,
+            provider: asked.provider.clone(),
+            windows: self.windows(&asked.facts),
+            cancel: cancel.clone(),
+            draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
+        };
+        let outcome = self.listening(attempt.run(retract, began, opening), &cancel).await?;
+        self.draft = Some(outcome.draft);
+        if let Some(first) = outcome.first_after {
+            self.ports.metrics.first_token(&asked.model, first);
+        }
+        match outcome.ended? {
+            Ended::Answered(stop) => {
+                self.ports.report(&asked.model, Health::Answers, &self.agent.limits, self.now());
+                self.answered(stop).await
+            }
+            Ended::Broke(error) => {
+                self.ports.report(&asked.model, Health::of(&error), &self.agent.limits, self.now());
+                self.broke(error).await
+            }
+            Ended::Cancelled => {
+                self.ports.report(&asked.model, Health::Untold, &self.agent.limits, self.now());
+                Ok(()) // Whoever stopped it is at the top of the loop.
+            }
+        }
+    }
+
+    fn windows(&self, facts: &ModelFacts) -> Windows {
+        let limits = &self.agent.limits;
+        let thinking = match self.agent.effort {
+            Some(_) => Thinking::Yes,
+            None => facts.thinks,
+        };
+        Windows {
+            open_max: limits.open_for(thinking),
+            silence_max: limits.silence_for(thinking),
+            batch_len_max: limits.batch_len_max,
+            draft_bytes_max: limits.draft_bytes_max,
+        }
+    }
+
+    async fn answered(&mut self, stop: Stop) -> Result<(), WriteError> {
+        if let (Stop::Filtered { category, detail }, Some(draft)) = (&stop, &self.draft)
+            && !draft.has_text()
+            && draft.complete_calls().next().is_none()
+        {
+            let provider = draft.model().map_or("", ModelId::provider);
+            let error = ProviderError::filtered(provider, category, detail);
+            return self.fail(&error, None).await;
+        }
+        let attempted = self.end_attempt(AttemptOutcome::Answered);
+        self.learn();
+        self.seal(stop, attempted).await
+    }
+
+    /// Commits the draft as the step's reply.
+    async fn seal(&mut self, stop: Stop, attempted: Option<Fact>) -> Result<(), WriteError> {
+        let limit = self.context_limit();
+        let ended = self.attempt_ended();
+        let sealed = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
+        let reply = sealed.expect("an attempt was made");
+        let shelf = self.agent.toolbox.shelf();
+        self.change(|change| {
+            if let Some(attempted) = attempted {
+                change.fact(attempted);
+            }
+            change.reply(reply, |call| if call.whole { shelf.first_state(call) } else { CallState::Ready })
+        })
+        .await
+    }
+
+    /// The prompt tokens the provider counted calibrate the measure of the next request.
+    fn learn(&mut self) {
+        let counted = self.draft.as_ref().and_then(|draft| draft.usage().usage()).map(|usage| usage.prompt());
+        if let (Some(tokens), Ok(asked)) = (counted, self.asked())
+            && self.agent.chaining == Chaining::Off
+        {
+            let size = Size::text(self.request(&asked).bytes());
+            self.gauge.learn(size, tokens);
+        }
+    }
+
+    /// Decides what a break means, and commits it.
+    pub(crate) async fn broke(&mut self, error: ProviderError) -> Result<(), WriteError> {
+        self.cause = error.cause;
+        let outcome = AttemptOutcome::Broke(error.cause, error.kind);
+        let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
+            return self.fail(&error, None).await;
+        };
+        self.ports.metrics.retried(&attempted.model, error.kind);
+        let row = |tried| Fact::Attempted(attempted.clone(), tried);
+        match error.kind {
+            Kind::ContextFull => return self.overflowed(&error, row(tried)).await,
+            Kind::ChainBroken if !tried.unchained => {
+                let row = row(Tried { unchained: true, ..tried });
+                return self.change(|change| change.fact(row)).await;
+            }
+            _ => {}
+        }
+        let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, self.ports.entropy.unit());
+        let has_next = tried.model + 1 < self.agent.models.len();
+        let elsewhere = error.is_broken_stream() || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
+        let budget = match verdict {
+            Verdict::Wait(_) => Budget::Left,
+            Verdict::GiveUp(_) if has_next && elsewhere => Budget::SpentHere,
+            Verdict::GiveUp(_) => Budget::Spent,
+        };
+        let draft = self.draft.as_ref().expect("an attempt was made");
+        let can = self.asked().map(|asked| self.can(&asked)).unwrap_or_default();
+        match (recovery::plan(draft, error.cause, can, budget), verdict) {
+            (Recovery::Salvage { retract }, _) if error.is_broken_stream() => self.salvage(retract, row(tried)).await,
+            (Recovery::FallBack { .. }, _) => {
+                let row = row(Tried { attempts: tried.attempts, ..self.next_model() });
+                self.change(|change| change.fact(row)).await
+            }
+            (
+                recovery @ (Recovery::Reattach(_) | Recovery::Continue { .. } | Recovery::Restart),
+                Verdict::Wait(span),
+            ) => {
+                let mut attempted = attempted.clone();
+                if matches!(recovery, Recovery::Reattach(_)) {
+                    // The same generation goes on: it is paid once, and the attempt that ends it says how much.
+                    (attempted.tally, attempted.spend) = Default::default();
+                }
+                let wait = self.wait(self.now() + span, &error);
+                self.change(|change| change.fact(Fact::Attempted(attempted, tried)).fact(wait)).await
+            }
+            (_, Verdict::GiveUp(why)) => self.fail(&gave_up(error, why), Some(row(tried))).await,
+            (_, Verdict::Wait(_)) => self.fail(&error, Some(row(tried))).await,
+        }
+    }
+
+    /// Runs the calls that came whole and takes back the others. Nobody is asked again.
+    async fn salvage(&mut self, retract: Vec<u16>, attempted: Fact) -> Result<(), WriteError> {
+        let draft = self.draft.as_mut().expect("there are calls to salvage");
+        let (at, step) = (self.ports.clock.now(), draft.step());
+        let mut rows = Vec::new();
+        for ordinal in retract {
+            let delta = Delta::RetractCall { ordinal };
+            let seq = draft.push(at, &delta).expect("the call is in the draft");
+            rows.push(everturn_core::view::Row { step, seq, at, delta: Arc::new(delta) });
+        }
+        self.ports.store.append(self.lease.pen(), rows).await?;
+        self.ports.metrics.salvaged();
+        self.seal(Stop::ToolUse, Some(attempted)).await
+    }
+
+    /// Ends the turn with an error. What was shown stays.
+    pub(crate) async fn fail(&mut self, error: &ProviderError, attempted: Option<Fact>) -> Result<(), WriteError> {
+        let outcome = AttemptOutcome::Broke(error.cause, error.kind);
+        let (reply, missing) = match attempted {
+            Some(_) => (self.give_up_draft(Stop::Broken, outcome).0, attempted),
+            None => self.give_up_draft(Stop::Broken, outcome),
+        };
+        let attempts = self.chat.tried.attempts + u32::from(missing.is_some());
+        let failure = Failure { kind: error.kind, message: error.to_string(), detail: error.detail.clone(), attempts };
+        self.change(|change| {
+            if let Some(attempted) = missing {
+                change.fact(attempted);
+            }
+            change.fail(reply, failure)
+        })
+        .await
+    }
+
+    /// The row of the attempt that has just ended, if it has none yet: what it used and what that leaves.
+    pub(crate) fn end_attempt(&mut self, outcome: AttemptOutcome) -> Option<Fact> {
+        let began = self.unrecorded()?;
+        let sent = self.asked().map_or(0, |asked| {
+            self.prepare(&asked);
+            self.gauge.tokens(Size::text(self.request(&asked).bytes()))
+        });
+        let draft = self.draft.as_ref()?;
+        let facts = self.ports.providers.get(began.model.provider()).map(|provider| provider.facts(began.model.name()));
+        let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
+        let end = match outcome {
+            AttemptOutcome::Answered => End::Finished,
+            AttemptOutcome::Broke(..) | AttemptOutcome::Interrupted | AttemptOutcome::Lost => End::Broken,
+        };
+        let output = draft.current_bytes() as u64;
+        let tally = draft.usage().settle(end, sent, output);
+        let spend = tally.cost(&price);
+        let (began_at, took) = (draft.current_began(), self.attempt_ended().since(draft.current_began()));
+        let progress = if output > 0 { Progress::Output } else { Progress::None };
+        let spent = self.chat.tried.spent.failed(progress, took, spend.total(), &self.agent.limits.retry);
+        let tried = Tried { attempts: began.number, spent, ..self.chat.tried };
+        let row = Attempted {
+            step: draft.step(),
+            number: began.number,
+            model: began.model,
+            began: began_at,
+            took,
+            tally,
+            spend,
+            outcome,
+        };
+        Some(Fact::Attempted(Box::new(row), tried))
+    }
+}
+
+/// The error with the reason why nothing more was tried.
+fn gave_up(error: ProviderError, why: Why) -> ProviderError {
+    match (why, error.detail.as_str()) {
+        (Why::Permanent, _) => error,
+        (why, "") => error.with_detail(&why.to_string()),
+        (why, detail) => {
+            let detail = format!("{detail} ({why})");
+            error.with_detail(&detail)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Watching a chat.
+//!
+//! A subscriber has a cursor and reads the store from there, again and again. It is never waited for: one that is slow
+//! reads more at once later, and one that comes late gets a snapshot first. Catching up and watching live are the same.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::ids::ChatId;
+use everturn_core::view::{Cursor, Event};
+use everturn_stores::{Store, StoreError};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::hub::Bell;
+
+/// How long a subscriber waits for a wake-up that may have been lost.
+pub(crate) const POLL_MAX: Duration = Duration::from_secs(5);
+
+/// The events of one chat, from a cursor on, without end.
+pub struct Subscription {
+    store: Arc<dyn Store>,
+    chat: ChatId,
+    cursor: Option<Cursor>,
+    ahead: VecDeque<Event>,
+    woken: watch::Receiver<u64>,
+    _bell: Arc<Bell>,
+}
+
+impl Subscription {
+    pub(crate) fn new(store: Arc<dyn Store>, chat: ChatId, cursor: Option<Cursor>, bell: Arc<Bell>) -> Self {
+        let woken = bell.news.subscribe();
+        Self { store, chat, cursor, ahead: VecDeque::new(), woken, _bell: bell }
+    }
+
+    /// The next event; waits for one. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<Event, StoreError> {
+        loop {
+            if let Some(event) = self.ahead.pop_front() {
+                return Ok(event);
+            }
+            self.woken.mark_unchanged(); // Before the read: a commit in between wakes us again.
+            if self.read().await? {
+                continue;
+            }
+            // An error here is the elapsed poll interval: look again.
+            let _ = timeout(POLL_MAX, self.woken.changed()).await;
+        }
+    }
+
+    /// The next event if there is one already.
+    pub async fn try_next(&mut self) -> Result<Option<Event>, StoreError> {
+        if self.ahead.is_empty() {
+            self.read().await?;
+        }
+        Ok(self.ahead.pop_front())
+    }
+
+    /// Where to go on from later: everything handed out so far has been seen. `None` between the events of one
+    /// catch-up, because nobody can resume from half a commit.
+    #[must_use]
+    pub fn cursor(&self) -> Option<Cursor> {
+        self.cursor.filter(|_| self.ahead.is_empty())
+    }
+
+    async fn read(&mut self) -> Result<bool, StoreError> {
+        let Some(news) = self.store.since(self.chat, self.cursor).await? else {
+            return Ok(false);
+        };
+        self.cursor = Some(news.cursor);
+        self.ahead.extend(news.events);
+        Ok(true)
+    }
+}

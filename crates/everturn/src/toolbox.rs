@@ -1,0 +1,192 @@
+//! The tools of an agent, and what may be called.
+//!
+//! A toolbox can grow while turns run: a tool added between two steps is offered at the next one. What a model asks for
+//! is looked up here and its input made fit or refused here, so that only sane calls ever reach a tool.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use everturn_core::chat::CallState;
+use everturn_core::message::{Call, RunBy};
+use everturn_core::prompt::ToolSpec;
+use serde_json::Value;
+
+use crate::tool::{Approval, Beside, Policy, SharedTool, Tool};
+
+/// The tools of an agent.
+#[derive(Default)]
+pub struct Toolbox {
+    shelf: RwLock<Arc<Shelf>>,
+}
+
+/// What is in a toolbox at one moment.
+#[derive(Clone, Default)]
+pub(crate) struct Shelf {
+    tools: BTreeMap<String, Entry>,
+    clients: BTreeMap<String, ToolSpec>,
+    aliases: BTreeMap<String, String>,
+    active: Option<BTreeSet<String>>,
+    offered: Arc<[ToolSpec]>,
+}
+
+/// A tool with what is asked of it often.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) tool: SharedTool,
+    pub(crate) policy: Policy,
+    spec: ToolSpec,
+    fits: Arc<jsonschema::Validator>,
+    offered: bool,
+}
+
+/// A tool that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTool {
+    /// Its schema is none.
+    #[error("the input schema of tool `{0}` is not a JSON schema: {1}")]
+    Schema(String, String),
+}
+
+impl Toolbox {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool, or replaces the one of that name. It is offered from the next step on, also past a filter.
+    pub fn add(&self, tool: impl Tool) -> Result<(), BadTool> {
+        self.put(Arc::new(tool), true)
+    }
+
+    /// Adds a tool that is not offered, but runs when it is called: one of too many to describe them all.
+    pub fn add_unoffered(&self, tool: impl Tool) -> Result<(), BadTool> {
+        self.put(Arc::new(tool), false)
+    }
+
+    fn put(&self, tool: SharedTool, offered: bool) -> Result<(), BadTool> {
+        let (spec, policy) = (tool.spec(), tool.policy());
+        let bad = |error: jsonschema::ValidationError<'_>| BadTool::Schema(spec.name.clone(), error.to_string());
+        let fits = Arc::new(jsonschema::validator_for(&spec.input_schema).map_err(bad)?);
+        self.change(|shelf| {
+            if let Some(active) = &mut shelf.active {
+                active.insert(spec.name.clone());
+            }
+            shelf.tools.insert(spec.name.clone(), Entry { tool, policy, spec, fits, offered });
+        });
+        Ok(())
+    }
+
+    /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
+    pub fn add_client(&self, spec: ToolSpec) {
+        self.change(|shelf| {
+            shelf.clients.insert(spec.name.clone(), spec);
+        });
+    }
+
+    /// Lets an old name call a tool. The result keeps the name the model used.
+    pub fn alias(&self, old: impl Into<String>, new: impl Into<String>) {
+        let (old, new) = (old.into(), new.into());
+        self.change(|shelf| {
+            shelf.aliases.insert(old, new);
+        });
+    }
+
+    /// Offers only these from now on, and runs no others; provider-defined tools stay. An empty list lifts the filter.
+    pub fn activate<Name: Into<String>>(&self, names: impl IntoIterator<Item = Name>) {
+        let names: BTreeSet<String> = names.into_iter().map(Into::into).collect();
+        self.change(|shelf| shelf.active = Some(names).filter(|names| !names.is_empty()));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Shelf)) {
+        let mut current = self.shelf.write().unwrap_or_else(PoisonError::into_inner);
+        let mut shelf = Shelf::clone(&current);
+        change(&mut shelf);
+        shelf.offered = shelf.offer();
+        *current = Arc::new(shelf);
+    }
+
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        self.shelf.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Shelf {
+    /// What the model is told of, always in the same order so that provider caches hold.
+    pub(crate) fn offered(&self) -> Arc<[ToolSpec]> {
+        self.offered.clone()
+    }
+
+    fn offer(&self) -> Arc<[ToolSpec]> {
+        let is_active = |spec: &ToolSpec| self.is_active(&spec.name) || spec.provider_defined.is_some();
+        let ours = self.tools.values().filter(|entry| entry.offered).map(|entry| &entry.spec);
+        let clients = self.clients.values().filter(|spec| !self.tools.contains_key(&spec.name));
+        ours.chain(clients).filter(|spec| is_active(spec)).cloned().collect()
+    }
+
+    fn is_active(&self, name: &str) -> bool {
+        self.active.as_ref().is_none_or(|active| active.contains(name))
+    }
+
+    /// The tool behind a name, or what the model is told instead.
+    pub(crate) fn find(&self, name: &str) -> Result<&Entry, String> {
+        let name = self.aliases.get(name).map_or(name, String::as_str);
+        match self.tools.get(name) {
+            Some(entry) if entry.spec.provider_defined.is_some() || self.is_active(name) => Ok(entry),
+            Some(_) => Err(format!("The tool `{name}` is not available in this turn.")),
+            None => {
+                let known: Vec<_> = self.offered.iter().map(|spec| spec.name.as_str()).collect();
+                Err(format!("There is no tool `{name}`. The tools are: {}.", known.join(", ")))
+            }
+        }
+    }
+
+    /// How far a call is when it has just been made.
+    pub(crate) fn first_state(&self, call: &Call) -> CallState {
+        match self.find(&call.tool) {
+            Ok(entry) if entry.policy.approval == Approval::Needed => CallState::AsksApproval,
+            Ok(_) => CallState::Ready,
+            Err(_) if self.clients.contains_key(&call.tool) && self.is_active(&call.tool) => CallState::AsksClient,
+            Err(_) => CallState::Ready,
+        }
+    }
+
+    /// The name to use in metrics: one of ours, or nothing the model chose.
+    pub(crate) fn label(&self, name: &str) -> String {
+        let known = self.tools.contains_key(name) || self.clients.contains_key(name);
+        if known { name.to_string() } else { "unknown".to_string() }
+    }
+
+    /// Why none of a reply's calls may run: one of them has to be alone. `None` if they may.
+    pub(crate) fn must_be_alone<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Option<String> {
+        let ours: Vec<&Call> = calls.filter(|call| call.run_by == RunBy::Us).collect();
+        let alone = |call: &&&Call| self.find(&call.tool).is_ok_and(|e| e.policy.beside == Beside::Exclusive);
+        ours.iter().find(alone).filter(|_| ours.len() > 1).map(|call| call.tool.clone())
+    }
+}
+
+impl Entry {
+    /// The input to run with: as it came, or repaired where it is not quite JSON, and in any case fitting the schema.
+    pub(crate) fn input(&self, raw: &str) -> Result<Value, String> {
+        let raw = if raw.trim().is_empty() { "{}" } else { raw };
+        let parsed = serde_json::from_str(raw).or_else(|error| {
+            let repaired = jsonrepair_rs::jsonrepair_value(raw);
+            repaired
+                .map_err(|_| format!("The input is not valid JSON ({error}). Call the tool again with a JSON object."))
+        });
+        let input: Value = parsed?;
+        let wrong: Vec<String> = self.fits.iter_errors(&input).take(5).map(|e| in_place(&e)).collect();
+        match (input.is_object(), wrong.is_empty()) {
+            (true, true) => Ok(input),
+            (false, _) => Err("The input must be a JSON object.".into()),
+            (true, false) => Err(format!("The input does not fit the tool's schema: {}.", wrong.join("; "))),
+        }
+    }
+}
+
+fn in_place(error: &jsonschema::ValidationError<'_>) -> String {
+    match error.instance_path().as_str() {
+        "" => error.to_string(),
+        path => format!("{path}: {error}"),
+    }
+}

@@ -1,0 +1,7 @@
+//! The engine, seen from outside.
+
+mod crash;
+mod ladder;
+mod stage;
+mod stepwise;
+mod turns;

@@ -1,0 +1,111 @@
+use super::*;
+
+fn broke(phase: Phase, transport: Transport) -> ProviderError {
+    classify(&Evidence::of_transport("anthropic", phase, transport, "io: something about status 401 and rate limits"))
+}
+
+fn http2(code: u32, by: Side) -> ProviderError {
+    broke(Phase::Streaming, Transport::Http2 { code, by })
+}
+
+/// CE12, P1–P3, P11: before an answer began, everything is "cannot be reached"; a bad certificate is tried once more.
+#[test]
+fn what_cannot_be_reached_is_tried_again() {
+    let cases = [
+        (Transport::Connect, Retry::Backoff, Cause::Refused),
+        (Transport::Dns, Retry::Backoff, Cause::Refused),
+        (Transport::TimedOut, Retry::Backoff, Cause::Refused),
+        (Transport::Tls, Retry::Once, Cause::Refused),
+        (Transport::Reset, Retry::Backoff, Cause::Reset),
+        (Transport::Closed, Retry::Backoff, Cause::Reset),
+        (Transport::GoAway, Retry::Backoff, Cause::GoAway),
+    ];
+    for (transport, retry, cause) in cases {
+        let error = broke(Phase::Opening, transport);
+        assert_eq!((told(&error), error.cause), ((Kind::Timeout, retry), cause), "{transport:?}");
+        assert!(error.to_string().contains("cannot be reached"), "{error}");
+        assert_eq!(error.status, None);
+    }
+}
+
+/// CE02, CE08: once an answer is arriving, each end of it has its own cause, and all can be carried on.
+#[test]
+fn a_stream_breaks_in_typed_ways() {
+    let cases = [
+        (Transport::Closed, Kind::Truncated, Cause::Truncated),
+        (Transport::TimedOut, Kind::Silence, Cause::IdleStall),
+        (Transport::Reset, Kind::Timeout, Cause::Reset),
+        (Transport::GoAway, Kind::Timeout, Cause::GoAway),
+        (Transport::Tls, Kind::Timeout, Cause::Reset),
+    ];
+    for (transport, kind, cause) in cases {
+        let error = broke(Phase::Streaming, transport);
+        assert_eq!((told(&error), error.cause), ((kind, Retry::Backoff), cause), "{transport:?}");
+        assert!(error.is_broken_stream());
+        let after_200 =
+            Evidence { status: Some(200), ..Evidence::of_transport("anthropic", Phase::Streaming, transport, "") };
+        assert_eq!((classify(&after_200).kind, classify(&after_200).cause), (kind, cause));
+    }
+}
+
+/// CE08, CE13, CT03: a peer that ends a stream for its own reasons is tried again; a protocol error, and a stream that
+/// we ended, are not.
+#[test]
+fn http2_codes_tell_who_ended_the_stream() {
+    for code in [0, 2, 7, 8, 11] {
+        assert_eq!(told(&http2(code, Side::Peer)), (Kind::Timeout, Retry::Backoff), "{code}");
+    }
+    for code in [1, 3, 4, 5, 6, 9, 10, 12, 13, 99] {
+        assert_eq!(told(&http2(code, Side::Peer)), (Kind::Malformed, Retry::Never), "{code}");
+        assert_eq!(told(&http2(code, Side::Local)), (Kind::Malformed, Retry::Never), "{code}");
+    }
+    for code in [0, 8] {
+        assert_eq!(told(&http2(code, Side::Local)), (Kind::Generic, Retry::Never), "{code}");
+    }
+    assert_eq!(told(&http2(11, Side::Local)), (Kind::Timeout, Retry::Backoff), "P24: flooded, so on a new connection");
+    assert!(!http2(1, Side::Peer).is_broken_stream());
+}
+
+/// CE14: a status says more than how the connection that carried it ended.
+#[test]
+fn an_error_status_beats_the_transport() {
+    for transport in [Transport::Reset, Transport::Http2 { code: 1, by: Side::Peer }, Transport::GoAway] {
+        for (status, kind) in [(401, Kind::Auth), (429, Kind::RateLimit), (500, Kind::Generic), (529, Kind::Overloaded)]
+        {
+            let evidence = Evidence {
+                status: Some(status),
+                ..Evidence::of_transport("openai", Phase::Opening, transport, "stream ID 503")
+            };
+            let error = classify(&evidence);
+            assert_eq!((error.status, error.kind), (Some(status), kind), "{transport:?}");
+        }
+    }
+}
+
+/// CE08, CT03: talk of cancelling in a server's error is a server's error.
+#[test]
+fn a_cancelled_server_is_a_server_error() {
+    for message in ["context canceled", "context deadline exceeded"] {
+        assert_eq!(told(&answer("openai", 500, &openai("", "", message))), (Kind::Generic, Retry::Backoff));
+    }
+    assert_eq!(told(&answer("google", 499, &openai("", "CANCELLED", ""))), (Kind::Timeout, Retry::Backoff));
+}
+
+/// CT04: a connection that keeps breaking keeps being tried, to the bound.
+#[test]
+fn a_breaking_connection_is_tried_to_the_bound() {
+    use everturn_core::cost::Micros;
+    use everturn_core::retry::{Progress, RetryLimits, Spent, Verdict, Why, verdict};
+
+    let limits = RetryLimits::default();
+    let mut spent = Spent::default();
+    let why = loop {
+        let error = http2(8, Side::Peer);
+        spent = spent.failed(Progress::None, Duration::from_secs(1), Micros(0), &limits);
+        match verdict(error.retry, &spent, &limits, 0.5) {
+            Verdict::Wait(wait) => spent = spent.waited(wait),
+            Verdict::GiveUp(why) => break why,
+        }
+    };
+    assert_eq!((why, spent.attempts), (Why::Tries, limits.tries_max));
+}

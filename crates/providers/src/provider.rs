@@ -1,0 +1,64 @@
+//! What the engine asks of a provider.
+//!
+//! Thin on purpose: open a stream, or find one again. A provider never retries, never waits longer than its own sockets
+//! make it, and says of every error what may be done about it. Whoever drops the stream closes the connection.
+
+use async_trait::async_trait;
+use everturn_core::cost::Price;
+use everturn_core::delta::{Delta, Handle};
+use everturn_core::error::{Kind, ProviderError};
+use everturn_core::limits::Thinking;
+use everturn_core::message::Stop;
+use everturn_core::prompt::{Request, Target};
+use everturn_core::recovery::Capabilities;
+use futures_util::stream::BoxStream;
+
+/// Somebody who runs models.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// Its name in `provider/model`, in metadata and in errors.
+    fn name(&self) -> &str;
+
+    /// What is known about one of its models, by the provider's own name for it.
+    fn facts(&self, model: &str) -> ModelFacts;
+
+    /// Sends a request and gives back the stream of its answer.
+    async fn open(&self, request: Request) -> Result<Frames, ProviderError>;
+
+    /// Finds a generation again that lost its stream, after the cursor in the handle.
+    async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+        let _ = (model, handle);
+        Err(ProviderError::new(self.name(), Kind::Config).with_detail("this provider keeps no generations"))
+    }
+}
+
+/// An answer as it arrives. It is over with [`Frame::Stop`]; a stream that ends without one was cut.
+pub type Frames = BoxStream<'static, Result<Frame, ProviderError>>;
+
+/// One event of a provider's stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    /// The answer grew.
+    Delta(Delta),
+    /// The connection lives. Not progress.
+    Ping,
+    /// The answer is over, and why.
+    Stop(Stop),
+}
+
+/// What is known about a model.
+#[derive(Debug, Clone)]
+pub struct ModelFacts {
+    /// How requests to it must look.
+    pub target: Target,
+    /// What it can do for a broken stream.
+    pub can: Capabilities,
+    /// Whether it thinks before it speaks: then silence means less.
+    pub thinks: Thinking,
+    /// Its window, in tokens, if known.
+    pub context_limit: Option<u64>,
+    /// The most it says at once, in tokens.
+    pub output_max: u32,
+    /// What a million tokens cost, if known.
+    pub price: Option<Price>,
+}

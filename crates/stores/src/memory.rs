@@ -1,0 +1,261 @@
+//! The reference store: everything in maps behind one lock.
+//!
+//! It is what the other stores are compared with, and good enough for programs that need no more than their own
+//! lifetime. Costs per delta and per commit do not depend on how long the chat is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use everturn_core::change::foresee;
+use everturn_core::chat::Chat;
+use everturn_core::command::{Command, Refusal, admit};
+use everturn_core::draft::Draft;
+use everturn_core::fact::{Attempted, Fact};
+use everturn_core::ids::{ChatId, Fence, InboxSeq, MessageId, Seq, Version};
+use everturn_core::limits::Limits;
+use everturn_core::message::{Body, Message};
+use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+
+use crate::store::{
+    Inbound, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+};
+
+/// How many messages a snapshot shows at most.
+const PAGE_LEN_MAX: usize = 200;
+
+/// A store that lives as long as the process.
+#[derive(Debug, Default)]
+pub struct Memory {
+    rooms: Mutex<HashMap<ChatId, Room>>,
+}
+
+/// Everything kept of one chat.
+#[derive(Debug)]
+struct Room {
+    chat: Chat,
+    fence: Fence,
+    messages: Vec<(Version, Arc<Message>)>,
+    rewinds: Vec<(Version, MessageId)>,
+    rows: Vec<Row>,
+    inbox: Vec<(Command, Option<Result<(), Refusal>>)>,
+    keys: HashMap<String, InboxSeq>,
+    attempts: Vec<Attempted>,
+}
+
+impl Memory {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, HashMap<ChatId, Room>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole or not at all.
+    }
+
+    fn read<T>(&self, chat: ChatId, read: impl FnOnce(&Room) -> T) -> Result<T, StoreError> {
+        self.rooms().get(&chat).map(read).ok_or(StoreError::NoSuchChat)
+    }
+
+    fn write<T>(
+        &self,
+        Pen { chat, fence }: Pen,
+        write: impl FnOnce(&mut Room) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        match self.rooms().get_mut(&chat) {
+            Some(room) if room.fence == fence => write(room),
+            Some(_) => Err(WriteError::Fenced),
+            None => Err(StoreError::NoSuchChat.into()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError> {
+        self.rooms().entry(id).or_insert_with(|| Room::new(Chat::new(id, agent)));
+        Ok(())
+    }
+
+    async fn agent(&self, chat: ChatId) -> Result<String, StoreError> {
+        self.read(chat, |room| room.chat.agent.clone())
+    }
+
+    async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
+        let mut rooms = self.rooms();
+        let room = rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
+        room.submit(submission, limits).map(|seq| Receipt { chat, seq })
+    }
+
+    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
+        self.read(chat, |room| room.inbox.get(index_of(seq)).and_then(|(_, outcome)| *outcome))
+    }
+
+    async fn acquire(&self, chat: ChatId) -> Result<Lease, StoreError> {
+        let mut rooms = self.rooms();
+        let room = rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
+        room.fence = room.fence.next();
+        Ok(Lease::granted(chat, room.fence))
+    }
+
+    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
+        self.write(lease.pen(), |room| Ok(room.load()))
+    }
+
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+        let inbound = |(seq, command): (InboxSeq, &Command)| Inbound { seq, command: command.clone() };
+        self.read(chat, |room| room.pending().map(inbound).collect())
+    }
+
+    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+        let rooms = self.rooms();
+        let busy = rooms.values().filter(|room| room.chat.is_busy() || room.pending().next().is_some());
+        Ok(busy.map(|room| room.chat.id).collect())
+    }
+
+    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+        self.write(pen, |room| room.append(rows))
+    }
+
+    async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
+        self.write(lease.pen(), |room| Ok(room.commit(facts)))
+    }
+
+    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
+        self.read(chat, |room| room.since(cursor))
+    }
+
+    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(chat, |room| room.messages.iter().map(|(_, message)| message.clone()).collect())
+    }
+
+    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+        self.read(chat, |room| room.attempts.clone())
+    }
+}
+
+impl Room {
+    fn new(chat: Chat) -> Self {
+        Self {
+            chat,
+            fence: Fence(0),
+            messages: Vec::new(),
+            rewinds: Vec::new(),
+            rows: Vec::new(),
+            inbox: Vec::new(),
+            keys: HashMap::new(),
+            attempts: Vec::new(),
+        }
+    }
+
+    fn submit(&mut self, submission: Submission, limits: &Limits) -> Result<InboxSeq, SubmitError> {
+        let Submission { command, key, at } = submission;
+        if let Some(seq) = key.as_ref().and_then(|key| self.keys.get(key)) {
+            let (earlier, _) = &self.inbox[index_of(*seq)];
+            return if *earlier == command { Ok(*seq) } else { Err(SubmitError::Conflict) };
+        }
+        let foreseen = foresee(&self.chat, self.pending(), at);
+        admit(&foreseen, &command, limits, |id| self.is_users(id))?;
+        self.inbox.push((command, None));
+        let seq = InboxSeq(self.inbox.len() as u64);
+        self.keys.extend(key.map(|key| (key, seq)));
+        Ok(seq)
+    }
+
+    fn pending(&self) -> impl Iterator<Item = (InboxSeq, &Command)> {
+        let from = self.chat.obeyed;
+        self.inbox.iter().enumerate().skip(from.0 as usize).map(|(i, (command, _))| (InboxSeq(i as u64 + 1), command))
+    }
+
+    fn is_users(&self, id: MessageId) -> bool {
+        let place = self.messages.binary_search_by_key(&id, |(_, message)| message.id);
+        place.is_ok_and(|i| matches!(self.messages[i].1.body, Body::User(_)))
+    }
+
+    fn load(&self) -> Loaded {
+        let summary = self.messages.iter().rposition(|(_, message)| matches!(message.body, Body::Summary(_)));
+        let messages = self.messages[summary.unwrap_or(0)..].iter().map(|(_, message)| message.clone());
+        Loaded { chat: self.chat.clone(), messages: messages.collect(), rows: self.rows.clone() }
+    }
+
+    fn append(&mut self, rows: Vec<Row>) -> Result<(), WriteError> {
+        let next = Seq(self.rows.len() as u64).next();
+        let fits = |(i, row): (usize, &Row)| row.step == self.chat.step && row.seq.0 == next.0 + i as u64;
+        if !rows.iter().enumerate().all(fits) {
+            return Err(WriteError::OutOfPlace);
+        }
+        self.rows.extend(rows);
+        Ok(())
+    }
+
+    fn commit(&mut self, facts: &[Fact]) -> Version {
+        self.chat.apply(facts);
+        let version = self.chat.version;
+        for fact in facts {
+            match fact {
+                Fact::Said(message, _) => self.messages.push((version, message.clone())),
+                Fact::Rewound { from } => {
+                    self.messages.retain(|(_, message)| message.id < *from);
+                    self.rewinds.push((version, *from));
+                }
+                Fact::Attempted(attempted, _) => self.attempts.push((**attempted).clone()),
+                Fact::Obeyed(seq, outcome) => self.inbox[index_of(*seq)].1 = Some(*outcome),
+                _ => {} // The chat itself says the rest.
+            }
+        }
+        if self.rows.first().is_some_and(|row| row.step < self.chat.step) {
+            self.rows.clear();
+        }
+        version
+    }
+
+    fn cursor(&self) -> Cursor {
+        Cursor { version: self.chat.version, step: self.chat.step, seq: Seq(self.rows.len() as u64) }
+    }
+
+    fn since(&self, cursor: Option<Cursor>) -> Option<News> {
+        let now = self.cursor();
+        let Some(seen) = cursor.filter(|seen| is_usable(*seen, now)) else {
+            return Some(News { cursor: now, events: vec![Event::Reset(Box::new(self.snapshot()))] });
+        };
+        if seen == now {
+            return None;
+        }
+        let mut events = Vec::new();
+        if seen.version < now.version {
+            self.commits_since(seen.version, &mut events);
+        }
+        let seq = if seen.step == now.step { seen.seq } else { Seq(0) };
+        events.extend(self.rows[seq.0 as usize..].iter().cloned().map(Event::Delta));
+        Some(News { cursor: now, events })
+    }
+
+    fn commits_since(&self, version: Version, events: &mut Vec<Event>) {
+        let rewinds = self.rewinds.iter().rev().take_while(|(at, _)| *at > version);
+        events.extend(rewinds.map(|(_, from)| *from).min().map(Event::Rewound));
+        let first = self.messages.partition_point(|(at, _)| *at <= version);
+        events.extend(self.messages[first..].iter().map(|(_, message)| Event::Message(message.clone())));
+        events.push(Event::Standing(Box::new(Standing::from(&self.chat))));
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let page = self.messages.len().saturating_sub(PAGE_LEN_MAX);
+        let messages = self.messages[page..].iter().map(|(_, message)| message.clone()).collect();
+        let mut draft = None;
+        for row in &self.rows {
+            let open = draft.get_or_insert_with(|| Draft::new(row.step));
+            open.push(row.at, &row.delta).expect("what is journalled has been folded before");
+        }
+        Snapshot { messages, standing: Standing::from(&self.chat), draft }
+    }
+}
+
+/// A cursor from the future, or of a draft that never got so far, was not given by this chat.
+fn is_usable(seen: Cursor, now: Cursor) -> bool {
+    seen.version <= now.version && seen.step <= now.step && (seen.step < now.step || seen.seq <= now.seq)
+}
+
+const fn index_of(seq: InboxSeq) -> usize {
+    seq.0.saturating_sub(1) as usize
+}

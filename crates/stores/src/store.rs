@@ -1,0 +1,189 @@
+//! The trait, and what goes through it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_core::chat::Chat;
+use everturn_core::command::{Command, Refusal};
+use everturn_core::fact::{Attempted, Fact};
+use everturn_core::ids::{ChatId, Fence, InboxSeq, Timestamp, Version};
+use everturn_core::limits::Limits;
+use everturn_core::message::Message;
+use everturn_core::view::{Cursor, Event, Row};
+
+/// A place where chats are kept.
+///
+/// Whatever returns `Ok` is as durable as the store is. Futures may be dropped at any point: then the write has happened
+/// whole or not at all, and the next [`Store::load`] says which.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Makes an empty chat with an agent. Making the same one again does nothing.
+    async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError>;
+
+    /// The agent of a chat.
+    async fn agent(&self, chat: ChatId) -> Result<String, StoreError>;
+
+    /// Puts a command into the inbox, once per key. It is checked against the chat as it will stand.
+    async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError>;
+
+    /// What became of a command: `None` while the driver has not come to it.
+    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError>;
+
+    /// Takes the right to write. Whoever held it before cannot write any more.
+    async fn acquire(&self, chat: ChatId) -> Result<Lease, StoreError>;
+
+    /// Everything a driver needs to go on.
+    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError>;
+
+    /// Commands the driver has not obeyed yet, oldest first.
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError>;
+
+    /// Chats that do not rest, or have commands to obey.
+    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError>;
+
+    /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
+    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError>;
+
+    /// Writes one change whole. Drafts of steps that are over may be forgotten.
+    async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError>;
+
+    /// What happened after `cursor`, or a snapshot if there is none or it cannot be used; `None` if nothing did.
+    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError>;
+
+    /// The whole transcript, rewound messages left out.
+    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError>;
+
+    /// Every provider call ever made for the chat.
+    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError>;
+}
+
+/// The right to advance one chat. Only [`Store::acquire`] makes one and it cannot be copied: one writer, by type within
+/// a process and by fence across them.
+#[derive(Debug)]
+pub struct Lease {
+    chat: ChatId,
+    fence: Fence,
+}
+
+impl Lease {
+    /// For stores: the lease they have just written down.
+    #[must_use]
+    pub const fn granted(chat: ChatId, fence: Fence) -> Self {
+        Self { chat, fence }
+    }
+
+    /// Whose.
+    #[must_use]
+    pub const fn chat(&self) -> ChatId {
+        self.chat
+    }
+
+    /// The number stores compare.
+    #[must_use]
+    pub const fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// What an attempt may carry away: enough to journal, not to commit.
+    #[must_use]
+    pub const fn pen(&self) -> Pen {
+        Pen { chat: self.chat, fence: self.fence }
+    }
+}
+
+/// The right to journal deltas of one chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pen {
+    /// Whose.
+    pub chat: ChatId,
+    /// Under which lease.
+    pub fence: Fence,
+}
+
+/// A command on its way in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Submission {
+    /// What is wanted.
+    pub command: Command,
+    /// The sender's name for this request: the same one again has no second effect.
+    pub key: Option<String>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// That a command was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    /// By which chat.
+    pub chat: ChatId,
+    /// Its number there. A message that has to wait is known by it.
+    pub seq: InboxSeq,
+}
+
+/// A command in the inbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inbound {
+    /// Its number.
+    pub seq: InboxSeq,
+    /// What is wanted.
+    pub command: Command,
+}
+
+/// Everything a driver needs to go on.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// Where the chat stands.
+    pub chat: Chat,
+    /// The transcript from the newest summary on.
+    pub messages: Vec<Arc<Message>>,
+    /// The journal of the open step.
+    pub rows: Vec<Row>,
+}
+
+/// What a subscriber has not seen yet. Whole commits only: nobody can resume from half of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct News {
+    /// Where to go on from.
+    pub cursor: Cursor,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+}
+
+/// The store cannot say.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such chat.
+    #[error("no such chat")]
+    NoSuchChat,
+    /// It cannot be reached or cannot write at the moment.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+}
+
+/// A command was not accepted. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The chat does not take it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The same key came with another command before.
+    #[error("this request id was used for something else")]
+    Conflict,
+    /// The store cannot say.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A write did not happen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// Somebody else holds the chat now.
+    #[error("the lease was taken over")]
+    Fenced,
+    /// The rows do not follow what is stored.
+    #[error("the journal is at another place")]
+    OutOfPlace,
+    /// The store cannot write.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,207 @@
+//! Playing scripts to whoever asks.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use everturn_core::delta::Handle;
+use everturn_core::error::{Kind, ProviderError};
+use everturn_core::limits::Thinking;
+use everturn_core::prompt::{Request, Target, Wire, validate};
+use everturn_core::recovery::Capabilities;
+use everturn_providers::{Frame, Frames, ModelFacts, Provider};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+
+use crate::cue::{Cue, Script};
+
+/// A provider that plays scripts. Clones share their scripts and their log.
+#[derive(Clone)]
+pub struct Understudy {
+    name: String,
+    facts: ModelFacts,
+    stage: Arc<Mutex<Stage>>,
+}
+
+struct Stage {
+    scripts: VecDeque<Script>,
+    otherwise: Option<Box<dyn Fn(&Request) -> Script + Send>>,
+    asked: Vec<Asked>,
+    open: usize,
+}
+
+/// What an understudy was asked.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// To answer.
+    Answer(Box<Request>),
+    /// To go on with a generation whose stream was lost.
+    Reattach(Handle),
+}
+
+impl Understudy {
+    /// One that plays these scripts in order, and refuses everything after the last.
+    #[must_use]
+    pub fn new(scripts: impl IntoIterator<Item = Script>) -> Self {
+        let facts = ModelFacts {
+            target: Target::new(Wire::Anthropic, "understudy"),
+            can: Capabilities::default(),
+            thinks: Thinking::No,
+            context_limit: None,
+            output_max: u32::MAX,
+            price: None,
+        };
+        let stage = Stage { scripts: scripts.into_iter().collect(), otherwise: None, asked: Vec::new(), open: 0 };
+        Self { name: "understudy".into(), facts, stage: Arc::new(Mutex::new(stage)) }
+    }
+
+    /// One that makes up its script when it hears the request.
+    #[must_use]
+    pub fn improvising(script: impl Fn(&Request) -> Script + Send + 'static) -> Self {
+        let understudy = Self::new([]);
+        understudy.stage().otherwise = Some(Box::new(script));
+        understudy
+    }
+
+    /// The same with another name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self.facts.target.provider = name.into();
+        self
+    }
+
+    /// The same with other facts about its models.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut ModelFacts)) -> Self {
+        change(&mut self.facts);
+        self
+    }
+
+    /// Everything it was asked so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        self.stage().asked.clone()
+    }
+
+    /// The requests among that.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        let answers = self.asked().into_iter().filter_map(|asked| match asked {
+            Asked::Answer(request) => Some(*request),
+            Asked::Reattach(_) => None,
+        });
+        answers.collect()
+    }
+
+    /// How many scripts were not played.
+    #[must_use]
+    pub fn scripts_left(&self) -> usize {
+        self.stage().scripts.len()
+    }
+
+    /// How many streams are open: whoever drops one closes it.
+    #[must_use]
+    pub fn streams_open(&self) -> usize {
+        self.stage().open
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_script(&self, asked: Asked) -> Result<Script, ProviderError> {
+        let mut stage = self.stage();
+        let script = match (stage.scripts.pop_front(), &asked, &stage.otherwise) {
+            (Some(script), _, _) => Some(script),
+            (None, Asked::Answer(request), Some(otherwise)) => Some(otherwise(request)),
+            (None, _, _) => None,
+        };
+        stage.asked.push(asked);
+        script.ok_or_else(|| ProviderError::new(&self.name, Kind::Config).with_detail("no script is left"))
+    }
+
+    async fn play(&self, script: Script) -> Result<Frames, ProviderError> {
+        let mut cues: VecDeque<Cue> = script.into();
+        while let Some(Cue::Slow(time)) = cues.front() {
+            tokio::time::sleep(*time).await;
+            cues.pop_front();
+        }
+        if let Some(Cue::Fail(error)) = cues.front() {
+            return Err(error.as_ref().clone().with_provider(&self.name));
+        }
+        let open = Open::new(self.stage.clone());
+        let name = self.name.clone();
+        let turns = stream::unfold((cues, VecDeque::new(), open), move |(mut cues, mut ready, open)| {
+            let name = name.clone();
+            async move {
+                loop {
+                    if let Some(frame) = ready.pop_front() {
+                        return Some((frame, (cues, ready, open)));
+                    }
+                    match cues.pop_front()? {
+                        Cue::Slow(time) | Cue::Wait(time) => pause(time).await,
+                        Cue::Say(deltas) => ready.extend(deltas.into_iter().map(|delta| Ok(Frame::Delta(delta)))),
+                        Cue::Ping => ready.push_back(Ok(Frame::Ping)),
+                        Cue::Stop(stop) => ready.push_back(Ok(Frame::Stop(stop))),
+                        Cue::Fail(error) => ready.push_back(Err(error.with_provider(&name))),
+                        Cue::Cut => return None,
+                        Cue::Hang => std::future::pending().await,
+                    }
+                }
+            }
+        });
+        Ok(turns.boxed())
+    }
+}
+
+async fn pause(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
+#[async_trait]
+impl Provider for Understudy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn facts(&self, _model: &str) -> ModelFacts {
+        self.facts.clone()
+    }
+
+    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+        if let Err(violations) = validate(&request, &self.facts.target) {
+            let what: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            let detail = format!("invalid request: {}", what.join("; "));
+            return Err(ProviderError::new(&self.name, Kind::Generic)
+                .with_retry(everturn_core::error::Retry::Never)
+                .with_detail(&detail));
+        }
+        let script = self.next_script(Asked::Answer(Box::new(request)))?;
+        self.play(script).await
+    }
+
+    async fn reattach(&self, _model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+        let script = self.next_script(Asked::Reattach(handle.clone()))?;
+        self.play(script).await
+    }
+}
+
+/// Counts a stream as open until it is dropped.
+struct Open(Arc<Mutex<Stage>>);
+
+impl Open {
+    fn new(stage: Arc<Mutex<Stage>>) -> Self {
+        stage.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
+        Self(stage)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
+    }
+}

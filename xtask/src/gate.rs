@@ -1,0 +1,197 @@
+//! `cargo xtask test`: what a change must pass.
+//!
+//! One command for a laptop and for CI, so that "it is green here" means the same everywhere. Cheap steps come first; the
+//! first failure ends the run and says how to repeat that step alone.
+
+mod tools;
+
+pub use tools::provide_nextest;
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+
+use crate::acceptance::{self, results};
+use crate::clock::{Elapsed, Stopwatch};
+use crate::{tidy, workspace};
+
+/// One step of the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Step {
+    /// Formatting.
+    Fmt,
+    /// House rules.
+    Tidy,
+    /// Lints.
+    Clippy,
+    /// Documentation.
+    Doc,
+    /// Licences, sources and known holes of what we depend on.
+    Deny,
+    /// All tests but those in documentation.
+    Nextest,
+    /// Tests in documentation.
+    Doctest,
+}
+
+/// How a step ended: with something to say in the summary, or not well.
+type Outcome = Result<Option<String>>;
+
+impl Step {
+    /// All of them, in the order they run.
+    pub const ALL: &[Self] =
+        &[Self::Fmt, Self::Tidy, Self::Clippy, Self::Doc, Self::Deny, Self::Nextest, Self::Doctest];
+
+    /// The word after `--only`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Tidy => "tidy",
+            Self::Clippy => "clippy",
+            Self::Doc => "doc",
+            Self::Deny => "deny",
+            Self::Nextest => "nextest",
+            Self::Doctest => "doctest",
+        }
+    }
+
+    /// What it runs, for people.
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Fmt => "cargo fmt --all --check",
+            Self::Tidy => "cargo xtask tidy",
+            Self::Clippy => "cargo clippy --workspace --all-targets --all-features -- -D warnings",
+            Self::Doc => "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features",
+            Self::Deny => "cargo deny check",
+            Self::Nextest => "cargo nextest run --workspace --all-features --profile ci",
+            Self::Doctest => "cargo test --doc --workspace --all-features",
+        }
+    }
+
+    fn run(self, root: &Path) -> Outcome {
+        match self {
+            Self::Tidy => tidy(root),
+            Self::Deny => deny(root),
+            Self::Nextest => nextest(root),
+            Self::Fmt | Self::Clippy | Self::Doctest => {
+                // What is shown is what is run: none of these has an argument with a space.
+                cargo(root, self.about().split(' ').skip(1))
+            }
+            Self::Doc => {
+                let mut command = workspace::cargo(root);
+                command.env("RUSTDOCFLAGS", "-D warnings");
+                finish(command.args(["doc", "--workspace", "--no-deps", "--all-features"]))
+            }
+        }
+    }
+}
+
+/// Prints the steps.
+pub fn list() -> ExitCode {
+    for step in Step::ALL {
+        println!("{:<8} {}", step.name(), step.about());
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs the chosen steps, or all when none is chosen.
+pub fn run(root: &Path, only: &[Step]) -> Result<ExitCode> {
+    let whole = Stopwatch::start();
+    let steps: Vec<Step> = Step::ALL.iter().copied().filter(|step| only.is_empty() || only.contains(step)).collect();
+    let mut done: Vec<(Step, Elapsed, String)> = Vec::new();
+    for (index, &step) in steps.iter().enumerate() {
+        let watch = Stopwatch::start();
+        eprintln!("== {}/{} {}: {}", index + 1, steps.len(), step.name(), step.about());
+        match tools::provide(root, step).and_then(|()| step.run(root)) {
+            Ok(note) => {
+                eprintln!("== {} ok in {}", step.name(), watch.read());
+                done.push((step, watch.read(), note.unwrap_or_default()));
+            }
+            Err(error) => {
+                summary(&done);
+                eprintln!("{:<8} FAILED after {}: {error:#}", step.name(), watch.read());
+                eprintln!("this step alone: cargo xtask test --only {}", step.name());
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    summary(&done);
+    eprintln!("all {} green in {}", if only.is_empty() { "steps" } else { "chosen steps" }, whole.read());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(done: &[(Step, Elapsed, String)]) {
+    eprintln!();
+    for (step, took, note) in done {
+        eprintln!("{}", format!("{:<8} ok in {took:<12} {note}", step.name(), took = took.to_string()).trim_end());
+    }
+}
+
+fn tidy(root: &Path) -> Outcome {
+    let violations = tidy::check(root)?;
+    for violation in &violations {
+        eprintln!("{violation}");
+    }
+    anyhow::ensure!(violations.is_empty(), "{} to mend, listed above", violations.len());
+    Ok(None)
+}
+
+/// Advisories live in a database that has to be fetched. Without a network the rest of the check still counts.
+fn deny(root: &Path) -> Outcome {
+    let advisories = workspace::cargo(root)
+        .args(["deny", "--all-features", "check", "--hide-inclusion-graph", "advisories"])
+        .stdin(Stdio::null())
+        .output()
+        .context("cargo deny could not be started")?;
+    let said = String::from_utf8_lossy(&advisories.stderr);
+    let note = match advisories.status.success() {
+        true => None,
+        false if tools::is_unreachable(&said) => {
+            eprintln!("the advisory database cannot be fetched: checking licences, bans and sources only");
+            Some("without advisories: their database cannot be fetched from here".to_owned())
+        }
+        false => {
+            eprint!("{said}");
+            anyhow::bail!("cargo deny check advisories failed");
+        }
+    };
+    cargo(root, ["deny", "--all-features", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"])?;
+    Ok(note)
+}
+
+fn nextest(root: &Path) -> Outcome {
+    acceptance::forget_results(root)?;
+    let outcome = cargo(root, Step::Nextest.about().split(' ').skip(1));
+    let counted = acceptance::last_results(root)?.map(|results| results::count(&results));
+    match (outcome, counted) {
+        (Ok(_), counted) => Ok(counted),
+        (Err(error), Some(counted)) => Err(error.context(counted)),
+        (Err(error), None) => Err(error),
+    }
+}
+
+fn cargo(root: &Path, args: impl IntoIterator<Item: AsRef<OsStr>>) -> Outcome {
+    finish(workspace::cargo(root).args(args))
+}
+
+fn finish(command: &mut Command) -> Outcome {
+    let status = command.status().with_context(|| format!("{command:?} could not be started"))?;
+    anyhow::ensure!(status.success(), "it ended with {status}");
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_those_the_command_line_takes() {
+        for &step in Step::ALL {
+            assert_eq!(Step::from_str(step.name(), false), Ok(step));
+        }
+        assert_eq!(Step::ALL.len(), Step::value_variants().len());
+    }
+}

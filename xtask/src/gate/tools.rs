@@ -1,0 +1,74 @@
+//! The programs a step needs, installed when they are missing.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::Step;
+use crate::workspace;
+
+/// Makes sure that what the step calls is there.
+pub fn provide(root: &Path, step: Step) -> Result<()> {
+    match step {
+        Step::Fmt => component(root, "fmt", "rustfmt"),
+        Step::Clippy => component(root, "clippy", "clippy"),
+        Step::Deny => subcommand(root, "deny", "cargo-deny"),
+        Step::Nextest => subcommand(root, "nextest", "cargo-nextest"),
+        Step::Tidy | Step::Doc | Step::Doctest => Ok(()),
+    }
+}
+
+/// Makes sure that cargo-nextest is there, for the chores that run tests on their own.
+pub fn provide_nextest(root: &Path) -> Result<()> {
+    provide(root, Step::Nextest)
+}
+
+/// Whether cargo-deny complains about the way to its database, and not about what the database says.
+pub fn is_unreachable(said: &str) -> bool {
+    ["failed to fetch advisory database", "failed to open advisory database", "failed to load advisory database"]
+        .iter()
+        .any(|complaint| said.contains(complaint))
+}
+
+fn component(root: &Path, subcommand: &str, component: &str) -> Result<()> {
+    if answers(root, subcommand) {
+        return Ok(());
+    }
+    eprintln!("{component} is missing: rustup component add {component}");
+    let mut rustup = Command::new("rustup");
+    install(rustup.current_dir(root).args(["component", "add", component]))
+}
+
+fn subcommand(root: &Path, subcommand: &str, package: &str) -> Result<()> {
+    if answers(root, subcommand) {
+        return Ok(());
+    }
+    eprintln!("{package} is missing: cargo install --locked {package} (some minutes, once)");
+    install(workspace::cargo(root).args(["install", "--locked", package]))
+}
+
+fn answers(root: &Path, subcommand: &str) -> bool {
+    let mut command = workspace::cargo(root);
+    command.args([subcommand, "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn install(command: &mut Command) -> Result<()> {
+    // Tests and JSON readers own stdout; an installer's chatter does not belong there.
+    let status =
+        command.stdout(std::io::stderr()).status().with_context(|| format!("{command:?} could not be started"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_database_is_told_from_a_bad_dependency() {
+        assert!(is_unreachable("[ERROR] failed to fetch advisory database https://example.org/db"));
+        assert!(!is_unreachable("error[vulnerability]: a hole in foo"));
+    }
+}

@@ -1,0 +1,60 @@
+//! What was meant to be finished.
+
+use super::{Source, Violation};
+use crate::rust::lex::{attribute, closing};
+
+pub fn check(source: &Source<'_>) -> Vec<Violation> {
+    let tokens = &source.tokens;
+    let mut violations = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let is_call = tokens.get(at + 1).is_some_and(|next| next.is_sign("!"));
+        if is_call && (token.is_word("todo") || token.is_word("unimplemented")) {
+            let what = format!("{}!: finish it, or return an error that says what is missing", token.text);
+            violations.push(Violation::new(source.path, token.line, what));
+        }
+        if let Some(open) = attribute(tokens, at)
+            && tokens[open..closing(tokens, open)].iter().any(|word| word.is_word("ignore"))
+        {
+            let what = "#[ignore]: a test runs or goes, nobody looks at ignored ones";
+            violations.push(Violation::new(source.path, token.line, what));
+        }
+    }
+    let sleeps = source.mentions.iter().filter(|mention| mention.is_within("std::thread::sleep"));
+    violations.extend(sleeps.map(|mention| {
+        let what = "std::thread::sleep: wait for the event, or use tokio::time with start_paused";
+        Violation::new(source.path, mention.line, what)
+    }));
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found;
+
+    #[test]
+    fn unfinished_business_is_found() {
+        for (source, says) in [
+            ("fn a() { todo!() }", "todo!"),
+            ("fn a() { unimplemented!(\"b\") }", "unimplemented!"),
+            ("#[test]\n#[ignore]\nfn a() {}", "#[ignore]"),
+            ("#[test]\n#[ignore = \"slow\"]\nfn a() {}", "#[ignore]"),
+            ("#[cfg_attr(windows, ignore)]\nfn a() {}", "#[ignore]"),
+            ("fn a() { std::thread::sleep(b); }", "std::thread::sleep"),
+            ("use std::thread; fn a() { thread::sleep(b); }", "std::thread::sleep"),
+        ] {
+            let found = found("crates/everturn/tests/it/main.rs", source);
+            assert_eq!(found.len(), 1, "{source}: {found:?}");
+            assert!(found[0].contains(says), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn finished_business_is_not() {
+        for source in [
+            "/// Do not ignore this; todo lists are data.\nfn todo(ignore: bool) {}",
+            "use tokio::time::sleep; async fn a() { sleep(b).await; }",
+        ] {
+            assert!(found("crates/everturn/tests/it/main.rs", source).is_empty(), "{source}");
+        }
+    }
+}
