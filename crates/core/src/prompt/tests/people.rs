@@ -90,25 +90,27 @@ fn a_long_text_file_is_cut_between_characters() {
     assert!(!sent.contains('\u{fffd}'));
 }
 
-/// PR12: media of a result stay in it where the target can see them there, move behind it where it can see them at all,
-/// and are named where it cannot.
-#[test]
-fn media_of_a_result_are_shown_where_the_target_can_see_them() {
-    let output = || Output {
+/// Two results: words with an image, a sound and nothing; and an image without words.
+fn shots() -> [Body; 5] {
+    let output = Output {
         text: "shots".into(),
         media: vec![media("image/png", b"png"), media("audio/wav", b"wav"), media("image/png", b"")],
         full: Some(Arc::from(&b"all of it"[..])),
     };
-    let silent = || Output { media: vec![media("image/png", b"png")], ..Output::default() };
-    let bodies = || {
-        [
-            user("go"),
-            reply([calls(1, "shoot", "{}"), calls(2, "shoot", "{}")]),
-            result_with(1, Verdict::Done, output()),
-            result_with(2, Verdict::Done, silent()),
-            user("nice"),
-        ]
-    };
+    let silent = Output { media: vec![media("image/png", b"png")], ..Output::default() };
+    [
+        user("go"),
+        reply([calls(1, "shoot", "{}"), calls(2, "shoot", "{}")]),
+        result_with(1, Verdict::Done, output),
+        result_with(2, Verdict::Done, silent),
+        user("nice"),
+    ]
+}
+
+/// PR12: media of a result stay in it where the target can see them there, move behind it where it can see them at all,
+/// and are named where it cannot.
+#[test]
+fn media_of_a_result_are_shown_where_the_target_can_see_them() {
     for (wire, expected) in [
         (
             Wire::Anthropic,
@@ -165,7 +167,7 @@ fn media_of_a_result_are_shown_where_the_target_can_see_them() {
         "#]],
         ),
     ] {
-        check_for(&target(wire), bodies(), expected);
+        check_for(&target(wire), shots(), expected);
     }
 }
 
