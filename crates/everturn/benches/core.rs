@@ -39,13 +39,19 @@ fn main() {
         let floor = best(|| append(n));
         let folded = best(|| fold(&deltas[..n]));
         out.line("fold", "time per delta", n, folded / n as f64, "ns", floor / n as f64);
-        let allocations = measure(|| { black_box(fold(&deltas[..n])); }).count_total;
+        let allocations = measure(|| {
+            black_box(fold(&deltas[..n]));
+        })
+        .count_total;
         out.line("fold", "allocations per delta", n, allocations as f64 / n as f64, "1", 1.0);
         let seen = best(|| fold_plan_event(&deltas[..n]));
         out.line("fold+plan+event", "time per delta", n, seen / n as f64, "ns", floor / n as f64);
         let whole = best(|| whole_path(n));
         out.line("whole", "time per delta", n, whole / n as f64, "ns", floor / n as f64);
-        let allocations = measure(|| { black_box(whole_path(n)); }).count_total;
+        let allocations = measure(|| {
+            black_box(whole_path(n));
+        })
+        .count_total;
         out.line("whole", "allocations per delta", n, allocations as f64 / n as f64, "1", 1.0);
         let first = first.get_or_insert((folded / n as f64, whole / n as f64));
         out.line("fold", "growth from 1k", n, folded / n as f64, "ns", first.0);
@@ -266,7 +272,8 @@ fn step_at(messages: usize) -> f64 {
 async fn fill(store: &Memory, chat: everturn::core::ids::ChatId, messages: usize) {
     let mut lease = store.acquire(chat).await.expect("a chat");
     for id in 1..=messages as u64 {
-        let words = vec![Part::Text(Text { text: "Some words that somebody said at some time.".into(), ..Text::default() })];
+        let words =
+            vec![Part::Text(Text { text: "Some words that somebody said at some time.".into(), ..Text::default() })];
         let body = if id % 2 == 1 { Body::User(words) } else { Body::Reply(Box::new(reply(id, words))) };
         let tail = if id % 2 == 1 { Tail::Input } else { Tail::Reply };
         let message = Message { id: MessageId(id), at: Timestamp(0), body };

@@ -174,7 +174,8 @@ impl Driver {
         };
         let moved_on = began.model != asked.model;
         let can = self.can(asked);
-        let anew = |rung| Climb { rung, retract: vec![Delta::RetractAll], opening: ask(request.clone()) };
+        let shown = (!draft.parts().is_empty()).then_some(Delta::RetractAll);
+        let anew = |rung| Climb { rung, retract: shown.into_iter().collect(), opening: ask(request.clone()) };
         match recovery::plan(draft, self.cause, can, Budget::Left) {
             Recovery::Reattach(handle) => {
                 Climb { rung: Rung::Reattach, retract: Vec::new(), opening: Opening::Reattach(handle) }

@@ -1,8 +1,8 @@
 //! A driver that dies at every await point, and the one that goes on.
 
 use std::future::{Future, poll_fn};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 

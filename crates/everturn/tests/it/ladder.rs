@@ -6,8 +6,8 @@ use everturn::core::message::{Body, Stop};
 use everturn::core::recovery::{Prefill, Reattach};
 use everturn::{Agent, Background};
 use everturn_understudy::{
-    Asked, Script, Understudy, begin_call, call, cut, fail, malformed, reasoning, response_id, script, sealed, stop, text,
-    usage,
+    Asked, Script, Understudy, begin_call, call, cut, fail, malformed, reasoning, response_id, script, sealed, stop,
+    text, usage,
 };
 use expect_test::expect;
 use serde_json::json;
@@ -90,7 +90,8 @@ async fn whole_calls_are_salvaged() {
 /// AW13: text and an open call, then a reset: the call is taken back, the text goes on.
 #[tokio::test(start_paused = true)]
 async fn an_open_call_is_taken_back_and_the_text_goes_on() {
-    let stage = stage([script([text("Let me see "), begin_call("echo", "{\"s"), reset()]), done("what I can do.")]).await;
+    let stage =
+        stage([script([text("Let me see "), begin_call("echo", "{\"s"), reset()]), done("what I can do.")]).await;
     expect![[r#"
         t=000.0 message 1 user "go"
         t=000.0 running

@@ -2,6 +2,8 @@
 
 mod crash;
 mod ladder;
+mod retries;
+mod silence;
 mod stage;
 mod stepwise;
 mod turns;
