@@ -6,7 +6,7 @@ use everturn_core::chat::TurnEnd;
 use everturn_core::command::{Answer, Command, Refusal, When};
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId};
-use everturn_core::message::{Message, Meta, Part, Text};
+use everturn_core::message::{Body, Message, Meta, Part, Text};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Standing, View};
 use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
@@ -167,6 +167,15 @@ impl ChatHandle {
     /// Everything that was said.
     pub async fn transcript(&self) -> Result<Vec<Arc<Message>>, StoreError> {
         self.ports.store.transcript(self.id).await
+    }
+
+    /// What the model said last, committed.
+    pub async fn newest_reply(&self) -> Result<Option<String>, StoreError> {
+        let newest = self.transcript().await?.iter().rev().find_map(|message| match &message.body {
+            Body::Reply(reply) => Some(reply.text()),
+            Body::User(_) | Body::Context(_) | Body::Result(_) | Body::Summary(_) => None,
+        });
+        Ok(newest)
     }
 
     /// Every provider call that was made, and what it cost.

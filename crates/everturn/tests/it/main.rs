@@ -1,9 +1,16 @@
 //! The engine, seen from outside.
 
 mod crash;
+#[path = "../../examples/embed.rs"]
+mod embed;
 mod ladder;
 mod retries;
 mod silence;
 mod stage;
 mod stepwise;
 mod turns;
+
+#[test]
+fn the_example_runs() {
+    embed::main().unwrap();
+}
