@@ -22,7 +22,7 @@ fn done(words: &str) -> Script {
     script([text(words), stop(Stop::End)])
 }
 
-/// AW11: text, then a reset: it goes on from there, nothing is taken back, and the answer is both halves.
+/// AW11, CL60: text, then a reset: no step yet; it goes on from there, nothing is taken back, and the answer is both halves.
 #[tokio::test(start_paused = true)]
 async fn text_goes_on_where_it_was_cut() {
     let stage = stage([
