@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::hub::Bell;
+use crate::metrics::Metrics;
 
 /// Everything one provider call needs.
 pub(crate) struct Attempt {
@@ -31,6 +32,7 @@ pub(crate) struct Attempt {
     pub(crate) pen: Pen,
     pub(crate) bell: Arc<Bell>,
     pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) windows: Windows,
     pub(crate) cancel: CancellationToken,
@@ -182,7 +184,9 @@ impl Attempt {
                 }
             }
         }
+        let started = Instant::now();
         self.store.append(self.pen, rows).await?;
+        self.metrics.appended(started.elapsed());
         self.bell.ring();
         Ok(broke)
     }

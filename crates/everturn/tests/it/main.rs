@@ -4,6 +4,7 @@ mod crash;
 #[path = "../../examples/embed.rs"]
 mod embed;
 mod ladder;
+mod metrics;
 mod retries;
 mod silence;
 mod stage;
