@@ -5,6 +5,7 @@ mod crash;
 mod embed;
 mod ladder;
 mod metrics;
+mod panics;
 mod retries;
 mod silence;
 mod stage;
