@@ -78,7 +78,9 @@ impl Ports {
         let mut panics = 0;
         loop {
             // A task of its own, so that a panic is caught here instead of leaving the chat to nobody.
-            match tokio::spawn(self.clone().advance(chat)).await {
+            let ended = tokio::spawn(self.clone().advance(chat)).await;
+            self.metrics.driver_ended(&ended);
+            match ended {
                 Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
                     tracing::warn!(%chat, why, "the store is not available, trying again");
                     tokio::select! {

@@ -257,6 +257,7 @@ impl Driver {
             open_max: limits.open_for(thinking),
             silence_max: limits.silence_for(thinking),
             batch_len_max: limits.batch_len_max,
+            batch_bytes_max: limits.batch_bytes_max,
             draft_bytes_max: limits.draft_bytes_max,
         }
     }
