@@ -10,6 +10,7 @@ use everturn::core::delta::Delta;
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Message, Part, text_of};
 use everturn::core::view::{Event, Standing, View};
+use everturn::stores::Store as _;
 use everturn::{Agent, ChatHandle, Engine, Policy, ToolError, tool};
 use everturn_understudy::{Script, Understudy};
 use tokio::time::Instant;
@@ -62,8 +63,9 @@ impl Stage {
 
     /// Somebody who watches from now on.
     pub fn watch(&self) -> Watch {
-        let chat = self.chat.clone();
-        Watch { events: chat.events(None), view: View::default(), seen: String::new(), started: self.started, chat }
+        let (chat, store) = (self.chat.clone(), self.store.clone());
+        let events = chat.events(None);
+        Watch { events, view: View::default(), seen: String::new(), started: self.started, chat, store }
     }
 
     /// What the last turn came to.
@@ -98,6 +100,7 @@ pub struct Watch {
     pub seen: String,
     started: Instant,
     chat: ChatHandle,
+    store: Arc<Stepwise>,
 }
 
 impl Watch {
@@ -140,7 +143,8 @@ impl Watch {
         loop {
             self.step().await;
             let rests = self.view.standing.as_ref().is_some_and(|standing| !standing_is_busy(standing));
-            if rests && self.events.cursor().is_some() && self.chat.rest_now().await {
+            let heard = self.store.inbox(self.chat.id()).await.unwrap().is_empty();
+            if rests && heard && self.events.cursor().is_some() && self.chat.rest_now().await {
                 break;
             }
         }
@@ -218,6 +222,9 @@ fn stands(standing: &Standing) -> String {
     }
     if let Some(wait) = &standing.retry {
         write!(told, " retry {:?} until {:.1}", wait.kind, wait.until.0 as f64 / 1000.0).unwrap();
+    }
+    if let Some(compacting) = &standing.compacting {
+        write!(told, " compacting {:?}", compacting.source).unwrap();
     }
     if let (Some(end), false) = (&standing.ended, standing_is_busy(standing)) {
         match end {
