@@ -6,7 +6,7 @@
 
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::limit_in_meta;
-use everturn_core::context::{self, Compaction, Fallback, Gauge, History, Size, Threshold, TooLong, Trigger};
+use everturn_core::context::{self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
@@ -20,6 +20,9 @@ use crate::model::Asked;
 
 /// About what the shorter summary has: 300 words.
 const SHORTER_BYTES: usize = 2 * 1024;
+
+/// More bytes than a token has in any text: what is too long even so is too long.
+const BYTES_PER_TOKEN_MAX: u64 = 6;
 
 /// What a driver has found out about making room for this turn and this model. It is not stored: a driver that does not
 /// know it finds it out again, and bounds that must hold over crashes are in the chat.
@@ -50,15 +53,16 @@ impl Driver {
     pub(crate) async fn fitting(&mut self, asked: &Asked) -> Result<Option<Request>, WriteError> {
         let request = self.request(asked);
         let (tokens, limit) = (self.tokens(&request), self.context_limit());
-        let (trigger, source) = match self.room.refused {
-            true => (Trigger::Refused, SummarySource::Overflow),
-            false => (Trigger::Measured, SummarySource::Automatic),
+        let (trigger, source) = if self.room.refused {
+            (Trigger::Refused, SummarySource::Overflow)
+        } else {
+            (Trigger::Measured, SummarySource::Automatic)
         };
         let threshold = match self.room.unsummarised {
             Some(_) => Threshold::OFF, // It may still fit, and the provider knows.
             None => self.agent.compaction,
         };
-        match context::compaction(trigger, tokens, limit, threshold, &self.history(asked, &request)) {
+        match context::compaction(trigger, tokens, limit, threshold, &self.slack(asked, &request)) {
             Compaction::NotNeeded => return Ok(Some(request)),
             Compaction::Needed => self.compact(asked, source, None).await?,
             Compaction::StillOver(stage @ Fallback::StrongerSummary) => {
@@ -66,6 +70,10 @@ impl Driver {
             }
             Compaction::StillOver(stage) => {
                 (self.room.leaner, self.room.refused) = (Some(stage), false);
+            }
+            // Ours is a guess. The provider has the last word, unless no text could be so short in tokens.
+            Compaction::Hopeless(_) if trigger == Trigger::Measured && could_fit(&request, limit) => {
+                return Ok(Some(request));
             }
             Compaction::Hopeless(too_long) => self.fail(&self.too_long(asked, too_long), None).await?,
         }
@@ -152,7 +160,7 @@ impl Driver {
     }
 
     /// What the transcript says about compacting it.
-    fn history(&self, asked: &Asked, request: &Request) -> History {
+    fn slack(&self, asked: &Asked, request: &Request) -> Slack {
         let compactions = self.chat.turn.as_ref().map_or(0, |turn| turn.compactions);
         let weight = |weigh: fn(&PromptPart) -> usize| {
             let entries = request.entries.iter().rev().skip(2);
@@ -163,7 +171,7 @@ impl Driver {
             None => (self.foldable(), self.summary()),
         };
         let shorter = |summary: &Summary| Size::text(summary.text.len().saturating_sub(SHORTER_BYTES));
-        History {
+        Slack {
             foldable,
             compactions_left: self.agent.limits.compactions_max.saturating_sub(compactions),
             after_last: self.floor(asked, request),
@@ -190,4 +198,9 @@ impl Driver {
         };
         ProviderError::new(asked.provider.name(), Kind::ContextFull).with_detail(&detail)
     }
+}
+
+/// Whether a request could be within the limit if its text were as simple as can be.
+fn could_fit(request: &Request, limit: Option<u64>) -> bool {
+    limit.is_none_or(|limit| request.bytes() as u64 / BYTES_PER_TOKEN_MAX <= limit)
 }

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{Ended, Windows};
 use crate::clock::Clock;
+use crate::compact::Room;
 use crate::driver::Driver;
 use crate::model::{Asked, gave_up};
 
@@ -47,7 +48,7 @@ impl Driver {
         stage: Option<Fallback>,
     ) -> Result<(), WriteError> {
         let how = if self.room.short || stage.is_some() { summary::SHORTER } else { summary::INSTRUCTIONS };
-        let Some(request) = self.to_summarise(asked, how) else {
+        let Some(request) = self.fitting_summary(asked, how) else {
             let too_long = TooLong { tokens: self.tokens(&self.request(asked)), limit: self.context_limit() };
             return self.do_without(&self.too_long(asked, too_long), source, None).await;
         };
@@ -88,7 +89,7 @@ impl Driver {
 
     /// The request for a summary, cut as little as it takes to be read. The measure decides on the first cut, which does
     /// little harm; the others are made when the provider refused.
-    fn to_summarise(&mut self, asked: &Asked, how: &str) -> Option<Request> {
+    fn fitting_summary(&mut self, asked: &Asked, how: &str) -> Option<Request> {
         let request = self.summary_request(asked, how, self.room.cuts)?;
         let over = self.context_limit().is_some_and(|limit| self.tokens(&request) > limit);
         if self.room.cuts > 0 || !over {
@@ -115,8 +116,11 @@ impl Driver {
         let newest = &said[left_out..];
         let all = summary.iter().chain(&gap).chain(newest).cloned().chain([note(how)]).collect::<Vec<_>>();
         let entries = prepare(all.iter().map(|message| &**message), target);
-        let text_bytes_max = cuts.checked_sub(1).map(|cut| TEXT_BYTES_MAX[cut.min(TEXT_BYTES_MAX.len() - 1)]);
-        let entries = text_bytes_max.map(|max| entries.cut(max)).unwrap_or(entries);
+        let entries = match cuts {
+            0 => entries,
+            1 => entries.cut(TEXT_BYTES_MAX[0]),
+            _ => entries.cut(TEXT_BYTES_MAX[1]),
+        };
         let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
         let request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
         Some(request.fit(target))
@@ -166,7 +170,7 @@ impl Driver {
             told.into_iter().fold(change, |change, body| change.say_as(body, tail))
         })
         .await?;
-        self.room = crate::compact::Room { leaner: stage, ..Default::default() };
+        self.room = Room { leaner: stage, ..Room::default() };
         Ok(())
     }
 

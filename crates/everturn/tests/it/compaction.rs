@@ -124,12 +124,15 @@ async fn the_next_request_decides_and_not_the_last() {
         t=000.0 running
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 delta 2 call echo
-        t=000.0 delta 3 CallInput { slot: 0, json: "{\"say\":\"abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcde… 24061 bytes
+        t=000.0 delta 3 CallInput { slot: 0, json: "{\"say\":\"abcdefghi abcdefghi abcde… 24061 bytes
         t=000.0 delta 4 CallEnded { slot: 0 }
         t=000.0 delta 5 usage Some((90, 9000))
-        t=000.0 message 2 reply [echo({"say":"abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ab… 24050 bytes
-        t=000.0 message 3 result 1.0 echo Done "heard abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcd… 16291 bytes
+        t=000.0 message 2 reply [echo({"say":"abcdefghi abcdefghi abcdefghi abcdefghi ab… 24050 bytes
         t=000.0 running
+        t=000.0 running
+        t=000.0 message 3 result 1.0 echo Done "heard abcdefghi abcdefghi abcdefghi abcd… 16291 bytes
+        t=000.0 running
+        t=000.0 running compacting Automatic
         t=000.0 message 4 summary Automatic "Echoed letters."
         t=000.0 running
         t=000.0 delta 1 attempt 2 First understudy/one
@@ -137,7 +140,8 @@ async fn the_next_request_decides_and_not_the_last() {
         t=000.0 message 5 reply ["All done."] End
         t=000.0 running
         t=000.0 idle Done
-    "#]].assert_eq(&brief_lines(&stage.run("Say letters.").await));
+    "#]]
+    .assert_eq(&brief_lines(&stage.run("Say letters.").await));
     expect![[r#"
         user "Summary of the conversation so far, in place of it:\n\nEchoed … 68 bytes"
         user "(The newest message before this point, word for word:)"
@@ -300,13 +304,14 @@ async fn what_the_program_said_before_the_step_is_not_lost() {
     expect![[r#"
         message 1 user "Letters!"
         message 2 context "It is noon."
-        message 3 reply ["abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ab… 24024 bytes
+        message 3 reply ["abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ab… 24024 bytes
         message 4 user "What time is it?"
         message 5 context "It is noon."
         message 6 summary Automatic "Letters."
         message 7 context "It is noon."
         message 8 reply ["Noon."] End
-    "#]].assert_eq(&brief_lines(&stage.told().await));
+    "#]]
+    .assert_eq(&brief_lines(&stage.told().await));
     expect![[r#"
         user "Summary of the conversation so far, in place of it:\n\nLetters… 61 bytes"
         user "(The newest message before this point, word for word:)"

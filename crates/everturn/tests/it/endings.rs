@@ -18,7 +18,7 @@ fn filtered() -> Stop {
 
 fn told(end: &TurnEnd) -> String {
     match end {
-        TurnEnd::Failed(failure) => format!("{} | {} | {}", failure.message, failure.detail, failure.attempts),
+        TurnEnd::Failed(failure) => format!("{}\n{}\n{} attempts", failure.message, failure.detail, failure.attempts),
         end => format!("{end:?}"),
     }
 }
@@ -34,7 +34,11 @@ async fn a_refusal_without_content_fails_the_turn() {
         t=001.0 failed failed ContentFilter
     "#]]
     .assert_eq(&stage.run("How?").await);
-    expect!["The AI provider withheld its answer under its content policy (weapons); rephrase the request | this is not answered | 1"].assert_eq(&told(&stage.ended().await));
+    expect![[r#"
+        The AI provider withheld its answer under its content policy (weapons); rephrase the request
+        this is not answered
+        1 attempts"#]]
+    .assert_eq(&told(&stage.ended().await));
     expect![[r#"
         1.1 understudy/one ContentFilter (ErrorFinish) 1.0s known 0+0 guess 2+0 0.000000
     "#]]
@@ -145,7 +149,10 @@ async fn whoever_is_configured_is_named() {
     expect![[r#"
         1 Overloaded: Azure OpenAI has more work than it can take; wait a minute, or choose another model
         2 Silence: Azure OpenAI sent nothing for too long; try again, or allow this model a longer silence
-        Azure OpenAI sent nothing for too long; try again, or allow this model a longer silence | it kept failing without getting further | 3"#]].assert_eq(&waits.join("\n"));
+        Azure OpenAI sent nothing for too long; try again, or allow this model a longer silence
+        it kept failing without getting further
+        3 attempts"#]]
+    .assert_eq(&waits.join("\n"));
 }
 
 /// The same for a summary.
@@ -154,6 +161,9 @@ async fn whoever_was_to_summarise_is_named() {
     let stage = behind_gateway([says("Hello."), script([refuse(401)])]).await;
     stage.run("Hi.").await;
     stage.chat.compact().await.unwrap();
-    expect!["Azure OpenAI refused the key; check that it is right and may use this model |  | 1"]
-        .assert_eq(&told(&stage.ended().await));
+    expect![[r#"
+        Azure OpenAI refused the key; check that it is right and may use this model
+
+        1 attempts"#]]
+    .assert_eq(&told(&stage.ended().await));
 }

@@ -62,11 +62,10 @@ async fn the_next_model_is_asked_when_the_budget_is_spent() {
         t=000.0 running
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 running retry Overloaded until 0.9
-        t=000.9 delta 2 RetractAll
-        t=000.9 delta 3 attempt 2 Restart understudy/one
+        t=000.9 delta 2 attempt 2 Restart understudy/one
         t=000.9 running
-        t=000.9 delta 4 RetractAll
-        t=000.9 delta 5 attempt 3 FallBack second/two
+        t=000.9 delta 3 attempt 3 FallBack second/two
+        t=000.9 delta 4 Text("Hello.")
         t=000.9 message 2 reply ["Hello."] End
         t=000.9 running
         t=000.9 idle Done
@@ -134,10 +133,11 @@ async fn thoughts_do_not_go_along() {
         t=000.0 running retry Timeout until 0.9
         t=000.9 delta 3 RetractAll
         t=000.9 delta 4 attempt 2 Restart understudy/one
-        t=000.9 running
         t=000.9 delta 5 Reasoning("Hm.")
+        t=000.9 running
         t=000.9 delta 6 RetractAll
         t=000.9 delta 7 attempt 3 FallBack second/two
+        t=000.9 delta 8 Text("Hello.")
         t=000.9 message 2 reply ["Hello."] End
         t=000.9 running
         t=000.9 idle Done
@@ -256,8 +256,8 @@ async fn with_no_other_model_the_chat_waits_and_settles() {
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 running retry Overloaded until 0.9
         t=000.9 running retry Overloaded until 30.0
-        t=030.0 delta 2 RetractAll
-        t=030.0 delta 3 attempt 2 Restart understudy/one
+        t=030.0 delta 2 attempt 2 Restart understudy/one
+        t=030.0 delta 3 Text("Back.")
         t=030.0 message 2 reply ["Back."] End
         t=030.0 running
         t=030.0 idle Done
@@ -270,8 +270,7 @@ async fn with_no_other_model_the_chat_waits_and_settles() {
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 running retry Overloaded until 0.9
         t=000.9 running retry Overloaded until 30.0
-        t=030.0 delta 2 RetractAll
-        t=030.0 delta 3 attempt 2 Restart understudy/one
+        t=030.0 delta 2 attempt 2 Restart understudy/one
         t=030.0 failed failed Overloaded
     "#]]
     .assert_eq(&stage.run("Hi.").await);
@@ -362,14 +361,13 @@ async fn a_smaller_window_behind_a_larger_one_is_made_room_for() {
         t=000.0 running
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 running retry Overloaded until 0.9
-        t=000.9 delta 2 RetractAll
-        t=000.9 delta 3 attempt 2 Restart understudy/one
+        t=000.9 delta 2 attempt 2 Restart understudy/one
         t=000.9 running
         t=000.9 running compacting Automatic
         t=000.9 message 4 summary Automatic "Letters."
         t=000.9 running
-        t=000.9 delta 4 RetractAll
-        t=000.9 delta 5 attempt 4 FallBack second/two
+        t=000.9 delta 3 attempt 4 FallBack second/two
+        t=000.9 delta 4 Text("More it is.")
         t=000.9 message 5 reply ["More it is."] End
         t=000.9 running
         t=000.9 idle Done

@@ -1,5 +1,7 @@
 //! The engine, seen from outside.
 
+#![allow(clippy::unwrap_used, reason = "clippy excuses tests, but not the helpers they share")]
+
 mod chaining;
 mod compaction;
 mod cost;

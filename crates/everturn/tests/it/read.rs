@@ -50,7 +50,7 @@ fn brief_to(text: &str, chars_max: usize) -> String {
 
 /// A trace without the length of its long lines.
 pub fn brief_lines(trace: &str) -> String {
-    trace.lines().map(|line| format!("{}\n", brief_to(line, 110))).collect()
+    trace.lines().map(|line| format!("{}\n", brief_to(line, 80))).collect()
 }
 
 /// All words a request holds.

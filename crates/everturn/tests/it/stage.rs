@@ -138,13 +138,17 @@ impl Watch {
         }
     }
 
+    /// Whether no command waits: a chat that rests may have just been spoken to.
+    async fn all_heard(&self) -> bool {
+        self.store.inbox(self.chat.id()).await.unwrap().is_empty()
+    }
+
     /// Watches until the chat rests, compares what it folded with what the server has, and gives the trace.
     pub async fn until_rest(mut self) -> String {
         loop {
             self.step().await;
             let rests = self.view.standing.as_ref().is_some_and(|standing| !standing_is_busy(standing));
-            let heard = self.store.inbox(self.chat.id()).await.unwrap().is_empty();
-            if rests && heard && self.events.cursor().is_some() && self.chat.rest_now().await {
+            if rests && self.events.cursor().is_some() && self.chat.rest_now().await && self.all_heard().await {
                 break;
             }
         }

@@ -39,8 +39,13 @@ async fn a_turn_with_a_tool() {
         t=001.0 delta 9 CallEnded { slot: 0 }
         t=001.0 delta 10 usage Some((10, 5))
         t=001.0 message 2 reply [(Look first. ✓) "Let me look." echo({"say":"kelp"})] ToolUse
+        t=001.0 running
+        t=001.0 running
         t=001.0 message 3 result 1.0 echo Done "heard kelp"
         t=001.0 running
+        t=001.0 delta 1 attempt 1 First understudy/one
+        t=001.0 delta 2 Text("Kelp it is.")
+        t=001.0 delta 3 usage Some((20, 4))
         t=001.0 message 4 reply ["Kelp it is."] End
         t=001.0 running
         t=001.0 idle Done

@@ -96,11 +96,10 @@ async fn trying_for_a_summary_costs_the_step_no_tries() {
         t=002.1 running
         t=002.1 delta 1 attempt 4 First understudy/one
         t=002.1 running retry Overloaded until 2.5
-        t=002.5 delta 2 RetractAll
-        t=002.5 delta 3 attempt 5 Restart understudy/one
+        t=002.5 delta 2 attempt 5 Restart understudy/one
         t=002.5 running retry Overloaded until 3.0
-        t=003.0 delta 4 RetractAll
-        t=003.0 delta 5 attempt 6 Restart understudy/one
+        t=003.0 delta 3 attempt 6 Restart understudy/one
+        t=003.0 delta 4 Text("More it is.")
         t=003.0 message 5 reply ["More it is."] End
         t=003.0 running
         t=003.0 idle Done
@@ -162,7 +161,11 @@ async fn whoever_asked_is_told_that_there_is_no_summary() {
     "#]]
     .assert_eq(&watch.until_rest().await);
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!() };
-    expect!["The AI provider broke off before its answer was complete; try again | the summary was empty (it failed the second time too) | 2"].assert_eq(&format!("{} | {} | {}", failure.message, failure.detail, failure.attempts));
+    expect![[r#"
+        The AI provider broke off before its answer was complete; try again
+        the summary was empty (it failed the second time too)
+        2 attempts"#]]
+    .assert_eq(&format!("{}\n{}\n{} attempts", failure.message, failure.detail, failure.attempts));
     assert!(!stage.told().await.contains("summary"));
 }
 
@@ -308,11 +311,12 @@ async fn a_summary_that_was_handed_over_is_made_again() {
     assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
     expect![[r#"
         message 1 user "Letters, please."
-        message 2 reply ["abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ab… 24024 bytes
+        message 2 reply ["abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ab… 24024 bytes
         message 3 user "More!"
         message 4 summary Automatic "Letters."
         message 5 reply ["More it is."] End
-    "#]].assert_eq(&brief_lines(&stage.told().await));
+    "#]]
+    .assert_eq(&brief_lines(&stage.told().await));
     expect![[r#"
         1.1 understudy/one Answered 0.0s known 0+0 guess 6+8000 0.000000
         3.1 understudy/one Lost 1.0s known 0+0 guess 8142+0 0.000000
@@ -394,7 +398,7 @@ async fn a_panic_in_a_summary_is_recorded_and_survived() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// CR62, differently: a turn that rests for a client has nothing to send yet. It is summarised when the answer is there
+/// A turn that rests for a client has nothing to send yet. It is summarised when the answer is there
 /// and the next request, with the answer in it, would be too long.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
@@ -419,8 +423,9 @@ async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
         t=000.0 message 2 reply [pick({})] ToolUse
         t=000.0 running client 1.0
         t=000.0 awaiting client 1.0
-        t=000.0 message 3 result 1.0 pick Done "abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi … 24041 bytes
+        t=000.0 message 3 result 1.0 pick Done "abcdefghi abcdefghi abcdefghi abcdefghi … 24041 bytes
         t=000.0 running
+        t=000.0 running compacting Automatic
         t=000.0 message 4 summary Automatic "They picked."
         t=000.0 running
         t=000.0 delta 1 attempt 2 First understudy/one
@@ -428,5 +433,6 @@ async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
         t=000.0 message 5 reply ["Fine."] End
         t=000.0 running
         t=000.0 idle Done
-    "#]].assert_eq(&brief_lines(&watch.until_rest().await));
+    "#]]
+    .assert_eq(&brief_lines(&watch.until_rest().await));
 }
