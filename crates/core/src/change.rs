@@ -116,6 +116,12 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// Ends the turn where it stands and keeps what was shown: a bound may be reached between two attempts at an answer.
+    pub fn stop(&mut self, reply: Option<Reply>, end: TurnEnd) -> &mut Self {
+        self.keep(reply, Verdict::Error, BROKEN);
+        self.finish(end)
+    }
+
     /// Ends the turn with an error and keeps what was shown. Who waits goes on waiting: the error may be theirs too, and
     /// they should decide.
     pub fn fail(&mut self, reply: Option<Reply>, failure: Failure) -> &mut Self {

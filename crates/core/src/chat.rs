@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::cost::Micros;
 use crate::error::Kind;
 use crate::fact::{Attempted, Fact, Place, Totals};
-use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, StepId, Timestamp, Version};
-use crate::message::{Body, Message, Part};
+use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
+use crate::message::{Body, Message, Part, SummarySource};
 use crate::retry;
 use crate::status::{self, Status, Verb};
 
@@ -49,6 +49,8 @@ pub struct Chat {
     pub wait: Option<Wait>,
     /// Whether somebody asked for a summary.
     pub compaction_asked: bool,
+    /// The summary that is being written.
+    pub compacting: Option<Compacting>,
     /// The newest step the program has said something about.
     pub briefed: StepId,
     /// The newest command that was taken out of the inbox.
@@ -249,6 +251,19 @@ pub struct Wait {
     pub attempt: u32,
 }
 
+/// A summary that is being written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compacting {
+    /// Since when.
+    pub began: Timestamp,
+    /// By whom.
+    pub model: ModelId,
+    /// Why.
+    pub source: SummarySource,
+    /// About how many tokens were sent for it.
+    pub tokens: u64,
+}
+
 impl Chat {
     /// A new, empty chat with an agent.
     #[must_use]
@@ -270,6 +285,7 @@ impl Chat {
             tried: Tried::default(),
             wait: None,
             compaction_asked: false,
+            compacting: None,
             briefed: StepId(0),
             obeyed: InboxSeq(0),
             totals: Totals::default(),
@@ -323,6 +339,10 @@ impl Chat {
             }),
             Fact::Rewound { .. } => self.rewound(),
             Fact::CompactionAsked => self.compaction_asked = true,
+            Fact::Compacts(compacting) => {
+                self.compacting = Some((**compacting).clone());
+                self.wait = None;
+            }
             Fact::Archived(archived) => self.archived = *archived,
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
         }
@@ -359,6 +379,7 @@ impl Chat {
         self.step = step.next();
         self.tried = Tried::default();
         self.wait = None;
+        self.compacting = None;
     }
 
     fn opened(&mut self, calls: &[OpenCall]) {
@@ -396,6 +417,7 @@ impl Chat {
     fn attempted(&mut self, attempted: &Attempted, tried: Tried) {
         self.tried = tried;
         self.wait = None;
+        self.compacting = None;
         self.totals.tally.add(&attempted.tally);
         self.totals.spend.known = self.totals.spend.known.plus(attempted.spend.known);
         self.totals.spend.estimated = self.totals.spend.estimated.plus(attempted.spend.estimated);

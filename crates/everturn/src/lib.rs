@@ -40,6 +40,7 @@ mod hub;
 mod metrics;
 mod model;
 mod subscribe;
+mod summarise;
 mod tool;
 mod toolbox;
 

@@ -240,6 +240,9 @@ fn stands(standing: &Standing) -> String {
     if let Some(wait) = &standing.retry {
         write!(told, " retry {:?} until {:.1}", wait.kind, wait.until.0 as f64 / 1000.0).unwrap();
     }
+    if let Some(compacting) = &standing.compacting {
+        write!(told, " compacting {:?}", compacting.source).unwrap();
+    }
     if let (Some(end), false) = (&standing.ended, standing_is_busy(standing)) {
         match end {
             TurnEnd::Failed(failure) => write!(told, " failed {:?}", failure.kind).unwrap(),
