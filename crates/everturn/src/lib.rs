@@ -12,6 +12,7 @@ mod handle;
 mod hub;
 mod metrics;
 mod model;
+mod outcome;
 mod subscribe;
 mod tool;
 mod toolbox;

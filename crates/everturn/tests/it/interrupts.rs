@@ -264,7 +264,7 @@ async fn an_interrupt_lets_the_queue_go_on() {
 }
 
 /// What a stage that was interrupted somewhere must look like.
-async fn check(stage: &Stage, yields: usize) -> bool {
+async fn check(stage: &Stage, ran: &str, yields: usize) -> bool {
     let transcript = stage.transcript().await;
     let (mut open, mut results) = (Vec::new(), 0);
     for message in &transcript {
@@ -273,6 +273,8 @@ async fn check(stage: &Stage, yields: usize) -> bool {
             Body::Result(result) => {
                 let place = open.iter().position(|uid| *uid == result.call);
                 open.remove(place.unwrap_or_else(|| panic!("{yields}: a second result for {}", result.call)));
+                let says_so = !result.output.text.contains("It was not run.");
+                assert_eq!(ran.contains(&result.call.to_string()), says_so, "{yields}: {}", result.output.text);
                 results += 1;
             }
             Body::User(_) => assert!(open.is_empty(), "{yields}: {open:?} has no result before the next message"),
@@ -305,8 +307,11 @@ async fn an_interrupt_may_come_at_any_moment() {
         assert!(yields < 500, "the turn never ends by itself");
         let (stopped, late) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (flag, too_late) = (stopped.clone(), late.clone());
-        let step = tool("step", "Steps.", move |_: ToolContext, _: Value| {
+        let runs = Diary::new();
+        let diary = runs.clone();
+        let step = tool("step", "Steps.", move |context: ToolContext, _: Value| {
             too_late.fetch_or(flag.load(Ordering::SeqCst), Ordering::SeqCst);
+            diary.note(&context.call.to_string());
             async { Ok::<_, ToolError>("stepped") }
         });
         let calls = [call("step", json!({"n": 1})), call("step", json!({"n": 2})), call("step", json!({"n": 3}))];
@@ -318,9 +323,10 @@ async fn an_interrupt_may_come_at_any_moment() {
             tokio::task::yield_now().await;
         }
         let accepted = stage.chat.submit(Command::Interrupt, None).await.is_ok();
+        tokio::task::yield_now().await; // What starts in the very moment is neither before nor after.
         stopped.store(accepted, Ordering::SeqCst);
         let end = stage.ended().await;
-        let all = check(&stage, yields).await;
+        let all = check(&stage, &runs.read(), yields).await;
         assert!(!late.load(Ordering::SeqCst), "{yields}: a call started after the interrupt was accepted");
         let kept = stage.replies().await;
         assert_eq!(kept.split('|').next(), Some(watching.await.unwrap().as_str()), "{yields}");
@@ -334,7 +340,8 @@ async fn an_interrupt_may_come_at_any_moment() {
     assert!(untouched);
 }
 
-/// AW09: a tool that holds its thread cannot be dropped. It is not waited for either.
+/// AW09: a tool that holds its thread cannot be dropped. It is not waited for either. (Needs a thread to hold, so time
+/// is not paused here; nothing waits for it.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_blocks_is_not_waited_for() {
     let (release, gate) = std::sync::mpsc::channel::<()>();
