@@ -259,7 +259,8 @@ impl<'a> Change<'a> {
 }
 
 const CUT: &str = "This call was cut off before its input was complete. It was not run.";
-const INTERRUPTED: &str = "The turn was interrupted before this call could be run. It was not run.";
+/// What the model is told of a call that an interrupt kept from running.
+pub const INTERRUPTED: &str = "The turn was interrupted before this call could be run. It was not run.";
 const BROKEN: &str = "The answer broke off before this call could be run.";
 /// What the model is told of a call whose outcome nobody knows.
 pub const UNKNOWN: &str = "This call was started, and then the process that ran it was lost. \

@@ -5,16 +5,13 @@
 //! interrupt finds the finished ones finished.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::change::{Change, UNKNOWN, refused};
+use everturn_core::change::{Change, INTERRUPTED, UNKNOWN, refused};
 use everturn_core::chat::{CallState, Effect};
-use everturn_core::command::{Answer, Answered, Command};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
-use everturn_core::message::{Body, Call, CallResult, Media, Meta, Output, Reply, Verdict};
-use everturn_core::truncate;
+use everturn_core::message::{Body, Call, CallResult, Reply, Verdict};
 use everturn_stores::WriteError;
 use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -22,7 +19,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::Driver;
-use crate::tool::{After, Approval, Beside, SharedTool, ToolContext, ToolError, ToolOutput};
+use crate::outcome::{Finished, Late};
+use crate::tool::{After, Approval, Beside, SharedTool, ToolContext, ToolError};
 use crate::toolbox::Runner;
 
 /// A call that may start.
@@ -43,14 +41,6 @@ struct Running {
     began: Timestamp,
     after: After,
 }
-
-/// What a finished call's task gives.
-type Finished = Result<Result<ToolOutput, ToolError>, Late>;
-
-/// A tool that did not come back in time.
-#[derive(Debug, thiserror::Error)]
-#[error("The tool did not finish within {} seconds and was stopped. Whether it took effect is unknown.", .0.as_secs())]
-struct Late(Duration);
 
 /// The calls of one reply, on their way.
 struct Batch {
@@ -174,11 +164,10 @@ impl Driver {
         })
     }
 
-    /// Starts as many as may run at once. Their starts are committed first, together. Whoever wants the turn stopped is
-    /// heard before either.
+    /// Starts as many as may run at once. Their starts are committed first, together, and whoever wanted the turn stopped
+    /// by then is heard before anything runs.
     async fn start_some(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
-        self.listen_if_rung(&batch.stop).await?;
-        if batch.stop.is_cancelled() || self.ports.shutdown.is_cancelled() {
+        if self.ports.shutdown.is_cancelled() {
             return Ok(());
         }
         let mut starts = Vec::new();
@@ -200,6 +189,11 @@ impl Driver {
         self.listen_if_rung(&batch.stop).await?;
         if !batch.stop.is_cancelled() {
             starts.into_iter().for_each(|start| self.start(batch, start, at));
+            return Ok(());
+        }
+        for start in starts {
+            let not_run = refused(&start.call, self.now(), Verdict::Interrupted, INTERRUPTED);
+            self.answer(not_run, After::GoOn).await?;
         }
         Ok(())
     }
@@ -267,57 +261,6 @@ impl Driver {
         self.answer(result, after).await
     }
 
-    /// What a finished task means.
-    fn judge(&self, done: Result<Finished, JoinError>) -> (Verdict, Output, Meta) {
-        let error = |message: String, meta| (Verdict::Error, self.bounded(message.into_bytes(), Vec::new()), meta);
-        match done {
-            Ok(Ok(Ok(ToolOutput { bytes, media, meta }))) => (Verdict::Done, self.bounded(bytes, media), meta),
-            Ok(Ok(Err(ToolError { message, meta }))) => error(message, meta),
-            Ok(Err(late)) => error(late.to_string(), Meta::new()),
-            Err(join) if join.is_panic() => error(format!("The tool panicked: {}", panic_text(join)), Meta::new()),
-            Err(_) => error("The tool was stopped.".into(), Meta::new()),
-        }
-    }
-
-    /// What is kept of an output: as much text as the model can read, and of all bytes as many as the limits allow.
-    fn bounded(&self, bytes: Vec<u8>, media: Vec<Media>) -> Output {
-        let bytes_max = self.agent.limits.tool_output_bytes_max;
-        let mut output = truncate::output(bytes, truncate::budget(self.context_limit()));
-        if let Some(full) = output.full.take() {
-            output.full = Some(if full.len() > bytes_max { Arc::from(&full[..bytes_max]) } else { full });
-        }
-        let (mut room, len) = (bytes_max, media.len());
-        for shot in media {
-            if let Some(left) = room.checked_sub(shot.bytes.len()) {
-                room = left;
-                output.media.push(shot);
-            }
-        }
-        if output.media.len() < len {
-            let lost = len - output.media.len();
-            output.text.push_str(&format!("\n[{lost} of {len} attachments were too large and are left out.]"));
-        }
-        output
-    }
-
-    /// A command with what clients answered cut to what a tool of ours could have said.
-    pub(crate) fn bounded_answers(&self, command: Command) -> Command {
-        let Command::Answer(answers) = command else { return command };
-        let bounded = |output: &Output| {
-            let kept = self.bounded(output.text.clone().into_bytes(), output.media.clone());
-            Output { full: kept.full.or_else(|| output.full.clone()), ..kept }
-        };
-        let answers = answers.iter().map(|Answer { call, what }| {
-            let what = match what {
-                Answered::Output(output) => Answered::Output(bounded(output)),
-                Answered::Error(output) => Answered::Error(bounded(output)),
-                Answered::Approve { .. } | Answered::Deny { .. } => what.clone(),
-            };
-            Answer { call: *call, what }
-        });
-        Command::Answer(answers.collect())
-    }
-
     async fn answer(&mut self, result: CallResult, after: After) -> Result<(), WriteError> {
         let stops = after == After::Stop && result.verdict == Verdict::Done;
         let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));
@@ -353,10 +296,4 @@ impl Driver {
         let _ = timeout_at(by_force, batch.tasks.shutdown()).await;
         Ok(())
     }
-}
-
-fn panic_text(join: JoinError) -> String {
-    let payload = join.into_panic();
-    let text = payload.downcast_ref::<String>().cloned();
-    text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
 }

@@ -182,6 +182,20 @@ async fn a_shutdown_during_tools_stores_nothing_for_them() {
     .assert_eq(&diary.read());
 }
 
+/// I9: what has begun has begun, even if the next process holds that it should have been alone.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_became_exclusive_denies_nothing() {
+    let diary = Diary::new();
+    let agent = |look: Policy| agent().tool(diary.tool("pay", 60, ANY)).unwrap().tool(diary.tool("look", 60, look));
+    let [calls, done] = calling([call("pay", json!({})), call("look", json!({}))]);
+    let stage = Stage::new(Understudy::new([calls]), agent(ANY).unwrap()).await;
+    stage.chat.send("go").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let stage = stage.moved(Understudy::new([done]), agent(crate::tools::EXCLUSIVE).unwrap()).await;
+    stage.watch().until_rest().await;
+    assert_eq!(stage.told().await.matches(" Unknown ").count(), 2);
+}
+
 /// I6, I9: a driver whose chat was taken over writes nothing more, whatever its tools come to; the other says what it
 /// knows, and the tool has run once.
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! of several commits, and a crash could only happen where something else waits. This store yields before and after
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -22,6 +23,7 @@ use tokio::task::yield_now;
 pub struct Stepwise {
     memory: Memory,
     fault: Mutex<Option<(usize, Fault)>>,
+    writes: AtomicUsize,
 }
 
 /// How a write goes wrong.
@@ -44,12 +46,22 @@ impl Stepwise {
         self.fault.lock().unwrap().is_some()
     }
 
+    /// How many writes have happened.
+    pub fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
     async fn write<T>(&self, write: impl Future<Output = Result<T, WriteError>>) -> Result<T, WriteError> {
         let fault = {
             let mut fault = self.fault.lock().unwrap();
             let due = fault.take_if(|(left, _)| *left == 0);
             fault.iter_mut().for_each(|(left, _)| *left -= 1);
             due.map(|(_, fault)| fault)
+        };
+        let write = async {
+            let written = write.await;
+            self.writes.fetch_add(1, Ordering::SeqCst);
+            written
         };
         let lost = || StoreError::Unavailable("on purpose".into()).into();
         match fault {
