@@ -37,7 +37,7 @@ pub struct Call {
     pub method: Method,
     /// Below the endpoint's base; may have a query.
     pub path: String,
-    /// What this wire wants besides the endpoint's own headers.
+    /// What this wire wants besides the endpoint's headers, and instead of them.
     pub headers: HeaderMap,
     /// The JSON to send.
     pub body: Option<Value>,
@@ -143,9 +143,9 @@ impl Http {
     /// Sends a request and takes an answer with a good status.
     async fn send(&self, endpoint: &Endpoint, call: Call, accept: &'static str) -> Result<Response, ProviderError> {
         let mut headers = endpoint.headers()?;
+        headers.extend(call.headers);
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.extend(call.headers);
         let mut request = self.client.request(call.method, endpoint.url(&call.path)).headers(headers);
         if let Some(body) = call.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
