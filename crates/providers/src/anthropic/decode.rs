@@ -153,10 +153,11 @@ impl Messages {
         if let Some(usage) = wire.usage.and_then(|usage| serde_json::from_str(usage.get()).ok()) {
             out.push(usage_of(&usage));
         }
-        let Some(reason) = wire.delta.as_ref().and_then(|delta| delta.stop_reason.as_deref()) else { return Ok(()) };
         let mut event: Map<String, Value> = serde_json::from_str(data).unwrap_or_default();
         let delta = event.remove("delta").unwrap_or_default();
-        self.place = Place::Ending(classify::ending(reason, delta.get("stop_details")));
+        if let Some(reason) = wire.delta.as_ref().and_then(|delta| delta.stop_reason.as_deref()) {
+            self.place = Place::Ending(classify::ending(reason, delta.get("stop_details")));
+        }
         for told in ["type", "usage"] {
             event.remove(told);
         }
