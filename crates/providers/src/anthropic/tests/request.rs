@@ -152,7 +152,9 @@ fn a_conversation_with_everything() {
         effort: Some(Effort::High),
         ..Request::new(model("claude-opus-5-5"), &target, prepare(&everything(), &target))
     };
-    check(&request.fit(&target), expect![[r#"
+    check(
+        &request.fit(&target),
+        expect![[r#"
         max_tokens: 32000
         "user":
           {"text":"Look.","type":"text"}
@@ -184,7 +186,8 @@ fn a_conversation_with_everything() {
           {"input_schema":{"properties":{},"type":"object"},"name":"fail"}
           {"max_uses":5,"name":"web_search","type":"web_search_20250305"}
         beta: thinking-binding-controls-2026-08-01
-    "#]]);
+    "#]],
+    );
 }
 
 /// The least there is.
@@ -193,13 +196,16 @@ fn a_greeting() {
     let target = target("claude-haiku-4-5");
     let hello = transcript(vec![Body::User(vec![text("Hi")])]);
     let request = Request::new(model("claude-haiku-4-5"), &target, prepare(&hello, &target));
-    check(&request.fit(&target), expect![[r#"
+    check(
+        &request.fit(&target),
+        expect![[r#"
         max_tokens: 32000
         "user":
           {"cache_control":{"type":"ephemeral"},"text":"Hi","type":"text"}
         model: "claude-haiku-4-5"
         stream: true
-    "#]]);
+    "#]],
+    );
 }
 
 /// A model that goes on from the beginning of an answer gets it; another is asked to go on.

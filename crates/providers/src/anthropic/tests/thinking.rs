@@ -33,7 +33,7 @@ fn every_generation_has_its_words() {
         "claude-opus-5-5",
         "claude-unheard-of",
     ];
-    let efforts = [None, Some(Effort::None), Some(Effort::Minimal), Some(Effort::Medium), Some(Effort::XHigh)];
+    let efforts = [None, Some(Effort::None), Some(Effort::Minimal), Some(Effort::XHigh)];
     let mut table = String::new();
     for model in models {
         table += &format!("{model}\n");
@@ -47,55 +47,46 @@ fn every_generation_has_its_words() {
           as it likes: - - -
           None: - - -
           Minimal: - - -
-          Medium: - - -
           XHigh: - - -
         claude-haiku-4-5
           as it likes: - - -
           None: - - -
           Minimal: {"budget_tokens":1024,"type":"enabled"} - -
-          Medium: {"budget_tokens":10000,"type":"enabled"} - -
           XHigh: {"budget_tokens":18000,"type":"enabled"} - -
         claude-opus-4-6
           as it likes: - - -
           None: - - -
           Minimal: {"type":"adaptive"} {"effort":"low"} -
-          Medium: {"type":"adaptive"} {"effort":"medium"} -
           XHigh: {"type":"adaptive"} {"effort":"max"} -
         claude-opus-4-8
           as it likes: - - -
           None: - - -
           Minimal: {"display":"summarized","type":"adaptive"} {"effort":"low"} -
-          Medium: {"display":"summarized","type":"adaptive"} {"effort":"medium"} -
           XHigh: {"display":"summarized","type":"adaptive"} {"effort":"xhigh"} -
         claude-opus-5
           as it likes: {"display":"summarized","type":"adaptive"} - -
           None: {"type":"disabled"} - -
           Minimal: {"display":"summarized","type":"adaptive"} {"effort":"low"} -
-          Medium: {"display":"summarized","type":"adaptive"} {"effort":"medium"} -
           XHigh: {"display":"summarized","type":"adaptive"} {"effort":"xhigh"} -
         claude-haiku-5-5
           as it likes: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} - thinking-binding-controls-2026-08-01
           None: {"type":"disabled"} - -
           Minimal: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"low"} thinking-binding-controls-2026-08-01
-          Medium: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"medium"} thinking-binding-controls-2026-08-01
           XHigh: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"xhigh"} thinking-binding-controls-2026-08-01
         claude-sonnet-5-5
           as it likes: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} - thinking-binding-controls-2026-08-01
           None: {"type":"between_tools"} - -
           Minimal: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"low"} thinking-binding-controls-2026-08-01
-          Medium: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"medium"} thinking-binding-controls-2026-08-01
           XHigh: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"xhigh"} thinking-binding-controls-2026-08-01
         claude-opus-5-5
           as it likes: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} - thinking-binding-controls-2026-08-01
           None: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"low"} thinking-binding-controls-2026-08-01
           Minimal: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"low"} thinking-binding-controls-2026-08-01
-          Medium: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"medium"} thinking-binding-controls-2026-08-01
           XHigh: {"block_binding":{"prefix_mismatch_behavior":"drop_block"},"display":"summarized","type":"adaptive"} {"effort":"xhigh"} thinking-binding-controls-2026-08-01
         claude-unheard-of
           as it likes: - - -
           None: - - -
           Minimal: {"type":"adaptive"} {"effort":"low"} -
-          Medium: {"type":"adaptive"} {"effort":"medium"} -
           XHigh: {"type":"adaptive"} {"effort":"high"} -
     "#]].assert_eq(&table);
 }
