@@ -106,6 +106,27 @@ fn junk_is_malformed() {
     assert_eq!(read("event: ping\ndata: {}\n\n").frames, [Frame::Ping]);
 }
 
+/// P17: something new may have any shape, also in fields that we know by another.
+#[test]
+fn something_new_may_have_any_shape() {
+    let events = [
+        json!({"type": "news", "index": "first", "delta": "text", "message": [], "usage": 3}),
+        start(),
+        block(0, "text"),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "glyph_delta", "text": 7}}),
+        piece(0, "text_delta"),
+        end(0),
+        why("end_turn"),
+        stop(),
+    ];
+    let told = read(&say(&events));
+    let others = told.frames.iter().filter(|frame| matches!(frame, Frame::Delta(Delta::Other(_)))).count();
+    assert_eq!((told.end, others), (Ok(()), 2));
+    for known in [json!({"type": "ping", "index": "x"}), json!({"type": "message_delta", "delta": "x"})] {
+        assert_eq!(error(&read(&say(&[start(), known]))).kind, Kind::Malformed);
+    }
+}
+
 /// P15: however many unheard-of events come, few are kept.
 #[test]
 fn unheard_of_events_are_bounded() {
