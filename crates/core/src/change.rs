@@ -5,11 +5,13 @@
 //! (results behind their calls, nothing said over an open call) hold by construction and are tested without a store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::command::{Answer, Answered, Command, Refusal, When, check};
+use crate::command::{Answer, Answered, Command, Refusal, When, admit, check};
 use crate::fact::{Fact, Place};
 use crate::ids::{InboxSeq, MessageId, Timestamp};
+use crate::limits::Limits;
 use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Stop, Verdict};
 use crate::status::Status;
 
@@ -114,6 +116,7 @@ impl<'a> Change<'a> {
     /// Ends the turn with an error and keeps what was shown. Who waits goes on waiting: the error may be theirs too, and
     /// they should decide.
     pub fn fail(&mut self, reply: Option<Reply>, failure: Failure) -> &mut Self {
+        self.answer_open(&self.chat.calls, Verdict::Error, FAILED);
         self.keep(reply, Verdict::Error, BROKEN);
         self.fact(Fact::TurnEnded(TurnEnd::Failed(Box::new(failure)))).fact(Fact::Moved(Status::Failed))
     }
@@ -225,7 +228,7 @@ impl<'a> Change<'a> {
         }
         let answered = |open: &OpenCall| answers.iter().any(|answer| answer.call == open.uid);
         if self.chat.calls.iter().filter(|open| open.state.asks()).all(answered) {
-            self.fact(Fact::Moved(Status::Running));
+            self.resume();
         }
         self
     }
@@ -235,15 +238,26 @@ impl<'a> Change<'a> {
         self.fact(Fact::Rewound { from }).fact(began).say(Body::User(parts.to_vec())).fact(Fact::Moved(Status::Running))
     }
 
+    /// Rests until every call that asks is answered, or nobody did so in time.
+    pub fn ask(&mut self, until: Timestamp) -> &mut Self {
+        self.fact(Fact::Awaits { since: self.at, until }).fact(Fact::Moved(Status::Awaiting))
+    }
+
     /// Answers whatever is still asked with a note that nobody did, and lets the turn go on.
     pub fn expire(&mut self) -> &mut Self {
         let asked: Vec<_> = self.chat.calls.iter().filter(|open| open.state.asks()).cloned().collect();
-        self.answer_open(&asked, Verdict::Error, UNANSWERED).fact(Fact::Moved(Status::Running))
+        self.answer_open(&asked, Verdict::Error, UNANSWERED).resume()
+    }
+
+    fn resume(&mut self) -> &mut Self {
+        let rest = self.chat.awaits_since.map_or(Duration::ZERO, |since| self.at.since(since));
+        self.fact(Fact::Rested(rest)).fact(Fact::Moved(Status::Running))
     }
 }
 
 const CUT: &str = "This call was cut off before its input was complete. It was not run.";
 const INTERRUPTED: &str = "The turn was interrupted before this call had a result.";
+const FAILED: &str = "The turn failed before this call had a result.";
 const BROKEN: &str = "The answer broke off before this call could be run.";
 const UNANSWERED: &str = "Nobody answered this call in time. It was not run.";
 /// What the model is told of a call whose outcome nobody knows.
@@ -255,7 +269,7 @@ pub const UNKNOWN: &str = "This call was started, and then the process that ran 
 #[must_use]
 pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Command)>, at: Timestamp) -> Chat {
     pending.fold(chat.clone(), |mut chat, (seq, command)| {
-        let verdict = check(&chat, command, |_| true);
+        let verdict = check(&chat, command, |_| true); // Looked up when it was accepted.
         let facts = {
             let mut change = Change::new(&chat, at);
             change.obey(seq, command, verdict);
@@ -264,6 +278,25 @@ pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Com
         chat.apply(&facts);
         chat
     })
+}
+
+/// Whether `command` may enter the inbox of `chat` behind `pending`: it is taken by the chat that will be there then.
+pub fn admit_behind<'a>(
+    chat: &Chat,
+    pending: impl Iterator<Item = (InboxSeq, &'a Command)> + Clone,
+    command: &Command,
+    limits: &Limits,
+    at: Timestamp,
+    is_users: impl Fn(MessageId) -> bool,
+) -> Result<(), Refusal> {
+    let edits = |command: &Command| match command {
+        Command::Edit { message, .. } => Some(*message),
+        _ => None,
+    };
+    // The newest edit on its way leaves the least: one that left more would have been refused behind it.
+    let edited = pending.clone().filter_map(|(_, command)| edits(command)).last();
+    let is_there = |id| edited.is_none_or(|from| id < from) && is_users(id);
+    admit(&foresee(chat, pending, at), command, limits, is_there)
 }
 
 /// A result that we give on a tool's behalf.
@@ -288,3 +321,6 @@ pub fn input_hash(tool: &str, input: &str) -> u64 {
     let bytes = tool.bytes().chain([0]).chain(input.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
+
+#[cfg(test)]
+mod tests;

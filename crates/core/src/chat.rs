@@ -4,6 +4,7 @@
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cost::Micros;
 use crate::error::Kind;
@@ -40,7 +41,9 @@ pub struct Chat {
     pub step: StepId,
     /// Calls of the last reply that have no result yet, in call order.
     pub calls: Vec<OpenCall>,
-    /// Until when the rest in `Awaiting` lasts at most.
+    /// Since when it rests in `Awaiting`.
+    pub awaits_since: Option<Timestamp>,
+    /// Until when that rest lasts at most.
     pub awaits_until: Option<Timestamp>,
     /// What has been tried in the open step.
     pub tried: Tried,
@@ -72,7 +75,7 @@ pub struct Queued {
 /// What kind the newest message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
-    /// There is none.
+    /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
     #[default]
     Nothing,
     /// Words for the model: from a person, the program, a summary, a tool.
@@ -148,6 +151,8 @@ pub enum Effect {
 pub struct Turn {
     /// When it began.
     pub began: Timestamp,
+    /// How long it has waited for people since then. That is no work, and no bound counts it.
+    pub rested: Duration,
     /// Replies so far.
     pub steps: u32,
     /// Summaries so far.
@@ -251,6 +256,7 @@ impl Chat {
             tail: Tail::Nothing,
             step: StepId(1),
             calls: Vec::new(),
+            awaits_since: None,
             awaits_until: None,
             tried: Tried::default(),
             wait: None,
@@ -268,6 +274,11 @@ impl Chat {
             Status::Running | Status::Interrupting | Status::Awaiting => true,
             Status::Idle | Status::Failed => false,
         }
+    }
+
+    /// The calls that somebody outside can answer now. While others still run, nobody can.
+    pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
+        self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
     }
 
     /// Applies a commit.
@@ -299,7 +310,8 @@ impl Chat {
             Fact::Briefed => self.briefed = self.step,
             Fact::Overflowed => self.in_turn(|turn| turn.overflowed = true),
             Fact::Waits(wait) => self.wait = Some((**wait).clone()),
-            Fact::Awaits(until) => self.awaits_until = Some(*until),
+            Fact::Awaits { since, until } => (self.awaits_since, self.awaits_until) = (Some(*since), Some(*until)),
+            Fact::Rested(span) => self.in_turn(|turn| turn.rested = turn.rested.saturating_add(*span)),
             Fact::Rewound { .. } => self.rewound(),
             Fact::CompactionAsked => self.compaction_asked = true,
             Fact::Archived(archived) => self.archived = *archived,
@@ -361,12 +373,13 @@ impl Chat {
         debug_assert!(Verb::ALL.iter().any(is_decided), "{:?} to {status:?} is not in the table", self.status);
         self.status = status;
         if status != Status::Awaiting {
-            self.awaits_until = None;
+            (self.awaits_since, self.awaits_until) = (None, None);
         }
     }
 
     fn turn_ended(&mut self, end: &TurnEnd) {
         self.turn = None;
+        self.tail = Tail::Nothing; // Or a summary asked for later would take it up again.
         self.ended = Some(end.clone());
         self.compaction_asked = false;
         self.next_step(self.step); // Whatever is left of a draft is not the next turn's.
@@ -414,3 +427,6 @@ pub fn tail_of(body: &Body) -> Tail {
         (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
     }
 }
+
+#[cfg(test)]
+mod tests;

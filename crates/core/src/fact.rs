@@ -101,8 +101,15 @@ pub enum Fact {
     Overflowed,
     /// The next attempt waits.
     Waits(Box<Wait>),
-    /// Answers are awaited, at most until then.
-    Awaits(Timestamp),
+    /// Answers are awaited.
+    Awaits {
+        /// From when on.
+        since: Timestamp,
+        /// At most until then.
+        until: Timestamp,
+    },
+    /// Answers have been awaited for this long.
+    Rested(Duration),
     /// Everything from this message on is gone.
     Rewound {
         /// The first message that is gone.

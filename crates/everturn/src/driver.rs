@@ -263,10 +263,7 @@ impl Driver {
     /// Rests until somebody answers, or nobody did in time.
     async fn ask(&mut self) -> Result<(), WriteError> {
         let until = self.now() + self.agent.limits.awaiting_max;
-        self.change(|change| {
-            change.fact(Fact::Awaits(until)).fact(Fact::Moved(everturn_core::status::Status::Awaiting))
-        })
-        .await
+        self.change(|change| change.ask(until)).await
     }
 
     async fn wait_for_answers(&mut self) -> Result<(), WriteError> {
