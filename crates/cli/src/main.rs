@@ -1,2 +1,130 @@
 //! The everturn command.
-fn main() {}
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::{Parser, Subcommand};
+use everturn::core::chat::TurnEnd;
+use everturn::core::delta::Delta;
+use everturn::core::message::Body;
+use everturn::core::status::Status;
+use everturn::core::view::{Event, View};
+use everturn::{Agent, ChatHandle, Engine};
+use everturn_understudy::Understudy;
+
+/// The agent loop that never loses a token, a tool result or a turn.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one turn and print the answer as it arrives.
+    ///
+    /// The chat lives in memory and the model is the understudy, a stand-in that needs no key. Ctrl-C stops the turn and
+    /// keeps what was said so far.
+    ///
+    /// Exit codes: 0 the turn is done, 1 it failed, 2 wrong usage, 130 it was stopped.
+    #[command(after_help = "Examples:\n  everturn run \"What are you?\"\n  echo \"What are you?\" | everturn run")]
+    Run {
+        /// What to say; read from standard input if left out.
+        prompt: Option<String>,
+        /// Instructions for the model.
+        #[arg(long, value_name = "TEXT")]
+        system: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let Args { command: Command::Run { prompt, system } } = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ran = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(prompt, system)));
+    match ran {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("everturn: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+async fn run(prompt: Option<String>, system: Option<String>) -> anyhow::Result<ExitCode> {
+    let prompt = match prompt {
+        Some(prompt) => prompt,
+        None => read_prompt()?,
+    };
+    if prompt.trim().is_empty() {
+        bail!("there is nothing to say: give a prompt, or write one to standard input");
+    }
+    let mut agent = Agent::new("understudy/persona".parse()?);
+    agent.system.extend(system);
+    let engine = Engine::builder().provider(Understudy::persona()).agent("run", agent).start();
+    let chat = engine.create("run").await?;
+    let interrupt = chat.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            let _ = interrupt.interrupt().await; // Whatever comes of it, the turn's end is seen below.
+        }
+    });
+    chat.send(prompt).await?;
+    show(&chat).await
+}
+
+fn read_prompt() -> anyhow::Result<String> {
+    if std::io::stdin().is_terminal() {
+        bail!("there is nothing to say: give a prompt, for example: everturn run \"What are you?\"");
+    }
+    let mut prompt = String::new();
+    std::io::stdin().read_to_string(&mut prompt).context("standard input cannot be read")?;
+    Ok(prompt)
+}
+
+/// Prints text as it becomes durable, and says how the turn ended.
+async fn show(chat: &ChatHandle) -> anyhow::Result<ExitCode> {
+    let (mut events, mut view, mut printed) = (chat.events(None), View::default(), String::new());
+    let mut out = std::io::stdout();
+    loop {
+        let event = events.next().await?;
+        view.fold(&event)?;
+        match &event {
+            Event::Delta(row) => match &*row.delta {
+                Delta::Text(text) => print(&mut out, &mut printed, text)?,
+                Delta::RetractAll if !printed.is_empty() => print(&mut out, &mut String::new(), "\n")?,
+                _ => {}
+            },
+            Event::Message(message) => {
+                // A reply stands for its draft: whatever of it was not seen as deltas is in here.
+                if let Body::Reply(reply) = &message.body {
+                    let seen = std::mem::take(&mut printed);
+                    print(&mut out, &mut String::new(), reply.text().strip_prefix(&seen).unwrap_or_default())?;
+                }
+            }
+            Event::Rewound(_) | Event::Standing(_) | Event::Reset(_) => {}
+        }
+        let rests = view.standing.as_ref().filter(|standing| matches!(standing.status, Status::Idle | Status::Failed));
+        let Some(end) = rests.and_then(|standing| standing.ended.as_ref()) else { continue };
+        writeln!(out)?;
+        return Ok(match end {
+            TurnEnd::Done => ExitCode::SUCCESS,
+            TurnEnd::Interrupted => ExitCode::from(130),
+            TurnEnd::Failed(failure) => {
+                eprintln!("everturn: {}", failure.message);
+                ExitCode::from(1)
+            }
+            other => {
+                eprintln!("everturn: the turn ended early: {other:?}");
+                ExitCode::from(1)
+            }
+        });
+    }
+}
+
+fn print(out: &mut impl std::io::Write, printed: &mut String, text: &str) -> std::io::Result<()> {
+    printed.push_str(text);
+    write!(out, "{text}")?;
+    out.flush()
+}

@@ -41,9 +41,7 @@ pub struct Chat {
     pub step: StepId,
     /// Calls of the last reply that have no result yet, in call order.
     pub calls: Vec<OpenCall>,
-    /// Since when it rests in `Awaiting`.
-    pub awaits_since: Option<Timestamp>,
-    /// Until when that rest lasts at most.
+    /// Until when the rest in `Awaiting` lasts at most.
     pub awaits_until: Option<Timestamp>,
     /// What has been tried in the open step.
     pub tried: Tried,
@@ -108,8 +106,10 @@ pub struct OpenCall {
 /// How far a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
-    /// It may be run.
+    /// It may be run, if nobody has to be asked.
     Ready,
+    /// A person was asked, and allows it.
+    Approved,
     /// Its start was recorded; whether and how it ended is not.
     Started {
         /// What may be done if nobody knows how it ended.
@@ -129,7 +129,7 @@ impl CallState {
     pub const fn asks(self) -> bool {
         match self {
             Self::AsksClient | Self::AsksApproval => true,
-            Self::Ready | Self::Started { .. } => false,
+            Self::Ready | Self::Approved | Self::Started { .. } => false,
         }
     }
 }
@@ -151,7 +151,9 @@ pub enum Effect {
 pub struct Turn {
     /// When it began.
     pub began: Timestamp,
-    /// How long it has waited for people since then. That is no work, and no bound counts it.
+    /// Since when it waits for people, if it does.
+    pub rests_since: Option<Timestamp>,
+    /// How long it has waited for people before.
     pub rested: Duration,
     /// Replies so far.
     pub steps: u32,
@@ -169,6 +171,14 @@ pub struct Turn {
     pub overflowed: bool,
     /// The newest call's tool and input, hashed, and how often it came in a row.
     pub same_call: (u64, u32),
+}
+
+impl Turn {
+    /// How long it has worked by `now`. A person may think as long as they like.
+    #[must_use]
+    pub fn worked(&self, now: Timestamp) -> Duration {
+        now.since(self.began).saturating_sub(self.rested)
+    }
 }
 
 /// How a turn ended.
@@ -256,7 +266,6 @@ impl Chat {
             tail: Tail::Nothing,
             step: StepId(1),
             calls: Vec::new(),
-            awaits_since: None,
             awaits_until: None,
             tried: Tried::default(),
             wait: None,
@@ -296,7 +305,7 @@ impl Chat {
             Fact::Started { call, effect, at } => {
                 self.set_call(*call, CallState::Started { effect: *effect, at: *at });
             }
-            Fact::Approved(call) => self.set_call(*call, CallState::Ready),
+            Fact::Approved(call) => self.set_call(*call, CallState::Approved),
             Fact::Queued(queued, Place::Back) => self.queue.push(queued.clone()),
             Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
@@ -310,8 +319,13 @@ impl Chat {
             Fact::Briefed => self.briefed = self.step,
             Fact::Overflowed => self.in_turn(|turn| turn.overflowed = true),
             Fact::Waits(wait) => self.wait = Some((**wait).clone()),
-            Fact::Awaits { since, until } => (self.awaits_since, self.awaits_until) = (Some(*since), Some(*until)),
-            Fact::Rested(span) => self.in_turn(|turn| turn.rested = turn.rested.saturating_add(*span)),
+            Fact::Awaits { since, until } => {
+                self.awaits_until = Some(*until);
+                self.in_turn(|turn| turn.rests_since = Some(*since));
+            }
+            Fact::Resumed(at) => self.in_turn(|turn| {
+                turn.rested += turn.rests_since.take().map_or(Duration::ZERO, |since| at.since(since));
+            }),
             Fact::Rewound { .. } => self.rewound(),
             Fact::CompactionAsked => self.compaction_asked = true,
             Fact::Archived(archived) => self.archived = *archived,
@@ -373,7 +387,7 @@ impl Chat {
         debug_assert!(Verb::ALL.iter().any(is_decided), "{:?} to {status:?} is not in the table", self.status);
         self.status = status;
         if status != Status::Awaiting {
-            (self.awaits_since, self.awaits_until) = (None, None);
+            self.awaits_until = None;
         }
     }
 

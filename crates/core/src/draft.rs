@@ -199,6 +199,12 @@ impl Draft {
         self.attempt_began
     }
 
+    /// When the newest delta came.
+    #[must_use]
+    pub const fn newest_at(&self) -> Timestamp {
+        self.newest_at
+    }
+
     /// How much of the draft that attempt brought, roughly, in bytes.
     #[must_use]
     pub const fn current_bytes(&self) -> usize {

@@ -103,13 +103,13 @@ pub enum Fact {
     Waits(Box<Wait>),
     /// Answers are awaited.
     Awaits {
-        /// From when on.
+        /// From now on.
         since: Timestamp,
         /// At most until then.
         until: Timestamp,
     },
-    /// Answers have been awaited for this long.
-    Rested(Duration),
+    /// They are there, or too late: the turn works again.
+    Resumed(Timestamp),
     /// Everything from this message on is gone.
     Rewound {
         /// The first message that is gone.

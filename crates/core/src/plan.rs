@@ -61,8 +61,8 @@ fn running(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
     if let Some(tool) = &turn.stop_after {
         return Next::Finish(TurnEnd::StopAfter(tool.clone()));
     }
+    // A turn that has reached a bound would take words in and never answer them: then they begin the next one.
     let over = over(turn, limits, now);
-    // A turn that may not go on leaves what steers to the next one: there it is answered.
     let steered = over.is_none() && chat.queue.iter().any(|queued| queued.steers);
     match chat.tail {
         Tail::StoppedReply => Next::Finish(TurnEnd::Done), // Only a summary was asked for.
@@ -86,7 +86,7 @@ fn over(turn: &Turn, limits: &Limits, now: Timestamp) -> Option<TurnEnd> {
     let bounds = [
         (turn.steps >= limits.steps_max, TurnEnd::StepsMax),
         (turn.same_call.1 >= limits.same_call_max, TurnEnd::SameCallMax),
-        (now.since(turn.began).saturating_sub(turn.rested) >= limits.turn_time_max, TurnEnd::TimeMax),
+        (turn.worked(now) >= limits.turn_time_max, TurnEnd::TimeMax),
         (turn.tokens >= limits.turn_tokens_max, TurnEnd::TokensMax),
         (turn.cost >= limits.turn_cost_max, TurnEnd::CostMax),
     ];

@@ -2,7 +2,7 @@
 //!
 //! A transcript is what happened, and it may hold anything: calls whose process died, results that came late or twice,
 //! reasoning of another provider, files that are gone. A provider answers a single such flaw with a refusal, for ever,
-//! since the flaw is in the history. So no request is ever made of the transcript itself. It is made of a [`Prompt`],
+//! since the flaw stays where it is. So no request is ever made of the transcript itself. It is made of a [`Prompt`],
 //! which turns *any* sequence of messages into one the target takes, and changes as little as it can: a healthy
 //! transcript comes through whole, and reasoning that is sent is sent to the byte.
 //!
@@ -105,7 +105,8 @@ impl Prompt {
         &self.repairs
     }
 
-    /// Adds the next message of the transcript. Costs what that message holds, and the segment it closes.
+    /// Adds the next message of the transcript. Costs what that message holds and the segment it closes, provided that
+    /// no request made of this prompt is still around: see [`Entries`].
     pub fn push(&mut self, message: &Message) {
         match &message.body {
             Body::User(parts) => self.open.say(user::user_parts(parts, &self.target)),
@@ -139,7 +140,7 @@ impl Prompt {
         let spoken = spoken(&reply.parts, &reply.model, &self.target, &mut self.names);
         self.repairs.extend(Repair::of_reply(message, &spoken));
         if spoken.parts.is_empty() {
-            // Not a turn of the conversation then, so whatever was said last is still open.
+            // Then the model said nothing, and whatever was said last is still open.
             self.open.say(segment::retraction(&reply.retracted, &self.target));
             self.link = None;
             return;

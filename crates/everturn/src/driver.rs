@@ -20,11 +20,14 @@ use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
 use everturn_core::view::Row;
 use everturn_stores::{Inbound, Lease, Loaded, StoreError, WriteError};
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::engine::Ports;
 use crate::hub::Bell;
+use crate::metrics::{Commit, Meter};
 
 /// The holder of a chat's lease.
 pub(crate) struct Driver {
@@ -41,6 +44,8 @@ pub(crate) struct Driver {
     pub(crate) draft: Option<Draft>,
     /// How it broke off.
     pub(crate) cause: Cause,
+    /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
+    pub(crate) inherited: bool,
     pub(crate) gauge: Gauge,
     /// What had to be left out to make the next request fit.
     pub(crate) leaner: Option<Fallback>,
@@ -50,6 +55,7 @@ pub(crate) struct Driver {
     pub(crate) compaction_failed: bool,
     /// The tokens of the first request after the last summary.
     pub(crate) after_summary: Option<u64>,
+    pub(crate) meter: Meter,
 }
 
 /// Why a driver stopped.
@@ -69,6 +75,7 @@ impl Driver {
         let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
         let draft = rebuild(&rows);
         let refused = chat.turn.as_ref().is_some_and(|turn| turn.overflowed);
+        let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         Ok(Self {
             ports,
             agent,
@@ -79,11 +86,13 @@ impl Driver {
             prompt: None,
             draft,
             cause: Cause::Resumed,
+            inherited: true,
             gauge: Gauge::default(),
             leaner: None,
             refused,
             compaction_failed: false,
             after_summary: None,
+            meter,
         })
     }
 
@@ -128,8 +137,10 @@ impl Driver {
 
     /// Writes a change, and follows it in everything kept here.
     pub(crate) async fn commit(&mut self, facts: Vec<Fact>) -> Result<(), WriteError> {
-        let (before, step) = (self.chat.turn.clone(), self.chat.step);
+        let (step, started) = (self.chat.step, Instant::now());
         self.ports.store.commit(&mut self.lease, &facts).await?;
+        let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
+        self.meter.committed(&commit, &self.agent.toolbox.shelf());
         self.chat.apply(&facts);
         for fact in &facts {
             match fact {
@@ -144,7 +155,6 @@ impl Driver {
         if self.chat.turn.is_none() {
             (self.leaner, self.refused, self.compaction_failed) = (None, false, false);
         }
-        self.ports.metrics.committed(before.as_ref(), &facts, self.now());
         self.bell.ring();
         Ok(())
     }
@@ -182,6 +192,7 @@ impl Driver {
 
     async fn obey(&mut self, Inbound { seq, command }: Inbound) -> Result<(), WriteError> {
         let verdict = check(&self.chat, &command, |id| self.is_users(id));
+        let command = self.bounded_answers(command);
         let lost = match command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
             _ => None,
@@ -236,6 +247,25 @@ impl Driver {
         Ok(())
     }
 
+    /// Obeys at once who wants the turn stopped, so that everybody sees that it stops. Who replaces what is still being
+    /// said has to wait until it is.
+    pub(crate) async fn acknowledge(&mut self) -> Result<(), WriteError> {
+        let pending = self.ports.store.inbox(self.chat.id).await?;
+        for inbound in pending.into_iter().take_while(|inbound| !matches!(inbound.command, Command::Edit { .. })) {
+            self.obey(inbound).await?;
+        }
+        Ok(())
+    }
+
+    /// Listens if the bell has rung. For where nothing may begin any more once somebody wants the turn stopped.
+    pub(crate) async fn listen_if_rung(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
+        let bell = self.bell.clone();
+        match bell.inbox.notified().now_or_never() {
+            Some(()) => self.listen(cancel).await,
+            None => Ok(()),
+        }
+    }
+
     /// Keeps what was shown, answers what is open.
     async fn settle(&mut self) -> Result<(), WriteError> {
         let (reply, attempted) = self.give_up_draft(Stop::Interrupted, AttemptOutcome::Interrupted);
@@ -252,7 +282,8 @@ impl Driver {
     pub(crate) fn give_up_draft(&mut self, stop: Stop, outcome: AttemptOutcome) -> (Option<Reply>, Option<Fact>) {
         let attempted = self.end_attempt(outcome);
         let limit = self.context_limit();
-        let reply = self.draft.take().and_then(|draft| draft.seal(stop, self.now(), limit));
+        let ended = self.attempt_ended();
+        let reply = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
         (reply.filter(|reply| !reply.parts.is_empty()), attempted)
     }
 
@@ -262,6 +293,9 @@ impl Driver {
 
     /// Rests until somebody answers, or nobody did in time.
     async fn ask(&mut self) -> Result<(), WriteError> {
+        if self.turn_away().await? {
+            return Ok(());
+        }
         let until = self.now() + self.agent.limits.awaiting_max;
         self.change(|change| change.ask(until)).await
     }

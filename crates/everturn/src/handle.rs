@@ -6,7 +6,7 @@ use everturn_core::chat::TurnEnd;
 use everturn_core::command::{Answer, Command, Refusal, When};
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId};
-use everturn_core::message::{Message, Meta, Part, Text};
+use everturn_core::message::{Body, Message, Meta, Part, Text};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Standing, View};
 use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
@@ -130,14 +130,18 @@ impl ChatHandle {
 
     /// Waits until the chat rests, and says how the last turn ended.
     pub async fn rest(&self) -> Result<Option<TurnEnd>, StoreError> {
+        let rests = |standing: &Standing| matches!(standing.status, Status::Idle | Status::Failed | Status::Awaiting);
         loop {
-            let rests =
-                |standing: &Standing| matches!(standing.status, Status::Idle | Status::Failed | Status::Awaiting);
             let standing = self.until(rests).await?;
-            if self.ports.store.inbox(self.id).await?.is_empty() {
+            if !self.ports.store.inbox(self.id).await?.is_empty() {
+                self.until(|next| next.version > standing.version).await?;
+                continue;
+            }
+            // What has left the inbox meanwhile shows in where the chat stands now.
+            let standing = self.until(|_| true).await?;
+            if rests(&standing) {
                 return Ok(standing.ended);
             }
-            self.until(|next| next.version > standing.version).await?;
         }
     }
 
@@ -169,6 +173,15 @@ impl ChatHandle {
         self.ports.store.transcript(self.id).await
     }
 
+    /// What the model said last, committed.
+    pub async fn newest_reply(&self) -> Result<Option<String>, StoreError> {
+        let newest = self.transcript().await?.iter().rev().find_map(|message| match &message.body {
+            Body::Reply(reply) => Some(reply.text()),
+            Body::User(_) | Body::Context(_) | Body::Result(_) | Body::Summary(_) => None,
+        });
+        Ok(newest)
+    }
+
     /// Every provider call that was made, and what it cost.
     pub async fn attempts(&self) -> Result<Vec<Attempted>, StoreError> {
         self.ports.store.attempts(self.id).await
@@ -188,7 +201,7 @@ fn words(text: impl Into<String>) -> Arc<[Part]> {
 /// Somebody who wants a chat to stop that has stopped got what they wanted.
 fn already_resting(refusal: Refusal) -> Result<(), Refusal> {
     match refusal {
-        Refusal::Status(Status::Idle | Status::Failed, _) => Ok(()),
+        Refusal::Status(Status::Idle | Status::Failed, _) | Refusal::Archived => Ok(()),
         other => Err(other),
     }
 }

@@ -84,6 +84,11 @@ impl Driver {
         Ok(true)
     }
 
+    /// When the draft's attempt ended, or would if it ended now.
+    pub(crate) fn attempt_ended(&self) -> Timestamp {
+        self.draft.as_ref().filter(|_| self.inherited).map_or_else(|| self.now(), Draft::newest_at)
+    }
+
     /// The draft's attempt, if no row says what became of it.
     fn unrecorded(&self) -> Option<Began> {
         let began = self.draft.as_ref()?.current()?;
@@ -169,7 +174,8 @@ impl Driver {
         };
         let moved_on = began.model != asked.model;
         let can = self.can(asked);
-        let anew = |rung| Climb { rung, retract: vec![Delta::RetractAll], opening: ask(request.clone()) };
+        let shown = (!draft.parts().is_empty()).then_some(Delta::RetractAll);
+        let anew = |rung| Climb { rung, retract: shown.into_iter().collect(), opening: ask(request.clone()) };
         match recovery::plan(draft, self.cause, can, Budget::Left) {
             Recovery::Reattach(handle) => {
                 Climb { rung: Rung::Reattach, retract: Vec::new(), opening: Opening::Reattach(handle) }
@@ -203,15 +209,18 @@ impl Driver {
         let Climb { rung, retract, opening } = climb;
         let number = self.chat.tried.attempts + 1;
         let began = Began { number, model: asked.model.clone(), rung };
+        self.meter.began(&began, &retract, self.draft.as_ref());
         if let Opening::Ask(request) = &opening {
-            self.ports.metrics.asked(&asked.model, request, rung);
+            self.ports.metrics.asked(&asked.model, request);
         }
         let cancel = CancellationToken::new();
+        self.inherited = false;
         let attempt = Attempt {
             store: self.ports.store.clone(),
             pen: self.lease.pen(),
             bell: self.bell.clone(),
             clock: self.ports.clock,
+            metrics: self.ports.metrics.clone(),
             provider: asked.provider.clone(),
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
@@ -248,6 +257,7 @@ impl Driver {
             open_max: limits.open_for(thinking),
             silence_max: limits.silence_for(thinking),
             batch_len_max: limits.batch_len_max,
+            batch_bytes_max: limits.batch_bytes_max,
             draft_bytes_max: limits.draft_bytes_max,
         }
     }
@@ -269,7 +279,8 @@ impl Driver {
     /// Commits the draft as the step's reply.
     async fn seal(&mut self, stop: Stop, attempted: Option<Fact>) -> Result<(), WriteError> {
         let limit = self.context_limit();
-        let sealed = self.draft.take().and_then(|draft| draft.seal(stop, self.now(), limit));
+        let ended = self.attempt_ended();
+        let sealed = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
         let reply = sealed.expect("an attempt was made");
         let shelf = self.agent.toolbox.shelf();
         self.change(|change| {
@@ -299,7 +310,6 @@ impl Driver {
         let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
             return self.fail(&error, None).await;
         };
-        self.ports.metrics.retried(&attempted.model, error.kind);
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
             Kind::ContextFull => return self.overflowed(&error, row(tried)).await,
@@ -353,7 +363,6 @@ impl Driver {
             rows.push(everturn_core::view::Row { step, seq, at, delta: Arc::new(delta) });
         }
         self.ports.store.append(self.lease.pen(), rows).await?;
-        self.ports.metrics.salvaged();
         self.seal(Stop::ToolUse, Some(attempted)).await
     }
 
@@ -392,7 +401,7 @@ impl Driver {
         let output = draft.current_bytes() as u64;
         let tally = draft.usage().settle(end, sent, output);
         let spend = tally.cost(&price);
-        let (began_at, took) = (draft.current_began(), self.now().since(draft.current_began()));
+        let (began_at, took) = (draft.current_began(), self.attempt_ended().since(draft.current_began()));
         let progress = if output > 0 { Progress::Output } else { Progress::None };
         let spent = self.chat.tried.spent.failed(progress, took, spend.total(), &self.agent.limits.retry);
         let tried = Tried { attempts: began.number, spent, ..self.chat.tried };

@@ -16,6 +16,7 @@
 //! ```
 
 mod cue;
+mod persona;
 mod play;
 
 pub use cue::{

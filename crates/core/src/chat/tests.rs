@@ -104,7 +104,7 @@ fn the_same_call_is_counted_in_a_row() {
     answer(&mut stage, &[look(0), look(1)].concat());
     assert_eq!(turn(&stage).same_call.1, 2, "within a reply");
     let open = stage.chat.calls.clone();
-    stage.commit(&stage.change(|change| change.answer_open(&open, Verdict::Done, "found")));
+    stage.commit(&stage.change(|change| change.answer_open(&open, Verdict::Done, |_| "found")));
     answer(&mut stage, &look(0));
     assert_eq!(turn(&stage).same_call.1, 3, "and over replies");
     answer(&mut stage, &call(0, "look", "{\"q\":2}"));

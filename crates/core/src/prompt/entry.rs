@@ -24,7 +24,7 @@ pub enum Role {
     Tool,
 }
 
-/// One turn of the conversation as sent.
+/// Everything one side says before the other speaks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// Who speaks.
@@ -251,9 +251,13 @@ impl Entries {
         self.closed_bytes + self.tail.iter().map(Entry::bytes).sum::<usize>()
     }
 
-    /// Adds an entry to the open end.
+    /// Adds an entry for this request alone: how to summarise, for example. What the person says after the person
+    /// spoke goes into the same entry, since most wires want the roles to take turns.
     pub fn push(&mut self, entry: Entry) {
-        self.tail.push(entry);
+        match self.tail.last_mut() {
+            Some(last) if last.role == Role::User && entry.role == Role::User => last.parts.extend(entry.parts),
+            _ => self.tail.push(entry),
+        }
     }
 }
 

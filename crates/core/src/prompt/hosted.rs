@@ -65,7 +65,7 @@ fn pairs(parts: &[Part], target: &Target, used: &BTreeSet<String>) -> BTreeMap<u
     for (at, part) in parts.iter().enumerate() {
         if let Part::Call(call) = part {
             *uids.entry(call.uid).or_default() += 1;
-            *ids.entry(&call.provider_id).or_default() += 1;
+            *ids.entry(&call.provider_id).or_default() += usize::from(call.run_by == RunBy::Provider);
         }
         if let Part::Provided(provided @ Provided { uid: Some(uid), .. }) = part {
             outcomes.entry(*uid).or_default().push((at, provided));

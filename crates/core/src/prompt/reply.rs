@@ -1,6 +1,6 @@
 //! What the model said, as it may be told again.
 //!
-//! Replies are where histories go bad: reasoning that lost its seal, calls whose input is no object, searches without
+//! Replies are where transcripts go bad: reasoning that lost its seal, calls whose input is no object, searches without
 //! an outcome, metadata that points at something no longer there. Each part is judged on its own first; then the rules
 //! on what must stand before or after what are applied, in an order in which no rule can undo another.
 

@@ -17,13 +17,13 @@ use crate::message::{CallResult, Media, Meta, Verdict};
 /// The messages since the last reply, that reply included; at the beginning of a prompt, before any reply.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
-    turns: Vec<Turn>,
+    steps: Vec<Step>,
     after: Vec<PromptPart>,
 }
 
 /// One reply with its results.
 #[derive(Debug)]
-struct Turn {
+struct Step {
     message: MessageId,
     parts: Vec<PromptPart>,
     slots: Vec<Slot>,
@@ -57,13 +57,13 @@ pub(super) enum Place {
 impl Segment {
     /// Whether no reply is in it yet.
     pub fn is_prelude(&self) -> bool {
-        self.turns.is_empty()
+        self.steps.is_empty()
     }
 
     /// Adds a reply of which something can be sent.
     pub fn reply(&mut self, message: MessageId, spoken: Spoken, retracted: &[String], target: &Target) {
         let slots = spoken.asked.into_iter().map(|asked| Slot { asked, answer: None }).collect();
-        self.turns.push(Turn { message, parts: spoken.parts, slots, note: retraction(retracted, target) });
+        self.steps.push(Step { message, parts: spoken.parts, slots, note: retraction(retracted, target) });
     }
 
     /// Adds what is said by the person, or on their behalf.
@@ -73,12 +73,12 @@ impl Segment {
 
     /// Adds a result: to the first call it answers, else as a note, because what a tool did must not go unsaid.
     pub fn answer(&mut self, result: &CallResult, target: &Target) -> Place {
-        let slots = || self.turns.iter().flat_map(|turn| &turn.slots);
+        let slots = || self.steps.iter().flat_map(|step| &step.slots);
         if !slots().any(|slot| slot.asked.uid == result.call) {
             self.after.extend(orphan(result, target));
             return Place::Orphan;
         }
-        let mut slots = self.turns.iter_mut().flat_map(|turn| &mut turn.slots);
+        let mut slots = self.steps.iter_mut().flat_map(|step| &mut step.slots);
         match slots.find(|slot| slot.asked.uid == result.call && slot.answer.is_none()) {
             Some(slot) => {
                 slot.answer = Some(answer(&slot.asked, result, target));
@@ -90,14 +90,14 @@ impl Segment {
 
     /// The replies with calls that have no answer.
     pub fn unanswered(&self) -> impl Iterator<Item = MessageId> {
-        let open = |turn: &&Turn| turn.slots.iter().any(|slot| slot.answer.is_none());
-        self.turns.iter().filter(open).map(|turn| turn.message)
+        let open = |step: &&Step| step.slots.iter().any(|slot| slot.answer.is_none());
+        self.steps.iter().filter(open).map(|step| step.message)
     }
 
     /// Whether the last reply can be built upon by a provider that kept it: its calls arrived whole, are told apart by
     /// the provider's ids and have true answers, and there is something new to say.
     pub fn is_chainable(&self) -> bool {
-        let Some(Turn { slots, .. }) = self.turns.last() else { return false };
+        let Some(Step { slots, .. }) = self.steps.last() else { return false };
         let known =
             |slot: &Slot| slot.asked.whole && slot.answer.is_some() && !slot.asked.provider_id.trim().is_empty();
         let mut ids: Vec<&str> = slots.iter().map(|slot| slot.asked.provider_id.as_str()).collect();
@@ -109,14 +109,14 @@ impl Segment {
     /// The segment as it is sent. It always ends with the person or with tools, so the next reply can follow.
     pub fn entries(&self, target: &Target) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for turn in &self.turns {
-            speak(&mut entries, turn.parts.clone(), target.wire.rules().replies);
-            if !turn.slots.is_empty() {
+        for step in &self.steps {
+            speak(&mut entries, step.parts.clone(), target.wire.rules().replies);
+            if !step.slots.is_empty() {
                 let result = |slot: &Slot| PromptPart::Result(slot.result());
-                entries.push(Entry::new(Role::Tool, turn.slots.iter().map(result).collect()));
+                entries.push(Entry::new(Role::Tool, step.slots.iter().map(result).collect()));
             }
-            let asides = turn.slots.iter().filter_map(|slot| slot.answer.as_ref()).flat_map(|answer| &answer.aside);
-            listen(&mut entries, asides.chain(&turn.note).cloned());
+            let asides = step.slots.iter().filter_map(|slot| slot.answer.as_ref()).flat_map(|answer| &answer.aside);
+            listen(&mut entries, asides.chain(&step.note).cloned());
         }
         listen(&mut entries, self.after.iter().cloned());
         match entries.last() {

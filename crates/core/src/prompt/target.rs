@@ -148,7 +148,7 @@ pub(super) enum Links {
     Items,
 }
 
-const STRICTEST_COMMON: Rules = Rules {
+const COMMON: Rules = Rules {
     replies: Neighbours::Merge,
     reasoning_leads: false,
     follower: Follower::Any,
@@ -173,15 +173,15 @@ static ANTHROPIC: Rules = Rules {
     prefill_trimmed: true,
     calls_need_tools: true,
     marks: true,
-    ..STRICTEST_COMMON
+    ..COMMON
 };
 
 static OPENAI_RESPONSES: Rules =
-    Rules { replies: Neighbours::Free, follower: Follower::Own, links: Links::Items, chains: true, ..STRICTEST_COMMON };
+    Rules { replies: Neighbours::Free, follower: Follower::Own, links: Links::Items, chains: true, ..COMMON };
 
-static OPENAI_CHAT: Rules = STRICTEST_COMMON;
+static OPENAI_CHAT: Rules = COMMON;
 
-static GEMINI: Rules = Rules { follower: Follower::None, name_begins_with_letter: true, ..STRICTEST_COMMON };
+static GEMINI: Rules = Rules { follower: Follower::None, name_begins_with_letter: true, ..COMMON };
 
 impl Wire {
     pub(super) const fn rules(self) -> &'static Rules {

@@ -62,7 +62,7 @@ fn awaiting() -> Stage {
     let mut stage = with_open_calls();
     for ordinal in [1, 0] {
         let open = stage.chat.calls.iter().find(|open| open.uid == uid(ordinal)).cloned().unwrap();
-        commit(&mut stage, |change| change.answer_open(&[open], Verdict::Done, "found"));
+        commit(&mut stage, |change| change.answer_open(&[open], Verdict::Done, |_| "found"));
     }
     stage.now = Timestamp(100);
     commit(&mut stage, |change| change.ask(Timestamp(1_000)));
@@ -85,10 +85,10 @@ fn settling_answers_what_is_open_and_the_queue_goes_on() {
         expect![[r#"
             1 user hello
             2 reply ToolUse [call 1.0 {}, call 1.1 {}, call 1.2 {}, call 1.3 {}]
-            3 result 1.0 Interrupted, not started: The turn was interrupted before this call had a result.
-            4 result 1.1 Interrupted: The turn was interrupted before this call had a result.
-            5 result 1.2 Interrupted, not started: The turn was interrupted before this call had a result.
-            6 result 1.3 Interrupted, not started: The turn was interrupted before this call had a result.
+            3 result 1.0 Interrupted, not started: The turn was interrupted before this call could be run. It was not run.
+            4 result 1.1 Interrupted: The turn was interrupted while this call ran, and it was stopped. Whether it took effect is unknown.
+            5 result 1.2 Interrupted, not started: The turn was interrupted before the client answered this call.
+            6 result 1.3 Interrupted, not started: The turn was interrupted before this call could be run. It was not run.
             7 user and then
         "#]],
     );
@@ -105,10 +105,10 @@ fn failing_answers_what_is_open() {
         expect![[r#"
             1 user hello
             2 reply ToolUse [call 1.0 {}, call 1.1 {}, call 1.2 {}, call 1.3 {}]
-            3 result 1.0 Error, not started: The turn failed before this call had a result.
-            4 result 1.1 Error: The turn failed before this call had a result.
-            5 result 1.2 Error, not started: The turn failed before this call had a result.
-            6 result 1.3 Error, not started: The turn failed before this call had a result.
+            3 result 1.0 Error, not started: The turn failed before this call could be run. It was not run.
+            4 result 1.1 Unknown: This call was started, and then the process that ran it was lost. Whether it took effect is unknown. Check before you repeat it.
+            5 result 1.2 Error, not started: The turn failed before the client answered this call.
+            6 result 1.3 Error, not started: The turn failed before this call could be run. It was not run.
         "#]],
     );
     assert_eq!((stage.chat.status, stage.chat.queue.len()), (Status::Failed, 1));
@@ -146,8 +146,8 @@ fn what_nobody_answers_expires() {
             2 reply ToolUse [call 1.0 {}, call 1.1 {}, call 1.2 {}, call 1.3 {}]
             3 result 1.1 Done: found
             4 result 1.0 Done, not started: found
-            5 result 1.2 Error, not started: Nobody answered this call in time. It was not run.
-            6 result 1.3 Error, not started: Nobody answered this call in time. It was not run.
+            5 result 1.2 Error, not started: Nobody answered this call in time.
+            6 result 1.3 Error, not started: Nobody allowed this call in time. It was not run.
         "#]],
     );
     assert_eq!((next(&stage), stage.chat.awaits_until), (Next::CallModel, None));
@@ -168,8 +168,8 @@ fn a_message_sent_now_is_heard_after_the_made_up_results() {
             2 reply ToolUse [call 1.0 {}, call 1.1 {}, call 1.2 {}, call 1.3 {}]
             3 result 1.1 Done: found
             4 result 1.0 Done, not started: found
-            5 result 1.2 Interrupted, not started: The turn was interrupted before this call had a result.
-            6 result 1.3 Interrupted, not started: The turn was interrupted before this call had a result.
+            5 result 1.2 Interrupted, not started: The turn was interrupted before the client answered this call.
+            6 result 1.3 Interrupted, not started: The turn was interrupted before this call could be run. It was not run.
             7 user stop
         "#]],
     );
@@ -184,7 +184,7 @@ fn answers_may_come_one_by_one() {
     stage.now = Timestamp(400);
     let approve = Answer { call: uid(3), what: Answered::Approve { input_hash } };
     obey(&mut stage, Command::Answer([approve].into()));
-    assert_eq!((next(&stage), stage.chat.calls[1].state), (Next::Await, CallState::Ready));
+    assert_eq!((next(&stage), stage.chat.calls[1].state), (Next::Await, CallState::Approved));
     stage.now = Timestamp(700);
     let output = Answer { call: uid(2), what: Answered::Error(Output::text("no camera")) };
     obey(&mut stage, Command::Answer([output].into()));

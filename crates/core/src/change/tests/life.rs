@@ -138,6 +138,7 @@ fn lives_come_by_every_corner() {
         Idle, archived
         Interrupting
         Running
+        call Approved
         call AsksApproval
         call AsksClient
         call Ready

@@ -155,7 +155,6 @@ fn stands(stage: &Stage) {
     assert!(chat.status != Status::Idle || chat.queue.is_empty(), "nobody waits for a chat that rests");
     assert!(!chat.archived || !chat.is_busy());
     assert_eq!(chat.awaits_until.is_some(), chat.status == Status::Awaiting);
-    assert_eq!(chat.awaits_since.is_some(), chat.status == Status::Awaiting);
     assert_eq!(chat.totals.attempts, stage.attempts.len() as u64);
     assert_eq!(Some(chat.newest).max(stage.transcript.last().map(|message| message.id)), Some(chat.newest));
     assert!(stage.draft.as_ref().is_none_or(|draft| draft.step() == chat.step));

@@ -134,7 +134,7 @@ fn an_interrupted_draft_is_kept_as_it_was_shown() {
     expect![[r#"
         1 user hello
         2 reply Interrupted [Let me look., call 1.0 {"q": "kelp"}, And]
-        3 result 1.0 Interrupted, not started: The turn was interrupted before this call had a result.
+        3 result 1.0 Interrupted, not started: The turn was interrupted before this call could be run. It was not run.
     "#]]
     .assert_eq(&lines(&stage));
     assert_eq!(only_reply(&stage).runtime, Duration::from_millis(100));

@@ -217,7 +217,9 @@ proptest! {
     fn any_schema_becomes_one_every_wire_takes(schema in any_schema()) {
         let normal = normal_schema(&schema);
         prop_assert_eq!(&normal_schema(&normal), &normal);
-        for wire in Wire::ALL {
+        // Anthropic takes no `$` in the names of properties, and only the tool's author could change those.
+        let nameable = |wire| wire != Wire::Anthropic || !normal["properties"].to_string().contains("\"$");
+        for wire in Wire::ALL.into_iter().filter(|wire| nameable(*wire)) {
             prop_assert_eq!(taken(ToolSpec::new("t", "", schema.clone()), wire), Ok(()), "{}", normal);
         }
         if let Some(gemini) = gemini_schema(&schema) {

@@ -7,8 +7,8 @@ use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
 use super::build::{
-    a_call, a_search, context, file, finds, found, media, model, reply_body, result_with, says, searches, signed,
-    source, spoken, summary, thinks, transcript, user,
+    a_call, a_search, context, file, found, media, model, reply_body, result_with, says, searches, signed, source,
+    spoken, summary, thinks, transcript, uid, user,
 };
 use crate::ids::{CallUid, StepId, Timestamp};
 use crate::message::{
@@ -138,7 +138,17 @@ fn any_part() -> impl Strategy<Value = Part> {
 
 /// Parts that belong together, so that chance does not only make rubble.
 fn any_parts() -> impl Strategy<Value = Vec<Part>> {
-    let search = (0u16..3).prop_map(|ordinal| vec![searches(ordinal), finds(ordinal)]);
+    let search = (0u16..3, 0..8).prop_map(|(ordinal, flaw)| {
+        let (call, outcome) = (a_search(ordinal), found(ordinal));
+        match flaw {
+            0 => vec![Part::Provided(outcome), Part::Call(call)],
+            1 => vec![Part::Call(call), Part::Provided(Provided { tool: "look".into(), ..outcome })],
+            2 => vec![Part::Call(call), searches(8), Part::Provided(Provided { uid: Some(uid(8)), ..outcome })],
+            3 => vec![Part::Call(call), Part::Call(Call { uid: uid(ordinal), ..a_search(9) }), Part::Provided(outcome)],
+            4 => vec![Part::Call(call), Part::Provided(outcome), Part::Call(Call { uid: uid(8), ..a_search(ordinal) })],
+            _ => vec![Part::Call(call), Part::Provided(outcome)],
+        }
+    });
     let thought = any_text().prop_map(|text| vec![signed("", "sig"), says(&text)]);
     let some = prop_oneof![4 => any_part().prop_map(|part| vec![part]), 1 => search, 1 => thought];
     vec(some, 0..6).prop_map(|some| some.concat())

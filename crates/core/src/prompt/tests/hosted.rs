@@ -68,7 +68,7 @@ fn a_perfect_pair_is_sent_as_it_came() {
     );
 }
 
-/// CL18, CR40, SA02: a call without an outcome is not sent; we keep it in the transcript, where people can see it.
+/// CL18, SA02: a call without an outcome is not sent. It stays in the transcript, where people can see it.
 #[test]
 fn a_call_without_an_outcome_is_dropped() {
     assert_eq!(sent([says("a"), searches(1), says("b")]), sent([says("a"), says("b")]));
@@ -127,6 +127,8 @@ fn calls_with_one_id_are_all_dropped() {
     let again = Part::Call(Call { uid: uid(2), ..a_search(1) });
     assert_eq!(sent([searches(1), finds(1), again, finds(2)]).0, 0);
     assert_eq!(sent([searches(1), finds(1), finds(1)]).0, 0, "two outcomes of one call");
+    let other = Part::Call(Call { uid: uid(1), ..a_search(2) });
+    assert_eq!(sent([searches(1), other, finds(1)]).0, 0, "two calls for one outcome");
 }
 
 #[test]

@@ -70,8 +70,7 @@ fn an_unanswered_call_gets_an_error_result() {
     );
 }
 
-/// PR09: a result whose call is gone is told as a note instead of being hung on an invented call: the model never said
-/// it, and after a compaction it would believe that it had.
+/// Not PR09: an invented call would be one the model never made, and after a compaction it would believe that it had.
 #[test]
 fn a_result_without_a_call_becomes_a_note() {
     check(

@@ -83,32 +83,34 @@ fn text_files_go_as_words() {
 #[test]
 fn a_long_text_file_is_cut_between_characters() {
     let text = "ä".repeat(INLINE_BYTES_MAX);
-    let bodies = [Body::User(vec![file("a.txt", "text/plain", Some(text[..text.len() - 2].as_bytes()))])];
+    let bodies = [Body::User(vec![file("a.txt", "text/plain", Some(&text.as_bytes()[..text.len() - 2]))])];
     let entries = prepare(&transcript(bodies), &target(Wire::Anthropic));
     let sent = shown(&entries);
     assert!(sent.contains(&format!("({} more bytes of the file are left out.)", INLINE_BYTES_MAX - 2)));
     assert!(!sent.contains('\u{fffd}'));
 }
 
-/// PR12: media of a result stay in it where the target can see them there, move behind it where it can see them at all,
-/// and are named where it cannot.
-#[test]
-fn media_of_a_result_are_shown_where_the_target_can_see_them() {
-    let output = || Output {
+/// Two results: words with an image, a sound and nothing; and an image without words.
+fn shots() -> [Body; 5] {
+    let output = Output {
         text: "shots".into(),
         media: vec![media("image/png", b"png"), media("audio/wav", b"wav"), media("image/png", b"")],
         full: Some(Arc::from(&b"all of it"[..])),
     };
-    let silent = || Output { media: vec![media("image/png", b"png")], ..Output::default() };
-    let bodies = || {
-        [
-            user("go"),
-            reply([calls(1, "shoot", "{}"), calls(2, "shoot", "{}")]),
-            result_with(1, Verdict::Done, output()),
-            result_with(2, Verdict::Done, silent()),
-            user("nice"),
-        ]
-    };
+    let silent = Output { media: vec![media("image/png", b"png")], ..Output::default() };
+    [
+        user("go"),
+        reply([calls(1, "shoot", "{}"), calls(2, "shoot", "{}")]),
+        result_with(1, Verdict::Done, output),
+        result_with(2, Verdict::Done, silent),
+        user("nice"),
+    ]
+}
+
+/// PR12: media of a result stay in it where the target can see them there, move behind it where it can see them at all,
+/// and are named where it cannot.
+#[test]
+fn media_of_a_result_are_shown_where_the_target_can_see_them() {
     for (wire, expected) in [
         (
             Wire::Anthropic,
@@ -165,11 +167,11 @@ fn media_of_a_result_are_shown_where_the_target_can_see_them() {
         "#]],
         ),
     ] {
-        check_for(&target(wire), bodies(), expected);
+        check_for(&target(wire), shots(), expected);
     }
 }
 
-/// PR13: U+0000 is in the transcript as it came; servers in C would stop reading there, so the model sees a symbol.
+/// U+0000 is in the transcript as it came; servers in C would stop reading there, so the model sees a symbol.
 #[test]
 fn nul_is_made_visible() {
     check(

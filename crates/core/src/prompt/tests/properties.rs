@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::build::{model, shown, target, told_again};
 use super::generate::{broken_off, corrupted, healthy};
+use crate::context::Fallback;
 use crate::message::{Body, Message, Part};
 use crate::prompt::{
     Continue, Effort, Entries, Entry, Prompt, PromptPart, Request, Role, Target, Unfinished, Wire, prepare, validate,
@@ -62,11 +63,24 @@ fn texts(entries: &Entries) -> Vec<&str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// CR44, CR45, SA06: whatever is stored, what is sent is taken, by every wire, and the guard never has to give up.
+    /// CR44, CR45: whatever is stored, what is sent is taken, by every wire, and the guard never has to give up.
     #[test]
     fn any_transcript_prepares_to_a_request_every_target_takes(transcript in corrupted()) {
         for target in targets() {
             assert_taken(&request(prepare(&transcript, &target), &target), &target)?;
+        }
+    }
+
+    /// Leaving things out to make room leaves a request that is still taken.
+    #[test]
+    fn a_leaner_request_is_taken_like_the_whole(transcript in corrupted()) {
+        for target in targets() {
+            for fallback in [Fallback::StrongerSummary, Fallback::DropMedia, Fallback::DropResults] {
+                let entries = prepare(&transcript, &target);
+                let leaner = entries.leaner(fallback);
+                prop_assert_eq!(leaner.len(), entries.len());
+                assert_taken(&request(leaner, &target), &target)?;
+            }
         }
     }
 

@@ -11,8 +11,8 @@ use super::build::{
 };
 use crate::message::{Body, Part, ReplyBody, Stop};
 use crate::prompt::{
-    CacheMarks, Chain, Continue, Effort, Prompt, Request, Target, ToolChoice, ToolSpec, Unfinished, Wire, prepare,
-    validate,
+    CacheMarks, Chain, Continue, Effort, Entry, Prompt, PromptPart, Request, Role, Target, ToolChoice, ToolSpec,
+    Unfinished, Wire, prepare, validate,
 };
 use crate::seam::Seam;
 
@@ -221,6 +221,23 @@ fn a_response_the_provider_keeps_otherwise_than_we_do_is_not_chained_to() {
     assert_eq!(chain_after([user("a"), spoken(kept(twice())), result(1, "b"), result(1, "c")]), None, "ids repeat");
     let empty = reply_of(Wire::OpenAiResponses, [says("")]);
     assert_eq!(chain_after([user("a"), spoken(kept(vec![says("b")])), empty, user("c")]), None);
+}
+
+/// A request for a summary is the same request with one more thing said, so it is taken like any other.
+#[test]
+fn something_can_be_said_for_one_request_alone() {
+    for wire in Wire::ALL {
+        let mut prompt = Prompt::new(target(wire));
+        for body in [user("a"), reply([calls(1, "look", "{}")]), result(1, "b"), user("c")] {
+            prompt.push(&transcript([body])[0]);
+            let mut entries = prompt.entries();
+            entries.push(Entry::new(Role::User, vec![PromptPart::text("Summarise.")]));
+            let asked = Request::new(model(wire), &target(wire), entries).fit(&target(wire));
+            assert_eq!(validate(&asked, &target(wire)), Ok(()));
+            assert!(shown(&asked.entries).ends_with("  \"Summarise.\"\n"));
+            assert!(!shown(&prompt.entries()).contains("Summarise"));
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! Which errors are tried again, how long is waited, and when it is enough.
+
+use std::time::Duration;
+
+use everturn::core::chat::TurnEnd;
+use everturn::core::error::{Cause, Kind};
+use everturn::core::limits::Limits;
+use everturn::core::message::{Body, Stop};
+use everturn::core::view::Event;
+use everturn_understudy::{Script, Understudy, fail, refuse, script, stop, text};
+use expect_test::expect;
+
+use crate::stage::{Stage, agent, stage};
+
+fn done() -> Script {
+    script([text("Done."), stop(Stop::End)])
+}
+
+/// AW10, CT02: what passes is tried again until it has passed.
+#[tokio::test(start_paused = true)]
+async fn transient_errors_are_tried_again() {
+    for status in [408, 429, 500, 502, 503, 504, 529] {
+        let stage = stage([script([refuse(status)]), script([refuse(status)]), done()]).await;
+        stage.run("hi").await;
+        assert_eq!((stage.ended().await, stage.replies().await), (TurnEnd::Done, "Done.".into()), "{status}");
+        assert_eq!(stage.chat.attempts().await.unwrap().len(), 3, "{status}");
+    }
+}
+
+/// AW10, AW19, CT02: what does not pass is told at once, with a reason, and not tried again.
+#[tokio::test(start_paused = true)]
+async fn permanent_errors_are_told() {
+    for status in [400, 401, 403, 404] {
+        let stage = stage([script([refuse(status)]), done()]).await;
+        stage.run("hi").await;
+        let TurnEnd::Failed(failure) = stage.ended().await else { panic!("{status}") };
+        assert_eq!((failure.attempts, failure.message.is_empty()), (1, false), "{status}");
+        assert_eq!(stage.understudy.scripts_left(), 1, "{status}");
+    }
+}
+
+/// AW19: an answer that breaks off with one of these is not a broken stream: what was shown is kept, nothing climbs.
+#[tokio::test(start_paused = true)]
+async fn some_errors_are_not_broken_streams() {
+    for kind in [Kind::Auth, Kind::ContentFilter, Kind::Config, Kind::UsageLimit] {
+        let stage = stage([script([text("Half"), fail(kind, Cause::ServerError)]), done()]).await;
+        stage.run("hi").await;
+        assert!(matches!(stage.ended().await, TurnEnd::Failed(failure) if failure.kind == kind));
+        assert_eq!((stage.replies().await.as_str(), stage.understudy.scripts_left()), ("Half", 1), "{kind:?}");
+    }
+}
+
+/// CT04, I18: Retry-After is a floor, and clients see it; one that is too long ends the turn and says so.
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_obeyed() {
+    let stage1 = stage([script([refuse(429).retry_after(7)]), done()]).await;
+    expect![[r#"
+        t=000.0 message 1 user "hi"
+        t=000.0 running
+        t=000.0 delta 1 attempt 1 First understudy/one
+        t=000.0 running retry RateLimit until 7.9
+        t=007.9 delta 2 attempt 2 Restart understudy/one
+        t=007.9 delta 3 Text("Done.")
+        t=007.9 message 2 reply ["Done."] End
+        t=007.9 running
+        t=007.9 idle Done
+    "#]]
+    .assert_eq(&stage1.run("hi").await);
+    let stage2 = stage([script([refuse(429).retry_after(3600)]), done()]).await;
+    stage2.run("hi").await;
+    let TurnEnd::Failed(failure) = stage2.ended().await else { panic!("it failed") };
+    assert!(failure.detail.contains("3600"), "{failure:?}");
+}
+
+/// AW16: when the budget is spent the turn fails with its cause, and the partial answer stays.
+#[tokio::test(start_paused = true)]
+async fn enough_is_enough() {
+    let mut limits = Limits::default();
+    limits.retry.tries_max = 3;
+    let scripts = (0..9).map(|_| script([refuse(529)]));
+    let first = script([text("The quick "), fail(Kind::Timeout, Cause::Reset)]);
+    let understudy = Understudy::new([first].into_iter().chain(scripts));
+    let stage = Stage::new(understudy, agent().limits(limits)).await;
+    expect![[r#"
+        t=000.0 message 1 user "hi"
+        t=000.0 running
+        t=000.0 delta 1 attempt 1 First understudy/one
+        t=000.0 delta 2 Text("The quick ")
+        t=000.0 running retry Timeout until 0.9
+        t=000.9 delta 3 attempt 2 Continue understudy/one
+        t=000.9 running retry Overloaded until 2.1
+        t=002.1 delta 4 attempt 3 Continue understudy/one
+        t=002.1 message 2 reply ["The quick "] Broken
+        t=002.1 failed failed Overloaded
+    "#]]
+    .assert_eq(&stage.run("hi").await);
+    let transcript = stage.transcript().await;
+    assert!(matches!(&transcript[1].body, Body::Reply(reply) if reply.stop == Stop::Broken));
+    let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
+    assert_eq!(failure.attempts as usize, stage.chat.attempts().await.unwrap().len());
+}
+
+/// I18: whoever gets further may try longer: output earns tries back, and a total ends it all the same.
+#[tokio::test(start_paused = true)]
+async fn progress_earns_tries() {
+    let mut limits = Limits::default();
+    (limits.retry.tries_max, limits.retry.attempts_max) = (2, 12);
+    let steps = ["One small step. ", "Two small steps. ", "Three small steps. ", "Four small steps. ", "Five."];
+    let mut scripts: Vec<Script> =
+        steps.iter().map(|words| script([text(*words), fail(Kind::Timeout, Cause::Reset)])).collect();
+    scripts.push(script([text(" Done."), stop(Stop::End)]));
+    let stage = Stage::new(Understudy::new(scripts), agent().limits(limits)).await;
+    stage.run("hi").await;
+    assert_eq!(stage.replies().await, format!("{} Done.", steps.concat()));
+}
+
+/// AW23, CT04: an interrupt during a wait ends the turn at once; nobody is asked again.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_ends_a_wait() {
+    let stage = stage([script([refuse(429).retry_after(60)]), done()]).await;
+    let mut watch = stage.watch();
+    stage.chat.send("hi").await.unwrap();
+    watch.until(|event| matches!(event, Event::Standing(standing) if standing.retry.is_some())).await;
+    let before = tokio::time::Instant::now();
+    stage.chat.interrupt().await.unwrap();
+    assert!(before.elapsed() < Duration::from_millis(1));
+    assert_eq!((stage.ended().await, stage.understudy.scripts_left()), (TurnEnd::Interrupted, 1));
+}
+
+/// I18: a wait survives its process: whoever takes over does not ask before the time either.
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_inherited() {
+    let stage = stage([script([refuse(429).retry_after(60)]), done()]).await;
+    let mut watch = stage.watch();
+    stage.chat.send("hi").await.unwrap();
+    watch.until(|event| matches!(event, Event::Standing(standing) if standing.retry.is_some())).await;
+    stage.engine.shutdown().await;
+    let next = everturn::Engine::builder()
+        .store(stage.store.clone())
+        .provider(stage.understudy.clone())
+        .agent("it", agent())
+        .starting_at(everturn::core::ids::Timestamp(0))
+        .start();
+    assert_eq!(next.resume().await.unwrap(), 1);
+    let before = tokio::time::Instant::now();
+    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
+    assert!(before.elapsed() >= Duration::from_secs(60), "{:?}", before.elapsed());
+}
+
+/// I24: a shutdown in the middle of an answer hands it over: nothing is ended, and the next engine goes on.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_hands_over() {
+    let scripts =
+        [script([text("The quick "), everturn_understudy::hang()]), script([text("brown fox."), stop(Stop::End)])];
+    let stage = stage(scripts).await;
+    let mut watch = stage.watch();
+    stage.chat.send("hi").await.unwrap();
+    watch.until_text("quick").await;
+    stage.engine.shutdown().await;
+    let view = stage.chat.view().await.unwrap();
+    assert!(view.draft.is_some() && view.standing.is_some_and(|standing| standing.ended.is_none()));
+    let builder = everturn::Engine::builder().store(stage.store.clone()).provider(stage.understudy.clone());
+    let next = builder.agent("it", agent()).starting_at(everturn::core::ids::Timestamp(0)).start();
+    next.resume().await.unwrap();
+    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(stage.replies().await, "The quick brown fox.");
+}
