@@ -113,8 +113,15 @@ pub enum Fact {
     Overflowed,
     /// The next attempt waits.
     Waits(Box<Wait>),
-    /// Answers are awaited, at most until then.
-    Awaits(Timestamp),
+    /// Answers are awaited.
+    Awaits {
+        /// From now on.
+        since: Timestamp,
+        /// At most until then.
+        until: Timestamp,
+    },
+    /// They are there, or too late: the turn works again.
+    Resumed(Timestamp),
     /// Everything from this message on is gone.
     Rewound {
         /// The first message that is gone.

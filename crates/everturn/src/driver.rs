@@ -20,6 +20,7 @@ use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
 use everturn_core::view::Row;
 use everturn_stores::{Inbound, Lease, Loaded, StoreError, WriteError};
+use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -181,6 +182,7 @@ impl Driver {
 
     async fn obey(&mut self, Inbound { seq, command }: Inbound) -> Result<(), WriteError> {
         let verdict = check(&self.chat, &command, |id| self.is_users(id));
+        let command = self.bounded_answers(command);
         let lost = match command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
             _ => None,
@@ -235,6 +237,25 @@ impl Driver {
         Ok(())
     }
 
+    /// Obeys at once who wants the turn stopped, so that everybody sees that it stops. Who replaces what is still being
+    /// said has to wait until it is.
+    pub(crate) async fn acknowledge(&mut self) -> Result<(), WriteError> {
+        let pending = self.ports.store.inbox(self.chat.id).await?;
+        for inbound in pending.into_iter().take_while(|inbound| !matches!(inbound.command, Command::Edit { .. })) {
+            self.obey(inbound).await?;
+        }
+        Ok(())
+    }
+
+    /// Listens if the bell has rung. For where nothing may begin any more once somebody wants the turn stopped.
+    pub(crate) async fn listen_if_rung(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
+        let bell = self.bell.clone();
+        match bell.inbox.notified().now_or_never() {
+            Some(()) => self.listen(cancel).await,
+            None => Ok(()),
+        }
+    }
+
     /// Keeps what was shown, answers what is open.
     async fn settle(&mut self) -> Result<(), WriteError> {
         let (reply, attempted) = self.give_up_draft(Stop::Interrupted, AttemptOutcome::Interrupted);
@@ -269,11 +290,11 @@ impl Driver {
 
     /// Rests until somebody answers, or nobody did in time.
     async fn ask(&mut self) -> Result<(), WriteError> {
+        if self.turn_away().await? {
+            return Ok(());
+        }
         let until = self.now() + self.agent.limits.awaiting_max;
-        self.change(|change| {
-            change.fact(Fact::Awaits(until)).fact(Fact::Moved(everturn_core::status::Status::Awaiting))
-        })
-        .await
+        self.change(|change| change.ask(until)).await
     }
 
     async fn wait_for_answers(&mut self) -> Result<(), WriteError> {

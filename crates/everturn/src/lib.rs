@@ -39,6 +39,7 @@ mod handle;
 mod hub;
 mod metrics;
 mod model;
+mod outcome;
 mod subscribe;
 mod summarise;
 mod tool;

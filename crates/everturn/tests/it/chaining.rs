@@ -135,7 +135,7 @@ async fn the_whole_transcript_is_prepared_like_any_other() {
         user "Hi."
         model "Let me look."
         model call_1 echo({})
-        tool call_1 echo "The turn was interrupted before this call had a result."
+        tool call_1 echo "The turn was interrupted before this call could be run. It w… 71 bytes"
         user "Hello?"
         model "Hello."
         user "Are you there?"

@@ -405,7 +405,8 @@ async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
     let asks = script([call("pick", json!({})), stop(Stop::ToolUse)]);
     let agent = agent();
     agent.toolbox.add_client(ToolSpec::new("pick", "Lets the person pick.", json!({"type": "object"})));
-    let stage = Stage::new(small([asks, says("They picked."), says("Fine.")]), agent).await;
+    let understudy = small([asks, says("They picked."), says("Fine.")]).with(|facts| facts.context_limit = Some(7_000));
+    let stage = Stage::new(understudy, agent).await;
     let mut watch = stage.watch();
     stage.chat.send("Let me pick.").await.unwrap();
     watch.until(|event| matches!(event, Event::Standing(now) if now.status == Status::Awaiting)).await;
@@ -423,7 +424,7 @@ async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
         t=000.0 message 2 reply [pick({})] ToolUse
         t=000.0 running client 1.0
         t=000.0 awaiting client 1.0
-        t=000.0 message 3 result 1.0 pick Done "abcdefghi abcdefghi abcdefghi abcdefghi … 24041 bytes
+        t=000.0 message 3 result 1.0 pick Done "abcdefghi abcdefghi abcdefghi abcdefghi … 16291 bytes
         t=000.0 running
         t=000.0 running compacting Automatic
         t=000.0 message 4 summary Automatic "They picked."
