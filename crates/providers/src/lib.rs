@@ -11,6 +11,8 @@ pub mod classify;
 mod clock;
 pub mod endpoint;
 pub mod http;
+mod openai;
+pub mod openai_responses;
 mod provider;
 pub mod sse;
 pub mod wire;

@@ -1,0 +1,6 @@
+//! OpenAI Responses.
+
+mod classify;
+mod decode;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+mod decode;
+mod odd;
+mod resume;
