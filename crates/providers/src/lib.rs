@@ -11,7 +11,7 @@ pub mod classify;
 mod clock;
 pub mod endpoint;
 pub mod http;
-mod openai;
+pub mod openai;
 pub mod openai_responses;
 mod provider;
 pub mod sse;

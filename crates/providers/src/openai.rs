@@ -5,10 +5,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_core::cost::{Report, Reported};
 use everturn_core::message::{Media, Meta, Source};
-use everturn_core::prompt::Effort;
+use everturn_core::prompt::{Effort, PromptFile, PromptResult, Request};
 use serde_json::{Map, Value};
 
-use crate::endpoint::{Auth, NeedsKey, Usual};
+use crate::catalogue::{Card, label};
+use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
 
 mod loose;
 
@@ -37,6 +38,17 @@ pub const OLLAMA: Usual = Usual {
     key_env: &[("OLLAMA_API_KEY", Auth::Bearer)],
     needs_key: NeedsKey::Perhaps,
 };
+
+/// OpenAI's endpoint, as the environment says.
+pub(crate) fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Endpoint, BadEndpoint> {
+    let mut endpoint = Endpoint::usual("openai", &OPENAI, &variable)?;
+    for (name, header) in [("OPENAI_ORG_ID", "openai-organization"), ("OPENAI_PROJECT_ID", "openai-project")] {
+        if let Some(value) = variable(name).filter(|value| !value.trim().is_empty()) {
+            endpoint = endpoint.with_header(header, value.trim())?;
+        }
+    }
+    Ok(endpoint)
+}
 
 /// Parameters that choose among a model's words. Models that think have none to choose, and refuse these.
 pub(crate) const SAMPLING: [&str; 8] = [
@@ -70,13 +82,40 @@ pub(crate) fn own<'m>(meta: &'m Meta, provider: &str) -> Option<&'m Map<String, 
     meta.get(provider)?.as_object()
 }
 
-/// The effort's word among those the model takes: the same, else the next lower, else the lowest. `words` are the
-/// model's, separated by spaces; one that takes none is not told.
-pub(crate) fn effort_word(effort: Effort, words: &str) -> Option<&str> {
-    const WORDS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-    let taken = |effort: &Effort| words.split_whitespace().find(|word| *word == WORDS[*effort as usize]);
-    let down = Effort::ALL.iter().filter(|one| **one <= effort).rev().find_map(taken);
-    down.or_else(|| Effort::ALL.iter().find_map(taken))
+/// The word that tells the model how hard to think. One that cannot but think is asked for the least it knows; one that
+/// knows no words is not told.
+pub(crate) fn effort_word(effort: Effort, card: &Card) -> Option<&str> {
+    let known = card.efforts.as_deref().unwrap_or_default();
+    match effort {
+        Effort::None => known.first().map(String::as_str),
+        _ => card.level(effort).filter(|word| *word != label(Effort::None)),
+    }
+}
+
+/// The pieces of a system prompt as one text.
+pub(crate) fn system(request: &Request) -> Option<String> {
+    (!request.system.is_empty()).then(|| request.system.join("\n\n"))
+}
+
+/// What a result says. Neither wire can say that a call failed, so the text does.
+pub(crate) fn result_text(result: &PromptResult) -> String {
+    let told = result.text.trim_start().get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("error"));
+    if result.is_error && !told { format!("Error: {}", result.text) } else { result.text.clone() }
+}
+
+/// The parameters somebody configured that the model takes.
+pub(crate) fn extra(configured: &Map<String, Value>, card: &Card) -> Map<String, Value> {
+    let thinks = card.thinks == Some(true);
+    let taken = configured.iter().filter(|(name, _)| !(thinks && SAMPLING.contains(&name.as_str())));
+    taken.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// A file's name, which these wires want also of a file that has none.
+pub(crate) fn file_name(file: &PromptFile) -> String {
+    match (file.name.trim(), file.media.media_type.rsplit('/').next()) {
+        ("", kind) => format!("file.{}", kind.unwrap_or("bin")),
+        (name, _) => name.to_owned(),
+    }
 }
 
 /// The tokens a `usage` object states, by the names of either wire and of those who imitate them. Cached tokens are
@@ -158,3 +197,5 @@ impl Sources {
 mod tests;
 #[cfg(test)]
 pub(crate) mod told;
+#[cfg(test)]
+pub(crate) mod talk;

@@ -30,7 +30,7 @@ use speech::{Open, Place};
 
 /// What the provider keeps of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
+pub enum Keeps {
     /// Nothing: its name is of no use to anybody.
     Nothing,
     /// The response, once it is over: the next request can build upon it.
@@ -41,7 +41,7 @@ pub(crate) enum Keeps {
 
 /// Where in the stream of a response the first event stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begin {
+enum Begin {
     /// At its beginning.
     First,
     /// After the event of this number. What came before is in the draft already.
@@ -50,7 +50,7 @@ pub(crate) enum Begin {
 
 /// A response being read.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub struct Responses {
     provider: String,
     begin: Begin,
     keeps: Keeps,
@@ -74,7 +74,7 @@ const ITEMS_MAX: usize = 1024;
 /// Events nobody knows that are kept. Past these they are skipped.
 const UNKNOWN_MAX: usize = 32;
 
-impl Decoder {
+impl Responses {
     /// A response of `provider` of which nothing has come.
     pub fn new(provider: &str, keeps: Keeps) -> Self {
         Self {
@@ -236,7 +236,7 @@ impl Decoder {
     }
 }
 
-impl Decode for Decoder {
+impl Decode for Responses {
     fn event(&mut self, event: &sse::Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let before = out.len();
         if event.data.trim() != "[DONE]" {

@@ -1,3 +1,5 @@
+mod classify;
 mod decode;
 mod odd;
+mod request;
 mod resume;

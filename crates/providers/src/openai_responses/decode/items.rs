@@ -6,7 +6,7 @@ use everturn_core::message::{Meta, RunBy};
 use serde_json::{Map, Value, json};
 
 use super::speech::Place;
-use super::{Begin, Decoder, ITEMS_MAX};
+use super::{Begin, Responses, ITEMS_MAX};
 use crate::openai::meta;
 use crate::provider::Frame;
 
@@ -85,7 +85,7 @@ fn about(told: &Value) -> Map<String, Value> {
     more.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-impl Decoder {
+impl Responses {
     /// How many parts of an item have been spoken of, if all of it came by here.
     pub(super) fn known(&self, place: u32) -> Option<u32> {
         match (self.item(place), self.begin) {

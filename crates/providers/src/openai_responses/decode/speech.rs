@@ -7,7 +7,7 @@ use everturn_core::delta::Delta;
 use everturn_core::message::Seal;
 use serde_json::{Map, Value};
 
-use super::Decoder;
+use super::Responses;
 use crate::openai::{meta, source};
 use crate::provider::Frame;
 
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl Decoder {
+impl Responses {
     /// More words.
     pub(super) fn say(&mut self, place: Place, words: &str, out: &mut Vec<Frame>) {
         if words.is_empty() {

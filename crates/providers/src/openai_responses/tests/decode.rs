@@ -2,12 +2,12 @@
 
 use expect_test::{ExpectFile, expect_file};
 
-use super::super::decode::{Decoder, Keeps};
+use super::super::decode::{Responses, Keeps};
 use crate::openai::told::{draft, shown};
 use crate::wire::cuts::{self, told};
 
 fn check(name: &str, bytes: &[u8], keeps: Keeps, expected: ExpectFile) {
-    let decoder = || Decoder::new("openai", keeps);
+    let decoder = || Responses::new("openai", keeps);
     let whole = told([bytes], decoder());
     draft(&whole.frames);
     expected.assert_eq(&shown(&whole));

@@ -4,7 +4,7 @@ use everturn_core::error::{Cause, Kind, Retry};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::super::decode::{Decoder, Keeps};
+use super::super::decode::{Responses, Keeps};
 use crate::openai::told::{draft, shown};
 use crate::wire::cuts::{Told, told};
 
@@ -13,7 +13,7 @@ fn sse(events: &[Value]) -> String {
 }
 
 fn read(events: &[Value]) -> Told {
-    told([sse(events).as_bytes()], Decoder::new("openai", Keeps::Nothing))
+    told([sse(events).as_bytes()], Responses::new("openai", Keeps::Nothing))
 }
 
 fn check(events: &[Value], expected: Expect) {
@@ -52,7 +52,7 @@ fn what_is_no_event_ends_the_attempt() {
     let deep = format!("{{\"type\":\"response.created\",\"response\":{}", "[".repeat(10_000));
     let twice = r#"{"type":"response.output_text.delta","delta":"a","delta":"b"}"#;
     for data in ["{\"type\":\"resp", "nonsense", "[1]", "7", "null", &deep, twice] {
-        let read = told([format!("data: {data}\n\n").as_bytes()], Decoder::new("openai", Keeps::Nothing));
+        let read = told([format!("data: {data}\n\n").as_bytes()], Responses::new("openai", Keeps::Nothing));
         let error = read.end.expect_err(data);
         assert_eq!((error.kind, error.cause, error.retry), (Kind::Malformed, Cause::Malformed, Retry::Backoff));
         assert_eq!(read.frames, []);
@@ -64,7 +64,7 @@ fn what_is_no_event_ends_the_attempt() {
 fn without_a_terminal_event_it_was_cut() {
     for end in ["", "data: [DONE]\n\n"] {
         let bytes = sse(&[text("almost")]) + end;
-        let read = told([bytes.as_bytes()], Decoder::new("openai", Keeps::Nothing));
+        let read = told([bytes.as_bytes()], Responses::new("openai", Keeps::Nothing));
         assert_eq!(read.end.unwrap_err().kind, Kind::Truncated);
     }
 }

@@ -5,7 +5,7 @@ use everturn_core::draft::Draft;
 use everturn_core::ids::Timestamp;
 use everturn_core::message::Stop;
 
-use super::super::decode::{Decoder, Keeps};
+use super::super::decode::{Responses, Keeps};
 use crate::openai::told::draft;
 use crate::provider::Frame;
 use crate::wire::cuts::{Told, told};
@@ -31,13 +31,13 @@ fn push(draft: &mut Draft, told: &Told) {
 
 /// Lost after `head` events and taken up again with what `rest` gives for the cursor.
 fn lost_and_found(head: usize, rest: impl Fn(u64) -> Vec<&'static str>) {
-    let whole = told([BACKGROUND.as_bytes()], Decoder::new("openai", Keeps::Generation));
+    let whole = told([BACKGROUND.as_bytes()], Responses::new("openai", Keeps::Generation));
     let expected = draft(&whole.frames);
-    let begun = told(events()[..head].iter().map(|event| event.as_bytes()), Decoder::new("openai", Keeps::Generation));
+    let begun = told(events()[..head].iter().map(|event| event.as_bytes()), Responses::new("openai", Keeps::Generation));
     let mut draft = draft(&begun.frames);
     let Some(handle) = draft.handle().cloned() else { return assert_eq!(head, 0) };
     let cursor: u64 = handle.cursor.parse().unwrap();
-    let resumed = Decoder::resumed("openai", &handle.id, cursor);
+    let resumed = Responses::resumed("openai", &handle.id, cursor);
     let found = told(rest(cursor).into_iter().map(str::as_bytes), resumed);
     push(&mut draft, &found);
     assert_eq!(draft.parts(), expected.parts(), "lost after {head} events");
@@ -64,13 +64,13 @@ fn what_is_told_again_is_not_taken_in_again() {
 /// Lost twice, after any two events.
 #[test]
 fn a_generation_is_taken_up_again_and_again() {
-    let expected = draft(&told([BACKGROUND.as_bytes()], Decoder::new("openai", Keeps::Generation)).frames);
+    let expected = draft(&told([BACKGROUND.as_bytes()], Responses::new("openai", Keeps::Generation)).frames);
     let len = events().len();
     for first in 1..len {
         for second in first..len {
             let mut draft = Draft::new(expected.step());
             draft.push(Timestamp(0), &Delta::Attempt(Box::new(expected.current().unwrap().clone()))).unwrap();
-            let mut decoder = Decoder::new("openai", Keeps::Generation);
+            let mut decoder = Responses::new("openai", Keeps::Generation);
             let mut from = 0;
             for to in [first, second, len] {
                 let rest = events().into_iter().take(to).filter(|event| from == 0 || number(event) > from);
@@ -78,7 +78,7 @@ fn a_generation_is_taken_up_again_and_again() {
                 push(&mut draft, &told(part, decoder));
                 let handle = draft.handle().unwrap().clone();
                 from = handle.cursor.parse().unwrap();
-                decoder = Decoder::resumed("openai", &handle.id, from);
+                decoder = Responses::resumed("openai", &handle.id, from);
             }
             assert_eq!(draft.parts(), expected.parts(), "lost after {first} and {second} events");
         }
