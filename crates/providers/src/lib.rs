@@ -12,6 +12,7 @@ mod clock;
 pub mod endpoint;
 pub mod http;
 pub mod openai;
+pub mod openai_chat;
 pub mod openai_responses;
 mod provider;
 pub mod sse;

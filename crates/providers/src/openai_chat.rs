@@ -1,0 +1,8 @@
+//! OpenAI Chat Completions.
+
+mod classify;
+mod decode;
+#[cfg(test)]
+mod tests;
+
+pub use decode::Completions;

@@ -1,0 +1,5 @@
+mod calls;
+mod classify;
+mod decode;
+mod odd;
+mod request;
