@@ -15,10 +15,10 @@ use everturn_core::limits::{Limits, Thinking};
 use futures_util::StreamExt as _;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, ClientBuilder, Method, Response};
 use serde_json::Value;
 
-use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify};
+use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify, request_id};
 use crate::clock;
 use crate::endpoint::Endpoint;
 use crate::provider::Frames;
@@ -91,22 +91,22 @@ impl Http {
     /// If the machine's TLS cannot be set up at all.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
+        Self::built(limits, builder(limits))
+    }
+
+    /// The same, past any proxy: for a server on this machine.
+    ///
+    /// # Panics
+    /// If the machine's TLS cannot be set up at all.
+    #[must_use]
+    pub fn direct(limits: &Limits) -> Self {
+        Self::built(limits, builder(limits).no_proxy())
+    }
+
+    fn built(limits: &Limits, builder: ClientBuilder) -> Self {
         // Whoever set a provider before has decided; ring is ours.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .connect_timeout(limits.connect_max)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .tcp_nodelay(true)
-            .tcp_keepalive(KEEPALIVE)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .http2_keep_alive_timeout(limits.connect_max)
-            .pool_idle_timeout(KEEPALIVE * 2)
-            .dns_resolver(Arc::new(Names))
-            .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .expect("a client without files or addresses of its own can be built");
+        let client = builder.build().expect("a client without files or addresses of its own can be built");
         Self { client, limits: limits.clone() }
     }
 
@@ -173,6 +173,22 @@ impl Http {
     }
 }
 
+/// No redirects, no retries, no compression, no total time.
+fn builder(limits: &Limits) -> ClientBuilder {
+    Client::builder()
+        .connect_timeout(limits.connect_max)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .tcp_nodelay(true)
+        .tcp_keepalive(KEEPALIVE)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .http2_keep_alive_timeout(limits.connect_max)
+        .pool_idle_timeout(KEEPALIVE * 2)
+        .dns_resolver(Arc::new(Names))
+        .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")))
+}
+
 /// What is remembered of a response while its body arrives.
 #[derive(Debug, Clone, Default)]
 struct Seen {
@@ -181,8 +197,7 @@ struct Seen {
 
 impl Seen {
     fn of(response: &Response) -> Self {
-        let none = Evidence::of_response("", 200, |name| text(response.headers(), name), b"", clock::now());
-        Self { request_id: none.request_id }
+        Self { request_id: request_id(|name| text(response.headers(), name)).map(str::to_owned) }
     }
 
     /// An error in the stream, with the name its request had.
