@@ -110,6 +110,11 @@ pub(crate) fn extra(configured: &Map<String, Value>, card: &Card) -> Map<String,
     taken.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// Leaves out what somebody configured to be left out, by saying null.
+pub(crate) fn left_out(configured: &Map<String, Value>, body: &mut Map<String, Value>) {
+    configured.iter().filter(|(_, value)| value.is_null()).for_each(|(name, _)| drop(body.remove(name)));
+}
+
 /// A file's name, which these wires want also of a file that has none.
 pub(crate) fn file_name(file: &PromptFile) -> String {
     match (file.name.trim(), file.media.media_type.rsplit('/').next()) {
@@ -138,8 +143,7 @@ pub(crate) fn report(usage: &Value) -> Report {
         "/prompt_tokens_details/cache_write_tokens",
         "/cache_creation_input_tokens", // LiteLLM
     ]);
-    let reasoning =
-        count(&["/output_tokens_details/reasoning_tokens", "/completion_tokens_details/reasoning_tokens"]);
+    let reasoning = count(&["/output_tokens_details/reasoning_tokens", "/completion_tokens_details/reasoning_tokens"]);
     let cached = cache_read.known().unwrap_or(0) + cache_write.known().unwrap_or(0);
     let input = prompt.known().and_then(|prompt| prompt.checked_sub(cached)).map(Reported::from).unwrap_or_default();
     let output = whole_output(prompt, count(&["/output_tokens", "/completion_tokens"]), reasoning, usage);
@@ -149,7 +153,8 @@ pub(crate) fn report(usage: &Value) -> Report {
 /// xAI and others leave the thinking out of the completion; then the total tells.
 fn whole_output(prompt: Reported, output: Reported, reasoning: Reported, usage: &Value) -> Reported {
     let total = Reported::from_json(usage.get("total_tokens")).known();
-    let (Some(prompt), Some(said), Some(thought), Some(total)) = (prompt.known(), output.known(), reasoning.known(), total)
+    let (Some(prompt), Some(said), Some(thought), Some(total)) =
+        (prompt.known(), output.known(), reasoning.known(), total)
     else {
         return output;
     };
@@ -194,8 +199,10 @@ impl Sources {
 }
 
 #[cfg(test)]
+pub(crate) mod stage;
+#[cfg(test)]
+pub(crate) mod talk;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) mod told;
-#[cfg(test)]
-pub(crate) mod talk;

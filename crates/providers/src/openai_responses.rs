@@ -74,7 +74,7 @@ impl OpenAiResponses {
     }
 
     /// The same provider with parameters for every request, such as `service_tier`. A model that thinks is not sent
-    /// those that choose among words, and nothing here replaces what a request says itself.
+    /// those that choose among words, and nothing here replaces what a request says itself; null leaves a parameter out.
     #[must_use]
     pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
         self.options.extra = extra;

@@ -10,8 +10,8 @@ use everturn_core::prompt::{Prompt, Request, Target, validate};
 
 use super::told::draft;
 use crate::provider::Frame;
-use crate::wire::cuts::{Told, told};
 use crate::wire::Decode;
+use crate::wire::cuts::{Told, told};
 
 /// A transcript that grows, in the order of the calls below.
 #[derive(Default)]

@@ -63,7 +63,10 @@ fn line(delta: &Delta) -> String {
         Delta::Usage(report) => {
             let counts = [report.input, report.cache_read, report.cache_write, report.output, report.reasoning];
             let counts = counts.map(|count| count.known().map_or("?".into(), |count| count.to_string()));
-            format!("usage {} + {} read + {} written -> {} ({} thought)", counts[0], counts[1], counts[2], counts[3], counts[4])
+            format!(
+                "usage {} + {} read + {} written -> {} ({} thought)",
+                counts[0], counts[1], counts[2], counts[3], counts[4]
+            )
         }
         other => format!("{other:?}"),
     }

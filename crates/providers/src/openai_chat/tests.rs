@@ -2,4 +2,5 @@ mod calls;
 mod classify;
 mod decode;
 mod odd;
+mod provider;
 mod request;

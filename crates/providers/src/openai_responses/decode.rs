@@ -117,7 +117,10 @@ impl Responses {
             "response.output_item.added" => self.item_added(at, event.item.json(), out)?,
             "response.output_item.done" => self.item_over(at, event.item.json(), out)?,
             "response.created" => self.created(&event.response.json(), out),
-            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled"
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled"
             | "response.done" => self.over(event.kind.text(), &event.response.json(), data, out)?,
             "error" => return Err(classify::event(&self.provider, data)),
             kind if event::says_nothing(kind) => {}

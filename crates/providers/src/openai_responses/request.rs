@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::Options;
 use super::decode::Keeps;
 use crate::catalogue::Card;
-use crate::openai::{data_url, effort_word, extra, file_name, own, result_text, system};
+use crate::openai::{data_url, effort_word, extra, file_name, left_out, own, result_text, system};
 
 /// The least number of tokens the provider lets an answer have.
 const OUTPUT_MIN: u32 = 16;
@@ -55,6 +55,7 @@ pub(super) fn body(request: &Request, card: &Card, options: &Options) -> Value {
     offer(request, &mut body);
     think(request, card, &mut body);
     include(request, card, &mut body);
+    left_out(&options.extra, &mut body);
     Value::Object(body)
 }
 
@@ -68,7 +69,8 @@ fn offer(request: &Request, body: &mut Map<String, Value>) {
         ToolChoice::None => "none".into(),
         ToolChoice::Required => "required".into(),
         ToolChoice::Tool(name) => {
-            let own = request.tools.iter().find(|tool| tool.name == *name).and_then(|tool| tool.provider_defined.as_ref());
+            let own =
+                request.tools.iter().find(|tool| tool.name == *name).and_then(|tool| tool.provider_defined.as_ref());
             match own.filter(|own| own["type"] != "function") {
                 Some(own) => json!({"type": own["type"]}),
                 None => json!({"type": "function", "name": name}),
@@ -186,7 +188,8 @@ impl Input<'_> {
 
     /// Words that nobody knows an item of.
     fn plain_words(&mut self, text: &Text, phase: Option<&Value>, from: usize) {
-        let last = self.items[from..].last_mut().filter(|item| item["content"].is_string() && item.get("phase") == phase);
+        let last =
+            self.items[from..].last_mut().filter(|item| item["content"].is_string() && item.get("phase") == phase);
         if let Some(Value::String(content)) = last.map(|item| &mut item["content"]) {
             return content.push_str(&text.text);
         }
@@ -230,7 +233,8 @@ impl Input<'_> {
         let output: Value = if result.media.is_empty() {
             result_text(result).into()
         } else {
-            let text = (!result.text.trim().is_empty()).then(|| json!({"type": "input_text", "text": result_text(result)}));
+            let text =
+                (!result.text.trim().is_empty()).then(|| json!({"type": "input_text", "text": result_text(result)}));
             text.into_iter().chain(result.media.iter().map(|one| medium(one, "file"))).collect()
         };
         self.items.push(json!({"type": "function_call_output", "call_id": id, "output": output}));

@@ -105,7 +105,9 @@ fn calls_at_the_limit() {
         {"index": 1, "id": "b", "function": {"name": "empty", "arguments": "{}"}},
         {"index": 2, "id": "c", "function": {"name": "odd", "arguments": "\"text\""}},
     ]));
-    check(&[begun.clone(), finish("length")], expect![[r#"
+    check(
+        &[begun.clone(), finish("length")],
+        expect![[r#"
         call 0 none "a"
         call 1 empty "b"
         call 2 odd "c"
@@ -113,8 +115,11 @@ fn calls_at_the_limit() {
         input 1 "{}"
         call 1 over
         stop Length
-    "#]]);
-    check(&[begun, finish("stop")], expect![[r#"
+    "#]],
+    );
+    check(
+        &[begun, finish("stop")],
+        expect![[r#"
         call 0 none "a"
         call 1 empty "b"
         call 2 odd "c"
@@ -124,7 +129,8 @@ fn calls_at_the_limit() {
         call 1 over
         call 2 over
         stop ToolUse
-    "#]]);
+    "#]],
+    );
 }
 
 /// A piece that says nothing is no call.
@@ -142,19 +148,26 @@ fn empty_pieces_are_nothing() {
 #[test]
 fn a_call_after_the_end_needs_another_end() {
     let late = calls(json!([{"index": 0, "id": "a", "function": {"name": "late", "arguments": ""}}]));
-    check(&[finish("stop"), late.clone()], expect![[r#"
+    check(
+        &[finish("stop"), late.clone()],
+        expect![[r#"
         error truncated Backoff truncated: 
-    "#]]);
-    check(&[finish("stop"), late, finish("tool_calls")], expect![[r#"
+    "#]],
+    );
+    check(
+        &[finish("stop"), late, finish("tool_calls")],
+        expect![[r#"
         call 0 late "a"
         call 0 over
         stop ToolUse
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn an_answer_has_so_many_calls() {
-    let chunks: Vec<Value> = (0..2000).map(|index| calls(json!([{"index": index, "function": {"name": "a"}}]))).collect();
+    let chunks: Vec<Value> =
+        (0..2000).map(|index| calls(json!([{"index": index, "function": {"name": "a"}}]))).collect();
     let read = told([sse(&chunks).as_bytes()], Completions::new("x"));
     assert_eq!(read.end.unwrap_err().detail, "more calls than an answer can have");
 }

@@ -29,7 +29,11 @@ fn what_is_no_chunk_ends_the_attempt() {
     let twice = r#"{"choices":[],"choices":[]}"#;
     for data in ["{\"cho", "nonsense", "[1]", "7", "null", &deep, twice, r#"{"choices":7}"#, r#"{"choices":[7]}"#] {
         let error = read(&[data]).end.expect_err(data);
-        assert_eq!((error.kind, error.cause, error.retry), (Kind::Malformed, Cause::Malformed, Retry::Backoff), "{data}");
+        assert_eq!(
+            (error.kind, error.cause, error.retry),
+            (Kind::Malformed, Cause::Malformed, Retry::Backoff),
+            "{data}"
+        );
     }
 }
 

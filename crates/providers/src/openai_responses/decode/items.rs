@@ -6,7 +6,7 @@ use everturn_core::message::{Meta, RunBy};
 use serde_json::{Map, Value, json};
 
 use super::speech::Place;
-use super::{Begin, Responses, ITEMS_MAX};
+use super::{Begin, ITEMS_MAX, Responses};
 use crate::openai::meta;
 use crate::provider::Frame;
 
@@ -150,7 +150,9 @@ impl Responses {
     fn begin_call(&mut self, place: u32, told: &Value, out: &mut Vec<Frame>) {
         let name = told["name"].as_str().unwrap_or_default();
         let item = self.items.iter_mut().rev().find(|item| item.place == place);
-        let Some(Item { body: Body::Call { begun: begun @ false, input }, about, seen: Seen::All, .. }) = item else { return };
+        let Some(Item { body: Body::Call { begun: begun @ false, input }, about, seen: Seen::All, .. }) = item else {
+            return;
+        };
         if name.is_empty() {
             return;
         }

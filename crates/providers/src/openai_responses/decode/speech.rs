@@ -128,7 +128,8 @@ impl Responses {
     /// A thought is over: what it needs to be recognised again, and only then its seal, since reasoning counts as
     /// sealed from there.
     pub(super) fn thought_over(&mut self, item: u32, told: &Value, out: &mut Vec<Frame>) {
-        let begun = self.open.as_ref().is_some_and(|open| open.place.item == item && open.place.speech == Speech::Thought);
+        let begun =
+            self.open.as_ref().is_some_and(|open| open.place.item == item && open.place.speech == Speech::Thought);
         let seal = told["encrypted_content"].as_str().filter(|seal| !seal.trim().is_empty());
         let words = match self.known(item) {
             Some(0) => thoughts(told),

@@ -16,43 +16,47 @@ fn refused(status: u16, kind: &str, code: Value, message: &str) -> ProviderError
     crate::classify::classify(&Evidence::of_response("openai", status, |_| None, body.as_bytes(), Timestamp(0)))
 }
 
-/// Status × type × code × message, as the provider answers a request.
+/// Status × code × message, as the provider answers a request.
+const REFUSALS: &[(u16, &str, &str, Kind, Retry)] = &[
+    (401, "invalid_api_key", "Incorrect API key provided.", Kind::Auth, Retry::Never),
+    (401, "", "You must be a member of an organization to use the API.", Kind::Auth, Retry::Never),
+    (403, "unsupported_country_region_territory", "Country not supported", Kind::Auth, Retry::Never),
+    (404, "model_not_found", "The model `gpt-9` does not exist.", Kind::Config, Retry::Never),
+    (400, "unsupported_parameter", "Unsupported parameter: 'temperature'", Kind::Config, Retry::Never),
+    (400, "unsupported_value", "'max' is not supported", Kind::Config, Retry::Never),
+    (400, "context_length_exceeded", "Your input is too long.", Kind::ContextFull, Retry::Never),
+    (400, "", "Your input exceeds the context window of this model.", Kind::ContextFull, Retry::Never),
+    (400, "previous_response_not_found", "Previous response not found.", Kind::ChainBroken, Retry::Once),
+    (404, "", "Previous response with id 'resp_1' not found.", Kind::ChainBroken, Retry::Once),
+    (400, "", "No tool output found for function call call_1.", Kind::Generic, Retry::Never),
+    (400, "", "Item 'fc_1' was provided without its required 'reasoning' item: 'rs_1'.", Kind::Generic, Retry::Never),
+    (400, "", "Item 'rs_1' was provided without its required following item.", Kind::Generic, Retry::Never),
+    (400, "invalid_encrypted_content", "The encrypted content could not be verified.", Kind::Generic, Retry::Never),
+    (400, "invalid_prompt", "Invalid prompt: your prompt was flagged by our usage policy.", Kind::ContentFilter, Retry::Never),
+    (429, "rate_limit_exceeded", "Rate limit reached for gpt-5.4 on requests per min.", Kind::RateLimit, Retry::Backoff),
+    (429, "rate_limit_exceeded", "Request too large for gpt-5.4 on tokens per min.", Kind::ContextFull, Retry::Never),
+    (429, "insufficient_quota", "You exceeded your current quota.", Kind::UsageLimit, Retry::Never),
+    (500, "", "The server had an error while processing your request.", Kind::Generic, Retry::Backoff),
+    (503, "", "That model is currently overloaded with other requests.", Kind::Overloaded, Retry::Backoff),
+    (503, "slow_down", "Slow down.", Kind::Overloaded, Retry::Backoff),
+];
+
 #[test]
 fn refusals() {
-    let invalid = "invalid_request_error";
-    let cases = [
-        (401, invalid, json!("invalid_api_key"), "Incorrect API key provided.", Kind::Auth, Retry::Never),
-        (401, invalid, json!(null), "You must be a member of an organization to use the API.", Kind::Auth, Retry::Never),
-        (403, "request_forbidden", json!("unsupported_country_region_territory"), "Country not supported", Kind::Auth, Retry::Never),
-        (404, invalid, json!("model_not_found"), "The model `gpt-9` does not exist.", Kind::Config, Retry::Never),
-        (400, invalid, json!("unsupported_parameter"), "Unsupported parameter: 'temperature'", Kind::Config, Retry::Never),
-        (400, invalid, json!("unsupported_value"), "'max' is not supported", Kind::Config, Retry::Never),
-        (400, invalid, json!("context_length_exceeded"), "Your input exceeds the context window of this model.", Kind::ContextFull, Retry::Never),
-        (400, invalid, json!(null), "Your input exceeds the context window of this model.", Kind::ContextFull, Retry::Never),
-        (400, invalid, json!("previous_response_not_found"), "Previous response with id 'resp_1' not found.", Kind::ChainBroken, Retry::Once),
-        (404, invalid, json!(null), "Previous response with id 'resp_1' not found.", Kind::ChainBroken, Retry::Once),
-        (400, invalid, json!(null), "No tool output found for function call call_1.", Kind::Generic, Retry::Never),
-        (400, invalid, json!(null), "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.", Kind::Generic, Retry::Never),
-        (400, invalid, json!(null), "Item 'rs_1' of type 'reasoning' was provided without its required following item.", Kind::Generic, Retry::Never),
-        (400, invalid, json!("invalid_encrypted_content"), "The encrypted content could not be verified.", Kind::Generic, Retry::Never),
-        (400, invalid, json!("invalid_prompt"), "Invalid prompt: your prompt was flagged as potentially violating our usage policy.", Kind::ContentFilter, Retry::Never),
-        (429, "requests", json!("rate_limit_exceeded"), "Rate limit reached for gpt-5.4 on requests per min.", Kind::RateLimit, Retry::Backoff),
-        (429, "tokens", json!("rate_limit_exceeded"), "Request too large for gpt-5.4 on tokens per min.", Kind::ContextFull, Retry::Never),
-        (429, "insufficient_quota", json!("insufficient_quota"), "You exceeded your current quota.", Kind::UsageLimit, Retry::Never),
-        (500, "server_error", json!(null), "The server had an error while processing your request.", Kind::Generic, Retry::Backoff),
-        (503, "server_error", json!(null), "That model is currently overloaded with other requests.", Kind::Overloaded, Retry::Backoff),
-        (503, "service_unavailable_error", json!("slow_down"), "Slow down.", Kind::Overloaded, Retry::Backoff),
-    ];
-    for (status, kind, code, message, expected, retry) in cases {
-        let error = refused(status, kind, code, message);
-        assert_eq!(told(&error), (expected, retry, Cause::Refused), "{status} {message}");
+    for &(status, code, message, kind, retry) in REFUSALS {
+        let code = if code.is_empty() { Value::Null } else { code.into() };
+        let error = refused(status, "invalid_request_error", code, message);
+        assert_eq!(told(&error), (kind, retry, Cause::Refused), "{status} {message}");
     }
 }
 
 /// A rule about items that stand beside each other is ours to keep: its text is not for people.
 #[test]
 fn a_misshapen_prompt_does_not_quote_ids() {
-    for message in ["No tool output found for function call call_1.", "Item 'rs_1' of type 'reasoning' was provided without its required following item."] {
+    for message in [
+        "No tool output found for function call call_1.",
+        "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+    ] {
         let error = refused(400, "invalid_request_error", json!(null), message);
         assert!(!error.detail.contains("_1"), "{}", error.detail);
     }
@@ -85,7 +89,8 @@ fn failures_in_a_stream() {
             let error = classify::event("openai", &event.to_string());
             assert_eq!(told(&error), (kind, retry, Cause::ServerError), "{event}");
         }
-        let failed = json!({"type": "response.failed", "response": {"id": "resp_1", "status": "failed", "error": error}});
+        let failed =
+            json!({"type": "response.failed", "response": {"id": "resp_1", "status": "failed", "error": error}});
         let error = classify::failed("openai", &failed.to_string());
         assert_eq!(told(&error), (kind, retry, Cause::ErrorFinish), "{failed}");
         assert_eq!(error.detail, message);
@@ -105,7 +110,9 @@ fn a_policy_is_named() {
 #[test]
 fn the_way_back() {
     let gone = (Kind::Truncated, Retry::Backoff, Cause::ErrorFinish);
-    for (status, message) in [(404, "Response with id 'resp_1' not found."), (400, "Cannot stream this response."), (410, "")] {
+    for (status, message) in
+        [(404, "Response with id 'resp_1' not found."), (400, "Cannot stream this response."), (410, "")]
+    {
         let error = classify::not_resumed(refused(status, "invalid_request_error", json!(null), message));
         assert_eq!((told(&error), error.status), (gone, Some(status)), "{status}");
         assert!(error.is_broken_stream());

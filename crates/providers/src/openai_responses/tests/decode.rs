@@ -2,7 +2,7 @@
 
 use expect_test::{ExpectFile, expect_file};
 
-use super::super::decode::{Responses, Keeps};
+use super::super::decode::{Keeps, Responses};
 use crate::openai::told::{draft, shown};
 use crate::wire::cuts::{self, told};
 

@@ -4,7 +4,7 @@ use everturn_core::error::{Cause, Kind, Retry};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::super::decode::{Responses, Keeps};
+use super::super::decode::{Keeps, Responses};
 use crate::openai::told::{draft, shown};
 use crate::wire::cuts::{Told, told};
 

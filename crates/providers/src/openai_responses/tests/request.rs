@@ -89,7 +89,8 @@ fn a_response_comes_back_as_it_was() {
         let events = std::str::from_utf8(stream).unwrap().lines().filter_map(|line| line.strip_prefix("data: "));
         let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
         let mut output = last["response"]["output"].as_array().unwrap().clone();
-        output.retain(|item| item["content"] != json!([{"type":"output_text","annotations":[],"logprobs":[],"text":""}]));
+        output
+            .retain(|item| item["content"] != json!([{"type":"output_text","annotations":[],"logprobs":[],"text":""}]));
         let mut calls = 0;
         for item in &mut output {
             for part in item.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -137,7 +138,8 @@ fn a_chain_sends_what_is_new() {
     assert!(chain.is_some() == stream_keeps(CALLS));
     let unkept = body(&request, &Options::default());
     assert_eq!(unkept.get("previous_response_id"), None, "nothing is built upon what nobody keeps");
-    let request = Request { chain: Some(everturn_core::prompt::Chain { response_id: "resp_02".into(), from: 2 }), ..request };
+    let request =
+        Request { chain: Some(everturn_core::prompt::Chain { response_id: "resp_02".into(), from: 2 }), ..request };
     expect![[r#"
         {
           "include": [
@@ -176,7 +178,8 @@ fn a_chain_sends_what_is_new() {
           "store": true,
           "stream": true
         }
-    "#]].assert_eq(&pretty(&body(&request, &stored())));
+    "#]]
+    .assert_eq(&pretty(&body(&request, &stored())));
 }
 
 /// The recorded response says that it was not stored; then nobody is told its name.
@@ -282,7 +285,8 @@ fn parameters_depend_on_the_model() {
           "store": false,
           "stream": true
         }
-    "#]].assert_eq(&pretty(&sent));
+    "#]]
+    .assert_eq(&pretty(&sent));
     let mut sent = request::body(&request, &Card::default(), &options);
     sent["input"] = Value::Null;
     expect![[r#"
@@ -301,5 +305,6 @@ fn parameters_depend_on_the_model() {
           "stream": true,
           "temperature": 0.2
         }
-    "#]].assert_eq(&pretty(&sent));
+    "#]]
+    .assert_eq(&pretty(&sent));
 }

@@ -5,7 +5,7 @@ use everturn_core::draft::Draft;
 use everturn_core::ids::Timestamp;
 use everturn_core::message::Stop;
 
-use super::super::decode::{Responses, Keeps};
+use super::super::decode::{Keeps, Responses};
 use crate::openai::told::draft;
 use crate::provider::Frame;
 use crate::wire::cuts::{Told, told};
@@ -33,7 +33,8 @@ fn push(draft: &mut Draft, told: &Told) {
 fn lost_and_found(head: usize, rest: impl Fn(u64) -> Vec<&'static str>) {
     let whole = told([BACKGROUND.as_bytes()], Responses::new("openai", Keeps::Generation));
     let expected = draft(&whole.frames);
-    let begun = told(events()[..head].iter().map(|event| event.as_bytes()), Responses::new("openai", Keeps::Generation));
+    let begun =
+        told(events()[..head].iter().map(|event| event.as_bytes()), Responses::new("openai", Keeps::Generation));
     let mut draft = draft(&begun.frames);
     let Some(handle) = draft.handle().cloned() else { return assert_eq!(head, 0) };
     let cursor: u64 = handle.cursor.parse().unwrap();
