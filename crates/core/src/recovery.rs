@@ -106,9 +106,8 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
     // A generation that ended in failure, or that its provider no longer has, is not there to be found again.
     let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish);
     let reattach = can.reattach == Reattach::Yes && !is_over && budget == Budget::Left;
-    match (draft.handle(), reattach) {
-        (Some(handle), true) => return Recovery::Reattach(handle.clone()),
-        (Some(_) | None, _) => {}
+    if let Some(handle) = draft.handle().filter(|_| reattach) {
+        return Recovery::Reattach(handle.clone());
     }
     if draft.complete_calls().next().is_some() {
         return Recovery::Salvage { retract: open };

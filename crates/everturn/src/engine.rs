@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn_core::change::{Change, UNKNOWN};
+use everturn_core::change::Change;
 use everturn_core::chat::Failure;
 use everturn_core::error::Kind;
 use everturn_core::ids::{ChatId, ModelId, Timestamp};
 use everturn_core::limits::Limits;
-use everturn_core::message::Verdict;
 use everturn_core::retry::{Admission, Breaker, Health};
 use everturn_core::status::Status;
 use everturn_providers::Provider;
@@ -118,7 +117,7 @@ impl Ports {
             let Loaded { chat, .. } = self.store.load(&lease).await?;
             let mut change = Change::new(&chat, self.clock.now());
             match chat.status {
-                Status::Running => change.answer_open(&chat.calls, Verdict::Unknown, UNKNOWN).fail(None, failure),
+                Status::Running => change.fail(None, failure),
                 Status::Interrupting => change.settle(None),
                 Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
             };
