@@ -325,7 +325,7 @@ pub enum Cause {
     ServerError,
     /// The stream ended without its terminal event.
     Truncated,
-    /// A finish reason that means failure.
+    /// A finish reason that means failure, or a generation that is over and cannot be found again.
     ErrorFinish,
     /// Bytes that are not the protocol.
     Malformed,

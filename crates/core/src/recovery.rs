@@ -103,7 +103,9 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
     // Complete calls cost nothing to keep, so not even an empty purse stands in their way. A refusal comes before any
     // output, so whatever the draft holds then is of an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
-    let reattach = can.reattach == Reattach::Yes && cause != Cause::Malformed && budget == Budget::Left;
+    // A generation that ended in failure, or that its provider no longer has, is not there to be found again.
+    let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish);
+    let reattach = can.reattach == Reattach::Yes && !is_over && budget == Budget::Left;
     if let Some(handle) = draft.handle().filter(|_| reattach) {
         return Recovery::Reattach(handle.clone());
     }

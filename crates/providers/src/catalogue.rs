@@ -51,6 +51,8 @@ pub struct Card {
     pub context: Option<u64>,
     /// The most it says at once, in tokens.
     pub output: Option<u32>,
+    /// What the field is called that limits this, where servers differ: `max_tokens`, `max_completion_tokens`.
+    pub output_name: Option<String>,
     /// What a million tokens cost, in millionths of the unit of the price list.
     pub price: Option<PriceCard>,
     /// Whether it may think before it speaks.
@@ -165,6 +167,7 @@ impl Card {
             wire: other.wire.or(self.wire),
             context: other.context.or(self.context),
             output: other.output.or(self.output),
+            output_name: other.output_name.or(self.output_name),
             price: other.price.or(self.price),
             thinks: other.thinks.or(self.thinks),
             effort: other.effort.or(self.effort),

@@ -153,7 +153,8 @@ impl<D: Decode> Stream for Reading<D> {
             let Some(body) = &mut this.body else { return Poll::Ready(None) };
             let (read, more) = match ready!(body.poll_next_unpin(context)) {
                 Some(Ok(bytes)) => (this.fold.push(&bytes, &mut this.out), true),
-                Some(Err(error)) => (Err(error), false),
+                // An answer may be whole although its connection is not: then nothing is missing.
+                Some(Err(error)) => (this.fold.end(&mut this.out).map_err(|_| error), false),
                 None => (this.fold.end(&mut this.out), false),
             };
             this.broke = read.err();

@@ -79,15 +79,17 @@ fn each_draft_has_its_rung() {
     }
 }
 
-/// AW15: whoever can re-attach does, whatever the draft holds; not after bytes that made no sense, and not for free
-/// for ever.
+/// AW15: whoever can re-attach does, whatever the draft holds; not after bytes that made no sense, not to a generation
+/// that failed, and not for free for ever.
 #[test]
 fn reattaching_comes_first() {
     let with_handle = |deltas: Vec<Delta>| draft(&[deltas, vec![Delta::Handle(Box::new(handle()))]].concat());
     for deltas in [vec![], vec![words()], closed(0, "{}")] {
         let draft = with_handle(deltas);
         assert_eq!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
-        assert_ne!(plan(&draft, Cause::Malformed, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
+        for over in [Cause::Malformed, Cause::ErrorFinish] {
+            assert_ne!(plan(&draft, over, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
+        }
         assert_ne!(plan(&draft, Cause::Reset, NOTHING, Budget::Left), Recovery::Reattach(handle()));
         assert_ne!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Spent), Recovery::Reattach(handle()));
     }

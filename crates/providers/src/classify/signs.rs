@@ -274,6 +274,7 @@ const fn phrase(sign: Sign, families: &'static [Family], pieces: &'static [&'sta
 pub(super) const PHRASES: &[Phrase] = &[
     phrase(Sign::PromptShape, OPENAI, &["no tool output found for function call"]),
     phrase(Sign::PromptShape, OPENAI, &["was provided without its required 'reasoning' item"]),
+    phrase(Sign::PromptShape, OPENAI, &["was provided without its required following item"]),
     phrase(Sign::ChainBroken, OPENAI, &["previous response with id", "not found"]),
     phrase(Sign::Overloaded, OPENAI, &["currently overloaded"]),
     phrase(Sign::Overloaded, GOOGLE, &["model is overloaded"]),

@@ -1,0 +1,108 @@
+//! OpenAI Chat Completions, and all who imitate it.
+//!
+//! The wire that everybody speaks: OpenAI, gateways, and servers at home. It streams one message in chunks and says at the
+//! end why it is over. Nothing is kept, nothing can be taken up again, and reasoning has no seal, so it is shown and never
+//! sent back.
+
+mod classify;
+mod decode;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_core::error::ProviderError;
+use everturn_core::prompt::{Request, Target, Wire};
+use everturn_core::recovery::Reattach;
+use serde_json::{Map, Value};
+
+pub use decode::Completions;
+
+use crate::catalogue::{Card, Catalogue};
+use crate::endpoint::{BadEndpoint, Endpoint, Usual};
+use crate::http::{Call, Http};
+use crate::openai;
+use crate::provider::{Frames, ModelFacts, Provider};
+
+const PATH: &str = "/chat/completions";
+
+/// A provider that speaks OpenAI Chat Completions.
+#[derive(Debug, Clone)]
+pub struct OpenAiChat {
+    endpoint: Endpoint,
+    http: Http,
+    catalogue: Arc<Catalogue>,
+    extra: Map<String, Value>,
+}
+
+impl OpenAiChat {
+    /// The provider behind this endpoint.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, http: Http, catalogue: Arc<Catalogue>) -> Self {
+        Self { endpoint, http, catalogue, extra: Map::new() }
+    }
+
+    /// OpenAI itself, as the environment says. `variable` looks one up.
+    ///
+    /// # Errors
+    /// The environment holds an address or a key that cannot be used.
+    pub fn usual(
+        http: Http,
+        catalogue: Arc<Catalogue>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, BadEndpoint> {
+        Ok(Self::new(openai::endpoint(variable)?, http, catalogue))
+    }
+
+    /// Somebody else who speaks this wire, such as [`openai::OLLAMA`], under this name.
+    ///
+    /// # Errors
+    /// The environment holds an address or a key that cannot be used.
+    pub fn compatible(
+        provider: &str,
+        usual: &Usual,
+        http: Http,
+        catalogue: Arc<Catalogue>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, BadEndpoint> {
+        Ok(Self::new(Endpoint::usual(provider, usual, variable)?, http, catalogue))
+    }
+
+    /// The same provider with parameters for every request, such as `temperature`. A model that thinks is not sent those
+    /// that choose among words, and nothing here replaces what a request says itself; null leaves a parameter out.
+    #[must_use]
+    pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
+        self.extra = extra;
+        self
+    }
+
+    fn card(&self, model: &str) -> Card {
+        Card { wire: None, ..self.catalogue.card(self.name(), model) }
+    }
+}
+
+#[async_trait]
+impl Provider for OpenAiChat {
+    fn name(&self) -> &str {
+        self.endpoint.provider()
+    }
+
+    fn facts(&self, model: &str) -> ModelFacts {
+        let mut facts = self.card(model).facts(self.name(), Wire::OpenAiChat);
+        // A model of the catalogue may be able to do more, behind another wire.
+        let usual = Target::new(Wire::OpenAiChat, self.name());
+        let Target { background, reasoning, replays, result_media, .. } = usual;
+        facts.target = Target { background, reasoning, replays, result_media, ..facts.target };
+        facts.can.reattach = Reattach::No;
+        facts
+    }
+
+    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+        let model = request.model.name();
+        let body = request::body(&request, &self.card(model), &self.extra);
+        let call = Call::post(PATH, body).thinking(self.facts(model).thinks);
+        self.http.stream(&self.endpoint, call, Completions::new(self.name())).await
+    }
+}

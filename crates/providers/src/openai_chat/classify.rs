@@ -1,0 +1,35 @@
+//! What a failure in the middle of a completion means.
+//!
+//! Errors come as chunks here, in as many shapes as there are servers; [`crate::classify`](mod@crate::classify) opens the
+//! wrappers. A finish reason may be an error too, and then the reason is all there is.
+
+use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use serde_json::Value;
+
+use crate::classify::{Evidence, classify};
+
+/// A chunk that tells of an error.
+pub(super) fn event(provider: &str, data: &str) -> ProviderError {
+    let mut event: Value = serde_json::from_str(data).unwrap_or_default();
+    // What else such a chunk holds is about the answer, and no error's name or code.
+    if let (Some(error), Some(chunk)) = (event.get("error").cloned(), event.as_object_mut()) {
+        chunk.clear();
+        chunk.insert("error".to_owned(), error);
+    }
+    classify(&Evidence::of_event(provider, &event))
+}
+
+/// A finish reason that means failure, with the error beside it if there is one.
+pub(super) fn finished(provider: &str, reason: &str, data: &str) -> ProviderError {
+    let chunk: Value = serde_json::from_str(data).unwrap_or_default();
+    if chunk.get("error").is_some_and(|error| !error.is_null()) {
+        return event(provider, data).with_cause(Cause::ErrorFinish);
+    }
+    let kind = match reason {
+        "network_error" | "timeout" => Kind::Timeout,
+        "insufficient_system_resource" => Kind::Overloaded,
+        _ => Kind::Generic,
+    };
+    let error = ProviderError::new(provider, kind).with_retry(Retry::Backoff).with_cause(Cause::ErrorFinish);
+    error.with_detail(&format!("the answer ended with the reason {reason}"))
+}

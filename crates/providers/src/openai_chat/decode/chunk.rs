@@ -1,0 +1,106 @@
+//! One chunk as it is written.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::openai::Loose;
+use crate::sse;
+
+/// What of a chunk means something to us. Borrowed: there are a hundred a second.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub id: Loose<'a>,
+    #[serde(borrow)]
+    pub model: Loose<'a>,
+    #[serde(borrow)]
+    pub choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    pub usage: Loose<'a>,
+    #[serde(borrow)]
+    pub error: Loose<'a>,
+    #[serde(borrow)]
+    object: Loose<'a>,
+    #[serde(skip)]
+    name: &'a str,
+}
+
+/// One of the answers asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice<'a> {
+    #[serde(borrow)]
+    pub index: Loose<'a>,
+    #[serde(borrow)]
+    pub delta: Option<Words<'a>>,
+    #[serde(borrow)]
+    pub finish_reason: Loose<'a>,
+    #[serde(borrow)]
+    pub usage: Loose<'a>,
+}
+
+/// What is said in a chunk.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Words<'a> {
+    #[serde(borrow)]
+    pub content: Loose<'a>,
+    #[serde(borrow)]
+    pub reasoning_content: Loose<'a>,
+    #[serde(borrow)]
+    pub reasoning: Loose<'a>,
+    #[serde(borrow)]
+    pub refusal: Loose<'a>,
+    #[serde(borrow)]
+    pub tool_calls: Option<Vec<Piece<'a>>>,
+    #[serde(borrow)]
+    pub function_call: Option<Function<'a>>,
+    #[serde(borrow)]
+    pub annotations: Loose<'a>,
+}
+
+/// A piece of a call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Piece<'a> {
+    #[serde(borrow)]
+    pub index: Loose<'a>,
+    #[serde(borrow)]
+    pub id: Loose<'a>,
+    #[serde(borrow)]
+    pub function: Option<Function<'a>>,
+}
+
+/// What is called, and with what.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Function<'a> {
+    #[serde(borrow)]
+    pub name: Loose<'a>,
+    #[serde(borrow)]
+    pub arguments: Loose<'a>,
+}
+
+impl<'a> Chunk<'a> {
+    /// An event's data.
+    pub fn read(event: &sse::Event<'a>) -> serde_json::Result<Self> {
+        if !event.data.trim_start().starts_with('{') {
+            return Err(serde::de::Error::custom("a chunk that is no object")); // A list would pass for one.
+        }
+        let chunk: Self = serde_json::from_str(event.data)?;
+        Ok(Self { name: event.name, ..chunk })
+    }
+
+    /// Whether it tells of an error instead of an answer.
+    pub fn is_error(&self) -> bool {
+        let says = match &self.error {
+            Loose::None => false,
+            Loose::Text(text) => !text.trim().is_empty(),
+            Loose::Json(Value::Object(error)) => !error.is_empty(),
+            Loose::Json(Value::Bool(is_error)) => *is_error,
+            Loose::Json(_) => true,
+        };
+        says || self.name == "error" || self.object.text() == "error"
+    }
+}

@@ -1,0 +1,6 @@
+mod calls;
+mod classify;
+mod decode;
+mod odd;
+mod provider;
+mod request;

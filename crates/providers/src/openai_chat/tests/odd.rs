@@ -1,0 +1,131 @@
+//! Chunks that should not be, and what becomes of them.
+
+use bytes::Bytes;
+use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::message::Stop;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::super::Completions;
+use crate::openai::told::shown;
+use crate::provider::Frame;
+use crate::sse::Bounds;
+use crate::wire::cuts::{Told, told};
+use crate::wire::{Fold, frames};
+
+fn read(data: &[&str]) -> Told {
+    let text: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
+    told([text.as_bytes()], Completions::new("x"))
+}
+
+fn finish(reason: &str) -> String {
+    json!({"choices": [{"delta": {"content": "Well."}, "finish_reason": reason}]}).to_string()
+}
+
+/// P16: what is not JSON, or twice the same, or without end.
+#[test]
+fn what_is_no_chunk_ends_the_attempt() {
+    let deep = format!("{{\"choices\":{}", "[".repeat(10_000));
+    let twice = r#"{"choices":[],"choices":[]}"#;
+    for data in ["{\"cho", "nonsense", "[1]", "7", "null", &deep, twice, r#"{"choices":7}"#, r#"{"choices":[7]}"#] {
+        let error = read(&[data]).end.expect_err(data);
+        assert_eq!(
+            (error.kind, error.cause, error.retry),
+            (Kind::Malformed, Cause::Malformed, Retry::Backoff),
+            "{data}"
+        );
+    }
+}
+
+/// P17: fields and values nobody asked for are no reason to fail.
+#[test]
+fn anything_may_be_missing_or_odd() {
+    let odd = [
+        "{}",
+        r#"{"choices":null}"#,
+        r#"{"choices":[]}"#,
+        r#"{"choices":[{}]}"#,
+        r#"{"choices":[{"delta":null,"finish_reason":null}]}"#,
+        r#"{"choices":[{"delta":{"content":7,"reasoning":{"a":1},"refusal":false,"role":"assistant"},"finish_reason":""}]}"#,
+        r#"{"choices":[{"delta":{"content":[{"type":"image"}],"tool_calls":null,"function_call":null}}],"usage":7}"#,
+        r#"{"choices":[{"index":1,"delta":{"content":"another answer"},"finish_reason":"stop"}]}"#,
+        r#"{"id":7,"model":["x"],"created":"now","error":null,"usage":{}}"#,
+        r#"{"choices":[],"error":{}}"#,
+        r#"{"choices":[],"error":""}"#,
+        r#"{"choices":[],"error":false}"#,
+        "",
+        "   ",
+    ];
+    let told = read(&odd);
+    assert_eq!(told.end.unwrap_err().kind, Kind::Truncated);
+    assert!(told.frames.iter().all(|frame| *frame == Frame::Ping), "{:?}", told.frames);
+}
+
+/// P28: every reason there is, in any case.
+#[test]
+fn every_reason_means_something() {
+    let filtered = |reason: &str| format!("{:?}", Stop::Filtered { category: reason.into(), detail: String::new() });
+    let cases = [
+        ("stop", "End".to_owned()),
+        ("STOP", "End".to_owned()),
+        ("eos_token", "End".to_owned()),
+        ("end_turn", "End".to_owned()),
+        ("tool_calls", "End".to_owned()), // There are none.
+        ("function_call", "End".to_owned()),
+        ("length", "Length".to_owned()),
+        ("MAX_TOKENS", "Length".to_owned()),
+        ("model_length", "Length".to_owned()),
+        ("content_filter", filtered("content_filter")),
+        ("content-filter", filtered("content-filter")),
+        ("SAFETY", filtered("SAFETY")),
+        ("sensitive", filtered("sensitive")),
+        ("refusal", filtered("refusal")),
+        ("boredom", "End".to_owned()),
+    ];
+    for (reason, stop) in cases {
+        let read = read(&[&finish(reason), "[DONE]"]);
+        assert_eq!(read.end, Ok(()), "{reason}");
+        assert_eq!(shown(&read).lines().last(), Some(format!("stop {stop}").as_str()), "{reason}");
+    }
+    let unknown = shown(&read(&[&finish("boredom"), "[DONE]"]));
+    assert!(unknown.contains(r#"reply x={"finish_reason":"boredom"}"#), "{unknown}");
+}
+
+/// A count alone is no end, and neither is `[DONE]`; a finish reason is, with or without them.
+#[test]
+fn the_finish_reason_is_the_evidence() {
+    let usage = r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
+    let text = r#"{"choices":[{"delta":{"content":"Well."}}]}"#;
+    for data in [vec![text], vec![text, "[DONE]"], vec![text, usage], vec![text, usage, "[DONE]"], vec!["[DONE]"]] {
+        assert_eq!(read(&data).end.unwrap_err().kind, Kind::Truncated, "{data:?}");
+    }
+    let done = finish("stop");
+    for data in [vec![done.as_str()], vec![&done, "[DONE]"], vec![&done, usage], vec![&done, usage, "[DONE]"]] {
+        assert_eq!(read(&data).end, Ok(()), "{data:?}");
+    }
+}
+
+/// P23: a connection that breaks behind the finish reason breaks nothing.
+#[test]
+fn a_reset_behind_the_end_is_none() {
+    let reset = || ProviderError::new("x", Kind::Timeout).with_cause(Cause::Reset);
+    let play = |data: String| {
+        let bytes = [Ok(Bytes::from(format!("data: {data}\n\n"))), Err(reset())];
+        let fold = Fold::new("x", Bounds::from(&everturn_core::limits::Limits::default()), Completions::new("x"));
+        frames(stream::iter(bytes).boxed(), fold).collect::<Vec<_>>().now_or_never().unwrap()
+    };
+    assert_eq!(play(finish("stop")).last(), Some(&Ok(Frame::Stop(Stop::End))));
+    let cut = json!({"choices": [{"delta": {"content": "Well."}}]}).to_string();
+    assert_eq!(play(cut).last(), Some(&Err(reset())));
+}
+
+/// P21: counts that cannot be are not counted, and a wrong one does not replace a right one.
+#[test]
+fn usage_may_be_absurd() {
+    let usage = |usage: Value| json!({"choices": [], "usage": usage}).to_string();
+    let right = usage(json!({"prompt_tokens": 10, "completion_tokens": 2}));
+    let wrong = usage(json!({"prompt_tokens": -10, "completion_tokens": 1e40, "total_tokens": "x"}));
+    let told = shown(&read(&[&right, &wrong, &finish("stop"), "[DONE]"]));
+    let counts: Vec<&str> = told.lines().filter(|line| line.starts_with("usage")).collect();
+    assert_eq!(counts, ["usage 10 + ? read + ? written -> 2 (? thought)"]);
+}

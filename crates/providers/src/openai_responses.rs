@@ -1,0 +1,138 @@
+//! OpenAI Responses, and whoever speaks it.
+//!
+//! The wire is a list of items, each under an id and most of them ending with a repetition of what was streamed. It keeps
+//! what it is told to keep: a response, so that the next request can build upon it, or a generation, which then goes on
+//! when its stream is lost and is taken up again after the number of the last event. Both are options; without them
+//! nothing stays behind, and everything a later request needs is in the transcript, thoughts under seal included.
+
+mod classify;
+mod decode;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_core::delta::Handle;
+use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::limits::Thinking;
+use everturn_core::prompt::{Request, Wire};
+use reqwest::Method;
+use serde_json::{Map, Value};
+
+pub use decode::{Keeps, Responses};
+
+use crate::catalogue::Catalogue;
+use crate::endpoint::{BadEndpoint, Endpoint};
+use crate::http::{Call, Http};
+use crate::openai;
+use crate::provider::{Frames, ModelFacts, Provider};
+
+const PATH: &str = "/responses";
+
+/// A provider that speaks OpenAI Responses.
+#[derive(Debug, Clone)]
+pub struct OpenAiResponses {
+    endpoint: Endpoint,
+    http: Http,
+    catalogue: Arc<Catalogue>,
+    options: Options,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Options {
+    store: bool,
+    extra: Map<String, Value>,
+}
+
+impl OpenAiResponses {
+    /// The provider behind this endpoint. It is asked to keep nothing.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, http: Http, catalogue: Arc<Catalogue>) -> Self {
+        Self { endpoint, http, catalogue, options: Options::default() }
+    }
+
+    /// OpenAI itself, as the environment says. `variable` looks one up.
+    ///
+    /// # Errors
+    /// The environment holds an address or a key that cannot be used.
+    pub fn usual(
+        http: Http,
+        catalogue: Arc<Catalogue>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, BadEndpoint> {
+        Ok(Self::new(openai::endpoint(variable)?, http, catalogue))
+    }
+
+    /// The same provider, asked to keep every response. A request can then build upon the last one instead of repeating
+    /// the conversation.
+    #[must_use]
+    pub fn keeping(mut self) -> Self {
+        self.options.store = true;
+        self
+    }
+
+    /// The same provider with parameters for every request, such as `service_tier`. A model that thinks is not sent
+    /// those that choose among words, and nothing here replaces what a request says itself; null leaves a parameter out.
+    #[must_use]
+    pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
+        self.options.extra = extra;
+        self
+    }
+
+    /// Puts an end to a generation in the background. One that is over stays as it is.
+    ///
+    /// # Errors
+    /// The provider does not know it, or cannot be asked.
+    pub async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+        let path = format!("{PATH}/{}/cancel", self.id(handle)?);
+        let call = Call { method: Method::POST, ..Call::get(path) };
+        self.http.fetch(&self.endpoint, call).await.map(drop)
+    }
+
+    fn thinks(&self, model: &str) -> Thinking {
+        self.facts(model).thinks
+    }
+
+    /// A generation's name, as a part of an address. It came from the provider and may be anything.
+    fn id<'h>(&self, handle: &'h Handle) -> Result<&'h str, ProviderError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        Some(handle.id.as_str()).filter(|id| !id.is_empty() && id.chars().all(plain)).ok_or_else(|| self.gone())
+    }
+
+    fn gone(&self) -> ProviderError {
+        let error = ProviderError::new(self.name(), Kind::Truncated).with_cause(Cause::ErrorFinish);
+        error.with_detail("the handle of the generation is none of this provider's")
+    }
+}
+
+#[async_trait]
+impl Provider for OpenAiResponses {
+    fn name(&self) -> &str {
+        self.endpoint.provider()
+    }
+
+    fn facts(&self, model: &str) -> ModelFacts {
+        self.catalogue.card(self.name(), model).facts(self.name(), Wire::OpenAiResponses)
+    }
+
+    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+        let model = request.model.name();
+        let card = self.catalogue.card(self.name(), model);
+        let keeps = request::keeps(&request, &self.options);
+        let body = request::body(&request, &card, &self.options);
+        let call = Call::post(PATH, body).thinking(self.thinks(model));
+        self.http.stream(&self.endpoint, call, Responses::new(self.name(), keeps)).await
+    }
+
+    async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+        let cursor: u64 = handle.cursor.parse().map_err(|_| self.gone())?;
+        let thinks = self.thinks(model);
+        let seals = if thinks == Thinking::Yes { "&include[]=reasoning.encrypted_content" } else { "" };
+        let path = format!("{PATH}/{}?stream=true&starting_after={cursor}{seals}", self.id(handle)?);
+        let decoder = Responses::resumed(self.name(), &handle.id, cursor);
+        let call = Call::get(path).thinking(thinks);
+        self.http.stream(&self.endpoint, call, decoder).await.map_err(classify::not_resumed)
+    }
+}

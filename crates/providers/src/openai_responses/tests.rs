@@ -1,0 +1,6 @@
+mod classify;
+mod decode;
+mod odd;
+mod provider;
+mod request;
+mod resume;
