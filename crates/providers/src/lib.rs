@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod classify;
 mod clock;
 pub mod endpoint;
+pub mod gemini;
 pub mod http;
 mod provider;
 pub mod sse;
