@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use everturn_core::cost::{Micros, Price};
 use everturn_core::limits::Thinking;
-use everturn_core::prompt::{OUTPUT_MAX, Target, Wire};
+use everturn_core::prompt::{Effort, OUTPUT_MAX, Target, Wire};
 use everturn_core::recovery::{Capabilities, Prefill, Reattach};
 use serde::Deserialize;
 
@@ -55,8 +55,18 @@ pub struct Card {
     pub price: Option<PriceCard>,
     /// Whether it may think before it speaks.
     pub thinks: Option<bool>,
-    /// How it is told how hard to think; the adapter knows the words.
+    /// How it is told how hard to think, in a word of its adapter's: a budget, a level…
     pub effort: Option<String>,
+    /// The levels of effort it knows, from least to most, by the names of [`Effort`].
+    pub efforts: Option<Vec<String>>,
+    /// How it is told not to think, in a word of its adapter's.
+    pub effort_off: Option<String>,
+    /// How much of its thinking is asked to be shown, in a word of its provider's; absent leaves it to the provider.
+    pub shown: Option<String>,
+    /// Whether its sealed reasoning is refused once anything before it has changed.
+    pub bound: Option<bool>,
+    /// Whether it can be made to call a tool.
+    pub forced_tools: Option<bool>,
     /// Whether it goes on from an assistant message at the end.
     pub prefill: Option<bool>,
     /// Whether the provider keeps a generation whose stream was lost.
@@ -158,6 +168,11 @@ impl Card {
             price: other.price.or(self.price),
             thinks: other.thinks.or(self.thinks),
             effort: other.effort.or(self.effort),
+            efforts: other.efforts.or(self.efforts),
+            effort_off: other.effort_off.or(self.effort_off),
+            shown: other.shown.or(self.shown),
+            bound: other.bound.or(self.bound),
+            forced_tools: other.forced_tools.or(self.forced_tools),
             prefill: other.prefill.or(self.prefill),
             reattach: other.reattach.or(self.reattach),
             background: other.background.or(self.background),
@@ -168,6 +183,19 @@ impl Card {
             result_media: other.result_media.or(self.result_media),
             replays: other.replays.or(self.replays),
         }
+    }
+
+    /// The level of effort to ask for when `effort` is wanted: that one if the model knows it, else the next it knows,
+    /// upwards first. None if it knows none, or if not to think is what is wanted.
+    #[must_use]
+    pub fn level(&self, effort: Effort) -> Option<&str> {
+        let known = self.efforts.as_deref().unwrap_or_default();
+        let level = |name: &&String| Effort::ALL.iter().copied().find(|effort| label(*effort) == name.as_str());
+        if effort == Effort::None {
+            return None;
+        }
+        let at_least = known.iter().find(|name| level(name).is_some_and(|level| level >= effort));
+        at_least.or(known.last()).map(String::as_str)
     }
 
     /// The same as the engine asks for it. `wire` is the adapter's, for a model whose card names none.
@@ -196,6 +224,20 @@ impl Card {
             output_max: self.output.unwrap_or(OUTPUT_MAX),
             price: self.price.map(Price::from),
         }
+    }
+}
+
+/// An effort, as the table names it.
+#[must_use]
+pub const fn label(effort: Effort) -> &'static str {
+    match effort {
+        Effort::None => "none",
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::XHigh => "xhigh",
+        Effort::Max => "max",
     }
 }
 

@@ -185,11 +185,21 @@ impl Endpoint {
                 let (name, value) = key.header().map_err(|_| self.missing_key())?;
                 headers.insert(name, value);
             }
-            (None, NeedsKey::Yes) => return Err(self.missing_key()),
-            (None, NeedsKey::Perhaps) => {}
+            (None, NeedsKey::Yes) if !self.brings_key() => return Err(self.missing_key()),
+            (None, NeedsKey::Yes | NeedsKey::Perhaps) => {}
         }
         headers.extend(self.headers.clone());
         Ok(headers)
+    }
+
+    /// A configured header, for an adapter that has something to add to it.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Whether a configured header is one that keys are sent in.
+    fn brings_key(&self) -> bool {
+        ["authorization", "x-api-key", "api-key", "x-goog-api-key"].iter().any(|name| self.headers.contains_key(*name))
     }
 
     fn missing_key(&self) -> ProviderError {

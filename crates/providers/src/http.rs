@@ -15,7 +15,7 @@ use everturn_core::limits::{Limits, Thinking};
 use futures_util::StreamExt as _;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, ClientBuilder, Method, Response};
 use serde_json::Value;
 
 use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify};
@@ -37,7 +37,7 @@ pub struct Call {
     pub method: Method,
     /// Below the endpoint's base; may have a query.
     pub path: String,
-    /// What this wire wants besides the endpoint's own headers.
+    /// What this wire wants besides the endpoint's headers, and instead of them.
     pub headers: HeaderMap,
     /// The JSON to send.
     pub body: Option<Value>,
@@ -91,22 +91,22 @@ impl Http {
     /// If the machine's TLS cannot be set up at all.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
+        Self::built(limits, builder(limits))
+    }
+
+    /// The same, past any proxy: for a server on this machine.
+    ///
+    /// # Panics
+    /// If the machine's TLS cannot be set up at all.
+    #[must_use]
+    pub fn direct(limits: &Limits) -> Self {
+        Self::built(limits, builder(limits).no_proxy())
+    }
+
+    fn built(limits: &Limits, builder: ClientBuilder) -> Self {
         // Whoever set a provider before has decided; ring is ours.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .connect_timeout(limits.connect_max)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .tcp_nodelay(true)
-            .tcp_keepalive(KEEPALIVE)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .http2_keep_alive_timeout(limits.connect_max)
-            .pool_idle_timeout(KEEPALIVE * 2)
-            .dns_resolver(Arc::new(Names))
-            .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .expect("a client without files or addresses of its own can be built");
+        let client = builder.build().expect("a client without files or addresses of its own can be built");
         Self { client, limits: limits.clone() }
     }
 
@@ -143,9 +143,9 @@ impl Http {
     /// Sends a request and takes an answer with a good status.
     async fn send(&self, endpoint: &Endpoint, call: Call, accept: &'static str) -> Result<Response, ProviderError> {
         let mut headers = endpoint.headers()?;
+        headers.extend(call.headers);
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.extend(call.headers);
         let mut request = self.client.request(call.method, endpoint.url(&call.path)).headers(headers);
         if let Some(body) = call.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
@@ -171,6 +171,22 @@ impl Http {
         let body = tokio::time::timeout(self.limits.connect_max, read(response, BODY_BYTES_MAX)).await;
         answered(endpoint, status, &headers, &body.unwrap_or(Ok(Bytes::new())).unwrap_or_default())
     }
+}
+
+/// No redirects, no retries, no compression, no total time.
+fn builder(limits: &Limits) -> ClientBuilder {
+    Client::builder()
+        .connect_timeout(limits.connect_max)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .tcp_nodelay(true)
+        .tcp_keepalive(KEEPALIVE)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .http2_keep_alive_timeout(limits.connect_max)
+        .pool_idle_timeout(KEEPALIVE * 2)
+        .dns_resolver(Arc::new(Names))
+        .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")))
 }
 
 /// What is remembered of a response while its body arrives.

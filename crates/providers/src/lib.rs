@@ -5,6 +5,7 @@
 //! the key, [`sse`] cuts bytes into events, [`wire`] finds the end of an answer, [`classify`](mod@classify) says what a
 //! failure means, and [`catalogue`] knows the models.
 
+pub mod anthropic;
 pub mod catalogue;
 pub mod classify;
 mod clock;

@@ -10,16 +10,18 @@ use crate::classify::{Phase, Side, Transport};
 
 /// What happened to the connection.
 pub(super) fn of(error: &reqwest::Error, phase: Phase) -> Transport {
-    // The innermost layer knows most: an error of TLS comes wrapped in one of IO.
+    match (transport(error), phase) {
+        (Some(transport), _) => transport,
+        (None, _) if error.is_timeout() => Transport::TimedOut,
+        (None, Phase::Opening) if error.is_connect() => Transport::Connect,
+        (None, Phase::Opening | Phase::Streaming) => Transport::Reset,
+    }
+}
+
+/// What an error says by its types. The innermost layer knows most: an error of TLS comes wrapped in one of IO.
+pub(super) fn transport(error: &(dyn Error + 'static)) -> Option<Transport> {
     let layers: Vec<_> = layers(error).collect();
-    if let Some(transport) = layers.into_iter().rev().find_map(known) {
-        return transport;
-    }
-    match phase {
-        _ if error.is_timeout() => Transport::TimedOut,
-        Phase::Opening if error.is_connect() => Transport::Connect,
-        Phase::Opening | Phase::Streaming => Transport::Reset,
-    }
+    layers.into_iter().rev().find_map(known)
 }
 
 /// The innermost complaint: what the layers around it add is known by type, or is our own address.
