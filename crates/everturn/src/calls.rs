@@ -82,8 +82,6 @@ impl Driver {
     /// One of several calls had to be alone: none runs, and each is told why.
     async fn reject_all(&mut self, reply: &Reply, alone: &str) -> Result<(), WriteError> {
         let open: Vec<Call> = reply.calls().filter(|call| self.is_open(call.uid)).cloned().collect();
-        let shelf = self.agent.toolbox.shelf();
-        open.iter().for_each(|call| self.ports.metrics.tool_error(&shelf.label(&call.tool)));
         let at = self.now();
         let told = |call: &Call| {
             if call.tool == alone {
@@ -135,7 +133,7 @@ impl Driver {
             }
         }
         for answer in answers {
-            self.answer(answer, After::GoOn, None).await?;
+            self.answer(answer, After::GoOn).await?;
         }
         waiting.sort_by_key(|start| start.serial); // Stable: call order within each kind.
         let (tasks, cancel) = (JoinSet::new(), CancellationToken::new());
@@ -218,7 +216,7 @@ impl Driver {
             ended: self.now(),
             meta,
         };
-        self.answer(result, after, Some(began)).await
+        self.answer(result, after).await
     }
 
     /// What a finished task means, within the bounds of a result.
@@ -239,9 +237,7 @@ impl Driver {
         }
     }
 
-    async fn answer(&mut self, result: CallResult, after: After, began: Option<Timestamp>) -> Result<(), WriteError> {
-        let label = self.agent.toolbox.shelf().label(&result.tool);
-        self.ports.metrics.tool(&label, &result, began);
+    async fn answer(&mut self, result: CallResult, after: After) -> Result<(), WriteError> {
         let stops = after == After::Stop && result.verdict == Verdict::Done;
         let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));
         self.change(|change: &mut Change<'_>| {

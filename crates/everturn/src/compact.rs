@@ -149,7 +149,6 @@ impl Driver {
         began: Timestamp,
         row: Fact,
     ) -> Result<(), WriteError> {
-        self.ports.metrics.compacted("success");
         let earlier = match self.messages.first().map(|message| &message.body) {
             Some(Body::Summary(earlier)) => Some((**earlier).clone()),
             _ => None,
@@ -169,7 +168,6 @@ impl Driver {
     }
 
     async fn no_summary(&mut self, error: ProviderError, source: SummarySource, row: Fact) -> Result<(), WriteError> {
-        self.ports.metrics.compacted(if error.kind == Kind::Silence { "timeout" } else { "error" });
         let Fact::Attempted(_, tried) = &row else { return Ok(()) };
         if error.kind == Kind::ContextFull && self.leaner < Some(Fallback::DropResults) {
             self.leaner = Some(Fallback::DropResults); // The summary's own request is too long: leave more out of it.

@@ -20,11 +20,13 @@ use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
 use everturn_core::view::Row;
 use everturn_stores::{Inbound, Lease, Loaded, StoreError, WriteError};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::engine::Ports;
 use crate::hub::Bell;
+use crate::metrics::{Commit, Meter};
 
 /// The holder of a chat's lease.
 pub(crate) struct Driver {
@@ -52,6 +54,7 @@ pub(crate) struct Driver {
     pub(crate) compaction_failed: bool,
     /// The tokens of the first request after the last summary.
     pub(crate) after_summary: Option<u64>,
+    pub(crate) meter: Meter,
 }
 
 /// Why a driver stopped.
@@ -71,6 +74,7 @@ impl Driver {
         let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
         let draft = rebuild(&rows);
         let refused = chat.turn.as_ref().is_some_and(|turn| turn.overflowed);
+        let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         Ok(Self {
             ports,
             agent,
@@ -87,6 +91,7 @@ impl Driver {
             refused,
             compaction_failed: false,
             after_summary: None,
+            meter,
         })
     }
 
@@ -131,8 +136,10 @@ impl Driver {
 
     /// Writes a change, and follows it in everything kept here.
     pub(crate) async fn commit(&mut self, facts: Vec<Fact>) -> Result<(), WriteError> {
-        let (before, step) = (self.chat.turn.clone(), self.chat.step);
+        let (step, started) = (self.chat.step, Instant::now());
         self.ports.store.commit(&mut self.lease, &facts).await?;
+        let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
+        self.meter.committed(&commit, &self.agent.toolbox.shelf());
         self.chat.apply(&facts);
         for fact in &facts {
             match fact {
@@ -147,7 +154,6 @@ impl Driver {
         if self.chat.turn.is_none() {
             (self.leaner, self.refused, self.compaction_failed) = (None, false, false);
         }
-        self.ports.metrics.committed(before.as_ref(), &facts, self.now());
         self.bell.ring();
         Ok(())
     }

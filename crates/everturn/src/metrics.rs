@@ -1,21 +1,221 @@
-//! stub
-use everturn_core::{chat::Turn, delta::Rung, error::Kind, fact::Fact, ids::*, message::CallResult, prompt::Request};
+//! What an operator sees: how many, how long, how much, and what it cost.
+//!
+//! A turn that was saved looks like any other to the person who reads it, so whoever runs the thing needs numbers to see
+//! that it was saved, and what that took. Nearly all of them follow from what was committed: a driver's [`Meter`] reads
+//! every commit, and only what leaves no trace in one (the size of a request, the first token, a write) is told apart.
+//! Nothing here is touched per delta: a batch in the journal costs one observation, everything else happens per commit.
+//!
+//! Names and units are Prometheus' own: base units, `_total` for what only grows. A label is a provider, a model, a tool
+//! we registered, or one of a few words of ours. What a model wrote is never one. `docs/metrics.md` lists them all.
+
+mod labels;
+mod meter;
+mod size;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-/// stub
+
+use everturn_core::ids::ModelId;
+use everturn_core::prompt::Request;
+use everturn_stores::WriteError;
+use prometheus_client::metrics::TypedMetric;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
+use tokio::task::JoinError;
+
+use labels::{
+    Attempts, Chats, Compactions, Cost, Failures, Model, Recovered, Retries, Steps, Tokens, Tool, ToolOf, Turns,
+};
+pub(crate) use meter::{Commit, Meter};
+
+/// The numbers of one or more engines. Clones count into the same numbers.
 #[derive(Debug, Clone, Default)]
-pub struct Metrics;
-#[allow(missing_docs, clippy::unused_self)]
+pub struct Metrics(Arc<All>);
+
+#[derive(Debug)]
+struct All {
+    chats: Family<Chats, Gauge>,
+    drivers: Gauge,
+    driver_failures: Family<Failures, Counter>,
+
+    turn_duration: Family<Turns, Histogram>,
+    turn_failures: Family<Failures, Counter>,
+    interrupts: Counter,
+    queue_wait: Histogram,
+    steps: Family<Steps, Counter>,
+
+    message_count: Family<Model, Histogram>,
+    prompt_size: Family<Model, Histogram>,
+    ttft: Family<Model, Histogram>,
+    attempts: Family<Attempts, Counter>,
+    attempt_duration: Family<Model, Histogram>,
+    compaction: Family<Compactions, Counter>,
+
+    stream_retries: Family<Retries, Counter>,
+    salvages: Family<Model, Counter>,
+    drafts_resumed: Family<Model, Counter>,
+    recovered: Family<Recovered, Counter>,
+    tokens: Family<Tokens, Counter>,
+    tokens_repaid: Family<Model, Counter>,
+    cost: Family<Cost, Counter<f64, AtomicU64>>,
+
+    tool_duration: Family<Tool, Histogram>,
+    tool_result_size: Family<ToolOf, Histogram>,
+    tool_result_truncated: Family<ToolOf, Counter>,
+    tool_errors: Family<ToolOf, Counter>,
+    tool_unknown: Family<ToolOf, Counter>,
+
+    commit_duration: Histogram,
+    journal_append_duration: Histogram,
+}
+
 impl Metrics {
+    /// Metrics nobody reads. Using them costs as little as using others, and leads nowhere.
+    #[must_use]
     pub fn unregistered() -> Self {
-        Self
+        Self::default()
     }
-    /// Everything a commit tells: attempts (tokens, cost, outcome), turns that ended (latency by end), messages.
-    pub(crate) fn committed(&self, _before: Option<&Turn>, _facts: &[Fact], _now: Timestamp) {}
-    pub(crate) fn asked(&self, _model: &ModelId, _request: &Request, _rung: Rung) {}
-    pub(crate) fn first_token(&self, _model: &ModelId, _after: Duration) {}
-    pub(crate) fn retried(&self, _model: &ModelId, _kind: Kind) {}
-    pub(crate) fn salvaged(&self) {}
-    pub(crate) fn tool_error(&self, _tool: &str) {}
-    pub(crate) fn tool(&self, _tool: &str, _result: &CallResult, _began: Option<Timestamp>) {}
-    pub(crate) fn compacted(&self, _result: &'static str) {}
+
+    /// Metrics that `registry` shows, under names that begin with `everturn_`.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        metrics.0.each(registry.sub_registry_with_prefix("everturn"));
+        metrics
+    }
+
+    /// A request is about to be sent.
+    pub(crate) fn asked(&self, model: &ModelId, request: &Request) {
+        let model = Model::of(model);
+        self.0.message_count.get_or_create(&model).observe(request.entries.len() as f64);
+        self.0.prompt_size.get_or_create(&model).observe(request.bytes() as f64);
+    }
+
+    /// The first content of an attempt came.
+    pub(crate) fn first_token(&self, model: &ModelId, after: Duration) {
+        self.0.ttft.get_or_create(&Model::of(model)).observe(after.as_secs_f64());
+    }
+
+    /// A batch of deltas is in the journal.
+    pub(crate) fn appended(&self, took: Duration) {
+        self.0.journal_append_duration.observe(took.as_secs_f64());
+    }
+
+    /// A driver is gone, and this is how.
+    pub(crate) fn driver_ended(&self, ended: &Result<Result<(), WriteError>, JoinError>) {
+        let kind = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => labels::failure(error),
+            Err(join) if join.is_panic() => labels::PANIC,
+            Err(_) => return, // The runtime is going down.
+        };
+        self.0.driver_failures.get_or_create(&Failures { kind }).inc();
+    }
+}
+
+impl Default for All {
+    fn default() -> Self {
+        Self {
+            chats: Family::default(),
+            drivers: Gauge::default(),
+            driver_failures: Family::default(),
+            turn_duration: Family::new_with_constructor(long_times),
+            turn_failures: Family::default(),
+            interrupts: Counter::default(),
+            queue_wait: long_times(),
+            steps: Family::default(),
+            message_count: Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 2.0, 11))),
+            prompt_size: Family::new_with_constructor(|| Histogram::new(exponential_buckets(1024.0, 4.0, 10))),
+            ttft: Family::new_with_constructor(times),
+            attempts: Family::default(),
+            attempt_duration: Family::new_with_constructor(times),
+            compaction: Family::default(),
+            stream_retries: Family::default(),
+            salvages: Family::default(),
+            drafts_resumed: Family::default(),
+            recovered: Family::default(),
+            tokens: Family::default(),
+            tokens_repaid: Family::default(),
+            cost: Family::default(),
+            tool_duration: Family::new_with_constructor(times),
+            tool_result_size: Family::new_with_constructor(|| Histogram::new(exponential_buckets(64.0, 4.0, 9))),
+            tool_result_truncated: Family::default(),
+            tool_errors: Family::default(),
+            tool_unknown: Family::default(),
+            commit_duration: write_times(),
+            journal_append_duration: write_times(),
+        }
+    }
+}
+
+/// What a model or a tool may take: up to the ten minutes a tool has by default.
+fn times() -> Histogram {
+    Histogram::new([0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0])
+}
+
+/// What a turn may take: up to its bound of four hours.
+fn long_times() -> Histogram {
+    Histogram::new([0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0])
+}
+
+/// What a store may take.
+fn write_times() -> Histogram {
+    Histogram::new([0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0])
+}
+
+/// Somebody who is shown every metric: a registry, or the page that lists them.
+trait Visitor {
+    fn metric<M: Metric + TypedMetric + Clone>(&mut self, name: &str, labels: &str, help: &str, metric: &M);
+}
+
+impl Visitor for Registry {
+    fn metric<M: Metric + TypedMetric + Clone>(&mut self, name: &str, _labels: &str, help: &str, metric: &M) {
+        self.register(name, help, metric.clone());
+    }
+}
+
+impl All {
+    /// Every metric by its name, without the prefix and without the suffix its type brings.
+    #[rustfmt::skip] // One metric, one line: this is a table.
+    fn each(&self, to: &mut impl Visitor) {
+        to.metric("chats", "status", "Chats that a driver of this process holds, by where they stand", &self.chats);
+        to.metric("drivers", "", "Drivers at work in this process", &self.drivers);
+        to.metric("driver_failures", "kind", "Drivers that ended before their chat rested: the lease was taken over, the store failed, a panic", &self.driver_failures);
+
+        to.metric("turn_duration_seconds", "end", "From a message being taken up until the turn ended, waits for people included, by how it ended", &self.turn_duration);
+        to.metric("turn_failures", "kind", "Turns that ended with an error, by its kind", &self.turn_failures);
+        to.metric("interrupts", "", "Times somebody stopped a turn", &self.interrupts);
+        to.metric("queue_wait_seconds", "", "From a message being queued until the model was to hear it", &self.queue_wait);
+        to.metric("steps", "provider, model, stop", "Replies committed, by why they ended", &self.steps);
+
+        to.metric("message_count", "provider, model", "Entries of the conversation in a request", &self.message_count);
+        to.metric("prompt_size_bytes", "provider, model", "Estimated size of a request: instructions, tools and conversation", &self.prompt_size);
+        to.metric("ttft_seconds", "provider, model", "From sending a request to the first content", &self.ttft);
+        to.metric("attempts", "provider, model, rung, outcome", "Provider calls that are over, by why they were made and how they ended", &self.attempts);
+        to.metric("attempt_duration_seconds", "provider, model", "From the beginning of a provider call to its end", &self.attempt_duration);
+        to.metric("compaction", "provider, model, result", "Summaries asked for, by what came of it; interrupted ones are not counted", &self.compaction);
+
+        to.metric("stream_retries", "provider, model, kind, rung", "Provider calls made because one failed, by who failed, the kind of error and the rung taken", &self.stream_retries);
+        to.metric("salvages", "provider, model", "Broken answers whose complete calls were run instead of asking again", &self.salvages);
+        to.metric("drafts_resumed", "provider, model", "Answers left behind by a lost process and taken up from the journal", &self.drafts_resumed);
+        to.metric("recovered_bytes", "provider, model, rung", "Bytes of broken answers that were kept and gone on from: text, reasoning and complete calls", &self.recovered);
+        to.metric("tokens", "provider, model, kind, basis", "Tokens of all provider calls; the kinds do not overlap, and what was not reported is estimated", &self.tokens);
+        to.metric("tokens_repaid", "provider, model", "Prompt tokens paid again because an earlier attempt at the same step had been paid for and broke", &self.tokens_repaid);
+        to.metric("cost_units", "provider, model, basis", "Money, in the units of the price list; zero where no price is known", &self.cost);
+
+        to.metric("tool_duration_seconds", "tool", "From the start of a tool to its result", &self.tool_duration);
+        to.metric("tool_result_size_bytes", "provider, model, tool", "Size of a result as the model is shown it", &self.tool_result_size);
+        to.metric("tool_result_truncated", "provider, model, tool", "Results that were cut to fit", &self.tool_result_truncated);
+        to.metric("tool_errors", "provider, model, tool", "Results that are errors: of the tool, a panic, a timeout, a bad input, no such tool", &self.tool_errors);
+        to.metric("tool_unknown", "provider, model, tool", "Calls that were started and of which nobody knows how they ended", &self.tool_unknown);
+
+        to.metric("commit_duration_seconds", "", "Time the store took to commit a change", &self.commit_duration);
+        to.metric("journal_append_duration_seconds", "", "Time the store took to journal a batch of deltas", &self.journal_append_duration);
+    }
 }

@@ -209,8 +209,9 @@ impl Driver {
         let Climb { rung, retract, opening } = climb;
         let number = self.chat.tried.attempts + 1;
         let began = Began { number, model: asked.model.clone(), rung };
+        self.meter.began(&began, &retract, self.draft.as_ref());
         if let Opening::Ask(request) = &opening {
-            self.ports.metrics.asked(&asked.model, request, rung);
+            self.ports.metrics.asked(&asked.model, request);
         }
         let cancel = CancellationToken::new();
         self.inherited = false;
@@ -219,6 +220,7 @@ impl Driver {
             pen: self.lease.pen(),
             bell: self.bell.clone(),
             clock: self.ports.clock,
+            metrics: self.ports.metrics.clone(),
             provider: asked.provider.clone(),
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
@@ -255,6 +257,7 @@ impl Driver {
             open_max: limits.open_for(thinking),
             silence_max: limits.silence_for(thinking),
             batch_len_max: limits.batch_len_max,
+            batch_bytes_max: limits.batch_bytes_max,
             draft_bytes_max: limits.draft_bytes_max,
         }
     }
@@ -307,7 +310,6 @@ impl Driver {
         let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
             return self.fail(&error, None).await;
         };
-        self.ports.metrics.retried(&attempted.model, error.kind);
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
             Kind::ContextFull => return self.overflowed(&error, row(tried)).await,
@@ -361,7 +363,6 @@ impl Driver {
             rows.push(everturn_core::view::Row { step, seq, at, delta: Arc::new(delta) });
         }
         self.ports.store.append(self.lease.pen(), rows).await?;
-        self.ports.metrics.salvaged();
         self.seal(Stop::ToolUse, Some(attempted)).await
     }
 

@@ -153,6 +153,7 @@ impl Shelf {
 
     /// The name to use in metrics: one of ours, or nothing the model chose.
     pub(crate) fn label(&self, name: &str) -> String {
+        let name = self.aliases.get(name).map_or(name, String::as_str);
         let known = self.tools.contains_key(name) || self.clients.contains_key(name);
         if known { name.to_string() } else { "unknown".to_string() }
     }

@@ -119,7 +119,7 @@ fn metadata_merges_and_is_never_erased() {
     assert!(matches!(&draft.parts()[0], Part::Text(text) if text.meta.len() == 2));
 }
 
-/// AW03: a later report of the same attempt replaces the earlier one, and a new attempt starts without.
+/// AW03, CR15: a later report of the same attempt replaces the earlier one, and a new attempt starts without.
 #[test]
 fn usage_is_the_attempts_newest_report() {
     let mut draft = fold([report(1), report(7), Delta::Usage(Report::default())]);

@@ -22,7 +22,7 @@ fn done(words: &str) -> Script {
     script([text(words), stop(Stop::End)])
 }
 
-/// AW11: text, then a reset: it goes on from there, nothing is taken back, and the answer is both halves.
+/// AW11, CL60: text, then a reset: no step yet; it goes on from there, nothing is taken back, and the answer is both halves.
 #[tokio::test(start_paused = true)]
 async fn text_goes_on_where_it_was_cut() {
     let stage = stage([
@@ -259,4 +259,22 @@ async fn the_same_again_is_the_same() {
         Stage::new(Understudy::new(scripts), agent().tool(echo("echo", &runs)).unwrap()).await.run("go").await
     };
     assert_eq!(play().await, play().await);
+}
+
+/// I19: batches and drafts have bounds: a flood is shown piece by piece, and ends where a draft must.
+#[tokio::test(start_paused = true)]
+async fn a_flood_is_bounded() {
+    let flood = || everturn_understudy::words(&"drop ".repeat(100));
+    let mut limits = everturn::core::limits::Limits::default();
+    (limits.batch_len_max, limits.batch_bytes_max, limits.draft_bytes_max) = (1000, 50, 200);
+    let understudy = Understudy::new([script([flood(), stop(Stop::End)])]);
+    let stage = Stage::new(understudy, agent().limits(limits.clone())).await;
+    let seen = stage.run("go").await;
+    assert_eq!(seen.matches("Text(").count(), 5, "ten words a batch, and a batch too many is the last: {seen}");
+    assert_eq!(stage.ended().await, TurnEnd::Length);
+
+    (limits.batch_len_max, limits.batch_bytes_max, limits.draft_bytes_max) = (3, 1000, 10_000);
+    let understudy = Understudy::new([script([flood(), stop(Stop::End)])]);
+    let seen = Stage::new(understudy, agent().limits(limits)).await.run("go").await;
+    assert_eq!(seen.matches("Text(").count(), 34, "three words a batch: {seen}");
 }

@@ -4,6 +4,8 @@ mod crash;
 #[path = "../../examples/embed.rs"]
 mod embed;
 mod ladder;
+mod metrics;
+mod panics;
 mod retries;
 mod silence;
 mod stage;
