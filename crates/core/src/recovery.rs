@@ -103,10 +103,11 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
     // Complete calls cost nothing to keep, so not even an empty purse stands in their way. A refusal comes before any
     // output, so whatever the draft holds then is of an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
-    let reattach = can.reattach == Reattach::Yes && cause != Cause::Malformed && budget == Budget::Left;
-    match (draft.handle(), reattach) {
-        (Some(handle), true) => return Recovery::Reattach(handle.clone()),
-        (Some(_) | None, _) => {}
+    // A generation that failed by itself, or is gone, is not worth another look.
+    let over = matches!(cause, Cause::Malformed | Cause::ErrorFinish);
+    let reattach = can.reattach == Reattach::Yes && !over && budget == Budget::Left;
+    if let Some(handle) = draft.handle().filter(|_| reattach) {
+        return Recovery::Reattach(handle.clone());
     }
     if draft.complete_calls().next().is_some() {
         return Recovery::Salvage { retract: open };

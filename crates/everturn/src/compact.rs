@@ -10,6 +10,7 @@ use everturn_core::cost::{End, Price, Report};
 use everturn_core::delta::Delta;
 use everturn_core::error::{Cause, Kind, ProviderError};
 use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::governor;
 use everturn_core::ids::Timestamp;
 use everturn_core::message::{Body, Part, Summary, SummarySource};
 use everturn_core::prompt::{Entry, PromptPart, Request, Role, ToolChoice};
@@ -123,6 +124,7 @@ impl Driver {
     }
 
     async fn compact(&mut self, asked: &Asked, source: SummarySource, how: &str) -> Result<(), WriteError> {
+        let Some(permit) = self.permit(asked).await? else { return Ok(()) };
         let mut request = self.request(asked);
         request.chain = None;
         request.tool_choice = ToolChoice::None;
@@ -136,8 +138,15 @@ impl Driver {
         let row = self.summary_row(asked, began, tokens, &told);
         match told.ended {
             _ if told.stopped => self.change(|change| change.fact(row)).await, // The top of the loop knows by whom.
-            Ok(()) => self.keep_summary(told.text, source, tokens, began, row).await,
-            Err(error) => self.no_summary(error, source, row).await,
+            Ok(()) => {
+                permit.ended(governor::Ended::Answered, 0.0);
+                self.keep_summary(told.text, source, tokens, began, row).await
+            }
+            Err(error) => {
+                let jitter = self.ports.entropy.unit();
+                permit.ended(governor::Ended::Broke(&error), jitter);
+                self.no_summary(error, source, row, jitter).await
+            }
         }
     }
 
@@ -167,13 +176,19 @@ impl Driver {
         self.change(|change| change.fact(row).say_as(Body::Summary(Box::new(summary)), tail)).await
     }
 
-    async fn no_summary(&mut self, error: ProviderError, source: SummarySource, row: Fact) -> Result<(), WriteError> {
+    async fn no_summary(
+        &mut self,
+        error: ProviderError,
+        source: SummarySource,
+        row: Fact,
+        jitter: f64,
+    ) -> Result<(), WriteError> {
         let Fact::Attempted(_, tried) = &row else { return Ok(()) };
         if error.kind == Kind::ContextFull && self.leaner < Some(Fallback::DropResults) {
             self.leaner = Some(Fallback::DropResults); // The summary's own request is too long: leave more out of it.
             return self.change(|change| change.fact(row)).await;
         }
-        match verdict(error.retry, &tried.spent, &self.agent.limits.retry, self.ports.entropy.unit()) {
+        match verdict(error.retry, &tried.spent, &self.agent.limits.retry, jitter) {
             Verdict::Wait(span) => {
                 let (until, kind, message) = (self.now() + span, error.kind, error.to_string());
                 let wait = Fact::Waits(Box::new(Wait { until, kind, message, attempt: tried.attempts }));

@@ -13,12 +13,13 @@ use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError};
 use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::governor;
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{Continue, Prompt, Request, Unfinished};
 use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Reattach, Recovery};
-use everturn_core::retry::{Admission, Health, Progress, Spent, Verdict, Why, verdict};
+use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::WriteError;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{Background, Chaining};
 use crate::attempt::{Attempt, Ended, Opening, Windows};
 use crate::driver::Driver;
+use crate::governor::Permit;
 
 /// Whom the next attempt asks.
 #[derive(Clone)]
@@ -54,22 +56,24 @@ impl Driver {
         if let Some(began) = self.unrecorded() {
             // Its process is gone. What it showed is here.
             let lost = ProviderError::new(began.model.provider(), Kind::Truncated).with_cause(Cause::Resumed);
-            return self.broke(lost).await;
+            let jitter = self.ports.entropy.unit();
+            return self.broke(lost, jitter).await;
         }
         let asked = match self.asked() {
             Ok(asked) => asked,
             Err(error) => return self.fail(&error, None).await,
         };
-        if let Admission::NotBefore(until) = self.ports.breaker(&asked.model, &self.agent.limits, self.now()) {
-            return self.shut_out(until).await;
+        if self.is_shut_out(&asked).await? {
+            return Ok(());
         }
         self.prepare(&asked);
         let request = self.request(&asked);
         if self.make_room(&asked, &request).await? {
             return Ok(());
         }
+        let Some(permit) = self.permit(&asked).await? else { return Ok(()) };
         let climb = self.climb(&asked, request);
-        self.attempt(asked, climb).await
+        self.attempt(asked, climb, permit).await
     }
 
     /// Lets the program say what the model should know before the step. Once a step, also over crashes.
@@ -115,23 +119,12 @@ impl Driver {
         told.or_else(|| self.asked().ok().and_then(|asked| asked.facts.context_limit))
     }
 
-    /// The model is left alone for now: ask the next one, or wait.
-    async fn shut_out(&mut self, until: Timestamp) -> Result<(), WriteError> {
-        if self.chat.tried.model + 1 < self.agent.models.len() {
-            let tried = self.next_model();
-            return self.change(|change| change.fact(Fact::Tried(tried))).await;
-        }
-        let error = ProviderError::new(self.agent.models[self.chat.tried.model].provider(), Kind::Overloaded);
-        let wait = self.wait(until, &error);
-        self.change(|change| change.fact(wait)).await
-    }
-
-    fn next_model(&self) -> Tried {
+    pub(crate) fn next_model(&self) -> Tried {
         let Tried { attempts, model, unchained, .. } = self.chat.tried;
         Tried { attempts, model: model + 1, spent: Spent::default(), unchained }
     }
 
-    fn wait(&self, until: Timestamp, error: &ProviderError) -> Fact {
+    pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError) -> Fact {
         let (kind, message, attempt) = (error.kind, error.to_string(), self.chat.tried.attempts);
         Fact::Waits(Box::new(Wait { until, kind, message, attempt }))
     }
@@ -205,7 +198,7 @@ impl Driver {
         }
     }
 
-    async fn attempt(&mut self, asked: Asked, climb: Climb) -> Result<(), WriteError> {
+    async fn attempt(&mut self, asked: Asked, climb: Climb, permit: Permit) -> Result<(), WriteError> {
         let Climb { rung, retract, opening } = climb;
         let number = self.chat.tried.attempts + 1;
         let began = Began { number, model: asked.model.clone(), rung };
@@ -222,6 +215,7 @@ impl Driver {
             clock: self.ports.clock,
             metrics: self.ports.metrics.clone(),
             provider: asked.provider.clone(),
+            permit,
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
@@ -233,17 +227,15 @@ impl Driver {
         }
         match outcome.ended? {
             Ended::Answered(stop) => {
-                self.ports.report(&asked.model, Health::Answers, &self.agent.limits, self.now());
+                outcome.permit.ended(governor::Ended::Answered, 0.0);
                 self.answered(stop).await
             }
             Ended::Broke(error) => {
-                self.ports.report(&asked.model, Health::of(&error), &self.agent.limits, self.now());
-                self.broke(error).await
+                let jitter = self.ports.entropy.unit();
+                outcome.permit.ended(governor::Ended::Broke(&error), jitter);
+                self.broke(error, jitter).await
             }
-            Ended::Cancelled => {
-                self.ports.report(&asked.model, Health::Untold, &self.agent.limits, self.now());
-                Ok(()) // Whoever stopped it is at the top of the loop.
-            }
+            Ended::Cancelled => Ok(()), // Whoever stopped it is at the top of the loop.
         }
     }
 
@@ -304,7 +296,7 @@ impl Driver {
     }
 
     /// Decides what a break means, and commits it.
-    pub(crate) async fn broke(&mut self, error: ProviderError) -> Result<(), WriteError> {
+    async fn broke(&mut self, error: ProviderError, jitter: f64) -> Result<(), WriteError> {
         self.cause = error.cause;
         let outcome = AttemptOutcome::Broke(error.cause, error.kind);
         let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
@@ -319,7 +311,7 @@ impl Driver {
             }
             _ => {}
         }
-        let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, self.ports.entropy.unit());
+        let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, jitter);
         let has_next = tried.model + 1 < self.agent.models.len();
         let elsewhere = error.is_broken_stream() || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
         let budget = match verdict {

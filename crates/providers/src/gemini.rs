@@ -150,6 +150,6 @@ impl Gemini {
     /// The generation cannot be found again; the answer can still be asked for anew.
     fn gone(&self, detail: &str) -> ProviderError {
         let error = ProviderError::new(self.name(), Kind::Truncated).with_retry(Retry::Backoff);
-        error.with_cause(Cause::Refused).with_detail(detail)
+        error.with_cause(Cause::ErrorFinish).with_detail(detail)
     }
 }

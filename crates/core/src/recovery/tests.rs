@@ -88,6 +88,7 @@ fn reattaching_comes_first() {
         let draft = with_handle(deltas);
         assert_eq!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
         assert_ne!(plan(&draft, Cause::Malformed, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
+        assert_ne!(plan(&draft, Cause::ErrorFinish, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
         assert_ne!(plan(&draft, Cause::Reset, NOTHING, Budget::Left), Recovery::Reattach(handle()));
         assert_ne!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Spent), Recovery::Reattach(handle()));
     }

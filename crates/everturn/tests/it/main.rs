@@ -3,6 +3,7 @@
 mod crash;
 #[path = "../../examples/embed.rs"]
 mod embed;
+mod governor;
 mod ladder;
 mod metrics;
 mod panics;

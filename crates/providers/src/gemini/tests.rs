@@ -195,7 +195,7 @@ async fn an_interaction_that_is_gone() {
     let provider = gemini(&base).with_kept(Kept::Background);
     let handle = Handle { id: "v1_gone".into(), cursor: "-:-:e".into() };
     let error = provider.reattach("gemini-3-flash", &handle).await.err().unwrap();
-    assert_eq!((error.kind, error.retry, error.cause), (Kind::Truncated, Retry::Backoff, Cause::Refused));
+    assert_eq!((error.kind, error.retry, error.cause), (Kind::Truncated, Retry::Backoff, Cause::ErrorFinish));
     assert_eq!((error.status, error.detail.as_str()), (Some(404), "Requested entity was not found."));
     let odd = Handle { id: "../models".into(), cursor: String::new() };
     assert_eq!(provider.reattach("gemini-3-flash", &odd).await.err().unwrap().kind, Kind::Truncated);
