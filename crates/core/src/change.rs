@@ -82,18 +82,23 @@ impl<'a> Change<'a> {
         self
     }
 
-    /// Answers every open call with the same verdict, in call order.
-    pub fn answer_open(&mut self, calls: &[OpenCall], verdict: Verdict, text: &str) -> &mut Self {
+    /// Answers open calls with one verdict, in call order. `told` says what the model hears of a call that is so far.
+    pub fn answer_open(
+        &mut self,
+        calls: &[OpenCall],
+        verdict: Verdict,
+        told: impl Fn(CallState) -> &'static str,
+    ) -> &mut Self {
         for open in calls {
             let began = match open.state {
                 CallState::Started { at, .. } => Some(at),
-                CallState::Ready | CallState::AsksClient | CallState::AsksApproval => None,
+                CallState::Ready | CallState::Approved | CallState::AsksClient | CallState::AsksApproval => None,
             };
             self.result(CallResult {
                 call: open.uid,
                 tool: open.tool.clone(),
                 verdict,
-                output: Output::text(text),
+                output: Output::text(told(open.state)),
                 began,
                 ended: self.at,
                 meta: Meta::new(),
@@ -109,6 +114,12 @@ impl<'a> Change<'a> {
             Some(next) => self.begin_turn(next),
             None => self,
         }
+    }
+
+    /// Ends the turn where it stands and keeps what was shown: a bound may be reached between two attempts at an answer.
+    pub fn stop(&mut self, reply: Option<Reply>, end: TurnEnd) -> &mut Self {
+        self.keep(reply, Verdict::Error, BROKEN);
+        self.finish(end)
     }
 
     /// Ends the turn with an error and keeps what was shown. Who waits goes on waiting: the error may be theirs too, and
@@ -142,7 +153,7 @@ impl<'a> Change<'a> {
 
     /// Keeps what an interrupted turn has shown, answers its open calls, and ends it.
     pub fn settle(&mut self, reply: Option<Reply>) -> &mut Self {
-        self.answer_open(&self.chat.calls, Verdict::Interrupted, INTERRUPTED);
+        self.answer_open(&self.chat.calls, Verdict::Interrupted, interrupted);
         self.keep(reply, Verdict::Interrupted, INTERRUPTED);
         self.finish(TurnEnd::Interrupted)
     }
@@ -225,7 +236,7 @@ impl<'a> Change<'a> {
         }
         let answered = |open: &OpenCall| answers.iter().any(|answer| answer.call == open.uid);
         if self.chat.calls.iter().filter(|open| open.state.asks()).all(answered) {
-            self.fact(Fact::Moved(Status::Running));
+            self.resume();
         }
         self
     }
@@ -238,17 +249,43 @@ impl<'a> Change<'a> {
     /// Answers whatever is still asked with a note that nobody did, and lets the turn go on.
     pub fn expire(&mut self) -> &mut Self {
         let asked: Vec<_> = self.chat.calls.iter().filter(|open| open.state.asks()).cloned().collect();
-        self.answer_open(&asked, Verdict::Error, UNANSWERED).fact(Fact::Moved(Status::Running))
+        self.answer_open(&asked, Verdict::Error, unanswered).resume()
+    }
+
+    fn resume(&mut self) -> &mut Self {
+        let resumed = Fact::Resumed(self.at);
+        self.fact(resumed).fact(Fact::Moved(Status::Running))
     }
 }
 
 const CUT: &str = "This call was cut off before its input was complete. It was not run.";
-const INTERRUPTED: &str = "The turn was interrupted before this call had a result.";
+/// What the model is told of a call that an interrupt kept from running.
+pub const INTERRUPTED: &str = "The turn was interrupted before this call could be run. It was not run.";
 const BROKEN: &str = "The answer broke off before this call could be run.";
-const UNANSWERED: &str = "Nobody answered this call in time. It was not run.";
 /// What the model is told of a call whose outcome nobody knows.
 pub const UNKNOWN: &str = "This call was started, and then the process that ran it was lost. \
     Whether it took effect is unknown. Check before you repeat it.";
+
+/// What the model is told of a call when the turn is interrupted: whether it can have taken effect.
+const fn interrupted(state: CallState) -> &'static str {
+    match state {
+        CallState::Started { .. } => {
+            "The turn was interrupted while this call ran, and it was stopped. Whether it took effect is unknown."
+        }
+        CallState::AsksClient => "The turn was interrupted before the client answered this call.",
+        CallState::Ready | CallState::Approved | CallState::AsksApproval => INTERRUPTED,
+    }
+}
+
+/// What the model is told of a call that nobody answered.
+const fn unanswered(state: CallState) -> &'static str {
+    match state {
+        CallState::AsksApproval => "Nobody allowed this call in time. It was not run.",
+        CallState::AsksClient | CallState::Ready | CallState::Approved | CallState::Started { .. } => {
+            "Nobody answered this call in time."
+        }
+    }
+}
 
 /// The chat as it will stand once its driver has obeyed `pending`, as far as that can be told now. New commands are
 /// checked against this, so that an accepted message can never find the chat archived under it.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::chat::{Chat, OpenCall, Queued, TurnEnd, Wait};
+use crate::chat::{Chat, Compacting, OpenCall, Queued, TurnEnd, Wait};
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
@@ -99,6 +99,8 @@ pub struct Standing {
     pub awaits_until: Option<Timestamp>,
     /// Why the next attempt waits, and how long.
     pub retry: Option<Wait>,
+    /// The summary that is being written.
+    pub compacting: Option<Compacting>,
     /// How the last turn ended.
     pub ended: Option<TurnEnd>,
     /// What it all cost.
@@ -116,6 +118,7 @@ impl From<&Chat> for Standing {
             asks: chat.calls.iter().filter(|call| call.state.asks()).cloned().collect(),
             awaits_until: chat.awaits_until,
             retry: chat.wait.clone(),
+            compacting: chat.compacting.clone(),
             ended: chat.ended.clone(),
             totals: chat.totals,
         }

@@ -102,7 +102,7 @@ impl Ports {
             let Loaded { chat, .. } = self.store.load(&lease).await?;
             let mut change = Change::new(&chat, self.clock.now());
             match chat.status {
-                Status::Running => change.answer_open(&chat.calls, Verdict::Unknown, UNKNOWN).fail(None, failure),
+                Status::Running => change.answer_open(&chat.calls, Verdict::Unknown, |_| UNKNOWN).fail(None, failure),
                 Status::Interrupting => change.settle(None),
                 Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
             };

@@ -11,12 +11,13 @@ use everturn_core::chat::Tried;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::governor::{Answer, Door, Ended, Governor, Pass, Place, Shut};
-use everturn_core::ids::{ModelId, Timestamp};
+use everturn_core::ids::ModelId;
 use everturn_core::limits::Limits;
 use everturn_stores::WriteError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt;
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::engine::Ports;
@@ -96,6 +97,23 @@ impl Drop for Waiting {
     }
 }
 
+impl Ports {
+    /// Gives a permit back with what its attempt came to. If it broke, this is the jitter to draw its own wait with, too:
+    /// so somebody who is alone on a key waits once.
+    pub(crate) fn give_back(&self, mut permit: Permit, ended: &attempt::Ended) -> Option<f64> {
+        match ended {
+            attempt::Ended::Answered(_) => permit.give_back(Ended::Answered, 0.0),
+            attempt::Ended::Broke(error) => {
+                let jitter = self.entropy.unit();
+                permit.give_back(Ended::Broke(error), jitter);
+                return Some(jitter);
+            }
+            attempt::Ended::Cancelled => {}
+        }
+        None
+    }
+}
+
 impl Permit {
     /// The answer has begun.
     pub(crate) fn opened(&mut self) {
@@ -104,11 +122,6 @@ impl Permit {
             state.governor.opened(pass);
             state.call();
         }
-    }
-
-    /// The attempt is over. `jitter` is the one its own wait is drawn with.
-    pub(crate) fn ended(mut self, how: Ended<'_>, jitter: f64) {
-        self.give_back(how, jitter);
     }
 
     fn give_back(&mut self, how: Ended<'_>, jitter: f64) {
@@ -127,13 +140,6 @@ impl Drop for Permit {
 }
 
 impl Ports {
-    /// Which door to a model is shut, if one is.
-    fn shut(&self, asked: &Asked, limits: &Limits, now: Timestamp) -> Option<Shut> {
-        let governed = self.governors.of(asked.provider.credential(), limits);
-        let state = governed.state();
-        state.governor.shut(&asked.model, now)
-    }
-
     /// Waits in line until a model may be asked, or says until when nobody may.
     async fn pass(&self, credential: &str, model: &ModelId, limits: &Limits) -> Result<Permit, Shut> {
         let governed = self.governors.of(credential, limits);
@@ -154,14 +160,6 @@ impl Ports {
 }
 
 impl Driver {
-    /// Whether the model may not be asked now, whatever for. Then that is stored, and there is nothing to do.
-    pub(crate) async fn is_shut_out(&mut self, asked: &Asked) -> Result<bool, WriteError> {
-        match self.ports.shut(asked, &self.agent.limits, self.now()) {
-            Some(shut) => self.shut_out(shut).await.map(|()| true),
-            None => Ok(false),
-        }
-    }
-
     /// The permit to ask the model once, after whatever wait in line that takes. None if nobody may ask it now, or if the
     /// turn was stopped meanwhile: the top of the loop knows.
     pub(crate) async fn permit(&mut self, asked: &Asked) -> Result<Option<Permit>, WriteError> {
@@ -194,7 +192,7 @@ impl Driver {
             Door::Model => Kind::Overloaded,
         };
         let error = ProviderError::new(self.agent.models[model].provider(), kind);
-        let wait = self.wait(until, &error);
+        let wait = self.wait(until, &error, self.chat.tried.attempts);
         self.change(|change| change.fact(wait)).await
     }
 }

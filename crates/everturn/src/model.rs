@@ -7,13 +7,12 @@
 use std::sync::Arc;
 
 use everturn_core::chat::{CallState, Failure, Tried, Wait};
-use everturn_core::context::{Size, limit_in_meta};
-use everturn_core::cost::{End, Price};
+use everturn_core::context::Size;
+use everturn_core::cost::Price;
 use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
-use everturn_core::governor;
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
@@ -63,14 +62,8 @@ impl Driver {
             Ok(asked) => asked,
             Err(error) => return self.fail(&error, None).await,
         };
-        if self.is_shut_out(&asked).await? {
-            return Ok(());
-        }
         self.prepare(&asked);
-        let request = self.request(&asked);
-        if self.make_room(&asked, &request).await? {
-            return Ok(());
-        }
+        let Some(request) = self.fitting(&asked).await? else { return Ok(()) };
         let Some(permit) = self.permit(&asked).await? else { return Ok(()) };
         let climb = self.climb(&asked, request);
         self.attempt(asked, climb, permit).await
@@ -113,10 +106,11 @@ impl Driver {
         Ok(Asked { model, provider, facts })
     }
 
-    /// The window of the model in use, as far as anybody said.
-    pub(crate) fn context_limit(&self) -> Option<u64> {
-        let told = self.draft.as_ref().and_then(|draft| limit_in_meta(draft.meta()));
-        told.or_else(|| self.asked().ok().and_then(|asked| asked.facts.context_limit))
+    /// The terms on which the next model is asked, if there is one and the error is this one's own: it passes but has not
+    /// in time, or nobody gets an answer here.
+    pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<Tried> {
+        let its_own = error.retry != Retry::Never || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
+        (its_own && self.chat.tried.model + 1 < self.agent.models.len()).then(|| self.next_model())
     }
 
     pub(crate) fn next_model(&self) -> Tried {
@@ -124,8 +118,8 @@ impl Driver {
         Tried { attempts, model: model + 1, spent: Spent::default(), unchained }
     }
 
-    pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError) -> Fact {
-        let (kind, message, attempt) = (error.kind, error.to_string(), self.chat.tried.attempts);
+    pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
+        let (kind, message) = (error.kind, error.to_string());
         Fact::Waits(Box::new(Wait { until, kind, message, attempt }))
     }
 
@@ -137,6 +131,7 @@ impl Driver {
         let mut prompt = Prompt::new(asked.facts.target.clone());
         self.messages.iter().for_each(|message| prompt.push(message));
         self.prompt = Some(prompt);
+        self.calibrate(asked);
     }
 
     /// The request for the step as it stands, without anything half-said.
@@ -152,8 +147,9 @@ impl Driver {
         if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
             request.chain = prompt.chain(&asked.model);
         }
-        if let Some(fallback) = self.leaner {
-            request.entries = request.entries.leaner(fallback);
+        if let Some(stage) = self.room.leaner {
+            request.entries = request.entries.leaner(stage);
+            request.chain = None; // The provider's copy is the one that was too long.
         }
         request
     }
@@ -225,21 +221,16 @@ impl Driver {
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);
         }
-        match outcome.ended? {
-            Ended::Answered(stop) => {
-                outcome.permit.ended(governor::Ended::Answered, 0.0);
-                self.answered(stop).await
-            }
-            Ended::Broke(error) => {
-                let jitter = self.ports.entropy.unit();
-                outcome.permit.ended(governor::Ended::Broke(&error), jitter);
-                self.broke(error, jitter).await
-            }
+        let ended = outcome.ended?;
+        let jitter = self.ports.give_back(outcome.permit, &ended);
+        match ended {
+            Ended::Answered(stop) => self.answered(stop).await,
+            Ended::Broke(error) => self.broke(error, jitter.unwrap_or_default()).await,
             Ended::Cancelled => Ok(()), // Whoever stopped it is at the top of the loop.
         }
     }
 
-    fn windows(&self, facts: &ModelFacts) -> Windows {
+    pub(crate) fn windows(&self, facts: &ModelFacts) -> Windows {
         let limits = &self.agent.limits;
         let thinking = match self.agent.effort {
             Some(_) => Thinking::Yes,
@@ -260,7 +251,7 @@ impl Driver {
             && draft.complete_calls().next().is_none()
         {
             let provider = draft.model().map_or("", ModelId::provider);
-            let error = ProviderError::filtered(provider, category, detail);
+            let error = ProviderError::filtered(provider, category, detail).with_cause(Cause::ErrorFinish);
             return self.fail(&error, None).await;
         }
         let attempted = self.end_attempt(AttemptOutcome::Answered);
@@ -304,19 +295,18 @@ impl Driver {
         };
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
-            Kind::ContextFull => return self.overflowed(&error, row(tried)).await,
-            Kind::ChainBroken if !tried.unchained => {
+            Kind::ContextFull => return self.overflowed(row(tried)).await,
+            Kind::ChainBroken if self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some()) => {
                 let row = row(Tried { unchained: true, ..tried });
                 return self.change(|change| change.fact(row)).await;
             }
             _ => {}
         }
         let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, jitter);
-        let has_next = tried.model + 1 < self.agent.models.len();
-        let elsewhere = error.is_broken_stream() || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
+        let elsewhere = self.elsewhere(&error);
         let budget = match verdict {
             Verdict::Wait(_) => Budget::Left,
-            Verdict::GiveUp(_) if has_next && elsewhere => Budget::SpentHere,
+            Verdict::GiveUp(_) if elsewhere.is_some() => Budget::SpentHere,
             Verdict::GiveUp(_) => Budget::Spent,
         };
         let draft = self.draft.as_ref().expect("an attempt was made");
@@ -336,7 +326,7 @@ impl Driver {
                     // The same generation goes on: it is paid once, and the attempt that ends it says how much.
                     (attempted.tally, attempted.spend) = Default::default();
                 }
-                let wait = self.wait(self.now() + span, &error);
+                let wait = self.wait(self.now() + span, &error, tried.attempts);
                 self.change(|change| change.fact(Fact::Attempted(attempted, tried)).fact(wait)).await
             }
             (_, Verdict::GiveUp(why)) => self.fail(&gave_up(error, why), Some(row(tried))).await,
@@ -386,12 +376,8 @@ impl Driver {
         let draft = self.draft.as_ref()?;
         let facts = self.ports.providers.get(began.model.provider()).map(|provider| provider.facts(began.model.name()));
         let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
-        let end = match outcome {
-            AttemptOutcome::Answered => End::Finished,
-            AttemptOutcome::Broke(..) | AttemptOutcome::Interrupted | AttemptOutcome::Lost => End::Broken,
-        };
         let output = draft.current_bytes() as u64;
-        let tally = draft.usage().settle(end, sent, output);
+        let tally = draft.usage().settle(outcome.end(), sent, output);
         let spend = tally.cost(&price);
         let (began_at, took) = (draft.current_began(), self.attempt_ended().since(draft.current_began()));
         let progress = if output > 0 { Progress::Output } else { Progress::None };
@@ -412,7 +398,7 @@ impl Driver {
 }
 
 /// The error with the reason why nothing more was tried.
-fn gave_up(error: ProviderError, why: Why) -> ProviderError {
+pub(crate) fn gave_up(error: ProviderError, why: Why) -> ProviderError {
     match (why, error.detail.as_str()) {
         (Why::Permanent, _) => error,
         (why, "") => error.with_detail(&why.to_string()),

@@ -18,7 +18,7 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, H
 use reqwest::{Client, ClientBuilder, Method, Response};
 use serde_json::Value;
 
-use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify};
+use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify, request_id};
 use crate::clock;
 use crate::endpoint::Endpoint;
 use crate::provider::Frames;
@@ -197,8 +197,7 @@ struct Seen {
 
 impl Seen {
     fn of(response: &Response) -> Self {
-        let none = Evidence::of_response("", 200, |name| text(response.headers(), name), b"", clock::now());
-        Self { request_id: none.request_id }
+        Self { request_id: request_id(|name| text(response.headers(), name)).map(str::to_owned) }
     }
 
     /// An error in the stream, with the name its request had.

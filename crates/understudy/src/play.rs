@@ -24,9 +24,12 @@ pub struct Understudy {
     stage: Arc<Mutex<Stage>>,
 }
 
+/// What is played to a request that no script is left for.
+type Improvise = dyn Fn(&Request) -> Script + Send;
+
 struct Stage {
     scripts: VecDeque<Script>,
-    otherwise: Option<Box<dyn Fn(&Request) -> Script + Send>>,
+    otherwise: Option<Box<Improvise>>,
     asked: Vec<Asked>,
     open: usize,
 }

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::Source;
 
 const STEP: StepId = StepId(4);
 
@@ -88,7 +87,7 @@ fn reasoning_keeps_its_seal_and_its_times() {
         Delta::Reasoning("hm".into()),
         Delta::Sealed(Seal::Signature("sig".into())),
         Delta::Reasoning(String::new()),
-        Delta::PartMeta(Box::new(Meta::new())),
+        Delta::PartMeta(Box::default()),
         Delta::Ended,
         Delta::Sealed(Seal::Redacted("blob".into())),
         Delta::Ended,
@@ -200,7 +199,7 @@ fn any_delta() -> impl Strategy<Value = Delta> {
         1 => (0..3u32).prop_map(|slot| call(slot, "tool")),
         3 => (0..3u32, "[{}a-z\":]{0,5}").prop_map(|(slot, json)| Delta::CallInput { slot, json }),
         1 => (0..3u32).prop_map(|slot| Delta::CallEnded { slot }),
-        1 => Just(Delta::Source(Box::new(Source::default()))),
+        1 => Just(Delta::Source(Box::default())),
         1 => (0..9u64).prop_map(report),
         1 => (2..5u32).prop_map(|number| attempt(number, Rung::Continue)),
         1 => Just(Delta::RetractAll),

@@ -153,10 +153,11 @@ impl Messages {
         if let Some(usage) = wire.usage.and_then(|usage| serde_json::from_str(usage.get()).ok()) {
             out.push(usage_of(&usage));
         }
-        let Some(reason) = wire.delta.as_ref().and_then(|delta| delta.stop_reason.as_deref()) else { return Ok(()) };
         let mut event: Map<String, Value> = serde_json::from_str(data).unwrap_or_default();
         let delta = event.remove("delta").unwrap_or_default();
-        self.place = Place::Ending(classify::ending(reason, delta.get("stop_details")));
+        if let Some(reason) = wire.delta.as_ref().and_then(|delta| delta.stop_reason.as_deref()) {
+            self.place = Place::Ending(classify::ending(reason, delta.get("stop_details")));
+        }
         for told in ["type", "usage"] {
             event.remove(told);
         }
@@ -165,6 +166,28 @@ impl Messages {
         }
         event.retain(|_, value| !value.is_null());
         self.meta.extend(event);
+        Ok(())
+    }
+
+    fn unheard_of(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) {
+        self.odd.keep(event.data);
+        if self.open.is_none() {
+            self.odd.tell(&self.provider, out);
+        }
+    }
+
+    /// An event of another shape than any known one: fine if its kind is unknown, too.
+    fn unread(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        let fields: Map<String, Value> = serde_json::from_str(event.data).unwrap_or_default();
+        let (kind, index) = (fields.get("type").and_then(Value::as_str), fields.get("index").and_then(Value::as_u64));
+        let piece = fields.get("delta").and_then(|delta| delta.get("type")).and_then(Value::as_str);
+        let is_open = self.open.as_ref().is_some_and(|block| Some(u64::from(block.index())) == index);
+        match (kind, piece) {
+            (Some("content_block_delta"), Some(piece)) if is_open && !block::PIECES.contains(&piece) => {}
+            (Some(kind), _) if !EVENTS.contains(&kind) => {}
+            _ => return Err(self.malformed("an event that is not the JSON it should be")),
+        }
+        self.unheard_of(event, out);
         Ok(())
     }
 
@@ -188,8 +211,7 @@ impl Messages {
 
 impl Decode for Messages {
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
-        let wire: Wire<'_> = serde_json::from_str(event.data)
-            .map_err(|_| self.malformed("an event that is not the JSON it should be"))?;
+        let Ok(wire) = serde_json::from_str::<Wire<'_>>(event.data) else { return self.unread(event, out) };
         let kind = if wire.kind.is_empty() { event.name } else { &*wire.kind };
         match kind {
             "content_block_delta" => self.grow_block(wire, event.data, out)?,
@@ -203,16 +225,23 @@ impl Decode for Messages {
                 let event = serde_json::from_str(event.data).unwrap_or_default();
                 return Err(classify::of_event(&self.provider, &event));
             }
-            _ => {
-                self.odd.keep(event.data);
-                if self.open.is_none() {
-                    self.odd.tell(&self.provider, out);
-                }
-            }
+            _ => self.unheard_of(event, out),
         }
         Ok(())
     }
 }
+
+/// The kinds of events there are.
+const EVENTS: [&str; 8] = [
+    "content_block_delta",
+    "content_block_start",
+    "content_block_stop",
+    "error",
+    "message_delta",
+    "message_start",
+    "message_stop",
+    "ping",
+];
 
 /// What has been used so far. A count that is left out, or absurd, is not told.
 fn usage_of(usage: &Value) -> Frame {

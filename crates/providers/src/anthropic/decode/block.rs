@@ -13,6 +13,10 @@ use crate::provider::Frame;
 /// How many citations of one block are kept.
 const CITATIONS_LEN_MAX: usize = 1024;
 
+/// The kinds of pieces there are.
+pub(super) const PIECES: [&str; 5] =
+    ["text_delta", "citations_delta", "thinking_delta", "signature_delta", "input_json_delta"];
+
 /// A block that is open.
 #[derive(Debug)]
 pub(super) struct Block {
