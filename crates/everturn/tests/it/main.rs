@@ -1,5 +1,4 @@
 //! The engine, seen from outside.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::unwrap_used, reason = "clippy excuses tests, but not the helpers they share")]
 
 mod asks;
