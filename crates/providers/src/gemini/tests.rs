@@ -215,3 +215,48 @@ async fn refusals_over_a_socket() {
     let error = provider.open(asking(&provider)).await.err().unwrap();
     assert_eq!((error.kind, error.detail.as_str()), (Kind::Auth, "API key not valid: [key]"));
 }
+
+const FIXTURES: [&[u8]; 6] = [
+    include_bytes!("../../fixtures/gemini/calls.sse"),
+    include_bytes!("../../fixtures/gemini/grounding.sse"),
+    include_bytes!("../../fixtures/gemini/server-tools.sse"),
+    include_bytes!("../../fixtures/gemini/code.sse"),
+    include_bytes!("../../fixtures/gemini/interactions-calls.sse"),
+    include_bytes!("../../fixtures/gemini/interactions-search.sse"),
+];
+
+/// Values that no provider should send.
+const ODD: [&str; 10] = ["null", "7", "-1", "1e400", "\"\"", "[]", "{}", "[null]", "{\"text\":[]}", "\"\\ud800\""];
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 400, ..Default::default() })]
+
+    /// P16: bytes changed anywhere, and values that make no sense, end an answer or are passed over. Nothing panics, and
+    /// whatever comes out is something a draft can take, or is refused by it.
+    #[test]
+    fn damage_is_an_error_or_harmless(
+        which in 0..FIXTURES.len(), at in proptest::prelude::any::<proptest::sample::Index>(),
+        byte in proptest::prelude::any::<u8>(), odd in proptest::option::of(0..ODD.len()),
+    ) {
+        let mut bytes = FIXTURES[which].to_vec();
+        let colons: Vec<usize> = (0..bytes.len()).filter(|i| bytes[*i] == b':').collect();
+        match odd {
+            None => { let at = at.index(bytes.len()); bytes[at] = byte; }
+            Some(odd) => {
+                let from = colons[at.index(colons.len())] + 1;
+                let len = bytes[from..].iter().position(|b| b",}\n".contains(b)).unwrap_or(0);
+                drop(bytes.splice(from..from + len, ODD[odd].bytes()));
+            }
+        }
+        let told = [cuts::told([bytes.as_slice()], GenerateContent::new(NAME)), cuts::told([bytes.as_slice()], Interaction::new(NAME))];
+        for told in told {
+            let mut draft = Draft::new(StepId(1));
+            for frame in &told.frames {
+                if let Frame::Delta(delta) = frame && draft.push(Timestamp(0), delta).is_err() {
+                    break;
+                }
+            }
+            proptest::prop_assert!(told.frames.len() < 200);
+        }
+    }
+}
