@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::command::{Answer, Answered, Command, Refusal, When, check};
+use crate::command::{Answer, Answered, Command, Refusal, When, admit, check};
 use crate::fact::{Fact, Place};
 use crate::ids::{InboxSeq, MessageId, Timestamp};
+use crate::limits::Limits;
 use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Stop, Verdict};
 use crate::status::Status;
 
@@ -125,6 +126,10 @@ impl<'a> Change<'a> {
     /// Ends the turn with an error and keeps what was shown. Who waits goes on waiting: the error may be theirs too, and
     /// they should decide.
     pub fn fail(&mut self, reply: Option<Reply>, failure: Failure) -> &mut Self {
+        for open in &self.chat.calls {
+            let (verdict, told) = failed(open.state);
+            self.answer_open(std::slice::from_ref(open), verdict, |_| told);
+        }
         self.keep(reply, Verdict::Error, BROKEN);
         self.fact(Fact::TurnEnded(TurnEnd::Failed(Box::new(failure)))).fact(Fact::Moved(Status::Failed))
     }
@@ -246,6 +251,11 @@ impl<'a> Change<'a> {
         self.fact(Fact::Rewound { from }).fact(began).say(Body::User(parts.to_vec())).fact(Fact::Moved(Status::Running))
     }
 
+    /// Rests until every call that asks is answered, or nobody did so in time.
+    pub fn ask(&mut self, until: Timestamp) -> &mut Self {
+        self.fact(Fact::Awaits { since: self.at, until }).fact(Fact::Moved(Status::Awaiting))
+    }
+
     /// Answers whatever is still asked with a note that nobody did, and lets the turn go on.
     pub fn expire(&mut self) -> &mut Self {
         let asked: Vec<_> = self.chat.calls.iter().filter(|open| open.state.asks()).cloned().collect();
@@ -277,6 +287,17 @@ const fn interrupted(state: CallState) -> &'static str {
     }
 }
 
+/// What became of a call when the turn failed, and what the model is told of it.
+const fn failed(state: CallState) -> (Verdict, &'static str) {
+    match state {
+        CallState::Started { .. } => (Verdict::Unknown, UNKNOWN),
+        CallState::AsksClient => (Verdict::Error, "The turn failed before the client answered this call."),
+        CallState::Ready | CallState::Approved | CallState::AsksApproval => {
+            (Verdict::Error, "The turn failed before this call could be run. It was not run.")
+        }
+    }
+}
+
 /// What the model is told of a call that nobody answered.
 const fn unanswered(state: CallState) -> &'static str {
     match state {
@@ -292,7 +313,7 @@ const fn unanswered(state: CallState) -> &'static str {
 #[must_use]
 pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Command)>, at: Timestamp) -> Chat {
     pending.fold(chat.clone(), |mut chat, (seq, command)| {
-        let verdict = check(&chat, command, |_| true);
+        let verdict = check(&chat, command, |_| true); // Looked up when it was accepted.
         let facts = {
             let mut change = Change::new(&chat, at);
             change.obey(seq, command, verdict);
@@ -301,6 +322,25 @@ pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Com
         chat.apply(&facts);
         chat
     })
+}
+
+/// Whether `command` may enter the inbox of `chat` behind `pending`: it is taken by the chat that will be there then.
+pub fn admit_behind<'a>(
+    chat: &Chat,
+    pending: impl Iterator<Item = (InboxSeq, &'a Command)> + Clone,
+    command: &Command,
+    limits: &Limits,
+    at: Timestamp,
+    is_users: impl Fn(MessageId) -> bool,
+) -> Result<(), Refusal> {
+    let edits = |command: &Command| match command {
+        Command::Edit { message, .. } => Some(*message),
+        _ => None,
+    };
+    // The newest edit on its way leaves the least: one that left more would have been refused behind it.
+    let edited = pending.clone().filter_map(|(_, command)| edits(command)).last();
+    let is_there = |id| edited.is_none_or(|from| id < from) && is_users(id);
+    admit(&foresee(chat, pending, at), command, limits, is_there)
 }
 
 /// A result that we give on a tool's behalf.
@@ -325,3 +365,6 @@ pub fn input_hash(tool: &str, input: &str) -> u64 {
     let bytes = tool.bytes().chain([0]).chain(input.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,7 +75,7 @@ pub struct Queued {
 /// What kind the newest message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
-    /// There is none.
+    /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
     #[default]
     Nothing,
     /// Words for the model: from a person, the program, a summary, a tool.
@@ -301,6 +301,11 @@ impl Chat {
         }
     }
 
+    /// The calls that somebody outside can answer now. While others still run, nobody can.
+    pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
+        self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
+    }
+
     /// Applies a commit.
     pub fn apply(&mut self, facts: &[Fact]) {
         for fact in facts {
@@ -409,6 +414,7 @@ impl Chat {
 
     fn turn_ended(&mut self, end: &TurnEnd) {
         self.turn = None;
+        self.tail = Tail::Nothing; // Or a summary asked for later would take it up again.
         self.ended = Some(end.clone());
         self.compaction_asked = false;
         self.next_step(self.step); // Whatever is left of a draft is not the next turn's.
@@ -457,3 +463,6 @@ pub fn tail_of(body: &Body) -> Tail {
         (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
     }
 }
+
+#[cfg(test)]
+mod tests;

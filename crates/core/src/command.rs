@@ -237,3 +237,6 @@ fn check_answers(chat: &Chat, answers: &[Answer]) -> Result<(), Refusal> {
 fn is_empty(parts: &[Part]) -> bool {
     parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty()))
 }
+
+#[cfg(test)]
+mod tests;

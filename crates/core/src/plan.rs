@@ -75,7 +75,7 @@ fn running(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
         Tail::CutReply => Next::Finish(TurnEnd::Length),
         Tail::FilteredReply => Next::Finish(TurnEnd::Filtered),
         Tail::EmptyReply if turn.reasked => Next::Finish(TurnEnd::Empty),
-        Tail::EmptyReply => Next::Reask,
+        Tail::EmptyReply => over.map_or(Next::Reask, Next::Finish),
         Tail::Nothing => Next::Finish(TurnEnd::Done),
         Tail::Input => over.map_or(Next::CallModel, Next::Finish),
     }

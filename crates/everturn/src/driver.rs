@@ -18,7 +18,6 @@ use everturn_core::ids::{MessageId, Timestamp};
 use everturn_core::message::{Body, Message, Reply, Stop};
 use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
-use everturn_core::status::Status;
 use everturn_core::view::Row;
 use everturn_stores::{Inbound, Lease, Loaded, StoreError, WriteError};
 use futures_util::FutureExt as _;
@@ -294,9 +293,8 @@ impl Driver {
         if self.turn_away().await? {
             return Ok(());
         }
-        let since = self.now();
-        let until = since + self.agent.limits.awaiting_max;
-        self.change(|change| change.fact(Fact::Awaits { since, until }).fact(Fact::Moved(Status::Awaiting))).await
+        let until = self.now() + self.agent.limits.awaiting_max;
+        self.change(|change| change.ask(until)).await
     }
 
     async fn wait_for_answers(&mut self) -> Result<(), WriteError> {

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn_core::change::{Change, UNKNOWN};
+use everturn_core::change::Change;
 use everturn_core::chat::Failure;
 use everturn_core::error::Kind;
 use everturn_core::ids::{ChatId, Timestamp};
-use everturn_core::message::Verdict;
 use everturn_core::status::Status;
 use everturn_providers::Provider;
 use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
@@ -102,7 +101,7 @@ impl Ports {
             let Loaded { chat, .. } = self.store.load(&lease).await?;
             let mut change = Change::new(&chat, self.clock.now());
             match chat.status {
-                Status::Running => change.answer_open(&chat.calls, Verdict::Unknown, |_| UNKNOWN).fail(None, failure),
+                Status::Running => change.fail(None, failure),
                 Status::Interrupting => change.settle(None),
                 Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
             };

@@ -27,6 +27,7 @@ use crate::agent::{Background, Chaining};
 use crate::attempt::{Attempt, Ended, Opening, Windows};
 use crate::driver::Driver;
 use crate::governor::Permit;
+use crate::toolbox;
 
 /// Whom the next attempt asks.
 #[derive(Clone)]
@@ -74,7 +75,19 @@ impl Driver {
         let Some(hook) = self.agent.hook.clone().filter(|_| self.chat.briefed < self.chat.step) else {
             return Ok(false);
         };
-        let Some(text) = hook.before_step(&self.chat).await else {
+        let (chat, cancel) = (self.chat.clone(), CancellationToken::new());
+        let stopped = cancel.clone();
+        let asked = async move {
+            tokio::select! {
+                biased;
+                () = stopped.cancelled() => Err(()),
+                text = hook.before_step(&chat) => Ok(text),
+            }
+        };
+        let Ok(text) = self.listening(asked, &cancel).await? else {
+            return Ok(true); // The top of the loop knows who wants the turn stopped.
+        };
+        let Some(text) = text else {
             return Ok(false);
         };
         self.change(|change| change.say(Body::Context(text)).fact(Fact::Briefed)).await?;
@@ -263,8 +276,11 @@ impl Driver {
     async fn seal(&mut self, stop: Stop, attempted: Option<Fact>) -> Result<(), WriteError> {
         let limit = self.context_limit();
         let ended = self.attempt_ended();
-        let sealed = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
-        let reply = sealed.expect("an attempt was made");
+        let mut draft = self.draft.take().expect("an attempt was made");
+        if stop != Stop::Length {
+            draft.mend(toolbox::repaired); // At the output limit a repair would close what was cut.
+        }
+        let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
         let shelf = self.agent.toolbox.shelf();
         self.change(|change| {
             if let Some(attempted) = attempted {

@@ -203,26 +203,29 @@ impl Shelf {
     }
 }
 
+/// An input that is almost a JSON object, as one. What a model writes often lacks a quote or a comma.
+pub(crate) fn repaired(raw: &str) -> Option<String> {
+    jsonrepair_rs::jsonrepair_value(raw).ok().filter(Value::is_object).map(|value| value.to_string())
+}
+
 impl Entry {
-    /// The input to run with: as it came, or repaired where it is not quite JSON, and in any case fitting the schema.
+    /// The input to run with, fitting the schema.
     pub(crate) fn input(&self, raw: &str) -> Result<Value, String> {
-        let raw = if raw.trim().is_empty() { "{}" } else { raw };
-        let parsed = serde_json::from_str(raw).or_else(|error| {
-            let repaired = jsonrepair_rs::jsonrepair_value(raw);
-            repaired.map_err(|_| not_json(&error))
-        });
-        let input: Value = parsed?;
+        let input = parsed(raw)?;
         fitting(&input, Some(&self.fits))?;
         Ok(input)
     }
 }
 
+fn parsed(raw: &str) -> Result<Value, String> {
+    let raw = if raw.trim().is_empty() { "{}" } else { raw };
+    serde_json::from_str(raw).map_err(|error| not_json(&error))
+}
+
 impl ClientTool {
-    /// Whether a client can be given this input. It is given as it came, so nothing is repaired.
+    /// Whether a client can be given this input.
     fn check(&self, raw: &str) -> Result<(), String> {
-        let raw = if raw.trim().is_empty() { "{}" } else { raw };
-        let input: Value = serde_json::from_str(raw).map_err(|error| not_json(&error))?;
-        fitting(&input, self.fits.as_deref())
+        fitting(&parsed(raw)?, self.fits.as_deref())
     }
 }
 

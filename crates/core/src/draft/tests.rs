@@ -79,6 +79,26 @@ fn a_call_cut_by_the_output_limit_is_not_whole() {
     assert_eq!(reply.calls().map(|call| call.whole).collect::<Vec<_>>(), [true, true], "bad JSON is repaired later");
 }
 
+/// MC07: an input that is no object is stored repaired, with what came beside it; cut calls and good ones are left alone.
+#[test]
+fn inputs_are_mended_in_the_open() {
+    let ended = |slot| Delta::CallEnded { slot };
+    let mut draft = fold([
+        call(0, "a"),
+        input(0, "{x"),
+        ended(0),
+        call(1, "b"),
+        input(1, "{}"),
+        ended(1),
+        call(2, "c"),
+        input(2, "{y"),
+    ]);
+    draft.mend(|raw| (raw == "{x").then(|| "{\"x\":1}".into()));
+    let inputs: Vec<_> =
+        draft.our_calls().map(|call| (call.input.as_str(), call.meta.contains_key("everturn"))).collect();
+    assert_eq!(inputs, [("{\"x\":1}", true), ("{}", false), ("{y", false)]);
+}
+
 /// AW07, CL01, CL02, CL04, CR52, CR53: a seal stays whatever comes without one, empty sealed reasoning is kept, empty
 /// unsealed is not, and both ends are stamped.
 #[test]

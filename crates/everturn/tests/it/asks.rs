@@ -76,10 +76,10 @@ async fn partial_answers_wait_for_the_others() {
     stage.chat.answer([done(0, "a map")]).await.unwrap();
     expect![[r#"
         t=000.0 message 2 reply [map({"of":"Oslo"}) look({}) photo({})] ToolUse
-        t=000.0 running client 1.0 client 1.2
-        t=000.0 running client 1.0 client 1.2
+        t=000.0 running
+        t=000.0 running
         t=002.0 message 3 result 1.1 look Done "look did {}"
-        t=002.0 running client 1.0 client 1.2
+        t=002.0 running
         t=002.0 awaiting client 1.0 client 1.2
         t=062.0 message 4 result 1.2 photo Error "no camera"
         t=062.0 awaiting client 1.0
@@ -183,7 +183,7 @@ async fn a_deadline_ends_the_wait() {
     stage.chat.answer([done(1, "click"), allowed]).await.unwrap();
     expect![[r#"
         t=000.0 message 2 reply [map({"of":"Oslo"}) photo({}) deploy({"n":1}) deploy({"n":2})] ToolUse
-        t=000.0 running client 1.0 client 1.1 approve 1.2 approve 1.3
+        t=000.0 running
         t=000.0 awaiting client 1.0 client 1.1 approve 1.2 approve 1.3
         t=000.0 message 3 result 1.1 photo Done "click"
         t=000.0 awaiting client 1.0 approve 1.2

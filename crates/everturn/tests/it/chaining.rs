@@ -6,6 +6,7 @@ use everturn::core::chat::TurnEnd;
 use everturn::core::delta::{CallBegan, Delta};
 use everturn::core::error::{Cause, Kind};
 use everturn::core::ids::Timestamp;
+use everturn::core::limits::Limits;
 use everturn::core::message::{Meta, RunBy, Stop};
 use everturn::core::prompt::{Request, Target, Wire};
 use everturn::{Agent, Chaining, Drivers, Engine};
@@ -13,7 +14,7 @@ use everturn_understudy::{Cue, Script, Understudy, call, fail, hang, refuse, res
 use expect_test::expect;
 use serde_json::json;
 
-use crate::compaction::says;
+use crate::compaction::{long, says};
 use crate::crash::die_at;
 use crate::read::{rows, shown};
 use crate::stage::{Stage, agent, counter, echo};
@@ -214,6 +215,17 @@ async fn an_overflow_ends_the_chain_for_the_summary() {
         stage.run(words).await;
     }
     expect!["-[0..1] r1[2..3] -[0..3] -[0..1] r3[2..3]"].assert_eq(&chains(&stage));
+}
+
+/// Nor does it help to leave things out of what the provider has: then everything is sent, with less in it.
+#[tokio::test(start_paused = true)]
+async fn a_leaner_request_is_no_chain() {
+    let looks = |id| script([response_id(id), call("echo", json!({"say": long(300)})), stop(Stop::ToolUse)]);
+    let scripts = [looks("r1"), looks("r2"), script([refuse(413)]), named("r3", "Done.")];
+    let limits = Limits { compactions_max: 0, ..Limits::default() };
+    let stage = Stage::new(keeper(scripts), chained().limits(limits).tool(echo("echo", &counter())).unwrap()).await;
+    stage.run("Look twice.").await;
+    expect!["-[0..1] r1[2..3] r2[4..5] -[0..5]"].assert_eq(&chains(&stage));
 }
 
 /// CR04: all it takes is the store: a process that dies anywhere while a chain breaks is replaced by one that sends the

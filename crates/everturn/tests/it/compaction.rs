@@ -7,8 +7,8 @@ use everturn::core::chat::{Chat, TurnEnd};
 use everturn::core::context::Threshold;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Meta, Stop, Summary};
-use everturn::core::prompt::{Request, ToolChoice};
-use everturn::{Agent, Hook};
+use everturn::core::prompt::{Request, Target, ToolChoice, Wire};
+use everturn::{Agent, Background, Hook};
 use everturn_understudy::{Script, Understudy, call, reply_meta, script, stop, text, usage, wait};
 use expect_test::expect;
 use serde_json::json;
@@ -212,6 +212,31 @@ async fn a_summary_that_was_asked_for_is_made() {
         t=000.0 idle Done
     "#]]
     .assert_eq(&traces[1]);
+}
+
+/// A reply alone behind a summary is something to summarise.
+#[tokio::test(start_paused = true)]
+async fn what_came_after_a_summary_can_be_summarised() {
+    let letters = script([call("echo", json!({"say": long(24_000)})), stop(Stop::ToolUse)]);
+    let scripts = [letters, says("Echoed letters."), says("All done."), says("It is done.")];
+    let stage = Stage::new(small(scripts), agent().tool(echo("echo", &counter())).unwrap()).await;
+    stage.run("Say letters.").await;
+    stage.chat.compact().await.unwrap();
+    stage.ended().await;
+    let texts: Vec<String> = summaries(&stage).await.into_iter().map(|summary| summary.text).collect();
+    assert_eq!(texts, ["Echoed letters.", "It is done."]);
+}
+
+/// A summary is of no use to anybody who is not there: it is not asked to outlive its stream.
+#[tokio::test(start_paused = true)]
+async fn a_summary_is_not_made_in_the_background() {
+    let understudy = Understudy::new([says("Hello."), says("They said hello.")]);
+    let understudy = understudy.with(|facts| facts.target = Target::new(Wire::OpenAiResponses, "understudy"));
+    let stage = Stage::new(understudy, Agent { background: Background::On, ..agent() }).await;
+    stage.run("Hi.").await;
+    stage.chat.compact().await.unwrap();
+    stage.ended().await;
+    assert_eq!(stage.understudy.requests().iter().map(|r| r.background).collect::<Vec<_>>(), [true, false]);
 }
 
 /// CL33, MC08–MC10: a summary says why it was made, of how much, and how long that took.

@@ -350,6 +350,17 @@ async fn a_summary_falls_back_too() {
     assert_eq!(second.scripts_left(), 0);
 }
 
+/// What the first model could not do for a summary says nothing about the next.
+#[tokio::test(start_paused = true)]
+async fn the_next_model_may_summarise_what_the_first_could_not() {
+    let first = small([says(long(24_000)), script([refuse(400)]), down(), down()]);
+    let (stage, second) = of_a_kind(first, small([says("Letters."), says("More it is.")])).await;
+    stage.run("Letters, please.").await;
+    stage.run("More!").await;
+    let asked: Vec<bool> = second.requests().iter().map(asks_summary).collect();
+    assert_eq!((stage.ended().await, asked), (TurnEnd::Done, vec![true, false]));
+}
+
 /// The window of the model that is asked counts: what the first could take, the second has summarised.
 #[tokio::test(start_paused = true)]
 async fn a_smaller_window_behind_a_larger_one_is_made_room_for() {

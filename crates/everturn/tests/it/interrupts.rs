@@ -248,7 +248,7 @@ async fn an_interrupt_lets_the_queue_go_on() {
     assert_eq!(interrupted(&stage).await, Duration::ZERO);
     expect![[r#"
         t=000.0 message 2 reply [photo({})] ToolUse
-        t=000.0 running client 1.0
+        t=000.0 running
         t=000.0 awaiting client 1.0
         t=000.0 message 3 result 1.0 photo Interrupted "The turn was interrupted before the client answered this call."
         t=000.0 message 4 user "two"

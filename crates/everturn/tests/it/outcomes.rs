@@ -142,6 +142,8 @@ async fn almost_json_is_repaired() {
         t=000.0 look {"a":1} begins
     "#]]
     .assert_eq(&begun);
+    let next = format!("{:?}", stage.understudy.requests()[1].entries.get(1));
+    assert!(next.contains(r#""b": Array [Number(1), Number(2)]"#), "the model is shown what was run: {next}");
 }
 
 /// CL23: bytes that are no text are shown as text and kept as bytes; media go along as they are; what is too long is

@@ -79,7 +79,7 @@ async fn a_refused_request_is_summarised_and_sent_again() {
 /// W18: refused again after the summary, it gets a shorter one; refused again, the person gets the numbers.
 #[tokio::test(start_paused = true)]
 async fn refused_again_it_is_made_shorter_and_then_fails_with_numbers() {
-    let scripts = [says("Hello."), too_long(), says(long(9_000)), too_long(), says("Shorter."), too_long()];
+    let scripts = [says("Hello."), too_long(), says(long(9_000)), too_long(), says(long(8_000)), too_long()];
     let stage = Stage::new(small(scripts), agent()).await;
     stage.run("Hi.").await;
     expect![[r#"
@@ -93,7 +93,7 @@ async fn refused_again_it_is_made_shorter_and_then_fails_with_numbers() {
         t=000.0 delta 2 attempt 3 Restart understudy/one
         t=000.0 running
         t=000.0 running compacting Overflow
-        t=000.0 message 5 summary Overflow "Shorter."
+        t=000.0 message 5 summary Overflow "abcdefghi abcdefghi abcdefghi abcdefghi abcd… 8036 bytes
         t=000.0 running
         t=000.0 delta 3 attempt 5 Restart understudy/one
         t=000.0 running
@@ -103,7 +103,7 @@ async fn refused_again_it_is_made_shorter_and_then_fails_with_numbers() {
     expect![[r#"
         ContextFull
         The AI provider cannot take a conversation this long; compact it, or choose a model with a larger window
-        the shortest request has about 43 tokens and the model reads 10000;
+        the shortest request has about 2707 tokens and the model reads 10000;
         shorten the newest message, use fewer tools, or choose a model with a larger window"#]]
     .assert_eq(&failure(&stage.ended().await));
     assert_eq!(stage.understudy.scripts_left(), 0);
