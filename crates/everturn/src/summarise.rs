@@ -120,7 +120,7 @@ impl Driver {
             1 => entries.cut(TEXT_BYTES_MAX[0]),
             _ => entries.cut(TEXT_BYTES_MAX[1]),
         };
-        let tool_choice = ToolChoice::Auto; // Offered all the same: they are part of the cached beginning.
+        let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
         let request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
         Some(request.fit(target))
     }

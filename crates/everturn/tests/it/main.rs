@@ -1,5 +1,5 @@
 //! The engine, seen from outside.
-#![allow(clippy::unwrap_used, reason = "clippy excuses tests, but not the helpers they share")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod asks;
 mod bounds;
