@@ -13,6 +13,7 @@ mod crashes;
 mod embed;
 mod endings;
 mod fallback;
+mod governor;
 mod interrupts;
 mod ladder;
 mod metrics;
