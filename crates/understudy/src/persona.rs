@@ -37,8 +37,9 @@ impl Default for Manner {
 const TOKENS_MAX: usize = 100_000;
 /// How many tokens it has if the prompt names no number.
 const TOKENS: usize = 20;
-/// The most words it says again when it goes on.
-const AGAIN_MAX: u64 = 3;
+/// How many words it says again when it goes on, if it does. Fewer could be the text repeating itself, and nobody could
+/// tell.
+const AGAIN: std::ops::Range<u64> = 8..12;
 /// The most bytes of somebody else's words it quotes.
 const QUOTE_BYTES_MAX: usize = 300;
 
@@ -137,7 +138,7 @@ fn rest<'a>(whole: &'a str, heard: &Heard, manner: Manner) -> &'a str {
         return left;
     }
     let mut dice = Dice::about(manner.seed, &heard.half_said);
-    let again = if dice.below(2) == 0 { 0 } else { 1 + dice.below(AGAIN_MAX) };
+    let again = if dice.below(2) == 0 { 0 } else { AGAIN.start + dice.below(AGAIN.end - AGAIN.start) };
     let said = whole[..heard.half_said.len()].trim_end();
     let from = said.rmatch_indices(' ').nth((again as usize).saturating_sub(1)).map(|(at, _)| at + 1);
     match (again, from) {

@@ -99,10 +99,13 @@ pub(super) fn encoder(wire: Wire, opening: Opening, body: &Value) -> Box<dyn Enc
             let echoed =
                 ["background", "store", "previous_response_id", "instructions", "tools", "tool_choice", "metadata"];
             let echo = echoed.iter().filter_map(|key| Some(((*key).to_string(), body.get(*key)?.clone()))).collect();
-            Box::new(responses::encode::Encoder::new(opening, echo))
+            let included = body["include"].as_array().into_iter().flatten();
+            let shows_sealed = included.into_iter().any(|what| what == "reasoning.encrypted_content");
+            Box::new(responses::encode::Encoder::new(opening, echo, shows_sealed))
         }
         Wire::OpenAiChat => {
-            let tells_usage = body["stream_options"]["include_usage"] == Value::Bool(true);
+            // Whoever does not stream is always told.
+            let tells_usage = body["stream_options"]["include_usage"] == true || body["stream"] != true;
             Box::new(chat::encode::Encoder::new(opening, tells_usage))
         }
         Wire::Gemini => Box::new(gemini::encode::Encoder::new(opening)),

@@ -197,8 +197,8 @@ fn signed(contents: &[Value]) -> Checked {
     let is_person = |content: &Value| content["role"] != "model" && responses(content).is_empty();
     let from = contents.iter().rposition(is_person).unwrap_or(0);
     for (at, content) in contents.iter().enumerate().skip(from) {
-        let parts = content["parts"].as_array().into_iter().flatten();
-        let first = parts.filter(|part| field(part, "functionCall", "function_call").is_some()).next();
+        let mut parts = content["parts"].as_array().into_iter().flatten();
+        let first = parts.find(|part| field(part, "functionCall", "function_call").is_some());
         if let Some(part) = first
             && field(part, "thoughtSignature", "thought_signature").is_none()
         {

@@ -14,6 +14,8 @@ pub(crate) struct Encoder {
     calls: Vec<Called>,
     /// A signature that waits for the part it belongs to.
     signature: Option<String>,
+    newest_signature: Option<String>,
+    has_called: bool,
     queries: Vec<Value>,
     found: Vec<Value>,
     report: Report,
@@ -32,6 +34,8 @@ impl Encoder {
             opening,
             calls: Vec::new(),
             signature: None,
+            newest_signature: None,
+            has_called: false,
             queries: Vec::new(),
             found: Vec::new(),
             report,
@@ -87,7 +91,10 @@ impl Encoder {
         if !call.provider_id.is_empty() {
             part["functionCall"]["id"] = call.provider_id.as_str().into();
         }
-        if let Some(signature) = signature_in(&call.meta).or_else(|| self.signature.take()) {
+        let is_first = !std::mem::replace(&mut self.has_called, true);
+        // Models that think sign the first call of a step, whatever they said before it.
+        let own = is_first.then(|| self.newest_signature.clone()).flatten();
+        if let Some(signature) = signature_in(&call.meta).or_else(|| self.signature.take()).or(own) {
             part["thoughtSignature"] = signature.into();
         }
         self.part(part, out);
@@ -145,6 +152,7 @@ impl Encode for Encoder {
             Delta::Sealed(Seal::Signature(seal) | Seal::Redacted(seal)) => {
                 self.flush(out);
                 self.signature = Some(seal.clone());
+                self.newest_signature = Some(seal.clone());
             }
             Delta::CallBegan(call) => {
                 self.calls.push(Called { call: call.as_ref().clone(), arguments: String::new() });
@@ -193,14 +201,18 @@ impl Encode for Encoder {
                 _ => "SAFETY",
             },
         };
-        self.finish(&reason.to_string(), out);
+        self.finish(reason, out);
     }
 
     fn error(&mut self, error: &ProviderError, out: &mut Vec<String>) {
         if error.cause == Cause::ErrorFinish {
             return self.finish("MALFORMED_FUNCTION_CALL", out);
         }
-        let status = crate::http::act::status(error);
+        // Google has no 529.
+        let status = match crate::http::act::status(error) {
+            529 => 503,
+            status => status,
+        };
         let message = if error.detail.is_empty() { super::refusal::words(status) } else { &error.detail };
         let name = super::refusal::name(status);
         out.push(sse::crlf(&json!({"error": {"code": status, "message": message, "status": name}})));

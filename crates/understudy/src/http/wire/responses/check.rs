@@ -68,7 +68,7 @@ pub(in crate::http) fn check(body: &Map<String, Value>, kept: &dyn Fn(&str) -> O
     };
     match body.get("input") {
         None | Some(Value::Null) => return Err(missing("input")),
-        Some(Value::String(_)) => {}
+        Some(Value::String(_)) => items::check(&[], is_stored(body), chained.as_ref())?,
         Some(Value::Array(input)) => items::check(input, is_stored(body), chained.as_ref())?,
         Some(other) => return Err(invalid_type("input", "one of a string or array of input items", other)),
     }

@@ -14,6 +14,8 @@ pub(crate) struct Encoder {
     opening: Opening,
     /// What of the request the response repeats.
     echo: Map<String, Value>,
+    /// Whether the request wants reasoning in the form it can be sent back in.
+    shows_sealed: bool,
     sequence: u64,
     /// All items so far; the ones that are done are final.
     items: Vec<Value>,
@@ -45,9 +47,9 @@ struct Called {
 }
 
 impl Encoder {
-    pub(crate) fn new(opening: Opening, echo: Map<String, Value>) -> Self {
+    pub(crate) fn new(opening: Opening, echo: Map<String, Value>, shows_sealed: bool) -> Self {
         let report = opening.report;
-        Self { opening, echo, sequence: 0, items: Vec::new(), open: None, calls: Vec::new(), report }
+        Self { opening, echo, shows_sealed, sequence: 0, items: Vec::new(), open: None, calls: Vec::new(), report }
     }
 
     fn event(&mut self, kind: &str, mut data: Value, out: &mut Vec<String>) {
@@ -297,7 +299,7 @@ impl Encode for Encoder {
             Delta::Reasoning(text) => self.reasoning(text, out),
             Delta::Sealed(Seal::Signature(seal) | Seal::Redacted(seal)) => {
                 self.open(Kind::Reasoning, out);
-                if let Some(open) = &self.open {
+                if let Some(open) = self.open.as_ref().filter(|_| self.shows_sealed) {
                     self.items[open.index]["encrypted_content"] = seal.as_str().into();
                 }
             }
