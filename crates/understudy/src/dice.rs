@@ -5,6 +5,7 @@
 pub(crate) struct Dice(u64);
 
 impl Dice {
+    #[cfg(any(test, feature = "http"))]
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }

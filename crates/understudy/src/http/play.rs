@@ -55,7 +55,8 @@ pub(super) fn acting(acts: Vec<Act>, line: Line, open: Open, witness: Witness) -
 
 /// Breaks the connection once everything before is out. What it gives back ends a body in the middle.
 pub(super) async fn broken(how: Break, line: &Line) -> io::Error {
-    // A body that waits is flushed.
+    // A body that is not ready is flushed. A sleep alone may be over before anybody has looked.
+    tokio::task::yield_now().await;
     tokio::time::sleep(GRACE).await;
     match how {
         Break::Closed => io::ErrorKind::ConnectionAborted.into(),

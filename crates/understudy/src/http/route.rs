@@ -93,7 +93,7 @@ fn is_anthropic(headers: &HeaderMap) -> bool {
 
 fn version(headers: &HeaderMap) -> Result<(), Refusal> {
     match headers.get("anthropic-version").map(|value| value.as_bytes()) {
-        Some(b"2023-06-01" | b"2023-01-01") => Ok(()),
+        Some(date) if date.len() == 10 && date.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-') => Ok(()),
         Some(other) => {
             let other = String::from_utf8_lossy(other);
             Err(Refusal::new(400, format!("anthropic-version: \"{other}\" is not a valid version")))

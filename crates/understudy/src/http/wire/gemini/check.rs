@@ -26,7 +26,7 @@ const FIELDS: [&str; 13] = [
     "model",
 ];
 /// The kinds of data a part may have, in both spellings.
-const DATA: [(&str, &str); 8] = [
+const DATA: [(&str, &str); 9] = [
     ("text", "text"),
     ("inlineData", "inline_data"),
     ("fileData", "file_data"),
@@ -35,6 +35,7 @@ const DATA: [(&str, &str); 8] = [
     ("executableCode", "executable_code"),
     ("codeExecutionResult", "code_execution_result"),
     ("toolCall", "tool_call"),
+    ("toolResponse", "tool_response"),
 ];
 /// Signatures that stand for none, as documented.
 const SENTINELS: [&str; 2] = ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];

@@ -116,7 +116,11 @@ fn message(item: &Value, place: &str) -> Checked {
 }
 
 fn reasoning(item: &Value, place: &str, is_stored: bool) -> Checked {
-    let id = text(item, place, "id")?;
+    // One that is there in full needs no name.
+    let id = match item.get("encrypted_content") {
+        Some(Value::String(_)) if item.get("id").is_none() => "",
+        _ => text(item, place, "id")?,
+    };
     let Some(summary) = item["summary"].as_array() else { return Err(missing(&format!("{place}.summary"))) };
     for (at, part) in summary.iter().enumerate() {
         let place = format!("{place}.summary[{at}]");
