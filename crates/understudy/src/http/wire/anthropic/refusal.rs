@@ -29,6 +29,11 @@ pub(in crate::http) fn words(kind: &str) -> &'static str {
     match kind {
         "overloaded_error" => "Overloaded",
         "rate_limit_error" => "This request would exceed your organization's rate limit.",
+        "authentication_error" => "invalid x-api-key",
+        "permission_error" => "Your API key does not have permission to use the specified resource.",
+        "not_found_error" => "The requested resource could not be found.",
+        "request_too_large" => "Request exceeds the maximum size",
+        "invalid_request_error" => "There was an issue with the format or content of your request.",
         "api_error" => "Internal server error",
         _ => "Error",
     }

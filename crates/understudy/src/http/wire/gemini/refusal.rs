@@ -43,6 +43,10 @@ pub(in crate::http) const fn name(status: u16) -> &'static str {
 /// What it says when it has nothing special to say.
 pub(in crate::http) const fn words(status: u16) -> &'static str {
     match status {
+        400 | 413 => "Request contains an invalid argument.",
+        401 => "Request had invalid authentication credentials.",
+        403 => "The caller does not have permission",
+        404 => "The model is not found for API version v1beta, or is not supported for generateContent.",
         429 => "Resource has been exhausted (e.g. check quota).",
         503 | 529 => "The model is overloaded. Please try again later.",
         _ => {

@@ -352,6 +352,7 @@ impl Encode for Encoder {
         let code = match status {
             429 => "rate_limit_exceeded",
             400..500 => "invalid_prompt",
+            503 | 529 => "server_is_overloaded",
             _ => "server_error",
         };
         let message =
