@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::command::{Answer, Answered, Command, Refusal, When, check};
+use crate::command::{Answer, Answered, Command, Refusal, When, admit, check};
 use crate::fact::{Fact, Place};
 use crate::ids::{InboxSeq, MessageId, Timestamp};
+use crate::limits::Limits;
 use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Stop, Verdict};
 use crate::status::Status;
 
@@ -82,18 +83,23 @@ impl<'a> Change<'a> {
         self
     }
 
-    /// Answers every open call with the same verdict, in call order.
-    pub fn answer_open(&mut self, calls: &[OpenCall], verdict: Verdict, text: &str) -> &mut Self {
+    /// Answers open calls with one verdict, in call order. `told` says what the model hears of a call that is so far.
+    pub fn answer_open(
+        &mut self,
+        calls: &[OpenCall],
+        verdict: Verdict,
+        told: impl Fn(CallState) -> &'static str,
+    ) -> &mut Self {
         for open in calls {
             let began = match open.state {
                 CallState::Started { at, .. } => Some(at),
-                CallState::Ready | CallState::AsksClient | CallState::AsksApproval => None,
+                CallState::Ready | CallState::Approved | CallState::AsksClient | CallState::AsksApproval => None,
             };
             self.result(CallResult {
                 call: open.uid,
                 tool: open.tool.clone(),
                 verdict,
-                output: Output::text(text),
+                output: Output::text(told(open.state)),
                 began,
                 ended: self.at,
                 meta: Meta::new(),
@@ -111,9 +117,19 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// Ends the turn where it stands and keeps what was shown: a bound may be reached between two attempts at an answer.
+    pub fn stop(&mut self, reply: Option<Reply>, end: TurnEnd) -> &mut Self {
+        self.keep(reply, Verdict::Error, BROKEN);
+        self.finish(end)
+    }
+
     /// Ends the turn with an error and keeps what was shown. Who waits goes on waiting: the error may be theirs too, and
     /// they should decide.
     pub fn fail(&mut self, reply: Option<Reply>, failure: Failure) -> &mut Self {
+        for open in &self.chat.calls {
+            let (verdict, told) = failed(open.state);
+            self.answer_open(std::slice::from_ref(open), verdict, |_| told);
+        }
         self.keep(reply, Verdict::Error, BROKEN);
         self.fact(Fact::TurnEnded(TurnEnd::Failed(Box::new(failure)))).fact(Fact::Moved(Status::Failed))
     }
@@ -142,7 +158,7 @@ impl<'a> Change<'a> {
 
     /// Keeps what an interrupted turn has shown, answers its open calls, and ends it.
     pub fn settle(&mut self, reply: Option<Reply>) -> &mut Self {
-        self.answer_open(&self.chat.calls, Verdict::Interrupted, INTERRUPTED);
+        self.answer_open(&self.chat.calls, Verdict::Interrupted, interrupted);
         self.keep(reply, Verdict::Interrupted, INTERRUPTED);
         self.finish(TurnEnd::Interrupted)
     }
@@ -225,7 +241,7 @@ impl<'a> Change<'a> {
         }
         let answered = |open: &OpenCall| answers.iter().any(|answer| answer.call == open.uid);
         if self.chat.calls.iter().filter(|open| open.state.asks()).all(answered) {
-            self.fact(Fact::Moved(Status::Running));
+            self.resume();
         }
         self
     }
@@ -235,27 +251,69 @@ impl<'a> Change<'a> {
         self.fact(Fact::Rewound { from }).fact(began).say(Body::User(parts.to_vec())).fact(Fact::Moved(Status::Running))
     }
 
+    /// Rests until every call that asks is answered, or nobody did so in time.
+    pub fn ask(&mut self, until: Timestamp) -> &mut Self {
+        self.fact(Fact::Awaits { since: self.at, until }).fact(Fact::Moved(Status::Awaiting))
+    }
+
     /// Answers whatever is still asked with a note that nobody did, and lets the turn go on.
     pub fn expire(&mut self) -> &mut Self {
         let asked: Vec<_> = self.chat.calls.iter().filter(|open| open.state.asks()).cloned().collect();
-        self.answer_open(&asked, Verdict::Error, UNANSWERED).fact(Fact::Moved(Status::Running))
+        self.answer_open(&asked, Verdict::Error, unanswered).resume()
+    }
+
+    fn resume(&mut self) -> &mut Self {
+        let resumed = Fact::Resumed(self.at);
+        self.fact(resumed).fact(Fact::Moved(Status::Running))
     }
 }
 
 const CUT: &str = "This call was cut off before its input was complete. It was not run.";
-const INTERRUPTED: &str = "The turn was interrupted before this call had a result.";
+/// What the model is told of a call that an interrupt kept from running.
+pub const INTERRUPTED: &str = "The turn was interrupted before this call could be run. It was not run.";
 const BROKEN: &str = "The answer broke off before this call could be run.";
-const UNANSWERED: &str = "Nobody answered this call in time. It was not run.";
 /// What the model is told of a call whose outcome nobody knows.
 pub const UNKNOWN: &str = "This call was started, and then the process that ran it was lost. \
     Whether it took effect is unknown. Check before you repeat it.";
+
+/// What the model is told of a call when the turn is interrupted: whether it can have taken effect.
+const fn interrupted(state: CallState) -> &'static str {
+    match state {
+        CallState::Started { .. } => {
+            "The turn was interrupted while this call ran, and it was stopped. Whether it took effect is unknown."
+        }
+        CallState::AsksClient => "The turn was interrupted before the client answered this call.",
+        CallState::Ready | CallState::Approved | CallState::AsksApproval => INTERRUPTED,
+    }
+}
+
+/// What became of a call when the turn failed, and what the model is told of it.
+const fn failed(state: CallState) -> (Verdict, &'static str) {
+    match state {
+        CallState::Started { .. } => (Verdict::Unknown, UNKNOWN),
+        CallState::AsksClient => (Verdict::Error, "The turn failed before the client answered this call."),
+        CallState::Ready | CallState::Approved | CallState::AsksApproval => {
+            (Verdict::Error, "The turn failed before this call could be run. It was not run.")
+        }
+    }
+}
+
+/// What the model is told of a call that nobody answered.
+const fn unanswered(state: CallState) -> &'static str {
+    match state {
+        CallState::AsksApproval => "Nobody allowed this call in time. It was not run.",
+        CallState::AsksClient | CallState::Ready | CallState::Approved | CallState::Started { .. } => {
+            "Nobody answered this call in time."
+        }
+    }
+}
 
 /// The chat as it will stand once its driver has obeyed `pending`, as far as that can be told now. New commands are
 /// checked against this, so that an accepted message can never find the chat archived under it.
 #[must_use]
 pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Command)>, at: Timestamp) -> Chat {
     pending.fold(chat.clone(), |mut chat, (seq, command)| {
-        let verdict = check(&chat, command, |_| true);
+        let verdict = check(&chat, command, |_| true); // Looked up when it was accepted.
         let facts = {
             let mut change = Change::new(&chat, at);
             change.obey(seq, command, verdict);
@@ -264,6 +322,25 @@ pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Com
         chat.apply(&facts);
         chat
     })
+}
+
+/// Whether `command` may enter the inbox of `chat` behind `pending`: it is taken by the chat that will be there then.
+pub fn admit_behind<'a>(
+    chat: &Chat,
+    pending: impl Iterator<Item = (InboxSeq, &'a Command)> + Clone,
+    command: &Command,
+    limits: &Limits,
+    at: Timestamp,
+    is_users: impl Fn(MessageId) -> bool,
+) -> Result<(), Refusal> {
+    let edits = |command: &Command| match command {
+        Command::Edit { message, .. } => Some(*message),
+        _ => None,
+    };
+    // The newest edit on its way leaves the least: one that left more would have been refused behind it.
+    let edited = pending.clone().filter_map(|(_, command)| edits(command)).last();
+    let is_there = |id| edited.is_none_or(|from| id < from) && is_users(id);
+    admit(&foresee(chat, pending, at), command, limits, is_there)
 }
 
 /// A result that we give on a tool's behalf.
@@ -288,3 +365,6 @@ pub fn input_hash(tool: &str, input: &str) -> u64 {
     let bytes = tool.bytes().chain([0]).chain(input.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
+
+#[cfg(test)]
+mod tests;

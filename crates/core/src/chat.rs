@@ -4,12 +4,13 @@
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cost::Micros;
 use crate::error::Kind;
 use crate::fact::{Attempted, Fact, Place, Totals};
-use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, StepId, Timestamp, Version};
-use crate::message::{Body, Message, Part};
+use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
+use crate::message::{Body, Message, Part, SummarySource};
 use crate::retry;
 use crate::status::{self, Status, Verb};
 
@@ -48,6 +49,8 @@ pub struct Chat {
     pub wait: Option<Wait>,
     /// Whether somebody asked for a summary.
     pub compaction_asked: bool,
+    /// The summary that is being written.
+    pub compacting: Option<Compacting>,
     /// The newest step the program has said something about.
     pub briefed: StepId,
     /// The newest command that was taken out of the inbox.
@@ -72,7 +75,7 @@ pub struct Queued {
 /// What kind the newest message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
-    /// There is none.
+    /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
     #[default]
     Nothing,
     /// Words for the model: from a person, the program, a summary, a tool.
@@ -105,8 +108,10 @@ pub struct OpenCall {
 /// How far a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
-    /// It may be run.
+    /// It may be run, if nobody has to be asked.
     Ready,
+    /// A person was asked, and allows it.
+    Approved,
     /// Its start was recorded; whether and how it ended is not.
     Started {
         /// What may be done if nobody knows how it ended.
@@ -126,7 +131,7 @@ impl CallState {
     pub const fn asks(self) -> bool {
         match self {
             Self::AsksClient | Self::AsksApproval => true,
-            Self::Ready | Self::Started { .. } => false,
+            Self::Ready | Self::Approved | Self::Started { .. } => false,
         }
     }
 }
@@ -148,6 +153,10 @@ pub enum Effect {
 pub struct Turn {
     /// When it began.
     pub began: Timestamp,
+    /// Since when it waits for people, if it does.
+    pub rests_since: Option<Timestamp>,
+    /// How long it has waited for people before.
+    pub rested: Duration,
     /// Replies so far.
     pub steps: u32,
     /// Summaries so far.
@@ -164,6 +173,14 @@ pub struct Turn {
     pub overflowed: bool,
     /// The newest call's tool and input, hashed, and how often it came in a row.
     pub same_call: (u64, u32),
+}
+
+impl Turn {
+    /// How long it has worked by `now`. A person may think as long as they like.
+    #[must_use]
+    pub fn worked(&self, now: Timestamp) -> Duration {
+        now.since(self.began).saturating_sub(self.rested)
+    }
 }
 
 /// How a turn ended.
@@ -234,6 +251,19 @@ pub struct Wait {
     pub attempt: u32,
 }
 
+/// A summary that is being written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compacting {
+    /// Since when.
+    pub began: Timestamp,
+    /// By whom.
+    pub model: ModelId,
+    /// Why.
+    pub source: SummarySource,
+    /// About how many tokens were sent for it.
+    pub tokens: u64,
+}
+
 impl Chat {
     /// A new, empty chat with an agent.
     #[must_use]
@@ -255,6 +285,7 @@ impl Chat {
             tried: Tried::default(),
             wait: None,
             compaction_asked: false,
+            compacting: None,
             briefed: StepId(0),
             obeyed: InboxSeq(0),
             totals: Totals::default(),
@@ -268,6 +299,11 @@ impl Chat {
             Status::Running | Status::Interrupting | Status::Awaiting => true,
             Status::Idle | Status::Failed => false,
         }
+    }
+
+    /// The calls that somebody outside can answer now. While others still run, nobody can.
+    pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
+        self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
     }
 
     /// Applies a commit.
@@ -285,7 +321,7 @@ impl Chat {
             Fact::Started { call, effect, at } => {
                 self.set_call(*call, CallState::Started { effect: *effect, at: *at });
             }
-            Fact::Approved(call) => self.set_call(*call, CallState::Ready),
+            Fact::Approved(call) => self.set_call(*call, CallState::Approved),
             Fact::Queued(queued, Place::Back) => self.queue.push(queued.clone()),
             Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
@@ -299,9 +335,19 @@ impl Chat {
             Fact::Briefed => self.briefed = self.step,
             Fact::Overflowed => self.in_turn(|turn| turn.overflowed = true),
             Fact::Waits(wait) => self.wait = Some((**wait).clone()),
-            Fact::Awaits(until) => self.awaits_until = Some(*until),
+            Fact::Awaits { since, until } => {
+                self.awaits_until = Some(*until);
+                self.in_turn(|turn| turn.rests_since = Some(*since));
+            }
+            Fact::Resumed(at) => self.in_turn(|turn| {
+                turn.rested += turn.rests_since.take().map_or(Duration::ZERO, |since| at.since(since));
+            }),
             Fact::Rewound { .. } => self.rewound(),
             Fact::CompactionAsked => self.compaction_asked = true,
+            Fact::Compacts(compacting) => {
+                self.compacting = Some((**compacting).clone());
+                self.wait = None;
+            }
             Fact::Archived(archived) => self.archived = *archived,
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
         }
@@ -338,6 +384,7 @@ impl Chat {
         self.step = step.next();
         self.tried = Tried::default();
         self.wait = None;
+        self.compacting = None;
     }
 
     fn opened(&mut self, calls: &[OpenCall]) {
@@ -367,6 +414,7 @@ impl Chat {
 
     fn turn_ended(&mut self, end: &TurnEnd) {
         self.turn = None;
+        self.tail = Tail::Nothing; // Or a summary asked for later would take it up again.
         self.ended = Some(end.clone());
         self.compaction_asked = false;
         self.next_step(self.step); // Whatever is left of a draft is not the next turn's.
@@ -375,6 +423,7 @@ impl Chat {
     fn attempted(&mut self, attempted: &Attempted, tried: Tried) {
         self.tried = tried;
         self.wait = None;
+        self.compacting = None;
         self.totals.tally.add(&attempted.tally);
         self.totals.spend.known = self.totals.spend.known.plus(attempted.spend.known);
         self.totals.spend.estimated = self.totals.spend.estimated.plus(attempted.spend.estimated);
@@ -414,3 +463,6 @@ pub fn tail_of(body: &Body) -> Tail {
         (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,6 +105,9 @@ pub enum Refusal {
     /// A message without content.
     #[error("the message is empty")]
     Empty,
+    /// More words than a message or an answer may have.
+    #[error("too long: send a file, or less at a time")]
+    TooLong,
     /// An answer to a call that waits for none.
     #[error("call {0} waits for no answer")]
     NotAsked(CallUid),
@@ -153,9 +156,32 @@ pub fn admit(
     is_users: impl Fn(MessageId) -> bool,
 ) -> Result<(), Refusal> {
     check(chat, command, is_users)?;
+    let too_long = match command {
+        Command::Send { parts, .. } | Command::Edit { parts, .. } => words_len(parts) > limits.message_bytes_max,
+        Command::Answer(answers) => answers.iter().map(answer_len).sum::<usize>() > limits.tool_output_bytes_max,
+        _ => false,
+    };
     match command {
+        _ if too_long => Err(Refusal::TooLong),
         Command::Send { .. } if chat.is_busy() && chat.queue.len() >= limits.queue_len_max => Err(Refusal::QueueFull),
         _ => Ok(()),
+    }
+}
+
+/// The length of all text, files apart.
+fn words_len(parts: &[Part]) -> usize {
+    let len = |part: &Part| if let Part::Text(text) = part { text.text.len() } else { 0 };
+    parts.iter().map(len).sum()
+}
+
+fn answer_len(answer: &Answer) -> usize {
+    match &answer.what {
+        Answered::Output(output) | Answered::Error(output) => {
+            let media = output.media.iter().map(|media| media.bytes.len());
+            output.text.len() + output.full.as_ref().map_or(0, |full| full.len()) + media.sum::<usize>()
+        }
+        Answered::Deny { reason } => reason.len(),
+        Answered::Approve { .. } => 0,
     }
 }
 
@@ -200,7 +226,9 @@ fn check_answers(chat: &Chat, answers: &[Answer]) -> Result<(), Refusal> {
             (CallState::AsksApproval, Answered::Approve { input_hash }) if *input_hash == open.input_hash => {}
             (CallState::AsksApproval, Answered::Approve { .. }) => return Err(Refusal::InputChanged(*call)),
             (CallState::AsksClient | CallState::AsksApproval, _) => return Err(Refusal::WrongAnswer(*call)),
-            (CallState::Ready | CallState::Started { .. }, _) => return Err(Refusal::NotAsked(*call)),
+            (CallState::Ready | CallState::Approved | CallState::Started { .. }, _) => {
+                return Err(Refusal::NotAsked(*call));
+            }
         }
     }
     Ok(())
@@ -209,3 +237,6 @@ fn check_answers(chat: &Chat, answers: &[Answer]) -> Result<(), Refusal> {
 fn is_empty(parts: &[Part]) -> bool {
     parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty()))
 }
+
+#[cfg(test)]
+mod tests;

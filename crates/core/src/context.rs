@@ -12,6 +12,6 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use compaction::{Compaction, Fallback, History, Threshold, TooLong, Trigger, compaction};
+pub use compaction::{Compaction, Fallback, Slack, Threshold, TooLong, Trigger, compaction};
 pub use discover::{limit_in, limit_in_meta};
 pub use gauge::{Gauge, Size, size_of_body, size_of_output, size_of_parts};

@@ -145,6 +145,8 @@ pub enum End {
     Finished,
     /// Without: the last report is how far it had got when it was made.
     Broken,
+    /// Before it began: the provider said no, or was not there, and charges nothing for that.
+    Refused,
 }
 
 impl Report {
@@ -169,12 +171,13 @@ impl Report {
     pub fn settle(&self, end: End, prompt_tokens_sent: u64, output_bytes: u64) -> Tally {
         let known = self.stated();
         let input = match self.input {
+            Reported::Unknown if end == End::Refused => 0,
             Reported::Known(_) => 0,
             Reported::Unknown => prompt_tokens_sent.saturating_sub(known.prompt()),
         };
         let output = match (self.output, end) {
             (Reported::Known(_), End::Finished) => 0,
-            (Reported::Known(_), End::Broken) | (Reported::Unknown, _) => {
+            (Reported::Known(_), End::Broken | End::Refused) | (Reported::Unknown, _) => {
                 tokens_in(output_bytes).saturating_sub(known.output)
             }
         };

@@ -129,6 +129,22 @@ impl Draft {
         Ok(self.seq)
     }
 
+    /// Replaces the inputs of whole calls that are no JSON object by what `repair` makes of them. What came stays beside
+    /// it, in the call's metadata.
+    pub fn mend(&mut self, repair: impl Fn(&str) -> Option<String>) {
+        for part in &mut self.parts {
+            if let Part::Call(call) = part
+                && call.whole
+                && call.run_by == RunBy::Us
+                && call.object().is_none()
+                && let Some(mended) = repair(&call.input)
+            {
+                let raw = std::mem::replace(&mut call.input, mended);
+                call.meta.insert("everturn".into(), serde_json::json!({ "raw_input": raw }));
+            }
+        }
+    }
+
     /// Closes the draft into a reply. The only way to one, and it takes a stop: what has none is not an answer.
     ///
     /// `at` is when it ended, `context_limit` what is known of the model's window.

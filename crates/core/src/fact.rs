@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{Effect, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
+use crate::chat::{Compacting, Effect, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
 use crate::command::Refusal;
-use crate::cost::{Spend, Tally};
+use crate::cost::{End, Spend, Tally};
 use crate::error::{Cause, Kind};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
 use crate::message::Message;
@@ -46,6 +46,18 @@ pub enum AttemptOutcome {
     Interrupted,
     /// The process that held it is gone, or it was dropped to move on.
     Lost,
+}
+
+impl AttemptOutcome {
+    /// What that means for the tokens it used.
+    #[must_use]
+    pub const fn end(self) -> End {
+        match self {
+            Self::Answered => End::Finished,
+            Self::Broke(Cause::Refused, _) => End::Refused,
+            Self::Broke(..) | Self::Interrupted | Self::Lost => End::Broken,
+        }
+    }
 }
 
 /// What all attempts came to.
@@ -101,8 +113,15 @@ pub enum Fact {
     Overflowed,
     /// The next attempt waits.
     Waits(Box<Wait>),
-    /// Answers are awaited, at most until then.
-    Awaits(Timestamp),
+    /// Answers are awaited.
+    Awaits {
+        /// From now on.
+        since: Timestamp,
+        /// At most until then.
+        until: Timestamp,
+    },
+    /// They are there, or too late: the turn works again.
+    Resumed(Timestamp),
     /// Everything from this message on is gone.
     Rewound {
         /// The first message that is gone.
@@ -110,6 +129,8 @@ pub enum Fact {
     },
     /// A summary was asked for.
     CompactionAsked,
+    /// A summary is being written. The next attempt that ends is this one.
+    Compacts(Box<Compacting>),
     /// Put away, or taken out.
     Archived(bool),
     /// A command was taken out of the inbox.

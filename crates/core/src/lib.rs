@@ -19,6 +19,8 @@ pub mod message;
 pub mod plan;
 pub mod prompt;
 pub mod recovery;
+#[cfg(any(test, feature = "rehearsal"))]
+pub mod rehearsal;
 pub mod retry;
 pub mod seam;
 pub mod status;

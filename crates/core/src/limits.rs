@@ -36,10 +36,6 @@ pub struct Limits {
     pub turn_cost_max: Micros,
     /// How often a turn may make the same call with the same input: 5.
     pub same_call_max: u32,
-    /// How often an empty answer is asked again: once.
-    pub reasks_max: u32,
-    /// How deep a chat may start chats: 3.
-    pub depth_max: u32,
     /// Compactions a turn; more would mean that they do not help: 3.
     pub compactions_max: u32,
 
@@ -68,17 +64,6 @@ pub struct Limits {
     pub batch_len_max: usize,
     /// Bytes in one transaction of the journal: 1 MiB.
     pub batch_bytes_max: usize,
-    /// What is held back of a continued answer while its seam is sought: 1 KiB.
-    pub seam_bytes: usize,
-
-    /// How long a worker holds its chats without renewing: 15 s.
-    pub lease_max: Duration,
-    /// How often it renews: every 4 s, so that two renewals may be lost.
-    pub heartbeat_max: Duration,
-    /// The longest time to find out what a lost wake-up would have told: 5 s.
-    pub poll_max: Duration,
-    /// How often a chat may take its worker down before it is left alone: 3.
-    pub crashes_max: u32,
 
     /// When failed attempts are tried again.
     pub retry: RetryLimits,
@@ -102,8 +87,6 @@ impl Default for Limits {
             turn_tokens_max: 50_000_000,
             turn_cost_max: Micros::units(50),
             same_call_max: 5,
-            reasks_max: 1,
-            depth_max: 3,
             compactions_max: 3,
             tool_time_max: Duration::from_secs(10 * 60),
             tools_at_once_max: 8,
@@ -117,11 +100,6 @@ impl Default for Limits {
             draft_bytes_max: 16 * MIB,
             batch_len_max: 1024,
             batch_bytes_max: MIB,
-            seam_bytes: KIB,
-            lease_max: Duration::from_secs(15),
-            heartbeat_max: Duration::from_secs(4),
-            poll_max: Duration::from_secs(5),
-            crashes_max: 3,
             retry: RetryLimits::default(),
             breaker: BreakerLimits::default(),
         }
@@ -178,8 +156,6 @@ mod tests {
     #[test]
     fn the_defaults_fit_together() {
         let limits = Limits::default();
-        assert!(limits.heartbeat_max * 3 < limits.lease_max, "two lost renewals must not cost a lease");
-        assert!(limits.lease_max + limits.poll_max <= Duration::from_secs(20), "a dead worker's chats move in 20 s");
         assert!(limits.kill_grace_max < limits.interrupt_max);
         assert!(limits.connect_max < limits.open_max && limits.open_max < limits.silence_max);
         assert!(limits.breaker.probe_max >= limits.silence_max, "a slow probe is not a lost one");

@@ -61,7 +61,9 @@ fn running(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
     if let Some(tool) = &turn.stop_after {
         return Next::Finish(TurnEnd::StopAfter(tool.clone()));
     }
-    let steered = chat.queue.iter().any(|queued| queued.steers);
+    // A turn that has reached a bound would take words in and never answer them: then they begin the next one.
+    let over = over(turn, limits, now);
+    let steered = over.is_none() && chat.queue.iter().any(|queued| queued.steers);
     match chat.tail {
         Tail::StoppedReply => Next::Finish(TurnEnd::Done), // Only a summary was asked for.
         Tail::Nothing | Tail::Input | Tail::Reply | Tail::CutReply | Tail::FilteredReply | Tail::EmptyReply
@@ -73,9 +75,9 @@ fn running(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
         Tail::CutReply => Next::Finish(TurnEnd::Length),
         Tail::FilteredReply => Next::Finish(TurnEnd::Filtered),
         Tail::EmptyReply if turn.reasked => Next::Finish(TurnEnd::Empty),
-        Tail::EmptyReply => Next::Reask,
+        Tail::EmptyReply => over.map_or(Next::Reask, Next::Finish),
         Tail::Nothing => Next::Finish(TurnEnd::Done),
-        Tail::Input => over(turn, limits, now).map_or(Next::CallModel, Next::Finish),
+        Tail::Input => over.map_or(Next::CallModel, Next::Finish),
     }
 }
 
@@ -84,7 +86,7 @@ fn over(turn: &Turn, limits: &Limits, now: Timestamp) -> Option<TurnEnd> {
     let bounds = [
         (turn.steps >= limits.steps_max, TurnEnd::StepsMax),
         (turn.same_call.1 >= limits.same_call_max, TurnEnd::SameCallMax),
-        (now.since(turn.began) >= limits.turn_time_max, TurnEnd::TimeMax),
+        (turn.worked(now) >= limits.turn_time_max, TurnEnd::TimeMax),
         (turn.tokens >= limits.turn_tokens_max, TurnEnd::TokensMax),
         (turn.cost >= limits.turn_cost_max, TurnEnd::CostMax),
     ];

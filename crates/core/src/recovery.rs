@@ -104,9 +104,8 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
     // output, so whatever the draft holds then is of an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
     let reattach = can.reattach == Reattach::Yes && cause != Cause::Malformed && budget == Budget::Left;
-    match (draft.handle(), reattach) {
-        (Some(handle), true) => return Recovery::Reattach(handle.clone()),
-        (Some(_) | None, _) => {}
+    if let Some(handle) = draft.handle().filter(|_| reattach) {
+        return Recovery::Reattach(handle.clone());
     }
     if draft.complete_calls().next().is_some() {
         return Recovery::Salvage { retract: open };

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::chat::{Chat, OpenCall, Queued, TurnEnd, Wait};
+use crate::chat::{Chat, Compacting, OpenCall, Queued, TurnEnd, Wait};
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
@@ -93,12 +93,14 @@ pub struct Standing {
     pub archived: bool,
     /// Who waits.
     pub queue: Vec<Queued>,
-    /// Calls that wait for somebody outside.
+    /// Calls that wait for somebody outside and can be answered now.
     pub asks: Vec<OpenCall>,
     /// Until when they do, at most.
     pub awaits_until: Option<Timestamp>,
     /// Why the next attempt waits, and how long.
     pub retry: Option<Wait>,
+    /// The summary that is being written.
+    pub compacting: Option<Compacting>,
     /// How the last turn ended.
     pub ended: Option<TurnEnd>,
     /// What it all cost.
@@ -113,9 +115,10 @@ impl From<&Chat> for Standing {
             status: chat.status,
             archived: chat.archived,
             queue: chat.queue.clone(),
-            asks: chat.calls.iter().filter(|call| call.state.asks()).cloned().collect(),
+            asks: chat.asks().cloned().collect(),
             awaits_until: chat.awaits_until,
             retry: chat.wait.clone(),
+            compacting: chat.compacting.clone(),
             ended: chat.ended.clone(),
             totals: chat.totals,
         }
@@ -211,15 +214,4 @@ impl View {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_reads_back_as_written_and_nothing_else_is_one() {
-        let cursor = Cursor { version: Version(300), step: StepId(7), seq: Seq(u64::MAX) };
-        assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        for text in ["", ".", "1.2", "1.2.3.4", "1.2.-3", "1.2.+3", "1.2.g", "a.b. c", "1.2.fffffffffffffffff"] {
-            assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text}");
-        }
-    }
-}
+mod tests;

@@ -3,6 +3,8 @@
 //! Each figure stands beside a floor measured in the same run: the same bytes appended to a `Vec<u8>`. Ratios between
 //! sizes say whether the cost is flat. Run with `cargo xtask bench core [--json]`.
 
+#![allow(clippy::disallowed_methods, reason = "a bench measures real time")]
+
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

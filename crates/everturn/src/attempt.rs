@@ -48,6 +48,8 @@ pub(crate) struct Windows {
     pub(crate) silence_max: Duration,
     /// Deltas in one batch.
     pub(crate) batch_len_max: usize,
+    /// Bytes in one batch.
+    pub(crate) batch_bytes_max: usize,
     /// Bytes in one draft.
     pub(crate) draft_bytes_max: usize,
 }
@@ -122,7 +124,7 @@ impl Attempt {
         started: Instant,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
-        let mut batch = Batch { deltas: Vec::new(), len: 0, joiner, held: false, progressed: false };
+        let mut batch = Batch { deltas: Vec::new(), len: 0, bytes: 0, joiner, held: false, progressed: false };
         let mut progress = started;
         let watchdog = sleep_until(started + self.windows.silence_max);
         tokio::pin!(watchdog);
@@ -138,7 +140,7 @@ impl Attempt {
                     Some(Err(self.error(Kind::Silence, Cause::IdleStall)))
                 }
             };
-            let ended = batch.gather(frame, &mut frames, self.windows.batch_len_max);
+            let ended = batch.gather(frame, &mut frames, self.windows);
             if std::mem::take(&mut batch.progressed) {
                 progress = Instant::now();
                 first_after.get_or_insert(progress - started);
@@ -207,6 +209,7 @@ async fn open(provider: &dyn Provider, model: &str, opening: Opening) -> Result<
 struct Batch {
     deltas: Vec<Delta>,
     len: usize,
+    bytes: usize,
     joiner: Option<Joiner>,
     held: bool,
     progressed: bool,
@@ -225,7 +228,7 @@ impl Batch {
         &mut self,
         frame: Option<Result<Frame, ProviderError>>,
         frames: &mut Frames,
-        len_max: usize,
+        windows: Windows,
     ) -> Option<Over> {
         let mut next = Some(frame);
         while let Some(frame) = next {
@@ -243,13 +246,15 @@ impl Batch {
                 self.end_seam();
                 return over;
             }
-            next = if self.len < len_max { frames.next().now_or_never() } else { None };
+            let room = self.len < windows.batch_len_max && self.bytes < windows.batch_bytes_max;
+            next = if room { frames.next().now_or_never() } else { None };
         }
         None
     }
 
     fn push(&mut self, delta: Delta) {
         self.len += 1;
+        self.bytes += delta.bytes();
         self.progressed |= delta.is_progress();
         match (&mut self.joiner, delta) {
             (Some(joiner), Delta::Text(text)) => {
@@ -290,7 +295,7 @@ impl Batch {
     }
 
     fn take(&mut self) -> Vec<Delta> {
-        self.len = 0;
+        (self.len, self.bytes) = (0, 0);
         std::mem::take(&mut self.deltas)
     }
 }

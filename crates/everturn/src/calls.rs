@@ -7,19 +7,21 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use everturn_core::change::{Change, UNKNOWN, refused};
+use everturn_core::change::{Change, INTERRUPTED, UNKNOWN, refused};
 use everturn_core::chat::{CallState, Effect};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
-use everturn_core::message::{Body, Call, CallResult, Meta, Output, Reply, Verdict};
-use everturn_core::truncate;
+use everturn_core::message::{Body, Call, CallResult, Reply, Verdict};
 use everturn_stores::WriteError;
 use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::Driver;
-use crate::tool::{After, Beside, SharedTool, ToolContext, ToolError, ToolOutput};
+use crate::outcome::{Finished, Late};
+use crate::tool::{After, Approval, Beside, SharedTool, ToolContext, ToolError};
+use crate::toolbox::Runner;
 
 /// A call that may start.
 struct Start {
@@ -40,31 +42,31 @@ struct Running {
     after: After,
 }
 
-/// What a finished call's task gives.
-type Finished = Result<Result<ToolOutput, ToolError>, Late>;
-
-/// A tool that did not come back in time.
-#[derive(Debug)]
-struct Late(Duration);
-
 /// The calls of one reply, on their way.
 struct Batch {
     waiting: VecDeque<Start>,
     running: Vec<Running>,
     tasks: JoinSet<Finished>,
-    cancel: CancellationToken,
+    /// Fires when no more calls are to start.
+    stop: CancellationToken,
+    /// Fires when results are not wanted any more: what the tools watch.
+    unwanted: CancellationToken,
+}
+
+impl Batch {
+    fn is_over(&self) -> bool {
+        self.stop.is_cancelled() || (self.waiting.is_empty() && self.running.is_empty())
+    }
 }
 
 impl Driver {
     /// Runs every call that may run, and commits each result when it is there.
     pub(crate) async fn run_calls(&mut self) -> Result<(), WriteError> {
-        let reply = self.newest_reply();
-        let shelf = self.agent.toolbox.shelf();
-        if let Some(alone) = shelf.must_be_alone(reply.calls()) {
-            return self.reject_all(&reply, &alone).await;
+        if self.turn_away().await? {
+            return Ok(());
         }
-        let mut batch = self.sort_out(&reply).await?;
-        while !(batch.waiting.is_empty() && batch.running.is_empty()) && !batch.cancel.is_cancelled() {
+        let mut batch = self.sort_out().await?;
+        while !batch.is_over() {
             self.start_some(&mut batch).await?;
             self.finish_one(&mut batch).await?;
         }
@@ -79,24 +81,33 @@ impl Driver {
         newest.expect("open calls belong to a reply")
     }
 
-    /// One of several calls had to be alone: none runs, and each is told why.
-    async fn reject_all(&mut self, reply: &Reply, alone: &str) -> Result<(), WriteError> {
-        let open: Vec<Call> = reply.calls().filter(|call| self.is_open(call.uid)).cloned().collect();
-        let at = self.now();
-        let told = |call: &Call| {
-            if call.tool == alone {
-                format!("`{alone}` must be called alone. Nothing was run: call it again without other calls.")
-            } else {
-                format!("Not run, because `{alone}` must be called alone. Call this again afterwards.")
+    /// Answers the calls that may not run because of those they came with: one had to be alone, or they were too many.
+    /// Nobody is asked about them either. Says whether there were any.
+    pub(crate) async fn turn_away(&mut self) -> Result<bool, WriteError> {
+        let (reply, shelf) = (self.newest_reply(), self.agent.toolbox.shelf());
+        let len_max = self.agent.limits.calls_len_max;
+        let open = || reply.calls().enumerate().filter(|(_, call)| self.is_open(call.uid));
+        // Once one has started the rule was kept, whatever the toolbox says by now.
+        let begun = self.chat.calls.iter().any(|open| matches!(open.state, CallState::Started { .. }));
+        let alone = if begun { None } else { shelf.must_be_alone(open().map(|(_, call)| call)) };
+        let told = |(place, call): (usize, &Call)| match &alone {
+            Some(alone) if call.tool == *alone => {
+                Some(format!("`{alone}` must be called alone. Nothing was run: call it again without other calls."))
             }
+            Some(alone) => {
+                Some(format!("Not run, because `{alone}` must be called alone. Call this again afterwards."))
+            }
+            None if place >= len_max => Some(format!("Not run: one reply may make at most {len_max} calls.")),
+            None => None,
         };
-        self.change(|change| {
-            for call in &open {
-                change.result(refused(call, at, Verdict::Error, &told(call)));
-            }
-            change
-        })
-        .await
+        let at = self.now();
+        let refusal = |(place, call)| Some(refused(call, at, Verdict::Error, &told((place, call))?));
+        let refusals: Vec<CallResult> = open().filter_map(refusal).collect();
+        if refusals.is_empty() {
+            return Ok(false);
+        }
+        self.change(|change| refusals.into_iter().fold(change, Change::result)).await?;
+        Ok(true)
     }
 
     fn is_open(&self, uid: CallUid) -> bool {
@@ -104,44 +115,61 @@ impl Driver {
     }
 
     /// Answers the calls that cannot run, and lines up those that can: the ones beside others first, then the serial.
-    async fn sort_out(&mut self, reply: &Reply) -> Result<Batch, WriteError> {
-        let (at, shelf) = (self.now(), self.agent.toolbox.shelf());
+    async fn sort_out(&mut self) -> Result<Batch, WriteError> {
+        let (at, reply) = (self.now(), self.newest_reply());
         let mut answers: Vec<CallResult> = Vec::new();
         let mut waiting: Vec<Start> = Vec::new();
         for call in reply.calls() {
             let Some(open) = self.chat.calls.iter().find(|open| open.uid == call.uid) else { continue };
             match open.state {
-                CallState::AsksClient | CallState::AsksApproval => continue,
+                CallState::AsksClient | CallState::AsksApproval => {}
                 CallState::Started { effect: Effect::Once, at: began } => {
                     let unknown = refused(call, at, Verdict::Unknown, UNKNOWN);
                     answers.push(CallResult { began: Some(began), ..unknown });
-                    continue;
                 }
-                CallState::Ready | CallState::Started { .. } => {}
-            }
-            match shelf.find(&call.tool).and_then(|entry| Ok((entry, entry.input(&call.input)?))) {
-                Ok((entry, input)) => waiting.push(Start {
-                    call: call.clone(),
-                    input,
-                    tool: entry.tool.clone(),
-                    effect: entry.policy.effect,
-                    time_max: entry.policy.time_max.unwrap_or(self.agent.limits.tool_time_max),
-                    after: entry.policy.after,
-                    serial: entry.policy.beside == Beside::Serial,
-                }),
-                Err(told) => answers.push(refused(call, at, Verdict::Error, &told)),
+                CallState::Ready | CallState::Approved | CallState::Started { .. } => {
+                    match self.start_of(call, open.state) {
+                        Ok(start) => waiting.push(start),
+                        Err(told) => answers.push(refused(call, at, Verdict::Error, &told)),
+                    }
+                }
             }
         }
         for answer in answers {
             self.answer(answer, After::GoOn).await?;
         }
         waiting.sort_by_key(|start| start.serial); // Stable: call order within each kind.
-        let (tasks, cancel) = (JoinSet::new(), CancellationToken::new());
-        Ok(Batch { waiting: waiting.into(), running: Vec::new(), tasks, cancel })
+        let (stop, unwanted) = (CancellationToken::new(), CancellationToken::new());
+        Ok(Batch { waiting: waiting.into(), running: Vec::new(), tasks: JoinSet::new(), stop, unwanted })
     }
 
-    /// Starts as many as may run at once. Their starts are committed first, together.
+    /// How a call is started, or why it cannot be.
+    fn start_of(&self, call: &Call, state: CallState) -> Result<Start, String> {
+        let shelf = self.agent.toolbox.shelf();
+        let Runner::Us(entry, input) = shelf.runner(call)? else {
+            return Err(format!("Only a client can run `{}`, and none was asked. Call it again.", call.tool));
+        };
+        if state == CallState::Ready && entry.policy.approval == Approval::Needed {
+            // The tool came, or changed, after the call was made: nobody has been asked.
+            return Err(format!("A person has to allow `{}`, and none was asked. Call it again.", call.tool));
+        }
+        Ok(Start {
+            call: call.clone(),
+            input,
+            tool: entry.tool.clone(),
+            effect: entry.policy.effect,
+            time_max: entry.policy.time_max.unwrap_or(self.agent.limits.tool_time_max),
+            after: entry.policy.after,
+            serial: entry.policy.beside == Beside::Serial,
+        })
+    }
+
+    /// Starts as many as may run at once. Their starts are committed first, together, and whoever wanted the turn stopped
+    /// by then is heard before anything runs.
     async fn start_some(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
+        if self.ports.shutdown.is_cancelled() {
+            return Ok(());
+        }
         let mut starts = Vec::new();
         let mut busy = batch.running.len();
         while let Some(next) = batch.waiting.front() {
@@ -158,22 +186,36 @@ impl Driver {
         let at = self.now();
         let intents = starts.iter().map(|start| Fact::Started { call: start.call.uid, effect: start.effect, at });
         self.commit(intents.collect()).await?;
+        self.listen_if_rung(&batch.stop).await?;
+        if !batch.stop.is_cancelled() {
+            starts.into_iter().for_each(|start| self.start(batch, start, at));
+            return Ok(());
+        }
         for start in starts {
-            self.start(batch, start, at);
+            let not_run = refused(&start.call, self.now(), Verdict::Interrupted, INTERRUPTED);
+            self.answer(not_run, After::GoOn).await?;
         }
         Ok(())
     }
 
     fn start(&self, batch: &mut Batch, start: Start, began: Timestamp) {
         let Start { call, input, tool, time_max, after, .. } = start;
-        let cancel = batch.cancel.child_token();
+        let cancel = batch.unwanted.child_token();
         let context = ToolContext { chat: self.chat.id, call: call.uid, cancel: cancel.clone() };
+        let grace = self.agent.limits.kill_grace_max;
         let run = async move {
-            let late = tokio::time::timeout(time_max, tool.run(context, input)).await;
-            late.map_err(|_| {
-                cancel.cancel();
-                Late(time_max)
-            })
+            let mut run = tool.run(context, input);
+            if let Ok(done) = timeout(time_max, &mut run).await {
+                return Ok(done);
+            }
+            cancel.cancel();
+            match timeout(grace, run).await {
+                Ok(Ok(output)) => Ok(Ok(output)), // Late, but done: saying otherwise would have it done twice.
+                Ok(Err(ToolError { message, meta })) => {
+                    Ok(Err(ToolError { message: format!("{} It said: {message}", Late(time_max)), meta }))
+                }
+                Err(_) => Err(Late(time_max)),
+            }
         };
         let task = batch.tasks.spawn(run).id();
         batch.running.push(Running { task, call, began, after });
@@ -181,16 +223,16 @@ impl Driver {
 
     /// Waits for the next result and commits it.
     async fn finish_one(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
-        let Batch { tasks, running, cancel, .. } = batch;
-        let stopped = cancel.clone();
+        let Batch { tasks, running, stop, .. } = batch;
+        let stopped = stop.clone();
         let next = async {
             tokio::select! {
                 biased;
-                done = tasks.join_next_with_id() => done,
+                Some(done) = tasks.join_next_with_id() => Some(done),
                 () = stopped.cancelled() => None,
             }
         };
-        match self.listening(next, cancel).await? {
+        match self.listening(next, stop).await? {
             Some(done) => self.finished(running, done).await,
             None => Ok(()),
         }
@@ -219,24 +261,6 @@ impl Driver {
         self.answer(result, after).await
     }
 
-    /// What a finished task means, within the bounds of a result.
-    fn judge(&self, done: Result<Finished, JoinError>) -> (Verdict, Output, Meta) {
-        let error = |text: String| (Verdict::Error, Output::text(text), Meta::new());
-        let budget = truncate::budget(self.context_limit());
-        match done {
-            Ok(Ok(Ok(ToolOutput { bytes, media, meta }))) => {
-                let output = truncate::output(bytes, budget);
-                (Verdict::Done, Output { media, ..output }, meta)
-            }
-            Ok(Ok(Err(ToolError { message, meta }))) => {
-                (Verdict::Error, truncate::output(message.into_bytes(), budget), meta)
-            }
-            Ok(Err(Late(time))) => error(format!("The tool did not finish within {} seconds.", time.as_secs())),
-            Err(join) if join.is_panic() => error(format!("The tool panicked: {}", panic_text(join))),
-            Err(_) => error("The tool was stopped.".into()),
-        }
-    }
-
     async fn answer(&mut self, result: CallResult, after: After) -> Result<(), WriteError> {
         let stops = after == After::Stop && result.verdict == Verdict::Done;
         let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));
@@ -250,23 +274,26 @@ impl Driver {
         .await
     }
 
-    /// Somebody stopped the turn, or the process: tools get a moment to come back, and are dropped then. What comes back
-    /// is kept.
+    /// No more calls are to start. Those that run get a moment to come back, and what comes back in it is kept.
+    ///
+    /// When a person stopped the turn, the tools are told at once, and dropped after the moment. When the process stops,
+    /// they are not: a tool that gave up would answer for the turn, which is not over and goes on elsewhere, as after a
+    /// crash. A tool that cannot even be dropped, because it holds its thread, is not waited for.
     async fn wind_down(&mut self, mut batch: Batch) -> Result<(), WriteError> {
-        let deadline = tokio::time::Instant::now() + self.agent.limits.kill_grace_max;
+        let (limits, now) = (&self.agent.limits, Instant::now());
+        let (grace, by_force) = (now + limits.kill_grace_max, now + limits.interrupt_max);
+        if batch.stop.is_cancelled() && !self.ports.shutdown.is_cancelled() {
+            batch.unwanted.cancel();
+            self.acknowledge().await?;
+        }
         while !batch.running.is_empty() {
-            let Ok(Some(done)) = tokio::time::timeout_at(deadline, batch.tasks.join_next_with_id()).await else {
+            let Ok(Some(done)) = timeout_at(grace, batch.tasks.join_next_with_id()).await else {
                 break;
             };
             self.finished(&mut batch.running, done).await?;
         }
-        batch.tasks.shutdown().await;
+        batch.unwanted.cancel();
+        let _ = timeout_at(by_force, batch.tasks.shutdown()).await;
         Ok(())
     }
-}
-
-fn panic_text(join: JoinError) -> String {
-    let payload = join.into_panic();
-    let text = payload.downcast_ref::<String>().cloned();
-    text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
 }

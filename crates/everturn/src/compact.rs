@@ -1,81 +1,88 @@
 //! Making room.
 //!
-//! Before a request is sent it is measured. If it would not fit, or hardly, the transcript is summarised first, by the
-//! same model with the same beginning, so that the provider's cache still holds. What a person said last is kept word
-//! for word, and so are the constraints a summary once wrote down.
+//! Before a request is sent it is measured. If it would not fit, or hardly, the transcript is summarised first; where no
+//! summary makes it fit, things are left out of it, in stages; and where nothing is left to leave out, the person is
+//! told the numbers. What to do is [`everturn_core::context`]'s answer. Here it is asked, and done.
 
-use everturn_core::chat::{Tried, Wait};
-use everturn_core::context::{self, Compaction, Fallback, History, Size, Threshold, Trigger, summary};
-use everturn_core::cost::{End, Price, Report};
-use everturn_core::delta::Delta;
-use everturn_core::error::{Cause, Kind, ProviderError};
-use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
-use everturn_core::ids::Timestamp;
-use everturn_core::message::{Body, Part, Summary, SummarySource};
-use everturn_core::prompt::{Entry, PromptPart, Request, Role, ToolChoice};
-use everturn_core::retry::{Progress, Verdict, verdict};
-use everturn_providers::{Frame, Provider};
+use everturn_core::chat::{Chat, TurnEnd};
+use everturn_core::context::limit_in_meta;
+use everturn_core::context::{self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger};
+use everturn_core::draft::Draft;
+use everturn_core::error::{Kind, ProviderError};
+use everturn_core::fact::Fact;
+use everturn_core::message::{Body, Message, Reply, Summary, SummarySource};
+use everturn_core::prompt::{PromptPart, Request, prepare};
 use everturn_stores::WriteError;
-use futures_util::StreamExt as _;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
+use crate::agent::Chaining;
 use crate::driver::Driver;
 use crate::model::Asked;
 
-/// What a summary call gave.
-struct Told {
-    text: String,
-    report: Report,
-    ended: Result<(), ProviderError>,
-    stopped: bool,
+/// About what the shorter summary has: 300 words.
+const SHORTER_BYTES: usize = 2 * 1024;
+
+/// More bytes than a token has in any text: what is too long even so is too long.
+const BYTES_PER_TOKEN_MAX: u64 = 6;
+
+/// What a driver has found out about making room for this turn and this model. It is not stored: a driver that does not
+/// know it finds it out again, and bounds that must hold over crashes are in the chat.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Whether the provider refused the last request as too long, and nothing was done about it yet.
+    pub(crate) refused: bool,
+    /// What was done last, short of a plain summary.
+    pub(crate) leaner: Option<Fallback>,
+    /// How often what is summarised was too long itself.
+    pub(crate) cuts: usize,
+    /// Whether the next summary should be short, because the last was no use.
+    pub(crate) short: bool,
+    /// Why no summary is to be had.
+    pub(crate) unsummarised: Option<String>,
+}
+
+impl Room {
+    /// What the chat itself tells.
+    pub(crate) fn of(chat: &Chat) -> Self {
+        let refused = chat.turn.as_ref().is_some_and(|turn| turn.overflowed);
+        Self { refused, ..Self::default() }
+    }
 }
 
 impl Driver {
-    /// Sees to it that `request` fits. Says whether something was done instead of sending it.
-    pub(crate) async fn make_room(&mut self, asked: &Asked, request: &Request) -> Result<bool, WriteError> {
-        let tokens = self.gauge.tokens(Size::text(request.bytes()));
-        if self.after_summary.is_none() && self.has_summary() {
-            self.after_summary = Some(tokens);
+    /// The next request, if there is room for it. If there is none, something was done about that instead.
+    pub(crate) async fn fitting(&mut self, asked: &Asked) -> Result<Option<Request>, WriteError> {
+        let request = self.request(asked);
+        let (tokens, limit) = (self.tokens(&request), self.context_limit());
+        let (trigger, source) = if self.room.refused {
+            (Trigger::Refused, SummarySource::Overflow)
+        } else {
+            (Trigger::Measured, SummarySource::Automatic)
+        };
+        let threshold = match self.room.unsummarised {
+            Some(_) => Threshold::OFF, // It may still fit, and the provider knows.
+            None => self.agent.compaction,
+        };
+        match context::compaction(trigger, tokens, limit, threshold, &self.slack(asked, &request)) {
+            Compaction::NotNeeded => return Ok(Some(request)),
+            Compaction::Needed => self.compact(asked, source, None).await?,
+            Compaction::StillOver(stage @ Fallback::StrongerSummary) => {
+                self.compact(asked, SummarySource::Overflow, Some(stage)).await?;
+            }
+            Compaction::StillOver(stage) => {
+                (self.room.leaner, self.room.refused) = (Some(stage), false);
+            }
+            // Ours is a guess. The provider has the last word, unless no text could be so short in tokens.
+            Compaction::Hopeless(_) if trigger == Trigger::Measured && could_fit(&request, limit) => {
+                return Ok(Some(request));
+            }
+            Compaction::Hopeless(too_long) => self.fail(&self.too_long(asked, too_long), None).await?,
         }
-        let refused = std::mem::take(&mut self.refused);
-        let trigger = if refused { Trigger::Refused } else { Trigger::Measured };
-        let limit = self.context_limit();
-        let threshold = if self.compaction_failed { Threshold::OFF } else { self.agent.compaction };
-        match context::compaction(trigger, tokens, limit, threshold, &self.foldable(request)) {
-            Compaction::NotNeeded => Ok(false),
-            Compaction::Needed => {
-                let source = if refused { SummarySource::Overflow } else { SummarySource::Automatic };
-                self.refused = refused; // Until the summary is there.
-                self.compact(asked, source, summary::INSTRUCTIONS).await?;
-                Ok(true)
-            }
-            Compaction::StillOver(Fallback::StrongerSummary) => {
-                self.leaner = Some(Fallback::StrongerSummary);
-                self.compact(asked, SummarySource::Overflow, summary::SHORTER).await?;
-                Ok(true)
-            }
-            Compaction::StillOver(fallback) => {
-                self.leaner = Some(fallback);
-                Ok(true)
-            }
-            Compaction::Hopeless(too_long) => {
-                let error = ProviderError::new(asked.provider.name(), Kind::ContextFull);
-                self.fail(&error.with_detail(&too_long.to_string()), None).await?;
-                Ok(true)
-            }
-        }
+        Ok(None)
     }
 
-    /// The provider refused a request as too long: make room, and ask once more.
-    pub(crate) async fn overflowed(&mut self, error: &ProviderError, attempted: Fact) -> Result<(), WriteError> {
-        let again = self.chat.turn.as_ref().is_some_and(|turn| turn.overflowed);
-        if again && self.leaner == Some(Fallback::DropResults) {
-            return self.fail(error, Some(attempted)).await;
-        }
-        self.refused = true;
+    /// The provider refused a request as too long.
+    pub(crate) async fn overflowed(&mut self, attempted: Fact) -> Result<(), WriteError> {
+        self.room.refused = true;
         self.change(|change| change.fact(attempted).fact(Fact::Overflowed)).await
     }
 
@@ -84,160 +91,116 @@ impl Driver {
         if let Some(until) = self.chat.wait.as_ref().map(|wait| wait.until).filter(|until| *until > self.now()) {
             return self.wait_until(until).await;
         }
-        let asked = match self.asked() {
-            Ok(asked) => asked,
-            Err(error) => return self.fail(&error, None).await,
-        };
-        self.prepare(&asked);
-        if !self.messages.iter().any(|message| matches!(message.body, Body::Reply(_))) {
-            return self.change(|change| change.finish(everturn_core::chat::TurnEnd::Done)).await; // Nothing to fold.
+        if self.foldable() == 0 {
+            return self.change(|change| change.finish(TurnEnd::Done)).await;
         }
-        self.compact(&asked, SummarySource::Asked, summary::INSTRUCTIONS).await
+        match self.asked() {
+            Ok(asked) => {
+                self.prepare(&asked);
+                self.compact(&asked, SummarySource::Asked, None).await
+            }
+            Err(error) => self.fail(&error, None).await,
+        }
     }
 
-    fn has_summary(&self) -> bool {
-        self.messages.first().is_some_and(|message| matches!(message.body, Body::Summary(_)))
+    /// About how many tokens a request has.
+    pub(crate) fn tokens(&self, request: &Request) -> u64 {
+        self.gauge.tokens(Size::text(request.bytes()))
+    }
+
+    /// The window of the model in use: as it told lately, else as it is configured.
+    pub(crate) fn context_limit(&self) -> Option<u64> {
+        let asked = self.asked().ok()?;
+        let draft = self.draft.as_ref().filter(|draft| draft.model() == Some(&asked.model)).map(Draft::meta);
+        let told = draft.and_then(limit_in_meta);
+        let told = told.or_else(|| self.newest_reply_of(&asked).and_then(|(_, reply)| limit_in_meta(&reply.meta)));
+        told.or(asked.facts.context_limit)
+    }
+
+    /// Learns how many bytes make a token from what the newest reply was counted at, as whoever received it did.
+    pub(crate) fn calibrate(&mut self, asked: &Asked) {
+        self.gauge = Gauge::default();
+        let newest = self.newest_reply_of(asked).filter(|_| self.agent.chaining == Chaining::Off);
+        let Some((place, tokens)) = newest.and_then(|(place, reply)| Some((place, reply.usage?.prompt()))) else {
+            return;
+        };
+        let before = self.messages[..place].iter().map(|message| &**message);
+        let request = Request { entries: prepare(before, &asked.facts.target), ..self.request(asked) };
+        self.gauge.learn(Size::text(request.bytes()), tokens);
+    }
+
+    /// The model's newest reply, and where it stands.
+    fn newest_reply_of(&self, asked: &Asked) -> Option<(usize, &Reply)> {
+        self.messages.iter().enumerate().rev().find_map(|(place, message)| match &message.body {
+            Body::Reply(reply) if reply.model == asked.model => Some((place, &**reply)),
+            _ => None,
+        })
+    }
+
+    /// The newest summary, which everything since stands behind.
+    pub(crate) fn summary(&self) -> Option<&Summary> {
+        match &self.messages.first()?.body {
+            Body::Summary(summary) => Some(summary),
+            _ => None,
+        }
+    }
+
+    /// How many messages the model has answered, or made. What was said since, nobody may fold away unheard.
+    pub(crate) fn heard(&self) -> usize {
+        let by_model = |message: &Message| matches!(message.body, Body::Reply(_) | Body::Result(_));
+        self.messages.iter().rposition(|message| by_model(message)).map_or(0, |place| place + 1)
+    }
+
+    /// How many messages a new summary could stand for.
+    fn foldable(&self) -> u64 {
+        match self.heard() {
+            0 => 0,
+            heard => (heard - usize::from(self.summary().is_some())) as u64,
+        }
     }
 
     /// What the transcript says about compacting it.
-    fn foldable(&self, request: &Request) -> History {
-        let summary = match self.messages.first().map(|message| &message.body) {
-            Some(Body::Summary(summary)) => Some(summary),
-            _ => None,
-        };
-        let kept = usize::from(summary.is_some()) + 1; // The newest words of a person are kept as they are.
+    fn slack(&self, asked: &Asked, request: &Request) -> Slack {
         let compactions = self.chat.turn.as_ref().map_or(0, |turn| turn.compactions);
         let weight = |weigh: fn(&PromptPart) -> usize| {
             let entries = request.entries.iter().rev().skip(2);
             self.gauge.tokens(Size::text(entries.flat_map(|entry| &entry.parts).map(weigh).sum()))
         };
-        History {
-            foldable: self.messages.len().saturating_sub(kept) as u64,
+        let (foldable, summary) = match self.room.unsummarised {
+            Some(_) => (0, None),
+            None => (self.foldable(), self.summary()),
+        };
+        let shorter = |summary: &Summary| Size::text(summary.text.len().saturating_sub(SHORTER_BYTES));
+        Slack {
+            foldable,
             compactions_left: self.agent.limits.compactions_max.saturating_sub(compactions),
-            after_last: self.after_summary,
-            summary_tokens: summary.map_or(0, |summary| self.gauge.tokens(Size::text(summary.text.len()))),
+            after_last: self.floor(asked, request),
+            summary_tokens: summary.map_or(0, |summary| self.gauge.tokens(shorter(summary))),
             media_tokens: weight(PromptPart::media_bytes),
             result_tokens: weight(PromptPart::result_bytes),
-            taken: self.leaner,
+            taken: self.room.leaner,
         }
     }
 
-    async fn compact(&mut self, asked: &Asked, source: SummarySource, how: &str) -> Result<(), WriteError> {
-        let mut request = self.request(asked);
-        request.chain = None;
-        request.tool_choice = ToolChoice::None;
-        request.entries.push(Entry::new(Role::User, vec![PromptPart::text(how)]));
-        let request = request.fit(&asked.facts.target);
-        let (began, tokens) = (self.now(), self.gauge.tokens(Size::text(request.bytes())));
-        let cancel = CancellationToken::new();
-        let silence = self.agent.limits.silence_for(asked.facts.thinks);
-        let call = tell(asked.provider.clone(), request, silence, cancel.clone());
-        let told = self.listening(call, &cancel).await?;
-        let row = self.summary_row(asked, began, tokens, &told);
-        match told.ended {
-            _ if told.stopped => self.change(|change| change.fact(row)).await, // The top of the loop knows by whom.
-            Ok(()) => self.keep_summary(told.text, source, tokens, began, row).await,
-            Err(error) => self.no_summary(error, source, row).await,
-        }
+    /// What the last summary got requests down to: its own with nothing behind it.
+    fn floor(&self, asked: &Asked, request: &Request) -> Option<u64> {
+        self.summary()?;
+        let entries = prepare(self.messages.first().map(|message| &**message), &asked.facts.target);
+        let bytes = request.bytes() - request.entries.bytes() + entries.bytes();
+        Some(self.gauge.tokens(Size::text(bytes)))
     }
 
-    async fn keep_summary(
-        &mut self,
-        text: String,
-        source: SummarySource,
-        tokens_before: u64,
-        began: Timestamp,
-        row: Fact,
-    ) -> Result<(), WriteError> {
-        let earlier = match self.messages.first().map(|message| &message.body) {
-            Some(Body::Summary(earlier)) => Some((**earlier).clone()),
-            _ => None,
+    /// The error for a request that nothing makes fit.
+    pub(crate) fn too_long(&self, asked: &Asked, too_long: TooLong) -> ProviderError {
+        let detail = match &self.room.unsummarised {
+            Some(why) => format!("{too_long} (no summary could be had: {why})"),
+            None => too_long.to_string(),
         };
-        let newest = self.messages.iter().rev().find_map(|message| match &message.body {
-            Body::User(parts) => Some(parts.clone()),
-            _ => None,
-        });
-        let newest_user: Vec<Part> =
-            newest.or_else(|| earlier.as_ref().map(|earlier| earlier.newest_user.clone())).unwrap_or_default();
-        let text = summary::keep_constraints(earlier.as_ref().map_or("", |earlier| &earlier.text), &text);
-        let runtime = self.now().since(began);
-        let tail = self.chat.tail;
-        self.refused = false;
-        let summary = Summary { text, newest_user, source, tokens_before, runtime };
-        self.change(|change| change.fact(row).say_as(Body::Summary(Box::new(summary)), tail)).await
-    }
-
-    async fn no_summary(&mut self, error: ProviderError, source: SummarySource, row: Fact) -> Result<(), WriteError> {
-        let Fact::Attempted(_, tried) = &row else { return Ok(()) };
-        if error.kind == Kind::ContextFull && self.leaner < Some(Fallback::DropResults) {
-            self.leaner = Some(Fallback::DropResults); // The summary's own request is too long: leave more out of it.
-            return self.change(|change| change.fact(row)).await;
-        }
-        match verdict(error.retry, &tried.spent, &self.agent.limits.retry, self.ports.entropy.unit()) {
-            Verdict::Wait(span) => {
-                let (until, kind, message) = (self.now() + span, error.kind, error.to_string());
-                let wait = Fact::Waits(Box::new(Wait { until, kind, message, attempt: tried.attempts }));
-                self.change(|change| change.fact(row).fact(wait)).await
-            }
-            Verdict::GiveUp(_) if source == SummarySource::Automatic => {
-                self.compaction_failed = true; // Then without: it may still fit, and the provider decides.
-                self.change(|change| change.fact(row)).await
-            }
-            Verdict::GiveUp(_) => self.fail(&error, Some(row)).await,
-        }
-    }
-
-    fn summary_row(&self, asked: &Asked, began: Timestamp, sent: u64, told: &Told) -> Fact {
-        let end = if told.ended.is_ok() && !told.stopped { End::Finished } else { End::Broken };
-        let tally = told.report.settle(end, sent, told.text.len() as u64);
-        let spend = tally.cost(&asked.facts.price.unwrap_or(Price::default()));
-        let took = self.now().since(began);
-        let outcome = match &told.ended {
-            _ if told.stopped => AttemptOutcome::Interrupted,
-            Ok(()) => AttemptOutcome::Answered,
-            Err(error) => AttemptOutcome::Broke(error.cause, error.kind),
-        };
-        let number = self.chat.tried.attempts + 1;
-        let spent = self.chat.tried.spent.failed(Progress::None, took, spend.total(), &self.agent.limits.retry);
-        let tried = Tried { attempts: number, spent, ..self.chat.tried };
-        let (step, model) = (self.chat.step, asked.model.clone());
-        Fact::Attempted(Box::new(Attempted { step, number, model, began, took, tally, spend, outcome }), tried)
+        ProviderError::new(asked.provider.name(), Kind::ContextFull).with_detail(&detail)
     }
 }
 
-/// Asks for a summary and listens to the end, or until cancelled.
-async fn tell(provider: Arc<dyn Provider>, request: Request, silence_max: Duration, cancel: CancellationToken) -> Told {
-    let mut told = Told { text: String::new(), report: Report::default(), ended: Ok(()), stopped: false };
-    let ended = tokio::select! {
-        biased;
-        () = cancel.cancelled() => None,
-        ended = listen(&*provider, request, silence_max, &mut told) => Some(ended),
-    };
-    let empty = || ProviderError::new(provider.name(), Kind::Malformed).with_detail("the summary was empty");
-    told.stopped = ended.is_none();
-    told.ended = ended.unwrap_or(Ok(()));
-    if told.ended.is_ok() && !told.stopped && told.text.trim().is_empty() {
-        told.ended = Err(empty());
-    }
-    told
-}
-
-async fn listen(
-    provider: &dyn Provider,
-    request: Request,
-    silence_max: Duration,
-    told: &mut Told,
-) -> Result<(), ProviderError> {
-    let silent = |_| ProviderError::new(provider.name(), Kind::Silence).with_cause(Cause::IdleStall);
-    let mut frames = timeout(silence_max, provider.open(request)).await.map_err(silent)??;
-    loop {
-        match timeout(silence_max, frames.next()).await.map_err(silent)? {
-            Some(Ok(Frame::Delta(Delta::Text(text)))) => told.text.push_str(&text),
-            Some(Ok(Frame::Delta(Delta::Usage(report)))) => told.report.update(&report),
-            Some(Ok(Frame::Delta(_) | Frame::Ping)) => {}
-            Some(Ok(Frame::Stop(_))) => return Ok(()),
-            Some(Err(error)) => return Err(error),
-            None => return Err(ProviderError::new(provider.name(), Kind::Truncated).with_cause(Cause::Truncated)),
-        }
-    }
+/// Whether a request could be within the limit if its text were as simple as can be.
+fn could_fit(request: &Request, limit: Option<u64>) -> bool {
+    limit.is_none_or(|limit| request.bytes() as u64 / BYTES_PER_TOKEN_MAX <= limit)
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use everturn_core::change::Change;
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::command::{Command, check};
-use everturn_core::context::{Fallback, Gauge};
+use everturn_core::context::Gauge;
 use everturn_core::draft::Draft;
 use everturn_core::error::Cause;
 use everturn_core::fact::{AttemptOutcome, Fact};
@@ -20,10 +20,12 @@ use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
 use everturn_core::view::Row;
 use everturn_stores::{Inbound, Lease, Loaded, StoreError, WriteError};
+use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::compact::Room;
 use crate::engine::Ports;
 use crate::hub::Bell;
 use crate::metrics::{Commit, Meter};
@@ -46,14 +48,7 @@ pub(crate) struct Driver {
     /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
     pub(crate) inherited: bool,
     pub(crate) gauge: Gauge,
-    /// What had to be left out to make the next request fit.
-    pub(crate) leaner: Option<Fallback>,
-    /// Whether the provider refused the last request as too long.
-    pub(crate) refused: bool,
-    /// Whether a summary could not be had in this turn.
-    pub(crate) compaction_failed: bool,
-    /// The tokens of the first request after the last summary.
-    pub(crate) after_summary: Option<u64>,
+    pub(crate) room: Room,
     pub(crate) meter: Meter,
 }
 
@@ -73,7 +68,7 @@ impl Driver {
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
         let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
         let draft = rebuild(&rows);
-        let refused = chat.turn.as_ref().is_some_and(|turn| turn.overflowed);
+        let room = Room::of(&chat);
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         Ok(Self {
             ports,
@@ -87,16 +82,14 @@ impl Driver {
             cause: Cause::Resumed,
             inherited: true,
             gauge: Gauge::default(),
-            leaner: None,
-            refused,
-            compaction_failed: false,
-            after_summary: None,
+            room,
             meter,
         })
     }
 
     /// Advances the chat until it rests.
     pub(crate) async fn run(mut self) -> Result<Parked, WriteError> {
+        self.bury_summary().await?;
         loop {
             self.obey_all().await?;
             if self.ports.shutdown.is_cancelled() {
@@ -136,7 +129,7 @@ impl Driver {
 
     /// Writes a change, and follows it in everything kept here.
     pub(crate) async fn commit(&mut self, facts: Vec<Fact>) -> Result<(), WriteError> {
-        let (step, started) = (self.chat.step, Instant::now());
+        let (step, model, started) = (self.chat.step, self.chat.tried.model, Instant::now());
         self.ports.store.commit(&mut self.lease, &facts).await?;
         let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
         self.meter.committed(&commit, &self.agent.toolbox.shelf());
@@ -151,8 +144,8 @@ impl Driver {
         if self.chat.step != step {
             self.draft = None;
         }
-        if self.chat.turn.is_none() {
-            (self.leaner, self.refused, self.compaction_failed) = (None, false, false);
+        if self.chat.turn.is_none() || self.chat.tried.model != model {
+            self.room = Room::default();
         }
         self.bell.ring();
         Ok(())
@@ -161,8 +154,6 @@ impl Driver {
     fn said(&mut self, message: &Arc<Message>) {
         if matches!(message.body, Body::Summary(_)) {
             self.messages.clear();
-            self.leaner = None;
-            self.after_summary = None;
         }
         if let Some(prompt) = &mut self.prompt {
             prompt.push(message);
@@ -172,7 +163,7 @@ impl Driver {
 
     async fn rewound(&mut self, from: MessageId) -> Result<(), WriteError> {
         self.prompt = None;
-        self.leaner = None;
+        self.room = Room::default();
         if self.messages.first().is_some_and(|first| first.id >= from) {
             // What stands before the newest summary is needed again.
             self.messages = self.ports.store.load(&self.lease).await?.messages;
@@ -191,6 +182,7 @@ impl Driver {
 
     async fn obey(&mut self, Inbound { seq, command }: Inbound) -> Result<(), WriteError> {
         let verdict = check(&self.chat, &command, |id| self.is_users(id));
+        let command = self.bounded_answers(command);
         let lost = match command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
             _ => None,
@@ -245,6 +237,25 @@ impl Driver {
         Ok(())
     }
 
+    /// Obeys at once who wants the turn stopped, so that everybody sees that it stops. Who replaces what is still being
+    /// said has to wait until it is.
+    pub(crate) async fn acknowledge(&mut self) -> Result<(), WriteError> {
+        let pending = self.ports.store.inbox(self.chat.id).await?;
+        for inbound in pending.into_iter().take_while(|inbound| !matches!(inbound.command, Command::Edit { .. })) {
+            self.obey(inbound).await?;
+        }
+        Ok(())
+    }
+
+    /// Listens if the bell has rung. For where nothing may begin any more once somebody wants the turn stopped.
+    pub(crate) async fn listen_if_rung(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
+        let bell = self.bell.clone();
+        match bell.inbox.notified().now_or_never() {
+            Some(()) => self.listen(cancel).await,
+            None => Ok(()),
+        }
+    }
+
     /// Keeps what was shown, answers what is open.
     async fn settle(&mut self) -> Result<(), WriteError> {
         let (reply, attempted) = self.give_up_draft(Stop::Interrupted, AttemptOutcome::Interrupted);
@@ -267,16 +278,23 @@ impl Driver {
     }
 
     async fn finish(&mut self, end: TurnEnd) -> Result<(), WriteError> {
-        self.change(|change| change.finish(end)).await
+        let (reply, attempted) = self.give_up_draft(Stop::Broken, AttemptOutcome::Lost);
+        self.change(|change| {
+            if let Some(attempted) = attempted {
+                change.fact(attempted);
+            }
+            change.stop(reply, end)
+        })
+        .await
     }
 
     /// Rests until somebody answers, or nobody did in time.
     async fn ask(&mut self) -> Result<(), WriteError> {
+        if self.turn_away().await? {
+            return Ok(());
+        }
         let until = self.now() + self.agent.limits.awaiting_max;
-        self.change(|change| {
-            change.fact(Fact::Awaits(until)).fact(Fact::Moved(everturn_core::status::Status::Awaiting))
-        })
-        .await
+        self.change(|change| change.ask(until)).await
     }
 
     async fn wait_for_answers(&mut self) -> Result<(), WriteError> {

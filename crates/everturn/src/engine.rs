@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use everturn_core::change::Change;
+use everturn_core::chat::Failure;
+use everturn_core::error::Kind;
 use everturn_core::ids::{ChatId, ModelId, Timestamp};
 use everturn_core::limits::Limits;
 use everturn_core::retry::{Admission, Breaker, Health};
+use everturn_core::status::Status;
 use everturn_providers::Provider;
-use everturn_stores::{Memory, Store, StoreError, WriteError};
+use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -76,7 +80,6 @@ impl Ports {
             let ended = tokio::spawn(self.clone().advance(chat)).await;
             self.metrics.driver_ended(&ended);
             match ended {
-                Ok(Ok(())) => {}
                 Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
                     tracing::warn!(%chat, why, "the store is not available, trying again");
                     tokio::select! {
@@ -84,21 +87,45 @@ impl Ports {
                         () = tokio::time::sleep(STORE_RETRY) => continue,
                     }
                 }
-                Ok(Err(error)) => tracing::info!(%chat, %error, "the chat is somebody else's now"),
-                Err(join) => {
-                    tracing::error!(%chat, %join, "the driver panicked");
+                Err(join) if join.is_panic() && panics + 1 < PANICS_MAX => {
+                    tracing::error!(%chat, %join, "the driver panicked, trying again");
                     panics += 1;
-                    if join.is_panic() && panics < PANICS_MAX {
-                        continue;
-                    }
+                    continue;
+                }
+                Err(join) if join.is_panic() => self.give_up(chat).await,
+                Ok(Ok(())) | Err(_) => {}
+                Ok(Err(error)) => {
+                    tracing::info!(%chat, %error, "the chat is somebody else's now");
+                    lock(&self.driven).remove(&chat);
+                    return; // And so is what its inbox holds.
                 }
             }
             lock(&self.driven).remove(&chat);
             let missed = matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty());
-            if self.shutdown.is_cancelled() || panics > 0 || !missed || !lock(&self.driven).insert(chat) {
+            if self.shutdown.is_cancelled() || !missed || !lock(&self.driven).insert(chat) {
                 return;
             }
         }
+    }
+
+    /// Ends the turn of a chat that no driver survives, so that it rests and says why.
+    async fn give_up(&self, chat: ChatId) {
+        let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
+        let failure = Failure { kind: Kind::Generic, message, detail: String::new(), attempts: 0 };
+        let ended = async {
+            let mut lease = self.store.acquire(chat).await?;
+            let Loaded { chat, .. } = self.store.load(&lease).await?;
+            let mut change = Change::new(&chat, self.clock.now());
+            match chat.status {
+                Status::Running => change.fail(None, failure),
+                Status::Interrupting => change.settle(None),
+                Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
+            };
+            self.store.commit(&mut lease, &change.facts()).await.map(|_| ())
+        };
+        let ended: Result<(), WriteError> = ended.await;
+        self.hub.bell(chat).ring();
+        tracing::error!(%chat, ?ended, "the driver keeps panicking, the turn is ended");
     }
 
     pub(crate) async fn advance(self: Arc<Self>, chat: ChatId) -> Result<(), WriteError> {

@@ -130,14 +130,18 @@ impl ChatHandle {
 
     /// Waits until the chat rests, and says how the last turn ended.
     pub async fn rest(&self) -> Result<Option<TurnEnd>, StoreError> {
+        let rests = |standing: &Standing| matches!(standing.status, Status::Idle | Status::Failed | Status::Awaiting);
         loop {
-            let rests =
-                |standing: &Standing| matches!(standing.status, Status::Idle | Status::Failed | Status::Awaiting);
             let standing = self.until(rests).await?;
-            if self.ports.store.inbox(self.id).await?.is_empty() {
+            if !self.ports.store.inbox(self.id).await?.is_empty() {
+                self.until(|next| next.version > standing.version).await?;
+                continue;
+            }
+            // What has left the inbox meanwhile shows in where the chat stands now.
+            let standing = self.until(|_| true).await?;
+            if rests(&standing) {
                 return Ok(standing.ended);
             }
-            self.until(|next| next.version > standing.version).await?;
         }
     }
 
@@ -197,7 +201,7 @@ fn words(text: impl Into<String>) -> Arc<[Part]> {
 /// Somebody who wants a chat to stop that has stopped got what they wanted.
 fn already_resting(refusal: Refusal) -> Result<(), Refusal> {
     match refusal {
-        Refusal::Status(Status::Idle | Status::Failed, _) => Ok(()),
+        Refusal::Status(Status::Idle | Status::Failed, _) | Refusal::Archived => Ok(()),
         other => Err(other),
     }
 }

@@ -39,7 +39,9 @@ mod handle;
 mod hub;
 mod metrics;
 mod model;
+mod outcome;
 mod subscribe;
+mod summarise;
 mod tool;
 mod toolbox;
 

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use everturn_core::chat::{CallState, Failure, Tried, Wait};
-use everturn_core::context::{Size, limit_in_meta};
-use everturn_core::cost::{End, Price};
+use everturn_core::context::Size;
+use everturn_core::cost::Price;
 use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{Background, Chaining};
 use crate::attempt::{Attempt, Ended, Opening, Windows};
 use crate::driver::Driver;
+use crate::toolbox;
 
 /// Whom the next attempt asks.
 #[derive(Clone)]
@@ -60,13 +61,10 @@ impl Driver {
             Ok(asked) => asked,
             Err(error) => return self.fail(&error, None).await,
         };
+        self.prepare(&asked);
+        let Some(request) = self.fitting(&asked).await? else { return Ok(()) };
         if let Admission::NotBefore(until) = self.ports.breaker(&asked.model, &self.agent.limits, self.now()) {
             return self.shut_out(until).await;
-        }
-        self.prepare(&asked);
-        let request = self.request(&asked);
-        if self.make_room(&asked, &request).await? {
-            return Ok(());
         }
         let climb = self.climb(&asked, request);
         self.attempt(asked, climb).await
@@ -77,7 +75,19 @@ impl Driver {
         let Some(hook) = self.agent.hook.clone().filter(|_| self.chat.briefed < self.chat.step) else {
             return Ok(false);
         };
-        let Some(text) = hook.before_step(&self.chat).await else {
+        let (chat, cancel) = (self.chat.clone(), CancellationToken::new());
+        let stopped = cancel.clone();
+        let asked = async move {
+            tokio::select! {
+                biased;
+                () = stopped.cancelled() => Err(()),
+                text = hook.before_step(&chat) => Ok(text),
+            }
+        };
+        let Ok(text) = self.listening(asked, &cancel).await? else {
+            return Ok(true); // The top of the loop knows who wants the turn stopped.
+        };
+        let Some(text) = text else {
             return Ok(false);
         };
         self.change(|change| change.say(Body::Context(text)).fact(Fact::Briefed)).await?;
@@ -109,21 +119,22 @@ impl Driver {
         Ok(Asked { model, provider, facts })
     }
 
-    /// The window of the model in use, as far as anybody said.
-    pub(crate) fn context_limit(&self) -> Option<u64> {
-        let told = self.draft.as_ref().and_then(|draft| limit_in_meta(draft.meta()));
-        told.or_else(|| self.asked().ok().and_then(|asked| asked.facts.context_limit))
-    }
-
     /// The model is left alone for now: ask the next one, or wait.
-    async fn shut_out(&mut self, until: Timestamp) -> Result<(), WriteError> {
+    pub(crate) async fn shut_out(&mut self, until: Timestamp) -> Result<(), WriteError> {
         if self.chat.tried.model + 1 < self.agent.models.len() {
             let tried = self.next_model();
             return self.change(|change| change.fact(Fact::Tried(tried))).await;
         }
         let error = ProviderError::new(self.agent.models[self.chat.tried.model].provider(), Kind::Overloaded);
-        let wait = self.wait(until, &error);
+        let wait = self.wait(until, &error, self.chat.tried.attempts);
         self.change(|change| change.fact(wait)).await
+    }
+
+    /// The terms on which the next model is asked, if there is one and the error is this one's own: it passes but has not
+    /// in time, or nobody gets an answer here.
+    pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<Tried> {
+        let its_own = error.retry != Retry::Never || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
+        (its_own && self.chat.tried.model + 1 < self.agent.models.len()).then(|| self.next_model())
     }
 
     fn next_model(&self) -> Tried {
@@ -131,8 +142,8 @@ impl Driver {
         Tried { attempts, model: model + 1, spent: Spent::default(), unchained }
     }
 
-    fn wait(&self, until: Timestamp, error: &ProviderError) -> Fact {
-        let (kind, message, attempt) = (error.kind, error.to_string(), self.chat.tried.attempts);
+    pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
+        let (kind, message) = (error.kind, error.to_string());
         Fact::Waits(Box::new(Wait { until, kind, message, attempt }))
     }
 
@@ -144,6 +155,7 @@ impl Driver {
         let mut prompt = Prompt::new(asked.facts.target.clone());
         self.messages.iter().for_each(|message| prompt.push(message));
         self.prompt = Some(prompt);
+        self.calibrate(asked);
     }
 
     /// The request for the step as it stands, without anything half-said.
@@ -159,8 +171,9 @@ impl Driver {
         if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
             request.chain = prompt.chain(&asked.model);
         }
-        if let Some(fallback) = self.leaner {
-            request.entries = request.entries.leaner(fallback);
+        if let Some(stage) = self.room.leaner {
+            request.entries = request.entries.leaner(stage);
+            request.chain = None; // The provider's copy is the one that was too long.
         }
         request
     }
@@ -247,7 +260,7 @@ impl Driver {
         }
     }
 
-    fn windows(&self, facts: &ModelFacts) -> Windows {
+    pub(crate) fn windows(&self, facts: &ModelFacts) -> Windows {
         let limits = &self.agent.limits;
         let thinking = match self.agent.effort {
             Some(_) => Thinking::Yes,
@@ -257,6 +270,7 @@ impl Driver {
             open_max: limits.open_for(thinking),
             silence_max: limits.silence_for(thinking),
             batch_len_max: limits.batch_len_max,
+            batch_bytes_max: limits.batch_bytes_max,
             draft_bytes_max: limits.draft_bytes_max,
         }
     }
@@ -267,7 +281,7 @@ impl Driver {
             && draft.complete_calls().next().is_none()
         {
             let provider = draft.model().map_or("", ModelId::provider);
-            let error = ProviderError::filtered(provider, category, detail);
+            let error = ProviderError::filtered(provider, category, detail).with_cause(Cause::ErrorFinish);
             return self.fail(&error, None).await;
         }
         let attempted = self.end_attempt(AttemptOutcome::Answered);
@@ -279,8 +293,11 @@ impl Driver {
     async fn seal(&mut self, stop: Stop, attempted: Option<Fact>) -> Result<(), WriteError> {
         let limit = self.context_limit();
         let ended = self.attempt_ended();
-        let sealed = self.draft.take().and_then(|draft| draft.seal(stop, ended, limit));
-        let reply = sealed.expect("an attempt was made");
+        let mut draft = self.draft.take().expect("an attempt was made");
+        if stop != Stop::Length {
+            draft.mend(toolbox::repaired); // At the output limit a repair would close what was cut.
+        }
+        let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
         let shelf = self.agent.toolbox.shelf();
         self.change(|change| {
             if let Some(attempted) = attempted {
@@ -311,19 +328,18 @@ impl Driver {
         };
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
-            Kind::ContextFull => return self.overflowed(&error, row(tried)).await,
-            Kind::ChainBroken if !tried.unchained => {
+            Kind::ContextFull => return self.overflowed(row(tried)).await,
+            Kind::ChainBroken if self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some()) => {
                 let row = row(Tried { unchained: true, ..tried });
                 return self.change(|change| change.fact(row)).await;
             }
             _ => {}
         }
         let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, self.ports.entropy.unit());
-        let has_next = tried.model + 1 < self.agent.models.len();
-        let elsewhere = error.is_broken_stream() || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
+        let elsewhere = self.elsewhere(&error);
         let budget = match verdict {
             Verdict::Wait(_) => Budget::Left,
-            Verdict::GiveUp(_) if has_next && elsewhere => Budget::SpentHere,
+            Verdict::GiveUp(_) if elsewhere.is_some() => Budget::SpentHere,
             Verdict::GiveUp(_) => Budget::Spent,
         };
         let draft = self.draft.as_ref().expect("an attempt was made");
@@ -343,7 +359,7 @@ impl Driver {
                     // The same generation goes on: it is paid once, and the attempt that ends it says how much.
                     (attempted.tally, attempted.spend) = Default::default();
                 }
-                let wait = self.wait(self.now() + span, &error);
+                let wait = self.wait(self.now() + span, &error, tried.attempts);
                 self.change(|change| change.fact(Fact::Attempted(attempted, tried)).fact(wait)).await
             }
             (_, Verdict::GiveUp(why)) => self.fail(&gave_up(error, why), Some(row(tried))).await,
@@ -393,12 +409,8 @@ impl Driver {
         let draft = self.draft.as_ref()?;
         let facts = self.ports.providers.get(began.model.provider()).map(|provider| provider.facts(began.model.name()));
         let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
-        let end = match outcome {
-            AttemptOutcome::Answered => End::Finished,
-            AttemptOutcome::Broke(..) | AttemptOutcome::Interrupted | AttemptOutcome::Lost => End::Broken,
-        };
         let output = draft.current_bytes() as u64;
-        let tally = draft.usage().settle(end, sent, output);
+        let tally = draft.usage().settle(outcome.end(), sent, output);
         let spend = tally.cost(&price);
         let (began_at, took) = (draft.current_began(), self.attempt_ended().since(draft.current_began()));
         let progress = if output > 0 { Progress::Output } else { Progress::None };
@@ -419,7 +431,7 @@ impl Driver {
 }
 
 /// The error with the reason why nothing more was tried.
-fn gave_up(error: ProviderError, why: Why) -> ProviderError {
+pub(crate) fn gave_up(error: ProviderError, why: Why) -> ProviderError {
     match (why, error.detail.as_str()) {
         (Why::Permanent, _) => error,
         (why, "") => error.with_detail(&why.to_string()),

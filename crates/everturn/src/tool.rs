@@ -87,7 +87,9 @@ pub struct ToolContext {
     pub chat: ChatId,
     /// The call it answers. Stable over crashes: good as an idempotency key, together with the chat.
     pub call: CallUid,
-    /// Cancelled when the result is not wanted any more. A tool that does not heed it is dropped.
+    /// Cancelled when the turn was interrupted or the tool's time is up. What the tool says in the moment it is given then
+    /// still counts; after that it is dropped. A tool that holds its thread cannot be: let those run on threads of their
+    /// own.
     pub cancel: CancellationToken,
 }
 

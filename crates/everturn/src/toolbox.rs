@@ -23,7 +23,7 @@ pub struct Toolbox {
 #[derive(Clone, Default)]
 pub(crate) struct Shelf {
     tools: BTreeMap<String, Entry>,
-    clients: BTreeMap<String, ToolSpec>,
+    clients: BTreeMap<String, ClientTool>,
     aliases: BTreeMap<String, String>,
     active: Option<BTreeSet<String>>,
     offered: Arc<[ToolSpec]>,
@@ -37,6 +37,22 @@ pub(crate) struct Entry {
     spec: ToolSpec,
     fits: Arc<jsonschema::Validator>,
     offered: bool,
+}
+
+/// A tool that clients run.
+#[derive(Clone)]
+struct ClientTool {
+    spec: ToolSpec,
+    /// Nothing, if its schema is none: then the client judges the input.
+    fits: Option<Arc<jsonschema::Validator>>,
+}
+
+/// Who runs a call.
+pub(crate) enum Runner<'a> {
+    /// We do, with this input.
+    Us(&'a Entry, Value),
+    /// A client does.
+    Client,
 }
 
 /// A tool that cannot be had.
@@ -79,8 +95,9 @@ impl Toolbox {
 
     /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
     pub fn add_client(&self, spec: ToolSpec) {
+        let fits = jsonschema::validator_for(&spec.input_schema).ok().map(Arc::new);
         self.change(|shelf| {
-            shelf.clients.insert(spec.name.clone(), spec);
+            shelf.clients.insert(spec.name.clone(), ClientTool { spec, fits });
         });
     }
 
@@ -120,7 +137,8 @@ impl Shelf {
     fn offer(&self) -> Arc<[ToolSpec]> {
         let is_active = |spec: &ToolSpec| self.is_active(&spec.name) || spec.provider_defined.is_some();
         let ours = self.tools.values().filter(|entry| entry.offered).map(|entry| &entry.spec);
-        let clients = self.clients.values().filter(|spec| !self.tools.contains_key(&spec.name));
+        let clients = self.clients.values().map(|client| &client.spec);
+        let clients = clients.filter(|spec| !self.tools.contains_key(&spec.name));
         ours.chain(clients).filter(|spec| is_active(spec)).cloned().collect()
     }
 
@@ -128,11 +146,31 @@ impl Shelf {
         self.active.as_ref().is_none_or(|active| active.contains(name))
     }
 
-    /// The tool behind a name, or what the model is told instead.
-    pub(crate) fn find(&self, name: &str) -> Result<&Entry, String> {
-        let name = self.aliases.get(name).map_or(name, String::as_str);
-        match self.tools.get(name) {
-            Some(entry) if entry.spec.provider_defined.is_some() || self.is_active(name) => Ok(entry),
+    /// The name a tool goes by today.
+    fn registered<'a>(&'a self, name: &'a str) -> &'a str {
+        self.aliases.get(name).map_or(name, String::as_str)
+    }
+
+    /// Who runs a call and with which input, or what the model is told instead.
+    pub(crate) fn runner(&self, call: &Call) -> Result<Runner<'_>, String> {
+        let name = self.registered(&call.tool);
+        match self.clients.get(name) {
+            Some(client) if !self.tools.contains_key(name) && self.is_active(name) => {
+                client.check(&call.input)?;
+                Ok(Runner::Client)
+            }
+            Some(_) | None => {
+                let entry = self.find(&call.tool)?;
+                Ok(Runner::Us(entry, entry.input(&call.input)?))
+            }
+        }
+    }
+
+    /// The tool of ours behind a name, or what the model is told instead.
+    fn find(&self, name: &str) -> Result<&Entry, String> {
+        let registered = self.registered(name);
+        match self.tools.get(registered) {
+            Some(entry) if entry.spec.provider_defined.is_some() || self.is_active(registered) => Ok(entry),
             Some(_) => Err(format!("The tool `{name}` is not available in this turn.")),
             None => {
                 let known: Vec<_> = self.offered.iter().map(|spec| spec.name.as_str()).collect();
@@ -141,19 +179,18 @@ impl Shelf {
         }
     }
 
-    /// How far a call is when it has just been made.
+    /// How far a call is when it has just been made. Nobody is asked about one that cannot run anyway.
     pub(crate) fn first_state(&self, call: &Call) -> CallState {
-        match self.find(&call.tool) {
-            Ok(entry) if entry.policy.approval == Approval::Needed => CallState::AsksApproval,
-            Ok(_) => CallState::Ready,
-            Err(_) if self.clients.contains_key(&call.tool) && self.is_active(&call.tool) => CallState::AsksClient,
-            Err(_) => CallState::Ready,
+        match self.runner(call) {
+            Ok(Runner::Us(entry, _)) if entry.policy.approval == Approval::Needed => CallState::AsksApproval,
+            Ok(Runner::Client) => CallState::AsksClient,
+            Ok(Runner::Us(..)) | Err(_) => CallState::Ready,
         }
     }
 
     /// The name to use in metrics: one of ours, or nothing the model chose.
     pub(crate) fn label(&self, name: &str) -> String {
-        let name = self.aliases.get(name).map_or(name, String::as_str);
+        let name = self.registered(name);
         let known = self.tools.contains_key(name) || self.clients.contains_key(name);
         if known { name.to_string() } else { "unknown".to_string() }
     }
@@ -166,28 +203,51 @@ impl Shelf {
     }
 }
 
+/// An input that is almost a JSON object, as one. What a model writes often lacks a quote or a comma.
+pub(crate) fn repaired(raw: &str) -> Option<String> {
+    jsonrepair_rs::jsonrepair_value(raw).ok().filter(Value::is_object).map(|value| value.to_string())
+}
+
 impl Entry {
-    /// The input to run with: as it came, or repaired where it is not quite JSON, and in any case fitting the schema.
+    /// The input to run with, fitting the schema.
     pub(crate) fn input(&self, raw: &str) -> Result<Value, String> {
-        let raw = if raw.trim().is_empty() { "{}" } else { raw };
-        let parsed = serde_json::from_str(raw).or_else(|error| {
-            let repaired = jsonrepair_rs::jsonrepair_value(raw);
-            repaired
-                .map_err(|_| format!("The input is not valid JSON ({error}). Call the tool again with a JSON object."))
-        });
-        let input: Value = parsed?;
-        let wrong: Vec<String> = self.fits.iter_errors(&input).take(5).map(|e| in_place(&e)).collect();
-        match (input.is_object(), wrong.is_empty()) {
-            (true, true) => Ok(input),
-            (false, _) => Err("The input must be a JSON object.".into()),
-            (true, false) => Err(format!("The input does not fit the tool's schema: {}.", wrong.join("; "))),
-        }
+        let input = parsed(raw)?;
+        fitting(&input, Some(&self.fits))?;
+        Ok(input)
     }
 }
 
-fn in_place(error: &jsonschema::ValidationError<'_>) -> String {
+fn parsed(raw: &str) -> Result<Value, String> {
+    let raw = if raw.trim().is_empty() { "{}" } else { raw };
+    serde_json::from_str(raw).map_err(|error| not_json(&error))
+}
+
+impl ClientTool {
+    /// Whether a client can be given this input.
+    fn check(&self, raw: &str) -> Result<(), String> {
+        fitting(&parsed(raw)?, self.fits.as_deref())
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> String {
+    format!("The input is not valid JSON ({error}). Call the tool again with a JSON object.")
+}
+
+fn fitting(input: &Value, fits: Option<&jsonschema::Validator>) -> Result<(), String> {
+    if !input.is_object() {
+        return Err("The input must be a JSON object.".into());
+    }
+    let wrong: Vec<String> = fits.into_iter().flat_map(|fits| fits.iter_errors(input)).take(5).map(in_place).collect();
+    match wrong.as_slice() {
+        [] => Ok(()),
+        wrong => Err(format!("The input does not fit the tool's schema: {}.", wrong.join("; "))),
+    }
+}
+
+/// What is wrong, and where. The value itself is not repeated: the model knows it, and it may be long.
+fn in_place(error: jsonschema::ValidationError<'_>) -> String {
     match error.instance_path().as_str() {
-        "" => error.to_string(),
-        path => format!("{path}: {error}"),
+        "" => error.masked().to_string(),
+        path => format!("{path}: {}", error.masked()),
     }
 }

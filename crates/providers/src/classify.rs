@@ -96,7 +96,6 @@ impl Evidence {
         body: &[u8],
         now: Timestamp,
     ) -> Self {
-        const REQUEST_IDS: [&str; 4] = ["request-id", "x-request-id", "x-amzn-requestid", "apim-request-id"];
         let mut said = Said::read(body);
         if let Some(name) = header("x-amzn-errortype").filter(|_| said.name.is_empty()) {
             said.name = name.split(':').next().unwrap_or_default().to_owned();
@@ -105,7 +104,7 @@ impl Evidence {
             provider: provider.to_owned(),
             status: Some(status),
             retry_after: retry_after(header("retry-after-ms"), header("retry-after"), now),
-            request_id: REQUEST_IDS.iter().find_map(|name| header(name)).map(str::to_owned),
+            request_id: request_id(header).map(str::to_owned),
             said,
             ..Self::default()
         }
@@ -124,6 +123,11 @@ impl Evidence {
         let said = Said { message: complaint.to_owned(), ..Said::default() };
         Self { provider: provider.to_owned(), phase, said, transport: Some(transport), ..Self::default() }
     }
+}
+
+/// The provider's name for a request, out of the headers of its response.
+pub fn request_id<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Option<&'h str> {
+    ["request-id", "x-request-id", "x-amzn-requestid", "apim-request-id"].iter().find_map(|name| header(name))
 }
 
 /// What a failure means.

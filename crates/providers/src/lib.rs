@@ -1,6 +1,18 @@
-//! The models' side of Everturn: the [`Provider`] trait, and what adapters share.
+//! The models' side of Everturn: the [`Provider`] trait, what adapters share, and the adapters.
+//!
+//! An adapter is thin. It makes JSON of a request, says with an [`http::Call`] where that goes, and reads the answer with
+//! a [`wire::Decode`], a pure fold from events to frames. The rest is shared: [`http`] has the only socket, [`endpoint`]
+//! the key, [`sse`] cuts bytes into events, [`wire`] finds the end of an answer, [`classify`](mod@classify) says what a
+//! failure means, and [`catalogue`] knows the models.
 
+pub mod anthropic;
+pub mod catalogue;
 pub mod classify;
+mod clock;
+pub mod endpoint;
+pub mod http;
 mod provider;
+pub mod sse;
+pub mod wire;
 
 pub use provider::{Frame, Frames, ModelFacts, Provider};

@@ -4,6 +4,8 @@
 //! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
 //! compared with.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod memory;
 mod store;
 

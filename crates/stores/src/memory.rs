@@ -3,13 +3,14 @@
 //! It is what the other stores are compared with, and good enough for programs that need no more than their own
 //! lifetime. Costs per delta and per commit do not depend on how long the chat is.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use everturn_core::change::foresee;
+use everturn_core::change::admit_behind;
 use everturn_core::chat::Chat;
-use everturn_core::command::{Command, Refusal, admit};
+use everturn_core::command::{Command, Refusal};
 use everturn_core::draft::Draft;
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, Fence, InboxSeq, MessageId, Seq, Version};
@@ -27,8 +28,11 @@ const PAGE_LEN_MAX: usize = 200;
 /// A store that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct Memory {
-    rooms: Mutex<HashMap<ChatId, Room>>,
+    rooms: Mutex<BTreeMap<ChatId, Room>>,
 }
+
+/// A command, and what became of it once the driver has come to it.
+type Entry = (Command, Option<Result<(), Refusal>>);
 
 /// Everything kept of one chat.
 #[derive(Debug)]
@@ -38,7 +42,7 @@ struct Room {
     messages: Vec<(Version, Arc<Message>)>,
     rewinds: Vec<(Version, MessageId)>,
     rows: Vec<Row>,
-    inbox: Vec<(Command, Option<Result<(), Refusal>>)>,
+    inbox: Vec<Entry>,
     keys: HashMap<String, InboxSeq>,
     attempts: Vec<Attempted>,
 }
@@ -50,7 +54,7 @@ impl Memory {
         Self::default()
     }
 
-    fn rooms(&self) -> MutexGuard<'_, HashMap<ChatId, Room>> {
+    fn rooms(&self) -> MutexGuard<'_, BTreeMap<ChatId, Room>> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole or not at all.
     }
 
@@ -89,7 +93,7 @@ impl Store for Memory {
     }
 
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.read(chat, |room| room.inbox.get(index_of(seq)).and_then(|(_, outcome)| *outcome))
+        self.read(chat, |room| room.command(seq).and_then(|(_, outcome)| *outcome))
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, StoreError> {
@@ -152,18 +156,21 @@ impl Room {
     fn submit(&mut self, submission: Submission, limits: &Limits) -> Result<InboxSeq, SubmitError> {
         let Submission { command, key, at } = submission;
         if let Some(seq) = key.as_ref().and_then(|key| self.keys.get(key)) {
-            let (earlier, _) = &self.inbox[index_of(*seq)];
-            return if *earlier == command { Ok(*seq) } else { Err(SubmitError::Conflict) };
+            let is_same = self.command(*seq).is_some_and(|(earlier, _)| *earlier == command);
+            return if is_same { Ok(*seq) } else { Err(SubmitError::Conflict) };
         }
-        let foreseen = foresee(&self.chat, self.pending(), at);
-        admit(&foreseen, &command, limits, |id| self.is_users(id))?;
+        admit_behind(&self.chat, self.pending(), &command, limits, at, |id| self.is_users(id))?;
         self.inbox.push((command, None));
         let seq = InboxSeq(self.inbox.len() as u64);
         self.keys.extend(key.map(|key| (key, seq)));
         Ok(seq)
     }
 
-    fn pending(&self) -> impl Iterator<Item = (InboxSeq, &Command)> {
+    fn command(&self, seq: InboxSeq) -> Option<&Entry> {
+        self.inbox.get(index_of(seq)?)
+    }
+
+    fn pending(&self) -> impl Iterator<Item = (InboxSeq, &Command)> + Clone {
         let from = self.chat.obeyed;
         self.inbox.iter().enumerate().skip(from.0 as usize).map(|(i, (command, _))| (InboxSeq(i as u64 + 1), command))
     }
@@ -190,7 +197,9 @@ impl Room {
     }
 
     fn commit(&mut self, facts: &[Fact]) -> Version {
-        self.chat.apply(facts);
+        let mut chat = self.chat.clone();
+        chat.apply(facts); // A move that is not in the table panics here, before anything has changed.
+        self.chat = chat;
         let version = self.chat.version;
         for fact in facts {
             match fact {
@@ -200,7 +209,11 @@ impl Room {
                     self.rewinds.push((version, *from));
                 }
                 Fact::Attempted(attempted, _) => self.attempts.push((**attempted).clone()),
-                Fact::Obeyed(seq, outcome) => self.inbox[index_of(*seq)].1 = Some(*outcome),
+                Fact::Obeyed(seq, outcome) => {
+                    if let Some(entry) = index_of(*seq).and_then(|index| self.inbox.get_mut(index)) {
+                        entry.1 = Some(*outcome);
+                    }
+                }
                 _ => {} // The chat itself says the rest.
             }
         }
@@ -251,11 +264,17 @@ impl Room {
     }
 }
 
-/// A cursor from the future, or of a draft that never got so far, was not given by this chat.
+/// A cursor from the future, of a draft that never got so far, or of another step than the commit it names, was not
+/// given by this chat.
 fn is_usable(seen: Cursor, now: Cursor) -> bool {
-    seen.version <= now.version && seen.step <= now.step && (seen.step < now.step || seen.seq <= now.seq)
+    match (seen.version.cmp(&now.version), seen.step.cmp(&now.step)) {
+        (Ordering::Less | Ordering::Equal, Ordering::Equal) => seen.seq <= now.seq,
+        (Ordering::Less, Ordering::Less) => true,
+        (Ordering::Greater, _) | (_, Ordering::Greater) | (Ordering::Equal, Ordering::Less) => false,
+    }
 }
 
-const fn index_of(seq: InboxSeq) -> usize {
-    seq.0.saturating_sub(1) as usize
+/// Where a command stands in the inbox; there is none before the first.
+fn index_of(seq: InboxSeq) -> Option<usize> {
+    usize::try_from(seq.0).ok()?.checked_sub(1)
 }

@@ -38,7 +38,7 @@ pub trait Store: Send + Sync + 'static {
     /// Commands the driver has not obeyed yet, oldest first.
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError>;
 
-    /// Chats that do not rest, or have commands to obey.
+    /// Chats that do not rest, or have commands to obey, oldest first.
     async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError>;
 
     /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.

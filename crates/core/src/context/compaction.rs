@@ -52,7 +52,7 @@ pub enum Trigger {
 
 /// What the transcript says about compacting it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct History {
+pub struct Slack {
     /// Messages since the newest summary (or since the beginning) that a new one could stand for.
     pub foldable: u64,
     /// Compactions this turn may still make.
@@ -115,25 +115,19 @@ impl fmt::Display for TooLong {
 
 /// Whether to compact before a request that has `next` tokens is sent to a model that reads `limit`.
 #[must_use]
-pub fn compaction(
-    trigger: Trigger,
-    next: u64,
-    limit: Option<u64>,
-    threshold: Threshold,
-    history: &History,
-) -> Compaction {
+pub fn compaction(trigger: Trigger, next: u64, limit: Option<u64>, threshold: Threshold, slack: &Slack) -> Compaction {
     match (trigger, limit) {
-        (Trigger::Asked, _) if history.foldable > 0 => Compaction::Needed,
+        (Trigger::Asked, _) if slack.foldable > 0 => Compaction::Needed,
         (Trigger::Asked, _) | (Trigger::Measured, None) => Compaction::NotNeeded,
-        (Trigger::Refused, _) if history.can_compact() => Compaction::Needed,
-        (Trigger::Refused, _) => history.fall_back(next, limit),
+        (Trigger::Refused, _) if slack.can_compact() => Compaction::Needed,
+        (Trigger::Refused, _) => slack.fall_back(next, limit),
         // Off means off: what is too long then, the provider refuses, and that is another question.
         (Trigger::Measured, Some(_)) if threshold == Threshold::OFF => Compaction::NotNeeded,
-        (Trigger::Measured, Some(limit)) => history.measured(next, limit, threshold.of(limit)),
+        (Trigger::Measured, Some(limit)) => slack.measured(next, limit, threshold.of(limit)),
     }
 }
 
-impl History {
+impl Slack {
     const fn can_compact(&self) -> bool {
         self.foldable > 0 && self.compactions_left > 0
     }

@@ -81,6 +81,9 @@ fn a_broken_attempt_is_estimated_beyond_what_it_reported() {
     assert_eq!(told(settle(report(480, 200), End::Broken)), (480, 200, 0, 0));
     assert_eq!(told(settle(Report::default(), End::Broken)), (0, 0, 500, 100));
     assert_eq!(told(settle(Report::default(), End::Finished)), (0, 0, 500, 100));
+    // Twenty refusals of a long request would else spend the budget that is there to try again with.
+    assert_eq!(told(Report::default().settle(End::Refused, 500, 0)), (0, 0, 0, 0), "nobody charges for a refusal");
+    assert_eq!(told(report(480, 1).settle(End::Refused, 500, 0)), (480, 1, 0, 0), "unless it says so");
     let cached = Report { cache_read: 400_u64.into(), ..Report::default() };
     assert_eq!(told(settle(cached, End::Broken)), (0, 0, 100, 100), "the cached part is known already");
 }

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::Source;
 
 const STEP: StepId = StepId(4);
 
@@ -80,6 +79,26 @@ fn a_call_cut_by_the_output_limit_is_not_whole() {
     assert_eq!(reply.calls().map(|call| call.whole).collect::<Vec<_>>(), [true, true], "bad JSON is repaired later");
 }
 
+/// MC07: an input that is no object is stored repaired, with what came beside it; cut calls and good ones are left alone.
+#[test]
+fn inputs_are_mended_in_the_open() {
+    let ended = |slot| Delta::CallEnded { slot };
+    let mut draft = fold([
+        call(0, "a"),
+        input(0, "{x"),
+        ended(0),
+        call(1, "b"),
+        input(1, "{}"),
+        ended(1),
+        call(2, "c"),
+        input(2, "{y"),
+    ]);
+    draft.mend(|raw| (raw == "{x").then(|| "{\"x\":1}".into()));
+    let inputs: Vec<_> =
+        draft.our_calls().map(|call| (call.input.as_str(), call.meta.contains_key("everturn"))).collect();
+    assert_eq!(inputs, [("{\"x\":1}", true), ("{}", false), ("{y", false)]);
+}
+
 /// AW07, CL01, CL02, CL04, CR52, CR53: a seal stays whatever comes without one, empty sealed reasoning is kept, empty
 /// unsealed is not, and both ends are stamped.
 #[test]
@@ -88,7 +107,7 @@ fn reasoning_keeps_its_seal_and_its_times() {
         Delta::Reasoning("hm".into()),
         Delta::Sealed(Seal::Signature("sig".into())),
         Delta::Reasoning(String::new()),
-        Delta::PartMeta(Box::new(Meta::new())),
+        Delta::PartMeta(Box::default()),
         Delta::Ended,
         Delta::Sealed(Seal::Redacted("blob".into())),
         Delta::Ended,
@@ -200,7 +219,7 @@ fn any_delta() -> impl Strategy<Value = Delta> {
         1 => (0..3u32).prop_map(|slot| call(slot, "tool")),
         3 => (0..3u32, "[{}a-z\":]{0,5}").prop_map(|(slot, json)| Delta::CallInput { slot, json }),
         1 => (0..3u32).prop_map(|slot| Delta::CallEnded { slot }),
-        1 => Just(Delta::Source(Box::new(Source::default()))),
+        1 => Just(Delta::Source(Box::default())),
         1 => (0..9u64).prop_map(report),
         1 => (2..5u32).prop_map(|number| attempt(number, Rung::Continue)),
         1 => Just(Delta::RetractAll),

@@ -1,1 +1,184 @@
+use std::time::Duration;
 
+use super::*;
+use crate::chat::{CallState, Effect, OpenCall, Queued};
+use crate::cost::Micros;
+use crate::fact::Fact;
+use crate::ids::{CallUid, InboxSeq, StepId};
+use crate::message::{Body, CallResult, Meta, Output, Verdict};
+use crate::rehearsal::Stage;
+use crate::rehearsal::sample::{chat_id, words};
+
+const NOW: Timestamp = Timestamp(1_000);
+
+const TAILS: [Tail; 7] = [
+    Tail::Nothing,
+    Tail::Input,
+    Tail::Reply,
+    Tail::CutReply,
+    Tail::FilteredReply,
+    Tail::EmptyReply,
+    Tail::StoppedReply,
+];
+
+fn limits() -> Limits {
+    Limits {
+        steps_max: 10,
+        same_call_max: 3,
+        turn_time_max: Duration::from_millis(500),
+        turn_tokens_max: 100,
+        turn_cost_max: Micros(50),
+        ..Limits::default()
+    }
+}
+
+fn fresh_turn() -> Turn {
+    Turn { began: NOW, ..Turn::default() }
+}
+
+/// A turn at each bound, and one at none.
+fn turns() -> Vec<(Option<TurnEnd>, Turn)> {
+    vec![
+        (None, Turn { steps: 9, same_call: (7, 2), tokens: 99, cost: Micros(49), ..fresh_turn() }),
+        (Some(TurnEnd::StepsMax), Turn { steps: 10, ..fresh_turn() }),
+        (Some(TurnEnd::SameCallMax), Turn { same_call: (7, 3), ..fresh_turn() }),
+        (Some(TurnEnd::TimeMax), Turn { began: Timestamp(500), ..fresh_turn() }),
+        (Some(TurnEnd::TokensMax), Turn { tokens: 100, ..fresh_turn() }),
+        (Some(TurnEnd::CostMax), Turn { cost: Micros(50), ..fresh_turn() }),
+    ]
+}
+
+fn open_calls(states: &[CallState]) -> Vec<OpenCall> {
+    let open = |(i, state): (usize, &CallState)| OpenCall {
+        uid: CallUid { step: StepId(1), ordinal: i as u16 },
+        tool: "look".into(),
+        input_hash: 7,
+        state: *state,
+    };
+    states.iter().enumerate().map(open).collect()
+}
+
+fn queue(steers: &[bool]) -> Vec<Queued> {
+    let queued = |(i, steers): (usize, &bool)| Queued {
+        id: InboxSeq(i as u64 + 1),
+        at: NOW,
+        parts: words("later"),
+        steers: *steers,
+    };
+    steers.iter().enumerate().map(queued).collect()
+}
+
+fn running(tail: Tail, turn: Turn) -> Chat {
+    Chat { status: Status::Running, tail, turn: Some(turn), ..Chat::new(chat_id(1), "agent") }
+}
+
+fn next(chat: &Chat) -> Next {
+    plan(chat, &limits(), NOW)
+}
+
+/// The rules in words, first match wins; what [`plan`] is compared with.
+fn rule(chat: &Chat, turn: &Turn, over: Option<TurnEnd>) -> Next {
+    let steered = chat.queue.iter().any(|queued| queued.steers);
+    let finish = |end| Next::Finish(end);
+    let says_something = !matches!(chat.tail, Tail::StoppedReply);
+    let rules = [
+        (chat.calls.iter().any(|call| !call.state.asks()), Next::RunCalls),
+        (!chat.calls.is_empty(), Next::Ask),
+        (chat.compaction_asked, Next::Compact),
+        (turn.stop_after.is_some(), finish(TurnEnd::StopAfter(turn.stop_after.clone().unwrap_or_default()))),
+        (steered && says_something && over.is_none(), Next::Begin),
+        (matches!(chat.tail, Tail::Nothing | Tail::Reply | Tail::StoppedReply), finish(TurnEnd::Done)),
+        (chat.tail == Tail::CutReply, finish(TurnEnd::Length)),
+        (chat.tail == Tail::FilteredReply, finish(TurnEnd::Filtered)),
+        (chat.tail == Tail::EmptyReply && turn.reasked, finish(TurnEnd::Empty)),
+        (over.is_some(), finish(over.unwrap_or(TurnEnd::Done))),
+        (chat.tail == Tail::EmptyReply, Next::Reask),
+        (true, Next::CallModel),
+    ];
+    rules.into_iter().find_map(|(holds, next)| holds.then_some(next)).unwrap()
+}
+
+/// MC17–MC19, I17: every combination of tail, calls, queue, bound, summary asked, stop-after and re-asking is decided
+/// by the first rule that holds.
+#[test]
+fn the_first_rule_that_holds_decides() {
+    use CallState::{AsksApproval, AsksClient, Ready};
+    let started = CallState::Started { effect: Effect::Once, at: NOW };
+    let calls: [&[CallState]; 6] =
+        [&[], &[Ready], &[started], &[AsksClient], &[AsksApproval, AsksClient], &[AsksClient, Ready]];
+    let queues: [&[bool]; 4] = [&[], &[false], &[true], &[false, true]];
+    for (tail, states, steers) in product(&TAILS, &calls, &queues) {
+        for (over, turn) in turns() {
+            for bits in 0..8_u8 {
+                let bit = |n: u8| bits & (1 << n) != 0;
+                let stop_after = bit(0).then(|| "done".to_string());
+                let turn = Turn { stop_after, reasked: bit(1), ..turn.clone() };
+                let (calls, queue) = (open_calls(states), queue(steers));
+                let chat = Chat { calls, queue, compaction_asked: bit(2), ..running(*tail, turn.clone()) };
+                assert_eq!(next(&chat), rule(&chat, &turn, over.clone()), "{chat:#?}");
+            }
+        }
+    }
+}
+
+fn product<'t, A, B, C>(a: &'t [A], b: &'t [B], c: &'t [C]) -> impl Iterator<Item = (&'t A, &'t B, &'t C)> {
+    a.iter().flat_map(move |a| b.iter().flat_map(move |b| c.iter().map(move |c| (a, b, c))))
+}
+
+/// CS09: every combination of status, archived and queue means something to the driver, reachable or not.
+#[test]
+fn every_status_has_its_next_act() {
+    for (status, archived, steers) in product(&Status::ALL, &[false, true], &[&[] as &[bool], &[false]]) {
+        let chat = Chat { status: *status, archived: *archived, queue: queue(steers), ..Chat::new(chat_id(1), "a") };
+        let expected = match (status, archived, steers.is_empty()) {
+            (Status::Idle, false, false) => Next::Begin, // Nobody leaves a chat so, and nobody would wake it.
+            (Status::Idle | Status::Failed, _, _) => Next::Rest,
+            (Status::Awaiting, _, _) => Next::Await,
+            (Status::Interrupting, _, _) => Next::Settle,
+            (Status::Running, _, _) => Next::Begin, // Without a turn: whoever waits begins one.
+        };
+        assert_eq!(next(&chat), expected, "{status:?} archived={archived} {steers:?}");
+    }
+}
+
+/// A message that comes when the turn may not go on is not swallowed by it: the turn ends, and the message begins
+/// the next one.
+#[test]
+fn what_steers_a_turn_at_its_bound_is_left_for_the_next() {
+    for (end, turn) in turns().into_iter().skip(1) {
+        let chat = Chat { queue: queue(&[true]), ..running(Tail::Input, turn.clone()) };
+        assert_eq!(next(&chat), Next::Finish(end.unwrap()));
+        let chat = Chat { queue: queue(&[true]), ..running(Tail::Reply, turn) };
+        assert_eq!(next(&chat), Next::Finish(TurnEnd::Done), "the answer was whole");
+    }
+}
+
+/// The bound is on work. A person may take a day to approve, and the turn still has its hours.
+#[test]
+fn waiting_for_people_uses_up_no_time() {
+    let day = Duration::from_secs(24 * 60 * 60);
+    let turn = Turn { rested: day, ..fresh_turn() };
+    let chat = running(Tail::Input, turn);
+    let after = |work: u64| plan(&chat, &limits(), NOW + day + Duration::from_millis(work));
+    assert_eq!(after(499), Next::CallModel);
+    assert_eq!(after(500), Next::Finish(TurnEnd::TimeMax));
+}
+
+/// MC17, MC18: a tool that ends turns ends it, also when the program said something to the model afterwards; and not
+/// before its siblings have their results.
+#[test]
+fn a_stop_after_tool_is_seen_whatever_follows_it() {
+    let mut stage = Stage::new(chat_id(1));
+    stage.chat = running(Tail::Input, Turn::default());
+    stage.chat.calls = open_calls(&[CallState::Ready, CallState::Ready]);
+    let result = |ordinal| {
+        let (call, tool) = (CallUid { step: StepId(1), ordinal }, "look".into());
+        let (verdict, output) = (Verdict::Done, Output::text("found"));
+        CallResult { call, tool, verdict, output, began: None, ended: NOW, meta: Meta::new() }
+    };
+    stage.commit(&stage.change(|change| change.result(result(0)).fact(Fact::StopAfter("look".into()))));
+    assert_eq!(next(&stage.chat), Next::RunCalls);
+    stage.commit(&stage.change(|change| change.result(result(1))));
+    stage.commit(&stage.change(|change| change.say(Body::Context("by the way".into()))));
+    assert_eq!(next(&stage.chat), Next::Finish(TurnEnd::StopAfter("look".into())));
+}

@@ -1,8 +1,10 @@
 //! Leaving things out when nothing else makes a request fit.
 
-use super::entry::{Entries, Entry, PromptPart, Role};
+use super::entry::{Entries, Entry, PromptPart, PromptResult, Role};
 use super::words;
 use crate::context::Fallback;
+use crate::message::Text;
+use crate::truncate::truncate;
 
 /// Entries at the end that are left as they are: the newest step and what answers it.
 const KEPT: usize = 2;
@@ -15,6 +17,14 @@ impl Entries {
         let old = self.len().saturating_sub(KEPT);
         let lean = |(i, entry): (usize, &Entry)| if i < old { leaner(entry, fallback) } else { entry.clone() };
         self.iter().enumerate().map(lean).collect::<Vec<_>>().into()
+    }
+
+    /// The same entries without media and without the middle of long texts, the newest ones too: for a summary of what is
+    /// too long to be summarised whole. Text that something is attached to stays: its provider may compare.
+    #[must_use]
+    pub fn cut(&self, text_bytes_max: usize) -> Self {
+        let cut = |entry: &Entry| cut(leaner(entry, Fallback::DropMedia), text_bytes_max);
+        self.iter().map(cut).collect::<Vec<_>>().into()
     }
 }
 
@@ -33,6 +43,20 @@ fn leaner(entry: &Entry, fallback: Fallback) -> Entry {
                 if fallback >= Fallback::DropResults && result.text.len() > words::RESULT_LEFT_OUT.len() {
                     result.text = words::RESULT_LEFT_OUT.into();
                 }
+            }
+            _ => {}
+        }
+    }
+    entry
+}
+
+fn cut(mut entry: Entry, text_bytes_max: usize) -> Entry {
+    for part in &mut entry.parts {
+        match part {
+            PromptPart::Text(Text { text, meta }) | PromptPart::Result(PromptResult { text, meta, .. })
+                if text.len() > text_bytes_max && meta.is_empty() =>
+            {
+                *text = truncate(text, text_bytes_max).into_owned();
             }
             _ => {}
         }

@@ -4,6 +4,7 @@ mod build;
 mod generate;
 mod growth;
 mod hosted;
+mod lean;
 mod pairing;
 mod people;
 mod properties;

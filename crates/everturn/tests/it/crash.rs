@@ -112,7 +112,7 @@ fn process(store: &Arc<Stepwise>, agent: &Agent, number: u64) -> Engine {
 }
 
 /// Polls `future` until it waits for the `waits`th time, and drops it there. `true` if it was done before.
-async fn die_at<F: Future>(future: F, mut waits: usize) -> bool {
+pub async fn die_at<F: Future>(future: F, mut waits: usize) -> bool {
     let mut future = Box::pin(future);
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(_) => Poll::Ready(true),

@@ -260,3 +260,21 @@ async fn the_same_again_is_the_same() {
     };
     assert_eq!(play().await, play().await);
 }
+
+/// I19: batches and drafts have bounds: a flood is shown piece by piece, and ends where a draft must.
+#[tokio::test(start_paused = true)]
+async fn a_flood_is_bounded() {
+    let flood = || everturn_understudy::words(&"drop ".repeat(100));
+    let mut limits = everturn::core::limits::Limits::default();
+    (limits.batch_len_max, limits.batch_bytes_max, limits.draft_bytes_max) = (1000, 50, 200);
+    let understudy = Understudy::new([script([flood(), stop(Stop::End)])]);
+    let stage = Stage::new(understudy, agent().limits(limits.clone())).await;
+    let seen = stage.run("go").await;
+    assert_eq!(seen.matches("Text(").count(), 5, "ten words a batch, and a batch too many is the last: {seen}");
+    assert_eq!(stage.ended().await, TurnEnd::Length);
+
+    (limits.batch_len_max, limits.batch_bytes_max, limits.draft_bytes_max) = (3, 1000, 10_000);
+    let understudy = Understudy::new([script([flood(), stop(Stop::End)])]);
+    let seen = Stage::new(understudy, agent().limits(limits)).await.run("go").await;
+    assert_eq!(seen.matches("Text(").count(), 34, "three words a batch: {seen}");
+}

@@ -1,15 +1,33 @@
 //! The engine, seen from outside.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "clippy excuses tests, but not the helpers they share")]
 
+mod asks;
+mod bounds;
+mod chaining;
+mod commands;
+mod compaction;
+mod cost;
 mod crash;
+mod crashes;
 #[path = "../../examples/embed.rs"]
 mod embed;
+mod endings;
+mod fallback;
+mod interrupts;
 mod ladder;
 mod metrics;
+mod outcomes;
+mod overflow;
+mod panics;
+mod read;
 mod retries;
 mod silence;
 mod stage;
 mod stepwise;
+mod tools;
 mod turns;
+mod unsummarised;
 
 #[test]
 fn the_example_runs() {

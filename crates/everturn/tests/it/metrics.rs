@@ -172,7 +172,7 @@ async fn tool_errors_are_counted_under_registered_names() {
         tool_duration_seconds_count{tool="sleeps"} 1
         tool_duration_seconds_sum{tool="fails"} 0.0
         tool_duration_seconds_sum{tool="panics"} 0.0
-        tool_duration_seconds_sum{tool="sleeps"} 5.0
+        tool_duration_seconds_sum{tool="sleeps"} 6.0
         tool_errors_total{provider="understudy",model="one",tool="alone"} 1
         tool_errors_total{provider="understudy",model="one",tool="echo"} 3
         tool_errors_total{provider="understudy",model="one",tool="fails"} 1

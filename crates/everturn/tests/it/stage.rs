@@ -2,16 +2,19 @@
 //! client sees and when.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use everturn::core::chat::{CallState, Effect, TurnEnd};
 use everturn::core::delta::Delta;
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Message, Part, text_of};
 use everturn::core::view::{Event, Standing, View};
-use everturn::{Agent, ChatHandle, Engine, Policy, ToolError, tool};
+use everturn::stores::Store as _;
+use everturn::{Agent, ChatHandle, Engine, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Script, Understudy};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::stepwise::Stepwise;
@@ -53,6 +56,18 @@ impl Stage {
         Self { engine, chat, understudy, store, started: Instant::now() }
     }
 
+    /// The same chat in another process: this engine hands over, a new one takes up what is in the store.
+    pub async fn moved(self, understudy: Understudy, agent: Agent) -> Self {
+        self.engine.shutdown().await;
+        let Self { chat, store, started, .. } = self;
+        let now = Timestamp(0) + started.elapsed();
+        let builder = Engine::builder().store(store.clone()).provider(understudy.clone()).agent("it", agent);
+        let engine = builder.seed(7).starting_at(now).start();
+        let chat = engine.chat(chat.id());
+        engine.resume().await.unwrap();
+        Self { engine, chat, understudy, store, started }
+    }
+
     /// Sends a message and watches until the chat rests.
     pub async fn run(&self, text: &str) -> String {
         let watch = self.watch();
@@ -62,8 +77,8 @@ impl Stage {
 
     /// Somebody who watches from now on.
     pub fn watch(&self) -> Watch {
-        let chat = self.chat.clone();
-        Watch { events: chat.events(None), view: View::default(), seen: String::new(), started: self.started, chat }
+        let (chat, store, started) = (self.chat.clone(), self.store.clone(), self.started);
+        Watch { events: chat.events(None), view: View::default(), seen: String::new(), started, chat, store }
     }
 
     /// What the last turn came to.
@@ -98,6 +113,7 @@ pub struct Watch {
     pub seen: String,
     started: Instant,
     chat: ChatHandle,
+    store: Arc<Stepwise>,
 }
 
 impl Watch {
@@ -135,12 +151,21 @@ impl Watch {
         }
     }
 
+    /// Watches until the chat waits for somebody outside.
+    pub async fn until_asked(&mut self) {
+        use everturn::core::status::Status;
+        let asks = |view: &View| view.standing.as_ref().is_some_and(|standing| standing.status == Status::Awaiting);
+        while !(asks(&self.view) && self.events.cursor().is_some()) {
+            self.step().await;
+        }
+    }
+
     /// Watches until the chat rests, compares what it folded with what the server has, and gives the trace.
     pub async fn until_rest(mut self) -> String {
         loop {
             self.step().await;
             let rests = self.view.standing.as_ref().is_some_and(|standing| !standing_is_busy(standing));
-            if rests && self.events.cursor().is_some() && self.chat.rest_now().await {
+            if rests && self.events.cursor().is_some() && self.rests_now().await {
                 break;
             }
         }
@@ -148,16 +173,12 @@ impl Watch {
         assert_eq!(self.view, server, "the client's fold is the server's");
         self.seen
     }
-}
 
-trait RestNow {
-    async fn rest_now(&self) -> bool;
-}
-
-impl RestNow for ChatHandle {
-    async fn rest_now(&self) -> bool {
-        let view = self.view().await.unwrap();
-        view.standing.is_some_and(|standing| !standing_is_busy(&standing) && standing.ended.is_some())
+    /// Whether a turn has ended, no other runs, and nothing waits to be obeyed.
+    async fn rests_now(&self) -> bool {
+        let is_obeyed = self.store.inbox(self.chat.id()).await.unwrap().is_empty();
+        let standing = self.chat.view().await.unwrap().standing;
+        is_obeyed && standing.is_some_and(|standing| !standing_is_busy(&standing) && standing.ended.is_some())
     }
 }
 
@@ -219,6 +240,9 @@ fn stands(standing: &Standing) -> String {
     if let Some(wait) = &standing.retry {
         write!(told, " retry {:?} until {:.1}", wait.kind, wait.until.0 as f64 / 1000.0).unwrap();
     }
+    if let Some(compacting) = &standing.compacting {
+        write!(told, " compacting {:?}", compacting.source).unwrap();
+    }
     if let (Some(end), false) = (&standing.ended, standing_is_busy(standing)) {
         match end {
             TurnEnd::Failed(failure) => write!(told, " failed {:?}", failure.kind).unwrap(),
@@ -248,6 +272,50 @@ pub fn echo_with(name: &str, runs: &Arc<AtomicUsize>, effect: Effect) -> impl ev
         }
     };
     tool(name, "Says what it was given.", run).with(policy)
+}
+
+/// Where tools write down what they do, and when.
+#[derive(Clone)]
+pub struct Diary {
+    lines: Arc<Mutex<String>>,
+    started: Instant,
+}
+
+impl Diary {
+    pub fn new() -> Self {
+        Self { lines: Arc::default(), started: Instant::now() }
+    }
+
+    pub fn note(&self, what: &str) {
+        let at = self.started.elapsed().as_secs_f64();
+        writeln!(self.lines.lock().unwrap(), "t={at:05.1} {what}").unwrap();
+    }
+
+    pub fn read(&self) -> String {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// A tool that takes `seconds` and writes down when it begins and ends, or that it was told to stop.
+    pub fn tool(&self, name: &str, seconds: u64, policy: Policy) -> impl everturn::Tool + use<> {
+        let (diary, own) = (self.clone(), name.to_string());
+        let run = move |context: ToolContext, input: Value| {
+            let (diary, own) = (diary.clone(), own.clone());
+            async move {
+                diary.note(&format!("{own} {input} begins"));
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep(Duration::from_secs(seconds)) => {}
+                    () = context.cancel.cancelled() => {
+                        diary.note(&format!("{own} {input} is told to stop"));
+                        return Err("I was told to stop.".into());
+                    }
+                }
+                diary.note(&format!("{own} {input} ends"));
+                Ok::<_, ToolError>(format!("{own} did {input}"))
+            }
+        };
+        tool(name, "Takes its time.", run).with(policy)
+    }
 }
 
 /// A counter.

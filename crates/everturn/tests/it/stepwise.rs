@@ -4,7 +4,8 @@
 //! of several commits, and a crash could only happen where something else waits. This store yields before and after
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn::core::command::Refusal;
@@ -19,7 +20,57 @@ use everturn::stores::{
 use tokio::task::yield_now;
 
 #[derive(Default)]
-pub struct Stepwise(Memory);
+pub struct Stepwise {
+    memory: Memory,
+    fault: Mutex<Option<(usize, Fault)>>,
+    writes: AtomicUsize,
+}
+
+/// How a write goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It does not happen.
+    Refused,
+    /// It happens, and its answer is lost.
+    Unanswered,
+}
+
+impl Stepwise {
+    /// After `writes` more writes, one goes wrong.
+    pub fn fail_after(&self, writes: usize, fault: Fault) {
+        *self.fault.lock().unwrap() = Some((writes, fault));
+    }
+
+    /// Whether that one is still to come.
+    pub fn is_to_fail(&self) -> bool {
+        self.fault.lock().unwrap().is_some()
+    }
+
+    /// How many writes have happened.
+    pub fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    async fn write<T>(&self, write: impl Future<Output = Result<T, WriteError>>) -> Result<T, WriteError> {
+        let fault = {
+            let mut fault = self.fault.lock().unwrap();
+            let due = fault.take_if(|(left, _)| *left == 0);
+            fault.iter_mut().for_each(|(left, _)| *left -= 1);
+            due.map(|(_, fault)| fault)
+        };
+        let write = async {
+            let written = write.await;
+            self.writes.fetch_add(1, Ordering::SeqCst);
+            written
+        };
+        let lost = || StoreError::Unavailable("on purpose".into()).into();
+        match fault {
+            None => slowly(write).await,
+            Some(Fault::Refused) => Err(lost()),
+            Some(Fault::Unanswered) => slowly(write).await.and(Err(lost())),
+        }
+    }
+}
 
 async fn slowly<T>(answer: impl Future<Output = T>) -> T {
     yield_now().await;
@@ -31,54 +82,54 @@ async fn slowly<T>(answer: impl Future<Output = T>) -> T {
 #[async_trait]
 impl Store for Stepwise {
     async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError> {
-        self.0.create(id, agent).await
+        self.memory.create(id, agent).await
     }
 
     async fn agent(&self, chat: ChatId) -> Result<String, StoreError> {
-        self.0.agent(chat).await
+        self.memory.agent(chat).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
-        slowly(self.0.submit(chat, submission, limits)).await
+        slowly(self.memory.submit(chat, submission, limits)).await
     }
 
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.0.outcome(chat, seq).await
+        self.memory.outcome(chat, seq).await
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, StoreError> {
-        slowly(self.0.acquire(chat)).await
+        slowly(self.memory.acquire(chat)).await
     }
 
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
-        slowly(self.0.load(lease)).await
+        slowly(self.memory.load(lease)).await
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
-        slowly(self.0.inbox(chat)).await
+        slowly(self.memory.inbox(chat)).await
     }
 
     async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
-        self.0.unsettled().await
+        self.memory.unsettled().await
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
-        slowly(self.0.append(pen, rows)).await
+        self.write(self.memory.append(pen, rows)).await
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        slowly(self.0.commit(lease, facts)).await
+        self.write(self.memory.commit(lease, facts)).await
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        self.0.since(chat, cursor).await
+        self.memory.since(chat, cursor).await
     }
 
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.0.transcript(chat).await
+        self.memory.transcript(chat).await
     }
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.0.attempts(chat).await
+        self.memory.attempts(chat).await
     }
 }

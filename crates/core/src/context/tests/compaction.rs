@@ -1,17 +1,17 @@
 use proptest::prelude::*;
 
-use crate::context::{Compaction, Fallback, History, Threshold, TooLong, Trigger, compaction};
+use crate::context::{Compaction, Fallback, Slack, Threshold, TooLong, Trigger, compaction};
 
 use Compaction::{Hopeless, Needed, NotNeeded, StillOver};
 
 const SEVENTY: i64 = 70;
 
-fn fresh() -> History {
-    History { foldable: 10, compactions_left: 3, ..History::default() }
+fn fresh() -> Slack {
+    Slack { foldable: 10, compactions_left: 3, ..Slack::default() }
 }
 
-fn measured(next: u64, threshold: i64, history: &History) -> Compaction {
-    compaction(Trigger::Measured, next, Some(1_000), Threshold::percent(threshold), history)
+fn measured(next: u64, threshold: i64, slack: &Slack) -> Compaction {
+    compaction(Trigger::Measured, next, Some(1_000), Threshold::percent(threshold), slack)
 }
 
 /// W13: the next request decides, at the threshold and above.
@@ -48,44 +48,44 @@ fn thresholds_out_of_range_are_the_default() {
 /// turn's share; but not where there is nothing to fold.
 #[test]
 fn asking_bypasses_the_gates() {
-    let spent = History { compactions_left: 0, ..fresh() };
+    let spent = Slack { compactions_left: 0, ..fresh() };
     for (next, limit, threshold) in [(1, Some(1_000), SEVENTY), (0, None, SEVENTY), (1, Some(1_000), 100)] {
-        for history in [fresh(), spent] {
-            let verdict = compaction(Trigger::Asked, next, limit, Threshold::percent(threshold), &history);
+        for slack in [fresh(), spent] {
+            let verdict = compaction(Trigger::Asked, next, limit, Threshold::percent(threshold), &slack);
             assert_eq!(verdict, Needed);
         }
     }
-    let folded = History { foldable: 0, ..fresh() };
+    let folded = Slack { foldable: 0, ..fresh() };
     assert_eq!(compaction(Trigger::Asked, 900, Some(1_000), Threshold::default(), &folded), NotNeeded);
 }
 
 /// With nothing new to fold, or the turn's share used up, a request that fits is sent as it is.
 #[test]
 fn compaction_that_gains_nothing_is_not_made() {
-    let just_folded = History { foldable: 0, summary_tokens: 5, ..fresh() };
-    let used_up = History { compactions_left: 0, summary_tokens: 5, ..fresh() };
-    for history in [just_folded, used_up] {
-        assert_eq!(measured(999, SEVENTY, &history), NotNeeded);
-        assert_eq!(measured(1_000, SEVENTY, &history), NotNeeded);
-        assert_eq!(measured(1_001, SEVENTY, &history), StillOver(Fallback::StrongerSummary));
+    let just_folded = Slack { foldable: 0, summary_tokens: 5, ..fresh() };
+    let used_up = Slack { compactions_left: 0, summary_tokens: 5, ..fresh() };
+    for slack in [just_folded, used_up] {
+        assert_eq!(measured(999, SEVENTY, &slack), NotNeeded);
+        assert_eq!(measured(1_000, SEVENTY, &slack), NotNeeded);
+        assert_eq!(measured(1_001, SEVENTY, &slack), StillOver(Fallback::StrongerSummary));
     }
 }
 
 /// W18, #26377: where compaction cannot get below the threshold, it is not tried after every step, only at the limit.
 #[test]
 fn a_threshold_out_of_reach_gives_way_to_the_limit() {
-    let heavy = History { after_last: Some(750), ..fresh() };
+    let heavy = Slack { after_last: Some(750), ..fresh() };
     for (next, expected) in [(700, NotNeeded), (760, NotNeeded), (1_000, NotNeeded), (1_001, Needed)] {
         assert_eq!(measured(next, SEVENTY, &heavy), expected, "{next}");
     }
-    let light = History { after_last: Some(699), ..fresh() };
+    let light = Slack { after_last: Some(699), ..fresh() };
     assert_eq!(measured(700, SEVENTY, &light), Needed);
 }
 
 /// W18: stages come in order, those that would gain nothing are skipped, and after the last come the numbers.
 #[test]
 fn stages_are_taken_in_order() {
-    let stuck = |summary_tokens, media_tokens, result_tokens, taken| History {
+    let stuck = |summary_tokens, media_tokens, result_tokens, taken| Slack {
         foldable: 0,
         summary_tokens,
         media_tokens,
@@ -105,20 +105,20 @@ fn stages_are_taken_in_order() {
         (stuck(9, 0, 0, Some(Fallback::StrongerSummary)), hopeless),
         (stuck(0, 0, 0, None), hopeless),
     ];
-    for (history, expected) in cases {
-        assert_eq!(measured(1_500, SEVENTY, &history), expected, "{history:?}");
+    for (slack, expected) in cases {
+        assert_eq!(measured(1_500, SEVENTY, &slack), expected, "{slack:?}");
     }
 }
 
 /// W14: a refusal counts whatever we measured, and whether or not the limit is known.
 #[test]
 fn a_refused_request_is_compacted_whatever_was_measured() {
-    let refused = |limit, history: &History| compaction(Trigger::Refused, 100, limit, Threshold::OFF, history);
+    let refused = |limit, slack: &Slack| compaction(Trigger::Refused, 100, limit, Threshold::OFF, slack);
     assert_eq!(refused(Some(1_000), &fresh()), Needed);
     assert_eq!(refused(None, &fresh()), Needed);
-    let folded = History { foldable: 0, result_tokens: 50, ..fresh() };
+    let folded = Slack { foldable: 0, result_tokens: 50, ..fresh() };
     assert_eq!(refused(None, &folded), StillOver(Fallback::DropResults));
-    let empty = History { foldable: 0, ..fresh() };
+    let empty = Slack { foldable: 0, ..fresh() };
     assert_eq!(refused(None, &empty), Hopeless(TooLong { tokens: 100, limit: None }));
 }
 
@@ -137,21 +137,21 @@ proptest! {
         tokens in (0..3_u64, 0..3_u64, 0..3_u64), refused in any::<bool>(),
     ) {
         let trigger = if refused { Trigger::Refused } else { Trigger::Measured };
-        let mut history = History {
+        let mut slack = Slack {
             foldable, compactions_left: left, after_last: after,
             summary_tokens: tokens.0, media_tokens: tokens.1, result_tokens: tokens.2, taken: None,
         };
         for _ in 0..10 {
-            match compaction(trigger, next, Some(1_000), Threshold::default(), &history) {
+            match compaction(trigger, next, Some(1_000), Threshold::default(), &slack) {
                 NotNeeded | Hopeless(_) => return Ok(()),
                 Needed => {
-                    history.foldable = 0;
-                    history.compactions_left -= 1;
-                    history.after_last = Some(next);
+                    slack.foldable = 0;
+                    slack.compactions_left -= 1;
+                    slack.after_last = Some(next);
                 }
-                StillOver(stage) => history.taken = Some(stage),
+                StillOver(stage) => slack.taken = Some(stage),
             }
         }
-        prop_assert!(false, "still going: {history:?}");
+        prop_assert!(false, "still going: {slack:?}");
     }
 }

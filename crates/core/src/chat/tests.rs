@@ -1,0 +1,176 @@
+use std::time::Duration;
+
+use super::*;
+use crate::command::{Command, When};
+use crate::cost::{Micros, Spend, Tally};
+use crate::delta::Delta;
+use crate::fact::AttemptOutcome;
+use crate::ids::MessageId;
+use crate::message::{Seal, Stop, Summary, SummarySource, Verdict};
+use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
+use crate::rehearsal::{Stage, tiny_limits};
+
+fn obey(stage: &mut Stage, command: Command) {
+    stage.submit(command, &tiny_limits()).unwrap();
+    stage.commit(&stage.obey_next().unwrap());
+}
+
+fn asked() -> Stage {
+    let mut stage = Stage::new(chat_id(1));
+    obey(&mut stage, send("hello", When::Queue));
+    stage
+}
+
+fn answer(stage: &mut Stage, deltas: &[Delta]) {
+    let reply = reply(stage.chat.step, deltas, Stop::End);
+    stage.commit(&stage.change(|change| change.reply(reply, |_| CallState::Ready)));
+}
+
+fn turn(stage: &Stage) -> &Turn {
+    stage.chat.turn.as_ref().unwrap()
+}
+
+fn attempted(stage: &Stage, number: u32) -> Fact {
+    let (model, began, took) = ("understudy/one".parse().unwrap(), stage.now, Duration::from_millis(3));
+    let (step, outcome) = (stage.chat.step, AttemptOutcome::Answered);
+    let spend = Spend { known: Micros(5), estimated: Micros(2) };
+    let row = Attempted { step, number, model, began, took, tally: Tally::default(), spend, outcome };
+    Fact::Attempted(Box::new(row), Tried { attempts: number, ..stage.chat.tried })
+}
+
+fn wait() -> Fact {
+    let message = "later".into();
+    Fact::Waits(Box::new(Wait { until: Timestamp(9), kind: Kind::Overloaded, message, attempt: 1 }))
+}
+
+fn summary() -> Body {
+    let (source, runtime) = (SummarySource::Asked, Duration::from_millis(8));
+    Body::Summary(Box::new(Summary { text: "so far".into(), newest_user: vec![], source, tokens_before: 7, runtime }))
+}
+
+/// MC19: what a reply is to the plan follows from its stop and from whether it says anything to a person or a tool.
+#[test]
+fn each_reply_has_its_tail() {
+    let filtered = Stop::Filtered { category: String::new(), detail: String::new() };
+    let reasoning = [Delta::Reasoning("hm".into()), Delta::Sealed(Seal::Signature("s".into()))];
+    let says: [(&[Delta], bool); 5] = [
+        (&[], false),
+        (&reasoning, false),
+        (&[text(" \n")], false),
+        (&[text("yes")], true),
+        (&call(0, "look", "{}"), true),
+    ];
+    for (deltas, says) in says {
+        let spoken = if says { Tail::Reply } else { Tail::EmptyReply };
+        let cases = [
+            (Stop::End, spoken),
+            (Stop::ToolUse, spoken),
+            (Stop::Length, Tail::CutReply),
+            (filtered.clone(), Tail::FilteredReply),
+            (Stop::Interrupted, Tail::StoppedReply),
+            (Stop::Broken, Tail::StoppedReply),
+        ];
+        for (stop, expected) in cases {
+            let body = Body::Reply(Box::new(reply(StepId(1), deltas, stop.clone())));
+            assert_eq!(tail_of(&body), expected, "{stop:?} of {deltas:?}");
+        }
+    }
+    for body in [Body::User(words("hi").to_vec()), Body::Context("hi".into()), summary()] {
+        assert_eq!(tail_of(&body), Tail::Input);
+    }
+}
+
+/// MC13: only replies are counted, within their turn: neither what the program tells the model nor what somebody steers
+/// begins a new count, and the next turn does.
+#[test]
+fn steps_are_counted_from_the_message_that_began_the_turn() {
+    let mut stage = asked();
+    answer(&mut stage, &[text("one")]);
+    stage.commit(&stage.change(|change| change.say(Body::Context("it rains".into())).fact(Fact::Briefed)));
+    obey(&mut stage, send("faster", When::Steer));
+    stage.commit(&stage.change(|change| change.begin()));
+    assert_eq!((turn(&stage).steps, stage.transcript.len()), (1, 4));
+    answer(&mut stage, &[text("two")]);
+    assert_eq!(turn(&stage).steps, 2);
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
+    obey(&mut stage, send("more", When::Queue));
+    assert_eq!(turn(&stage).steps, 0);
+}
+
+#[test]
+fn the_same_call_is_counted_in_a_row() {
+    let mut stage = asked();
+    let look = |n: u8| call(u32::from(n), "look", "{\"q\":1}");
+    answer(&mut stage, &[look(0), look(1)].concat());
+    assert_eq!(turn(&stage).same_call.1, 2, "within a reply");
+    let open = stage.chat.calls.clone();
+    stage.commit(&stage.change(|change| change.answer_open(&open, Verdict::Done, |_| "found")));
+    answer(&mut stage, &look(0));
+    assert_eq!(turn(&stage).same_call.1, 3, "and over replies");
+    answer(&mut stage, &call(0, "look", "{\"q\":2}"));
+    assert_eq!(turn(&stage).same_call.1, 1, "another input is another call");
+    answer(&mut stage, &call(0, "watch", "{\"q\":2}"));
+    assert_eq!(turn(&stage).same_call.1, 1, "and so is another tool");
+}
+
+/// CS25: why the next attempt waits is forgotten as soon as one was made, and with the step.
+#[test]
+fn a_wait_ends_with_the_next_attempt_and_with_the_step() {
+    let waiting = || {
+        let mut stage = asked();
+        stage.commit(&[attempted(&stage, 1), wait()]);
+        assert!(stage.chat.wait.is_some() && stage.chat.tried.attempts == 1);
+        stage
+    };
+    let mut tried_again = waiting();
+    tried_again.commit(&[attempted(&tried_again, 2)]);
+    assert_eq!((&tried_again.chat.wait, tried_again.chat.tried.attempts), (&None, 2));
+    let mut answered = waiting();
+    answer(&mut answered, &[text("hi")]);
+    assert_eq!((&answered.chat.wait, answered.chat.tried), (&None, Tried::default()));
+    let mut ended = waiting();
+    ended.commit(&ended.change(|change| change.finish(TurnEnd::Done)));
+    assert_eq!((&ended.chat.wait, ended.chat.tried), (&None, Tried::default()));
+    let mut queued = waiting();
+    obey(&mut queued, send("hurry", When::Queue));
+    assert!(queued.chat.wait.is_some(), "nothing else ends it");
+}
+
+#[test]
+fn every_attempt_is_counted_in_its_turn_and_in_all() {
+    let mut stage = asked();
+    stage.commit(&[attempted(&stage, 1)]);
+    stage.commit(&[attempted(&stage, 2)]);
+    assert_eq!((stage.chat.totals.attempts, stage.chat.totals.spend.known), (2, Micros(10)));
+    assert_eq!(turn(&stage).cost, Micros(14), "what is estimated counts against the bound too");
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
+    obey(&mut stage, send("more", When::Queue));
+    assert_eq!((turn(&stage).cost, stage.chat.totals.attempts), (Micros(0), 2));
+}
+
+/// CS19: a summary uses up the request for one, and room that was made is room again.
+#[test]
+fn a_summary_is_used_up_and_counted() {
+    let mut stage = Stage::new(chat_id(1));
+    obey(&mut stage, Command::Compact);
+    stage.commit(&[Fact::Overflowed]);
+    assert!(stage.chat.compaction_asked && turn(&stage).overflowed);
+    stage.commit(&stage.change(|change| change.say_as(summary(), Tail::Reply)));
+    assert!(!stage.chat.compaction_asked && !turn(&stage).overflowed);
+    assert_eq!((turn(&stage).compactions, stage.chat.tail), (1, Tail::Reply));
+}
+
+/// A draft that nobody keeps is over all the same: what is journalled next belongs to another step.
+#[test]
+fn every_end_of_a_turn_opens_another_step() {
+    let edit = Command::Edit { message: MessageId(1), parts: words("again") };
+    for command in [Command::Interrupt, edit] {
+        let mut stage = asked();
+        let step = stage.chat.step;
+        obey(&mut stage, command);
+        if stage.chat.status == Status::Interrupting {
+            stage.commit(&stage.change(|change| change.settle(None)));
+        }
+        assert!(stage.chat.step > step);
+    }
+}

@@ -1,0 +1,3 @@
+mod answers;
+mod inbox;
+mod matrix;

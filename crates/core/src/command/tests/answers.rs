@@ -1,0 +1,96 @@
+//! Which answers fit.
+
+use crate::chat::{CallState, Chat, Effect, OpenCall};
+use crate::command::{Answer, Answered, Command, Refusal, check};
+use crate::ids::{CallUid, StepId, Timestamp};
+use crate::message::Output;
+use crate::rehearsal::sample::chat_id;
+use crate::status::{Status, Verb};
+
+const HASH: u64 = 77;
+
+const fn uid(ordinal: u16) -> CallUid {
+    CallUid { step: StepId(1), ordinal }
+}
+
+fn open(ordinal: u16, state: CallState) -> OpenCall {
+    OpenCall { uid: uid(ordinal), tool: "tool".into(), input_hash: HASH, state }
+}
+
+/// Call 0 is a client's, 1 waits for a person, 2 was approved, 3 runs.
+fn awaiting() -> Chat {
+    let started = CallState::Started { effect: Effect::Read, at: Timestamp(0) };
+    let states = [CallState::AsksClient, CallState::AsksApproval, CallState::Ready, started];
+    let calls = states.into_iter().zip(0..).map(|(state, ordinal)| open(ordinal, state)).collect();
+    Chat { status: Status::Awaiting, calls, ..Chat::new(chat_id(1), "agent") }
+}
+
+fn output() -> Answered {
+    Answered::Output(Output::text("here"))
+}
+
+const fn approve(input_hash: u64) -> Answered {
+    Answered::Approve { input_hash }
+}
+
+fn deny() -> Answered {
+    Answered::Deny { reason: String::new() }
+}
+
+fn verdict(answers: Vec<(u16, Answered)>) -> Result<(), Refusal> {
+    let answers = answers.into_iter().map(|(ordinal, what)| Answer { call: uid(ordinal), what });
+    check(&awaiting(), &Command::Answer(answers.collect()), |_| true)
+}
+
+/// CS12: a client gives a result or an error, a person approves or denies; each refusal has its own name.
+#[test]
+fn an_answer_fits_the_question_or_is_refused_by_name() {
+    let error = Answered::Error(Output::text("no"));
+    let cases = [
+        (vec![(0, output())], Ok(())),
+        (vec![(0, error.clone())], Ok(())),
+        (vec![(1, approve(HASH))], Ok(())),
+        (vec![(1, deny())], Ok(())),
+        (vec![(1, deny()), (0, output())], Ok(())),
+        (vec![], Err(Refusal::Empty)),
+        (vec![(0, approve(HASH))], Err(Refusal::WrongAnswer(uid(0)))),
+        (vec![(0, deny())], Err(Refusal::WrongAnswer(uid(0)))),
+        (vec![(1, output())], Err(Refusal::WrongAnswer(uid(1)))),
+        (vec![(1, error)], Err(Refusal::WrongAnswer(uid(1)))),
+        (vec![(1, approve(HASH + 1))], Err(Refusal::InputChanged(uid(1)))),
+        (vec![(2, approve(HASH))], Err(Refusal::NotAsked(uid(2)))),
+        (vec![(3, output())], Err(Refusal::NotAsked(uid(3)))),
+        (vec![(9, output())], Err(Refusal::NotAsked(uid(9)))),
+        (vec![(0, output()), (0, output())], Err(Refusal::AnsweredTwice(uid(0)))),
+    ];
+    for (answers, expected) in cases {
+        assert_eq!(verdict(answers.clone()), expected, "{answers:?}");
+    }
+}
+
+/// CS22: the first answer that does not fit is reported; of one answer, first that it came twice, then that nobody asked,
+/// then its kind. And before any of that, that the chat does not wait at all.
+#[test]
+fn of_several_errors_the_first_is_reported() {
+    let twice = vec![(0, output()), (0, approve(1)), (9, output())];
+    assert_eq!(verdict(twice), Err(Refusal::AnsweredTwice(uid(0))));
+    let unasked = vec![(9, output()), (0, approve(1)), (1, approve(HASH + 1))];
+    assert_eq!(verdict(unasked), Err(Refusal::NotAsked(uid(9))));
+    let wrong = vec![(0, approve(1)), (1, approve(HASH + 1))];
+    assert_eq!(verdict(wrong), Err(Refusal::WrongAnswer(uid(0))));
+    let running = Chat { status: Status::Running, ..awaiting() };
+    let nobody_asked = Command::Answer([].into());
+    let refusal = Refusal::Status(Status::Running, Verb::Answer);
+    assert_eq!(check(&running, &nobody_asked, |_| true), Err(refusal));
+}
+
+/// What a client is shown as asked can be answered, and everything else cannot.
+#[test]
+fn only_a_chat_that_waits_shows_what_it_asks() {
+    for status in Status::ALL {
+        let chat = Chat { status, ..awaiting() };
+        let shown: Vec<_> = chat.asks().map(|open| open.uid.ordinal).collect();
+        let expected: &[u16] = if status == Status::Awaiting { &[0, 1] } else { &[] };
+        assert_eq!(shown, expected, "{status:?}");
+    }
+}

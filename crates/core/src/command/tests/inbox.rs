@@ -1,0 +1,137 @@
+//! What may enter an inbox in which others wait.
+
+use crate::chat::{Chat, Failure, TurnEnd};
+use crate::command::{Command, Refusal, When, admit};
+use crate::error::Kind;
+use crate::ids::{InboxSeq, MessageId};
+use crate::message::{File, Meta, Part};
+use crate::rehearsal::sample::{chat_id, send, words};
+use crate::rehearsal::{Stage, tiny_limits};
+use crate::status::{Status, Verb};
+
+fn submit(stage: &mut Stage, command: Command) -> Result<InboxSeq, Refusal> {
+    stage.submit(command, &tiny_limits())
+}
+
+fn obey_all(stage: &mut Stage) {
+    while let Some(facts) = stage.obey_next() {
+        stage.commit(&facts);
+    }
+}
+
+fn edit(message: u64) -> Command {
+    Command::Edit { message: MessageId(message), parts: words("again") }
+}
+
+/// CS13: the queue has room for so many, whether they wait in it already or still in the inbox.
+#[test]
+fn a_full_queue_refuses_the_next_message() {
+    for obeyed_between in [false, true] {
+        let mut stage = Stage::new(chat_id(1));
+        let room = tiny_limits().queue_len_max;
+        for _ in 0..=room {
+            submit(&mut stage, send("hello", When::Queue)).unwrap();
+            if obeyed_between {
+                obey_all(&mut stage);
+            }
+        }
+        for when in [When::Queue, When::Steer, When::Now] {
+            assert_eq!(submit(&mut stage, send("one more", when)), Err(Refusal::QueueFull));
+        }
+        submit(&mut stage, Command::Unqueue(InboxSeq(2))).unwrap();
+        submit(&mut stage, send("now there is room", When::Queue)).unwrap();
+        obey_all(&mut stage);
+        assert_eq!(stage.chat.queue.len(), room);
+        assert!(stage.inbox.iter().all(|(_, outcome)| *outcome == Some(Ok(()))));
+    }
+}
+
+/// A chat that rests takes one out of its queue as it takes one in, so a full queue is no reason to refuse.
+#[test]
+fn a_failed_chat_with_a_full_queue_takes_a_message() {
+    let mut stage = Stage::new(chat_id(1));
+    for _ in 0..=tiny_limits().queue_len_max {
+        submit(&mut stage, send("hello", When::Queue)).unwrap();
+    }
+    obey_all(&mut stage);
+    let failure = Failure { kind: Kind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
+    stage.commit(&stage.change(|change| change.fail(None, failure)));
+    assert_eq!((stage.chat.status, stage.chat.queue.len()), (Status::Failed, tiny_limits().queue_len_max));
+    submit(&mut stage, send("go on", When::Queue)).unwrap();
+    obey_all(&mut stage);
+    stage.commit(&stage.change(|change| change.begin()));
+    assert_eq!((stage.chat.status, stage.chat.queue.len()), (Status::Running, tiny_limits().queue_len_max));
+}
+
+/// CS11: the first message begins a turn, and a message that says nothing is none; a file says something.
+#[test]
+fn a_message_says_something() {
+    let chat = Chat::new(chat_id(1), "agent");
+    let file = File { name: "a.png".into(), media_type: "image/png".into(), bytes: None, meta: Meta::new() };
+    let admitted = |parts: Vec<Part>| {
+        let command = Command::Send { parts: parts.into(), when: When::Queue };
+        admit(&chat, &command, &tiny_limits(), |_| true)
+    };
+    assert_eq!(admitted(vec![]), Err(Refusal::Empty));
+    assert_eq!(admitted(words(" \n\t\u{a0}").to_vec()), Err(Refusal::Empty));
+    assert_eq!(admitted([words(" ").to_vec(), words("x").to_vec()].concat()), Ok(()));
+    assert_eq!(admitted(vec![Part::File(file)]), Ok(()));
+    let mut stage = Stage::new(chat_id(1));
+    submit(&mut stage, send("hello", When::Steer)).unwrap();
+    obey_all(&mut stage);
+    assert_eq!((stage.chat.status, stage.transcript.len()), (Status::Running, 1));
+}
+
+/// A command is checked against the chat it will meet, not the one that is there: nobody is archived with a message on
+/// its way, and nobody writes to a chat that is about to be archived.
+#[test]
+fn a_command_is_checked_against_the_chat_it_will_meet() {
+    let mut stage = Stage::new(chat_id(1));
+    submit(&mut stage, send("hello", When::Queue)).unwrap();
+    let busy = |verb| Err(Refusal::Status(Status::Running, verb));
+    assert_eq!(submit(&mut stage, Command::Archive), busy(Verb::Archive));
+    assert_eq!(submit(&mut stage, Command::Compact), busy(Verb::Compact));
+
+    let mut stage = Stage::new(chat_id(2));
+    submit(&mut stage, Command::Archive).unwrap();
+    assert_eq!(submit(&mut stage, send("hello", When::Queue)), Err(Refusal::Archived));
+    submit(&mut stage, Command::Unarchive).unwrap();
+    submit(&mut stage, send("hello", When::Queue)).unwrap();
+    obey_all(&mut stage);
+    assert_eq!((stage.chat.status, stage.chat.archived), (Status::Running, false));
+    assert!(stage.inbox.iter().all(|(_, outcome)| *outcome == Some(Ok(()))));
+}
+
+/// CS15: what an edit on its way will take out cannot be edited any more, and what it leaves can.
+#[test]
+fn an_edit_behind_an_edit_finds_what_that_leaves() {
+    let mut stage = Stage::new(chat_id(1));
+    for text in ["one", "two", "three"] {
+        submit(&mut stage, send(text, When::Steer)).unwrap();
+        obey_all(&mut stage);
+        stage.commit(&stage.change(|change| change.begin()));
+    }
+    assert_eq!(stage.transcript.len(), 3);
+    assert_eq!(submit(&mut stage, edit(4)), Err(Refusal::NotEditable));
+    submit(&mut stage, edit(2)).unwrap();
+    assert_eq!(submit(&mut stage, edit(2)), Err(Refusal::NotEditable));
+    assert_eq!(submit(&mut stage, edit(3)), Err(Refusal::NotEditable));
+    submit(&mut stage, edit(1)).unwrap();
+    obey_all(&mut stage);
+    assert!(stage.inbox.iter().all(|(_, outcome)| *outcome == Some(Ok(()))));
+    assert_eq!(stage.transcript.iter().map(|message| message.id.0).collect::<Vec<_>>(), [5]);
+}
+
+/// CS19: a summary is asked for at rest, waits while others queue up, and is refused to a busy chat.
+#[test]
+fn a_requested_summary_is_asked_for_once() {
+    let mut stage = Stage::new(chat_id(1));
+    submit(&mut stage, Command::Compact).unwrap();
+    assert_eq!(submit(&mut stage, Command::Compact), Err(Refusal::Status(Status::Running, Verb::Compact)));
+    submit(&mut stage, send("meanwhile", When::Queue)).unwrap();
+    obey_all(&mut stage);
+    assert!(stage.chat.compaction_asked && stage.chat.queue.len() == 1);
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
+    assert!(!stage.chat.compaction_asked, "used up");
+    assert_eq!(stage.transcript.len(), 1, "and the next one goes on");
+}

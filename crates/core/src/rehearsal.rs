@@ -1,0 +1,207 @@
+//! A driver that throws dice.
+//!
+//! A chat, a store and a client must hold their promises whatever a driver does, in any order. The real one needs an
+//! engine, providers and time; this one asks the same questions ([`plan`], [`check`]), makes the same changes, and takes
+//! everything it would have to wait for from a number. So a whole life of a chat is a list of numbers, and a test that
+//! fails shrinks it to a short list of small ones: 0 is always the dullest choice.
+//!
+//! For tests alone, here and in the stores: behind the feature `rehearsal`.
+
+use std::time::Duration;
+
+use crate::change::Change;
+use crate::chat::{CallState, Chat, Effect, Failure, OpenCall, Tried, TurnEnd, Wait};
+use crate::command::{Command, check};
+use crate::cost::{End, Price};
+use crate::delta::Delta;
+use crate::draft::Draft;
+use crate::error::{Cause, Kind};
+use crate::fact::{AttemptOutcome, Attempted, Fact};
+use crate::ids::{InboxSeq, MessageId, ModelId, Timestamp};
+use crate::limits::Limits;
+use crate::message::{Body, CallResult, Meta, Output, Reply, Stop, Summary, SummarySource, Verdict};
+use crate::plan::{Next, plan};
+
+mod dice;
+pub mod sample;
+mod stage;
+mod stream;
+mod wish;
+
+pub use dice::Dice;
+pub use stage::Stage;
+pub use wish::wish;
+
+/// What a driver does next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deed {
+    /// Nothing: it is somebody else's turn.
+    Rest,
+    /// The draft grows. Each delta fits behind the one before.
+    Journal(Vec<Delta>),
+    /// A change.
+    Commit(Vec<Fact>),
+}
+
+/// Bounds so small that a short rehearsal meets all of them.
+#[must_use]
+pub fn tiny_limits() -> Limits {
+    Limits { steps_max: 3, same_call_max: 3, queue_len_max: 3, compactions_max: 2, ..Limits::default() }
+}
+
+/// What a driver of `chat` does at `at`, whose draft is `draft`.
+#[must_use]
+pub fn deed(chat: &Chat, draft: Option<&Draft>, limits: &Limits, at: Timestamp, dice: &mut Dice) -> Deed {
+    let mut change = Change::new(chat, at);
+    match plan(chat, limits, at) {
+        Next::Rest => return Deed::Rest,
+        Next::Await if dice.below(4) < 3 => return Deed::Rest,
+        Next::Await => change.expire(),
+        Next::Begin => change.begin(),
+        Next::CallModel => return call_model(change, chat, draft, at, dice),
+        Next::Reask => change.fact(Fact::Reasked).say(Body::Context("say something".into())),
+        Next::RunCalls => run_call(&mut change, chat, at, dice),
+        Next::Ask => change.ask(at + limits.awaiting_max),
+        Next::Compact => compact(&mut change, chat, at, dice),
+        Next::Settle => {
+            attempted(&mut change, chat, draft, at, AttemptOutcome::Interrupted);
+            change.settle(kept(draft, Stop::Interrupted, at))
+        }
+        Next::Finish(end) => change.finish(end),
+    };
+    Deed::Commit(change.facts())
+}
+
+/// What a driver makes of a command.
+#[must_use]
+pub fn obey(
+    chat: &Chat,
+    draft: Option<&Draft>,
+    (seq, command): (InboxSeq, &Command),
+    is_users: impl Fn(MessageId) -> bool,
+    at: Timestamp,
+) -> Vec<Fact> {
+    let mut change = Change::new(chat, at);
+    let verdict = check(chat, command, is_users);
+    if verdict.is_ok() && matches!(command, Command::Edit { .. }) {
+        attempted(&mut change, chat, draft, at, AttemptOutcome::Lost);
+    }
+    change.obey(seq, command, verdict);
+    change.facts()
+}
+
+/// One attempt, piece by piece: it begins, it goes on, and at some point it is over in one way or another.
+fn call_model(mut change: Change<'_>, chat: &Chat, draft: Option<&Draft>, at: Timestamp, dice: &mut Dice) -> Deed {
+    let Some(streaming) = draft.filter(|draft| stream::is_open(draft, chat)) else {
+        return match dice.below(8) {
+            6 if chat.briefed < chat.step => {
+                change.say(Body::Context("it is raining".into())).fact(Fact::Briefed);
+                Deed::Commit(change.facts())
+            }
+            7 => {
+                summary(&mut change, chat, at, SummarySource::Automatic);
+                Deed::Commit(change.facts())
+            }
+            _ => Deed::Journal(stream::begin(draft, chat, dice)),
+        };
+    };
+    match dice.below(8) {
+        0..=3 => return Deed::Journal(stream::more(streaming, dice)),
+        4 | 5 => {
+            attempted(&mut change, chat, draft, at, AttemptOutcome::Answered);
+            let stop = stream::stop(streaming, dice);
+            let reply = streaming.clone().seal(stop, at, Some(1_000)).expect("an attempt was made");
+            let states = [CallState::Ready, CallState::AsksClient, CallState::AsksApproval];
+            let first = dice.below(3) as usize;
+            change.reply(reply, |call| match call.whole {
+                true => states[(first + usize::from(call.uid.ordinal)) % states.len()],
+                false => CallState::Ready,
+            });
+        }
+        6 => {
+            attempted(&mut change, chat, draft, at, AttemptOutcome::Broke(Cause::Reset, Kind::Timeout));
+            let wait = Wait { until: at, kind: Kind::Timeout, message: "reset".into(), attempt: chat.tried.attempts };
+            match dice.below(3) {
+                0 => change.fact(Fact::Waits(Box::new(wait))),
+                1 => change.fact(Fact::Overflowed),
+                _ => change.fact(Fact::Tried(Tried { attempts: chat.tried.attempts + 1, model: 1, ..chat.tried })),
+            };
+        }
+        _ => {
+            attempted(&mut change, chat, draft, at, AttemptOutcome::Broke(Cause::Refused, Kind::Auth));
+            change.fail(kept(draft, Stop::Broken, at), failure());
+        }
+    }
+    Deed::Commit(change.facts())
+}
+
+fn failure() -> Failure {
+    Failure { kind: Kind::Auth, message: "no".into(), detail: "not you".into(), attempts: 1 }
+}
+
+/// Starts a call, or brings one back; in whatever order.
+fn run_call<'c, 'a>(change: &'c mut Change<'a>, chat: &Chat, at: Timestamp, dice: &mut Dice) -> &'c mut Change<'a> {
+    let may_run: Vec<&OpenCall> = chat.calls.iter().filter(|open| !open.state.asks()).collect();
+    let open = *dice.pick(&may_run).expect("the plan saw a call to run");
+    let began = match open.state {
+        CallState::Started { at, .. } => Some(at),
+        _ if dice.below(3) > 0 => {
+            let effect = [Effect::Once, Effect::Read, Effect::Idempotent][dice.below(3) as usize];
+            return change.fact(Fact::Started { call: open.uid, effect, at });
+        }
+        _ => None, // An unknown tool, or an input that does not fit: never started.
+    };
+    let verdict = [Verdict::Done, Verdict::Error, Verdict::Unknown][dice.below(3) as usize];
+    let (tool, output, meta) = (open.tool.clone(), Output::text("found"), Meta::new());
+    change.result(CallResult { call: open.uid, tool, verdict, output, began, ended: at, meta });
+    match verdict == Verdict::Done && dice.below(5) == 4 {
+        true => change.fact(Fact::StopAfter(open.tool.clone())),
+        false => change,
+    }
+}
+
+/// A summary that somebody asked for: it is there, there was nothing to summarise, or it failed.
+fn compact<'c, 'a>(change: &'c mut Change<'a>, chat: &Chat, at: Timestamp, dice: &mut Dice) -> &'c mut Change<'a> {
+    match dice.below(4) {
+        0 | 1 => summary(change, chat, at, SummarySource::Asked),
+        2 => change.finish(TurnEnd::Done),
+        _ => change.fail(None, failure()),
+    }
+}
+
+fn summary<'c, 'a>(
+    change: &'c mut Change<'a>,
+    chat: &Chat,
+    at: Timestamp,
+    source: SummarySource,
+) -> &'c mut Change<'a> {
+    let (text, newest_user, runtime) = ("so far".into(), Vec::new(), Duration::from_millis(7));
+    let summary = Summary { text, newest_user, source, tokens_before: 900, runtime };
+    change.fact(row(chat, at, chat.tried.attempts + 1, AttemptOutcome::Answered));
+    change.say_as(Body::Summary(Box::new(summary)), chat.tail)
+}
+
+/// What of a draft is worth keeping though it never came to its end.
+fn kept(draft: Option<&Draft>, stop: Stop, at: Timestamp) -> Option<Reply> {
+    let reply = draft.cloned().and_then(|draft| draft.seal(stop, at, None));
+    reply.filter(|reply| !reply.parts.is_empty())
+}
+
+/// Adds the row of the draft's attempt, if it has none yet.
+fn attempted(change: &mut Change<'_>, chat: &Chat, draft: Option<&Draft>, at: Timestamp, outcome: AttemptOutcome) {
+    if let Some(began) = draft.filter(|draft| stream::is_open(draft, chat)).and_then(Draft::current) {
+        change.fact(row(chat, at, began.number, outcome));
+    }
+}
+
+fn row(chat: &Chat, at: Timestamp, number: u32, outcome: AttemptOutcome) -> Fact {
+    let end = if outcome == AttemptOutcome::Answered { End::Finished } else { End::Broken };
+    let tally = crate::cost::Report::default().settle(end, 30, 6);
+    let (model, took, spend) = (model(), Duration::from_millis(4), tally.cost(&Price::default()));
+    let attempted = Attempted { step: chat.step, number, model, began: at, took, tally, spend, outcome };
+    Fact::Attempted(Box::new(attempted), Tried { attempts: number, ..chat.tried })
+}
+
+fn model() -> ModelId {
+    "understudy/dice".parse().expect("a provider and a name")
+}

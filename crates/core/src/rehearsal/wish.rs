@@ -1,0 +1,80 @@
+//! Commands made of dice: most fit the chat, some do not.
+
+use std::sync::Arc;
+
+use super::Dice;
+use crate::chat::{CallState, Chat, OpenCall};
+use crate::command::{Answer, Answered, Command, When};
+use crate::ids::{CallUid, InboxSeq, MessageId, StepId};
+use crate::message::{Body, Message, Meta, Output, Part, Text};
+
+/// What somebody might want of `chat`. A message says `words`.
+#[must_use]
+pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Dice) -> Command {
+    let parts: Arc<[Part]> = Arc::new([Part::Text(Text { text: words.into(), meta: Meta::new() })]);
+    match dice.below(16) {
+        0 | 1 => Command::Send { parts, when: When::Queue },
+        2 => Command::Send { parts, when: When::Steer },
+        3 => Command::Send { parts, when: When::Now },
+        4 => Command::Send { parts: Arc::new([]), when: When::Queue },
+        5 => Command::Promote(queued(chat, dice)),
+        6 => Command::Unqueue(queued(chat, dice)),
+        7 => Command::Interrupt,
+        8..=10 => Command::Answer(answers(chat, dice)),
+        11 | 12 => Command::Edit { message: message(transcript, dice), parts },
+        13 => Command::Compact,
+        14 => Command::Archive,
+        _ => Command::Unarchive,
+    }
+}
+
+/// Mostly one that waits.
+fn queued(chat: &Chat, dice: &mut Dice) -> InboxSeq {
+    let ids: Vec<_> = chat.queue.iter().map(|queued| queued.id).collect();
+    match dice.below(5) {
+        4 => InboxSeq(dice.below(9)),
+        _ => dice.pick(&ids).copied().unwrap_or_default(),
+    }
+}
+
+/// Mostly one that a person sent.
+fn message(transcript: &[Arc<Message>], dice: &mut Dice) -> MessageId {
+    let users = transcript.iter().filter(|message| matches!(message.body, Body::User(_)));
+    let ids: Vec<_> = users.map(|message| message.id).collect();
+    match dice.below(5) {
+        4 => MessageId(dice.below(9)),
+        _ => dice.pick(&ids).copied().unwrap_or_default(),
+    }
+}
+
+/// Answers to some or all calls that ask; sometimes twice, of the wrong kind, or to nobody's question.
+fn answers(chat: &Chat, dice: &mut Dice) -> Arc<[Answer]> {
+    let all = dice.below(2) == 0;
+    let asked = chat.calls.iter().filter(|open| open.state.asks());
+    let mut answers: Vec<Answer> = Vec::new();
+    for open in asked {
+        if all || dice.below(2) == 0 {
+            answers.push(Answer { call: open.uid, what: answer(open, dice) });
+        }
+    }
+    match dice.below(8) {
+        6 => answers.extend(answers.first().cloned()),
+        7 => {
+            let call = CallUid { step: StepId(dice.below(3)), ordinal: 0 };
+            answers.push(Answer { call, what: Answered::Output(Output::text("unasked")) });
+        }
+        _ => {}
+    }
+    answers.into()
+}
+
+fn answer(open: &OpenCall, dice: &mut Dice) -> Answered {
+    let fits_client = (open.state == CallState::AsksClient) != (dice.below(9) == 8);
+    match (fits_client, dice.below(4)) {
+        (true, 0 | 1) => Answered::Output(Output::text("done")),
+        (true, _) => Answered::Error(Output::text("broken")),
+        (false, 0 | 1) => Answered::Approve { input_hash: open.input_hash },
+        (false, 2) => Answered::Deny { reason: "no".into() },
+        (false, _) => Answered::Approve { input_hash: open.input_hash ^ 1 },
+    }
+}

@@ -1,0 +1,90 @@
+use super::*;
+use crate::chat::CallState;
+use crate::command::When;
+use crate::error::Kind;
+use crate::message::{Body, Stop};
+use crate::rehearsal::sample::{call, chat_id, reply, send, text};
+use crate::rehearsal::{Stage, tiny_limits};
+
+#[test]
+fn a_cursor_reads_back_as_written_and_nothing_else_is_one() {
+    let cursor = Cursor { version: Version(300), step: StepId(7), seq: Seq(u64::MAX) };
+    assert_eq!(cursor.to_string().parse(), Ok(cursor));
+    for text in ["", ".", "1.2", "1.2.3.4", "1.2.-3", "1.2.+3", "1.2.g", "a.b. c", "1.2.fffffffffffffffff"] {
+        assert_eq!(text.parse::<Cursor>(), Err(BadCursor), "{text}");
+    }
+}
+
+fn row(step: u64, seq: u64, delta: Delta) -> Event {
+    Event::Delta(Row { step: StepId(step), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(delta) })
+}
+
+fn message(id: u64) -> Event {
+    let body = Body::Context(id.to_string());
+    Event::Message(Arc::new(Message { id: MessageId(id), at: Timestamp(0), body }))
+}
+
+fn fold(events: &[Event]) -> Result<View, BadFold> {
+    events.iter().try_fold(View::default(), |mut view, event| view.fold(event).map(|()| view))
+}
+
+/// I13: an event that came twice, too late or not at all is noticed, not folded.
+#[test]
+fn events_that_do_not_follow_each_other_are_noticed() {
+    let gap = |step, after, got| BadFold::Gap { step: StepId(step), after: Seq(after), got: Seq(got) };
+    let cases = [
+        (vec![row(1, 2, text("a"))], gap(1, 0, 2)),
+        (vec![row(1, 1, text("a")), row(1, 1, text("a"))], gap(1, 1, 1)),
+        (vec![row(1, 1, text("a")), row(1, 3, text("c"))], gap(1, 1, 3)),
+        (vec![row(1, 1, text("a")), row(2, 2, text("b"))], gap(2, 0, 2)),
+        (vec![row(1, 1, Delta::CallEnded { slot: 4 })], BadFold::OutOfOrder(OutOfOrder::NoSuchCall(4))),
+        (vec![message(3), message(3)], BadFold::Repeated(MessageId(3))),
+        (vec![message(3), message(2)], BadFold::Repeated(MessageId(2))),
+    ];
+    for (events, expected) in cases {
+        assert_eq!(fold(&events), Err(expected), "{events:?}");
+    }
+}
+
+#[test]
+fn a_standing_tells_everything_but_the_words() {
+    let mut stage = Stage::new(chat_id(1));
+    let commands = [send("hello", When::Queue), send("and then", When::Steer)];
+    for command in commands {
+        stage.submit(command, &tiny_limits()).unwrap();
+        stage.commit(&stage.obey_next().unwrap());
+    }
+    let asks = reply(StepId(1), &call(0, "client", "{}"), Stop::ToolUse);
+    stage.commit(&stage.change(|change| change.reply(asks, |_| CallState::AsksClient)));
+    stage.commit(&stage.change(|change| change.ask(Timestamp(9))));
+    let wait = Wait { until: Timestamp(7), kind: Kind::Overloaded, message: "busy".into(), attempt: 2 };
+    let chat = Chat {
+        archived: true,
+        wait: Some(wait),
+        ended: Some(TurnEnd::Length),
+        totals: Totals { attempts: 3, ..Totals::default() },
+        ..stage.chat
+    };
+    let told = Standing::from(&chat);
+    assert_eq!((told.version, told.step, told.status), (chat.version, StepId(2), Status::Awaiting));
+    assert_eq!((told.archived, &told.queue, told.queue.len()), (true, &chat.queue, 1));
+    assert_eq!((&told.asks, told.asks.len(), told.awaits_until), (&chat.calls, 1, Some(Timestamp(9))));
+    assert_eq!((told.retry, told.ended, told.totals), (chat.wait, chat.ended, chat.totals));
+}
+
+/// A draft is shown until its step is over, by whatever way it ended; what is rewound is gone with it.
+#[test]
+fn a_draft_goes_with_its_step() {
+    let mut chat = Chat::new(chat_id(1), "agent");
+    let standing = |chat: &Chat| Event::Standing(Box::new(chat.into()));
+    let shown = [message(1), message(2), row(1, 1, text("Hel"))];
+    let still = fold(&[&shown[..], &[standing(&chat), row(1, 2, text("lo"))]].concat()).unwrap();
+    assert_eq!(still.draft.as_ref().map(Draft::seq), Some(Seq(2)));
+    chat.step = StepId(2);
+    let over = fold(&[&shown[..], &[standing(&chat)]].concat()).unwrap();
+    assert_eq!((over.draft, over.messages.len()), (None, 2));
+    let next = fold(&[&shown[..], &[standing(&chat), row(2, 1, text("So"))]].concat()).unwrap();
+    assert_eq!(next.draft.map(|draft| (draft.step(), draft.seq())), Some((StepId(2), Seq(1))));
+    let rewound = fold(&[&shown[..], &[Event::Rewound(MessageId(2)), message(3)]].concat()).unwrap();
+    assert_eq!((rewound.draft, rewound.messages.len()), (None, 2));
+}

@@ -1,0 +1,88 @@
+use super::*;
+
+const KEY: &str = "sk-ant-very-secret-0123456789";
+const USUAL: Usual = Usual {
+    base_url: "https://api.example.com",
+    base_url_env: &["EXAMPLE_BASE_URL"],
+    key_env: &[("EXAMPLE_API_KEY", Auth::Header("x-api-key")), ("EXAMPLE_TOKEN", Auth::Bearer)],
+    needs_key: NeedsKey::Yes,
+};
+
+fn usual(variables: &[(&str, &str)]) -> Result<Endpoint, BadEndpoint> {
+    let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    Endpoint::usual("example", &USUAL, find)
+}
+
+/// The usual variables are read, the first that is set wins, and blank ones are not set.
+#[test]
+fn the_environment_is_read() {
+    let endpoint = usual(&[("EXAMPLE_API_KEY", " k1 \n"), ("EXAMPLE_TOKEN", "k2")]).unwrap();
+    assert_eq!(endpoint.headers().unwrap()["x-api-key"], "k1");
+    assert_eq!(endpoint.key_variable(), Some("EXAMPLE_API_KEY"));
+    assert_eq!(endpoint.url("/v1/x").as_str(), "https://api.example.com/v1/x");
+
+    let endpoint =
+        usual(&[("EXAMPLE_API_KEY", "  "), ("EXAMPLE_TOKEN", "k2"), ("EXAMPLE_BASE_URL", "http://[::1]:1/p/")]);
+    let endpoint = endpoint.unwrap();
+    assert_eq!(endpoint.headers().unwrap()["authorization"], "Bearer k2");
+    assert_eq!(endpoint.key_variable(), Some("EXAMPLE_TOKEN"));
+    assert_eq!(endpoint.url("v1/x?a=b").as_str(), "http://[::1]:1/p/v1/x?a=b");
+}
+
+/// A missing key is told with the variable that would have had it, when one is needed and nothing else brings it.
+#[test]
+fn a_missing_key_names_its_variable() {
+    let error = usual(&[]).unwrap().headers().unwrap_err();
+    assert_eq!((error.kind, error.subject.as_deref()), (Kind::MissingKey, Some("EXAMPLE_API_KEY")));
+    assert!(error.to_string().contains("EXAMPLE_API_KEY"));
+    let own = usual(&[]).unwrap().with_header("Authorization", "Basic abc").unwrap();
+    assert_eq!(own.headers().unwrap()["authorization"], "Basic abc");
+    assert!(Endpoint::at("home", "http://localhost:11434").unwrap().headers().unwrap().is_empty());
+}
+
+/// A key has one destination: no path leads away from the configured host.
+#[test]
+fn no_path_leaves_the_host() {
+    let endpoint = usual(&[("EXAMPLE_API_KEY", KEY)]).unwrap();
+    for path in
+        ["//evil.example/x", "https://evil.example/x", "@evil.example/", "../..", "\\\\evil.example", "?x=1", ""]
+    {
+        let url = endpoint.url(path);
+        assert_eq!((url.scheme(), url.host_str()), ("https", Some("api.example.com")), "{path}");
+    }
+    let azure = Endpoint::at("azure", "https://a.example/openai?api-version=1").unwrap();
+    assert_eq!(azure.url("/chat?x=2").as_str(), "https://a.example/openai/chat?api-version=1&x=2");
+}
+
+/// What is no address, no header and no key is refused when it is configured, not when it is used.
+#[test]
+fn nonsense_is_refused() {
+    for url in ["", "api.example.com", "ftp://a.example", "file:///etc", "https://"] {
+        assert!(matches!(Endpoint::at("x", url), Err(BadEndpoint::BaseUrl(_))), "{url}");
+    }
+    let endpoint = Endpoint::at("x", "https://a.example").unwrap();
+    assert!(endpoint.clone().with_header("a b", "c").is_err());
+    assert!(endpoint.clone().with_header("a", "c\nd").is_err());
+    let refused = endpoint.with_key(SecretString::from("a\nb".to_owned()), Auth::Bearer).unwrap_err();
+    assert!(!refused.to_string().contains("a\nb"));
+}
+
+/// A key is in no debug output, not as part of anything, and the configured headers are not either.
+#[test]
+fn a_key_is_never_printed() {
+    let endpoint = usual(&[("EXAMPLE_API_KEY", KEY), ("EXAMPLE_BASE_URL", "https://me:pw@api.example.com")]).unwrap();
+    let endpoint = endpoint.with_header("x-team", "team-secret").unwrap();
+    for printed in [format!("{endpoint:?}"), format!("{:?}", endpoint.headers().unwrap())] {
+        assert!(!printed.contains(KEY) && !printed.contains("team-secret") && !printed.contains("pw"), "{printed}");
+    }
+}
+
+/// P4, P10: a key that a provider echoes is taken out before anybody keeps it.
+#[test]
+fn an_echoed_key_is_veiled() {
+    let endpoint = usual(&[("EXAMPLE_API_KEY", KEY)]).unwrap().with_header("x-team", "team-secret").unwrap();
+    let echoed = format!("bad key {KEY} ({KEY}) of team-secret");
+    assert_eq!(endpoint.veil(echoed.as_bytes()), b"bad key [key] ([key]) of [key]");
+    let error = ProviderError::new("example", Kind::Generic).with_detail("your key is team-secret, no?");
+    assert_eq!(endpoint.veiled(error).detail, "your key is [key], no?");
+}

@@ -1,0 +1,269 @@
+//! The only socket.
+//!
+//! Every wire talks through this one client: no redirects, which would carry a key elsewhere; no retries, which are the
+//! engine's to decide; no total time, since an answer may take as long as it makes progress. Bounded is how long a
+//! connection and the headers may take, and how much of an error is read. What goes wrong is handed to
+//! [`crate::classify`] as types, never as text.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use everturn_core::error::ProviderError;
+use everturn_core::limits::{Limits, Thinking};
+use futures_util::StreamExt as _;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, ClientBuilder, Method, Response};
+use serde_json::Value;
+
+use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify, request_id};
+use crate::clock;
+use crate::endpoint::Endpoint;
+use crate::provider::Frames;
+use crate::sse::Bounds;
+use crate::wire::{Body, Decode, Fold, frames};
+
+mod trouble;
+
+#[cfg(test)]
+mod tests;
+
+/// A request to an endpoint.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// `GET`, `POST`…
+    pub method: Method,
+    /// Below the endpoint's base; may have a query.
+    pub path: String,
+    /// What this wire wants besides the endpoint's headers, and instead of them.
+    pub headers: HeaderMap,
+    /// The JSON to send.
+    pub body: Option<Value>,
+    /// Whether the model may think before it answers.
+    pub thinking: Thinking,
+}
+
+impl Call {
+    /// A question.
+    #[must_use]
+    pub fn post(path: impl Into<String>, body: Value) -> Self {
+        Self { method: Method::POST, body: Some(body), ..Self::get(path) }
+    }
+
+    /// A look at something that is there.
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Self {
+        let (path, headers) = (path.into(), HeaderMap::new());
+        Self { method: Method::GET, path, headers, body: None, thinking: Thinking::No }
+    }
+
+    /// The same request with a header more.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The same request to a model that may think first.
+    #[must_use]
+    pub const fn thinking(mut self, thinking: Thinking) -> Self {
+        self.thinking = thinking;
+        self
+    }
+}
+
+/// The client all providers share. Clones share its connections.
+#[derive(Debug, Clone)]
+pub struct Http {
+    client: Client,
+    limits: Limits,
+}
+
+/// How often a quiet connection is asked whether it lives.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+impl Http {
+    /// A client with these bounds. Honours the usual proxy variables.
+    ///
+    /// # Panics
+    /// If the machine's TLS cannot be set up at all.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        Self::built(limits, builder(limits))
+    }
+
+    /// The same, past any proxy: for a server on this machine.
+    ///
+    /// # Panics
+    /// If the machine's TLS cannot be set up at all.
+    #[must_use]
+    pub fn direct(limits: &Limits) -> Self {
+        Self::built(limits, builder(limits).no_proxy())
+    }
+
+    fn built(limits: &Limits, builder: ClientBuilder) -> Self {
+        // Whoever set a provider before has decided; ring is ours.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = builder.build().expect("a client without files or addresses of its own can be built");
+        Self { client, limits: limits.clone() }
+    }
+
+    /// Asks, and gives back the answer as it arrives, read by `decode`.
+    ///
+    /// # Errors
+    /// There is no answer, or something else was answered.
+    pub async fn stream<D: Decode>(&self, endpoint: &Endpoint, call: Call, decode: D) -> Result<Frames, ProviderError> {
+        let response = self.send(endpoint, call, "text/event-stream").await?;
+        let seen = Seen::of(&response);
+        if !is_event_stream(response.headers()) {
+            return Err(self.refusal(endpoint, response).await);
+        }
+        let body = body(endpoint.clone(), seen.clone(), response);
+        let fold = Fold::new(endpoint.provider(), Bounds::from(&self.limits), decode);
+        let endpoint = endpoint.clone();
+        let frames = frames(body, fold);
+        Ok(frames.map(move |frame| frame.map_err(|error| seen.tell(endpoint.veiled(error)))).boxed())
+    }
+
+    /// Asks, and gives back the answer as a whole, if it is JSON.
+    ///
+    /// # Errors
+    /// There is no answer, or it is not JSON, or it is too long.
+    pub async fn fetch(&self, endpoint: &Endpoint, call: Call) -> Result<Value, ProviderError> {
+        let response = self.send(endpoint, call, "application/json").await?;
+        let seen = Seen::of(&response);
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = read(response, self.limits.response_bytes_max).await;
+        let bytes = bytes.map_err(|error| broke(endpoint, Phase::Streaming, &error, &seen))?;
+        serde_json::from_slice(&bytes).map_err(|_| answered(endpoint, status, &headers, &bytes))
+    }
+
+    /// Sends a request and takes an answer with a good status.
+    async fn send(&self, endpoint: &Endpoint, call: Call, accept: &'static str) -> Result<Response, ProviderError> {
+        let mut headers = endpoint.headers()?;
+        headers.extend(call.headers);
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let mut request = self.client.request(call.method, endpoint.url(&call.path)).headers(headers);
+        if let Some(body) = call.body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        let opened = tokio::time::timeout(self.limits.open_for(call.thinking), request.send()).await;
+        let response = match opened {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(broke(endpoint, Phase::Opening, &error, &Seen::default())),
+            Err(_) => {
+                let silence = "no headers in time";
+                let evidence =
+                    Evidence::of_transport(endpoint.provider(), Phase::Opening, Transport::TimedOut, silence);
+                return Err(classify(&evidence));
+            }
+        };
+        if response.status().is_success() { Ok(response) } else { Err(self.refusal(endpoint, response).await) }
+    }
+
+    /// What an answer means that is not what was asked for.
+    async fn refusal(&self, endpoint: &Endpoint, response: Response) -> ProviderError {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        // A body that never ends must not keep us: what has come by then is read.
+        let body = tokio::time::timeout(self.limits.connect_max, read(response, BODY_BYTES_MAX)).await;
+        answered(endpoint, status, &headers, &body.unwrap_or(Ok(Bytes::new())).unwrap_or_default())
+    }
+}
+
+/// No redirects, no retries, no compression, no total time.
+fn builder(limits: &Limits) -> ClientBuilder {
+    Client::builder()
+        .connect_timeout(limits.connect_max)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .tcp_nodelay(true)
+        .tcp_keepalive(KEEPALIVE)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .http2_keep_alive_timeout(limits.connect_max)
+        .pool_idle_timeout(KEEPALIVE * 2)
+        .dns_resolver(Arc::new(Names))
+        .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")))
+}
+
+/// What is remembered of a response while its body arrives.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    request_id: Option<String>,
+}
+
+impl Seen {
+    fn of(response: &Response) -> Self {
+        Self { request_id: request_id(|name| text(response.headers(), name)).map(str::to_owned) }
+    }
+
+    /// An error in the stream, with the name its request had.
+    fn tell(&self, error: ProviderError) -> ProviderError {
+        match (&error.request_id, &self.request_id) {
+            (None, Some(id)) => error.with_request_id(id),
+            _ => error,
+        }
+    }
+}
+
+fn broke(endpoint: &Endpoint, phase: Phase, error: &reqwest::Error, seen: &Seen) -> ProviderError {
+    let evidence = Evidence::of_transport(endpoint.provider(), phase, trouble::of(error, phase), &trouble::told(error));
+    seen.tell(endpoint.veiled(classify(&evidence)))
+}
+
+/// Something answered, and it was not an answer.
+fn answered(endpoint: &Endpoint, status: u16, headers: &HeaderMap, body: &[u8]) -> ProviderError {
+    let body = endpoint.veil(body);
+    let evidence = Evidence::of_response(endpoint.provider(), status, |name| text(headers, name), &body, clock::now());
+    classify(&Evidence { key_variable: endpoint.key_variable().map(str::to_owned), ..evidence })
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Whether a body is an event stream as we can read it. Some servers forget to say what it is.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let plain = text(headers, CONTENT_ENCODING.as_str()).is_none_or(|coding| coding.eq_ignore_ascii_case("identity"));
+    let media_type =
+        text(headers, CONTENT_TYPE.as_str()).map(|value| value.split(';').next().unwrap_or_default().trim());
+    plain && media_type.is_none_or(|name| name.eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// The body, its errors typed.
+fn body(endpoint: Endpoint, seen: Seen, response: Response) -> Body {
+    let typed = move |error: reqwest::Error| broke(&endpoint, Phase::Streaming, &error, &seen);
+    response.bytes_stream().map(move |bytes| bytes.map_err(&typed)).boxed()
+}
+
+/// The first `max` bytes of a body.
+async fn read(mut response: Response, max: usize) -> Result<Bytes, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await? {
+        body.extend_from_slice(&bytes[..bytes.len().min(max - body.len())]);
+        if body.len() == max {
+            break;
+        }
+    }
+    Ok(body.into())
+}
+
+/// Names are looked up afresh for every connection, and a failure is known by its type.
+struct Names;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the name has no address")]
+struct NoAddress(#[source] std::io::Error);
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(NoAddress)?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! From bytes to frames.
+//!
+//! Each wire has a [`Decode`]: a pure fold from events to frames. Everything around it is the same for all: cut the bytes
+//! into events, stop at the stop, and call a stream that ends without one what it is. [`Fold`] does that without a socket,
+//! so a test can cut the bytes anywhere; [`frames`] drives it with one.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use everturn_core::error::{Kind, ProviderError};
+use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+
+use crate::provider::{Frame, Frames};
+use crate::sse::{Bounds, Decoder, Event, Overlong};
+
+#[cfg(test)]
+pub(crate) mod cuts;
+#[cfg(test)]
+mod tests;
+
+/// How one wire is read. A fold: the same events give the same frames, whenever they come.
+pub trait Decode: Send + 'static {
+    /// Takes the next event and adds what it means to `out`. What it does not know it keeps or skips; an error is for
+    /// what the provider reports, and for what cannot be the protocol. After a [`Frame::Stop`] nothing more is asked.
+    ///
+    /// # Errors
+    /// The provider failed in the middle of its answer, or broke its own protocol.
+    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError>;
+
+    /// There will be no more events, and there was no [`Frame::Stop`]. A wire whose last event is optional may stop here
+    /// if everything else has come; for the others this is nothing.
+    fn end(&mut self, out: &mut Vec<Frame>) {
+        let _ = out;
+    }
+}
+
+/// An answer being read: bytes in, frames out.
+#[derive(Debug)]
+pub struct Fold<D> {
+    provider: String,
+    sse: Decoder,
+    decode: D,
+    stopped: bool,
+}
+
+impl<D: Decode> Fold<D> {
+    /// An answer of which nothing has come.
+    pub fn new(provider: &str, bounds: Bounds, decode: D) -> Self {
+        Self { provider: provider.to_owned(), sse: Decoder::new(bounds), decode, stopped: false }
+    }
+
+    /// Whether the answer is over.
+    pub const fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Takes the next bytes and adds the frames they complete to `out`. Frames before an error are in `out` too.
+    ///
+    /// # Errors
+    /// The provider failed, broke its own protocol, or sent more than it may.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        if self.stopped {
+            return Ok(());
+        }
+        let Self { sse, decode, stopped, provider } = self;
+        let read = sse.push(bytes, |event| {
+            if *stopped {
+                return Ok(());
+            }
+            let seen = out.len();
+            let decoded = decode.event(&event, out);
+            *stopped = cut_at_stop(out, seen);
+            decoded.or_else(|error| if *stopped { Ok(()) } else { Err(Broke::Provider(error)) })
+        });
+        match read {
+            Ok(()) => Ok(()),
+            Err(Broke::Overlong(_)) if *stopped => Ok(()),
+            Err(Broke::Overlong(what)) => {
+                Err(ProviderError::new(&*provider, Kind::Malformed).with_detail(&what.to_string()))
+            }
+            Err(Broke::Provider(error)) => Err(error),
+        }
+    }
+
+    /// The bytes are over. Right if the answer is, too.
+    ///
+    /// # Errors
+    /// The answer was cut.
+    pub fn end(&mut self, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        if !self.stopped {
+            let seen = out.len();
+            self.decode.end(out);
+            self.stopped = cut_at_stop(out, seen);
+        }
+        if self.stopped { Ok(()) } else { Err(ProviderError::new(&*self.provider, Kind::Truncated)) }
+    }
+}
+
+enum Broke {
+    Overlong(Overlong),
+    Provider(ProviderError),
+}
+
+impl From<Overlong> for Broke {
+    fn from(overlong: Overlong) -> Self {
+        Self::Overlong(overlong)
+    }
+}
+
+/// Leaves nothing behind a stop among the frames from `seen` on, and tells whether there is one.
+fn cut_at_stop(out: &mut Vec<Frame>, seen: usize) -> bool {
+    let stop = out[seen..].iter().position(|frame| matches!(frame, Frame::Stop(_)));
+    if let Some(stop) = stop {
+        out.truncate(seen + stop + 1);
+    }
+    stop.is_some()
+}
+
+/// A response's body as it arrives. Dropping it closes the socket.
+pub type Body = BoxStream<'static, Result<Bytes, ProviderError>>;
+
+/// The frames of an answer. The body is dropped with the stream, and as soon as the answer is over or broken.
+pub fn frames<D: Decode>(body: Body, fold: Fold<D>) -> Frames {
+    let (out, ready) = (Vec::new(), VecDeque::new());
+    Reading { body: Some(body), fold, out, ready, broke: None }.boxed()
+}
+
+struct Reading<D> {
+    body: Option<Body>,
+    fold: Fold<D>,
+    out: Vec<Frame>,
+    ready: VecDeque<Frame>,
+    broke: Option<ProviderError>,
+}
+
+// Nothing in it is pinned in place.
+impl<D> Unpin for Reading<D> {}
+
+impl<D: Decode> Stream for Reading<D> {
+    type Item = Result<Frame, ProviderError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(frame) = this.ready.pop_front() {
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            if let Some(error) = this.broke.take() {
+                return Poll::Ready(Some(Err(error)));
+            }
+            let Some(body) = &mut this.body else { return Poll::Ready(None) };
+            let (read, more) = match ready!(body.poll_next_unpin(context)) {
+                Some(Ok(bytes)) => (this.fold.push(&bytes, &mut this.out), true),
+                Some(Err(error)) => (Err(error), false),
+                None => (this.fold.end(&mut this.out), false),
+            };
+            this.broke = read.err();
+            this.ready.extend(this.out.drain(..));
+            if !more || this.broke.is_some() || this.fold.is_stopped() {
+                this.body = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everturn_core::delta::Delta;
+use everturn_core::error::Cause;
+use everturn_core::limits::Limits;
+use everturn_core::message::Stop;
+use futures_util::stream;
+
+use super::cuts::told;
+use super::*;
+
+/// A wire of single words.
+#[derive(Clone, Copy)]
+struct Words {
+    /// Whether an end of the stream is as good as a stop.
+    lenient: bool,
+}
+
+const STRICT: Words = Words { lenient: false };
+
+impl Decode for Words {
+    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        match event.data {
+            "stop" => out.push(Frame::Stop(Stop::End)),
+            "twice" => out.extend([Frame::Stop(Stop::End), Frame::Ping, Frame::Stop(Stop::Length)]),
+            "fail" => return Err(ProviderError::new("test", Kind::Overloaded)),
+            "stop and fail" => {
+                out.push(Frame::Stop(Stop::End));
+                return Err(ProviderError::new("test", Kind::Overloaded));
+            }
+            word => out.push(Frame::Delta(Delta::Text(word.to_owned()))),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Vec<Frame>) {
+        if self.lenient {
+            out.push(Frame::Stop(Stop::End));
+        }
+    }
+}
+
+fn say(words: &[&str]) -> Vec<u8> {
+    words.iter().map(|word| format!("data: {word}\n\n")).collect::<String>().into_bytes()
+}
+
+fn text(word: &str) -> Frame {
+    Frame::Delta(Delta::Text(word.to_owned()))
+}
+
+/// P20: a stream that ends without a stop was cut, also one that ends cleanly.
+#[test]
+fn no_stop_no_answer() {
+    let cut = told([&say(&["a"])[..]], STRICT);
+    let error = cut.end.unwrap_err();
+    assert_eq!((cut.frames, error.kind, error.cause), (vec![text("a")], Kind::Truncated, Cause::Truncated));
+    assert_eq!(told([&b""[..]], STRICT).end.unwrap_err().kind, Kind::Truncated);
+    assert_eq!(told([&say(&["a"])[..]], Words { lenient: true }).end, Ok(()));
+}
+
+/// There is one stop, and nothing comes after it, not even trouble.
+#[test]
+fn a_stop_is_the_end() {
+    for words in [&["a", "stop", "b", "fail"][..], &["a", "twice"], &["a", "stop and fail"]] {
+        let whole = told([&say(words)[..]], STRICT);
+        assert_eq!((whole.frames, whole.end), (vec![text("a"), Frame::Stop(Stop::End)], Ok(())), "{words:?}");
+    }
+    let endless = [say(&["stop"]), vec![b'x'; 2 << 20]].concat();
+    assert_eq!(told([&endless[..]], STRICT).end, Ok(()), "what is too long comes too late to matter");
+}
+
+/// P15: too much is not the protocol, and what came before it is kept.
+#[test]
+fn too_much_is_refused() {
+    let endless = [say(&["a"]), vec![b'x'; 2 << 20]].concat();
+    let cut = told([&endless[..]], STRICT);
+    let error = cut.end.unwrap_err();
+    assert_eq!((cut.frames, error.kind), (vec![text("a")], Kind::Malformed));
+    assert_eq!(error.detail, "a line of more than 1048576 bytes");
+}
+
+/// Every cut of a stream of this wire holds what every wire must hold.
+#[test]
+fn cuts_are_harmless() {
+    cuts::check("words", &say(&["a", "b", "stop", "after"]), || STRICT);
+    cuts::check("failing words", &say(&["a", "fail", "b"]), || STRICT);
+}
+
+/// Tells when it is dropped.
+struct Held(Arc<AtomicBool>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A body that says `words`, one piece each, and then nothing for ever; and whether it was dropped.
+fn hanging(words: &'static [&'static str]) -> (Body, Arc<AtomicBool>) {
+    let dropped = Arc::new(AtomicBool::new(false));
+    let held = Held(Arc::clone(&dropped));
+    let said = stream::iter(words).map(move |word| {
+        let _ = &held;
+        Ok(Bytes::from(say(&[word])))
+    });
+    (said.chain(stream::pending()).boxed(), dropped)
+}
+
+fn reading(words: &'static [&'static str]) -> (Frames, Arc<AtomicBool>) {
+    let (body, dropped) = hanging(words);
+    (frames(body, Fold::new("test", Bounds::from(&Limits::default()), STRICT)), dropped)
+}
+
+/// P29: whoever drops the frames closes the socket, and so does the stop, and so does an error.
+#[tokio::test]
+async fn the_body_is_let_go_of_at_once() {
+    let (mut frames, dropped) = reading(&["a"]);
+    assert_eq!(frames.next().await, Some(Ok(text("a"))));
+    assert!(!dropped.load(Ordering::SeqCst));
+    drop(frames);
+    assert!(dropped.load(Ordering::SeqCst), "by the receiver");
+
+    let (mut frames, dropped) = reading(&["stop"]);
+    assert_eq!(frames.next().await, Some(Ok(Frame::Stop(Stop::End))));
+    assert!(dropped.load(Ordering::SeqCst), "by the stop");
+    assert_eq!(frames.next().await, None);
+
+    let (mut frames, dropped) = reading(&["a", "fail"]);
+    assert_eq!(frames.next().await, Some(Ok(text("a"))));
+    assert_eq!(frames.next().await.unwrap().unwrap_err().kind, Kind::Overloaded);
+    assert!(dropped.load(Ordering::SeqCst), "by the error");
+    assert_eq!(frames.next().await, None);
+}

@@ -1,0 +1,126 @@
+//! A change is written whole, and read back as what it adds up to.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use everturn_core::chat::{CallState, Tail, TurnEnd};
+use everturn_core::command::{Command, When};
+use everturn_core::fact::Fact;
+use everturn_core::ids::{MessageId, Version};
+use everturn_core::message::{Body, Stop, Summary, SummarySource};
+use everturn_core::rehearsal::sample::{attempt, reply, send, text, words};
+use everturn_core::rehearsal::{Deed, Dice};
+
+use super::Witness;
+use crate::Store;
+
+fn summary(text: &str) -> Body {
+    let (source, runtime) = (SummarySource::Asked, Duration::from_millis(8));
+    let newest_user = words("hello").to_vec();
+    Body::Summary(Box::new(Summary { text: text.into(), newest_user, source, tokens_before: 7, runtime }))
+}
+
+/// I5, CS23: each commit raises the version by one, whatever it says, and nothing else does.
+pub async fn versions_count_commits<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::new(&store, 1).await;
+    witness.say("hello").await;
+    for n in 2..10 {
+        let facts = witness.stage.change(|change| change.say(Body::Context(format!("{n}"))));
+        assert_eq!(witness.commit(&facts).await, Version(n));
+        witness.submit(send(" ", When::Queue)).await.ok();
+        witness.take_over().await;
+    }
+    witness.agrees().await;
+}
+
+/// A driver is given the transcript from the newest summary on; people still have all of it.
+pub async fn a_driver_goes_on_from_the_newest_summary<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    for round in ["one", "two"] {
+        let answer = reply(witness.stage.chat.step, &[text(round)], Stop::End);
+        witness.change(|change| change.reply(answer, |_| CallState::Ready)).await;
+        let tail = witness.stage.chat.tail;
+        witness.change(|change| change.say_as(summary(round), tail)).await;
+        witness.agrees().await;
+    }
+    witness.change(|change| change.say(Body::Context("and on".into()))).await;
+    let loaded = store.load(&witness.lease).await.expect("the lease is ours");
+    assert_eq!(loaded.messages.iter().map(|message| message.id.0).collect::<Vec<_>>(), [5, 6]);
+    witness.agrees().await;
+}
+
+/// An edit of what stands before a summary takes the summary out, and a driver is given what it stood for again.
+pub async fn a_rewound_summary_brings_back_what_it_stood_for<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let answer = reply(witness.stage.chat.step, &[text("hi")], Stop::End);
+    witness.change(|change| change.reply(answer, |_| CallState::Ready)).await;
+    witness.change(|change| change.finish(TurnEnd::Done)).await;
+    witness.say("and?").await;
+    witness.change(|change| change.say_as(summary("so far"), Tail::Input)).await;
+    witness.agrees().await;
+    witness.obey(Command::Edit { message: MessageId(3), parts: words("or?") }).await;
+    let loaded = store.load(&witness.lease).await.expect("the lease is ours");
+    assert_eq!(loaded.messages.iter().map(|message| message.id.0).collect::<Vec<_>>(), [1, 2, 5]);
+    witness.agrees().await;
+}
+
+/// What was paid was paid: attempts stay, in order, also those of a turn that was taken back.
+pub async fn attempts_are_kept_whatever_becomes_of_the_turn<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    for number in [0, 4, 6, 4, 4, 6, 4] {
+        // Begins an attempt; then 4 answers it and 6 breaks it.
+        match witness.stage.deed(&witness.limits, &mut Dice::new(number)) {
+            Deed::Rest => {}
+            Deed::Journal(deltas) => drop(witness.journal(deltas).await),
+            Deed::Commit(facts) => drop(witness.commit(&facts).await),
+        }
+        witness.agrees().await;
+    }
+    let paid = witness.stage.attempts.clone();
+    assert!(paid.len() >= 2, "{paid:?}");
+    witness.obey(Command::Edit { message: MessageId(1), parts: words("again") }).await;
+    assert_eq!(store.attempts(witness.chat()).await, Ok(witness.stage.attempts.clone()));
+    assert!(witness.stage.attempts.starts_with(&paid));
+    witness.agrees().await;
+}
+
+/// I4: a driver may be dropped in the middle of a write. Then it happened or it did not, and the next load says which.
+pub async fn a_dropped_write_happened_whole_or_not_at_all<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    for polls in 0..8 {
+        let answer = reply(witness.stage.chat.step, &[text("hi")], Stop::End);
+        let facts = witness.stage.change(|change| {
+            change.reply(answer, |_| CallState::Ready).say(Body::Context("more".into())).fact(Fact::Briefed)
+        });
+        {
+            let mut write = pin!(store.commit(&mut witness.lease, &facts));
+            for _ in 0..polls {
+                let poll = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+                if poll.is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        let loaded = store.load(&witness.lease).await.expect("the lease is ours");
+        if loaded.chat.version > witness.stage.chat.version {
+            witness.stage.commit(&facts);
+        }
+        witness.agrees().await;
+    }
+}
+
+/// What happens in one chat does not show in another.
+pub async fn chats_are_apart<S: Store>(store: Arc<S>) {
+    let mut one = Witness::in_a_turn(&store, 1).await;
+    let two = Witness::new(&store, 2).await;
+    let cursor = two.now().await;
+    one.journal(vec![attempt(), text("Hello")]).await;
+    one.obey(Command::Interrupt).await;
+    assert_eq!(two.since(Some(cursor)).await, None);
+    one.agrees().await;
+    two.agrees().await;
+}

@@ -1,0 +1,118 @@
+//! Drafts are stored row by row before anyone sees them, and go when their step is over.
+
+use std::sync::Arc;
+
+use everturn_core::chat::{CallState, Failure, TurnEnd};
+use everturn_core::command::{Command, When};
+use everturn_core::error::Kind;
+use everturn_core::ids::{MessageId, Seq, StepId};
+use everturn_core::message::{Body, Stop};
+use everturn_core::rehearsal::sample::{attempt, send, text, words};
+use everturn_core::view::{Event, Row};
+
+use super::Witness;
+use crate::{Store, WriteError};
+
+/// I3: a watcher gets a row once, when it is stored, and in order.
+pub async fn rows_are_shown_once_they_are_stored<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let mut cursor = witness.now().await;
+    assert_eq!(witness.since(Some(cursor)).await, None);
+    for batch in [vec![attempt()], vec![text("Hel"), text("lo")], vec![text("!")]] {
+        let rows = witness.journal(batch).await;
+        let news = witness.since(Some(cursor)).await.expect("there is news");
+        assert_eq!(news.events, rows.into_iter().map(Event::Delta).collect::<Vec<_>>());
+        cursor = news.cursor;
+    }
+    assert_eq!(store.append(witness.lease.pen(), Vec::new()).await, Ok(()));
+    assert_eq!(witness.since(Some(cursor)).await, None, "nothing was added");
+    witness.agrees().await;
+}
+
+/// Rows that leave a gap, come again or belong to another step are refused, and with them all that came along.
+pub async fn rows_that_do_not_follow_are_refused_together<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    witness.journal(vec![attempt(), text("Hel")]).await;
+    let step = witness.stage.chat.step;
+    let row = |step, seq| Row { step, seq: Seq(seq), at: witness.stage.now, delta: Arc::new(text("lo")) };
+    let before = StepId(step.0 - 1);
+    let cases = [
+        vec![row(step, 4)],
+        vec![row(step, 2)],
+        vec![row(step, 0)],
+        vec![row(step, 3), row(step, 5)],
+        vec![row(step, 3), row(step, 3)],
+        vec![row(step, 4), row(step, 3)],
+        vec![row(before, 3)],
+        vec![row(before, 1)],
+        vec![row(step.next(), 1)],
+        vec![row(step, 3), row(step.next(), 4)],
+        vec![row(step, 3), row(step.next(), 1)],
+    ];
+    for rows in cases {
+        let refused = store.append(witness.lease.pen(), rows.clone()).await;
+        assert_eq!(refused, Err(WriteError::OutOfPlace), "{rows:?}");
+        witness.agrees().await;
+    }
+    witness.journal(vec![text("lo")]).await;
+    witness.agrees().await;
+}
+
+/// Commits that leave the step open leave its rows, and the journal goes on behind them.
+pub async fn rows_outlive_commits_within_the_step<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    witness.journal(vec![attempt(), text("Hel")]).await;
+    let cursor = witness.now().await;
+    witness.obey(send("later", When::Queue)).await;
+    witness.agrees().await;
+    let rows = witness.journal(vec![text("lo")]).await;
+    witness.agrees().await;
+    let news = witness.since(Some(cursor)).await.expect("there is news");
+    assert!(matches!(&news.events[..], [Event::Standing(_), Event::Delta(row)] if [row.clone()] == rows[..]));
+}
+
+/// A step that is over takes its rows with it, with a reply or without one; a watcher is told.
+pub async fn rows_go_with_their_step<S: Store>(store: Arc<S>) {
+    let failure = || Failure { kind: Kind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
+    for (ending, number) in ["replied", "failed", "interrupted", "edited", "finished"].into_iter().zip(1..) {
+        let mut witness = Witness::in_a_turn(&store, number).await;
+        witness.journal(vec![attempt(), text("Hello")]).await;
+        let cursor = witness.now().await;
+        let draft = witness.stage.draft.clone().expect("it was just journalled");
+        let kept = |stop| draft.clone().seal(stop, witness.stage.now, None);
+        let reply = kept(Stop::End).expect("an attempt was made");
+        let partial = kept(Stop::Interrupted);
+        match ending {
+            "replied" => witness.change(|change| change.reply(reply, |_| CallState::Ready)).await,
+            "failed" => witness.change(|change| change.fail(None, failure())).await,
+            "edited" => witness.obey(Command::Edit { message: MessageId(1), parts: words("again") }).await,
+            "finished" => witness.change(|change| change.finish(TurnEnd::Done)).await,
+            _ => {
+                witness.obey(Command::Interrupt).await;
+                witness.change(|change| change.settle(partial)).await;
+            }
+        }
+        assert_eq!(witness.stage.rows, [], "{ending}");
+        witness.agrees().await;
+        let news = witness.since(Some(cursor)).await.expect("there is news");
+        let over = news.events.iter().any(|event| matches!(event, Event::Standing(now) if now.step > draft.step()));
+        assert!(over, "{ending}: a watcher learns that the draft is over");
+        assert!(!news.events.iter().any(|event| matches!(event, Event::Delta(_))), "{ending}");
+    }
+}
+
+/// A row that comes late finds its step closed, and the next one begins from 1.
+pub async fn a_step_that_is_over_takes_no_rows<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let late = witness.journal(vec![attempt(), text("Hello")]).await;
+    let reply = witness.stage.draft.clone().and_then(|draft| draft.seal(Stop::End, witness.stage.now, None));
+    let reply = reply.expect("an attempt was made");
+    witness.change(|change| change.reply(reply, |_| CallState::Ready)).await;
+    let next = Row { seq: Seq(3), ..late[1].clone() };
+    assert_eq!(store.append(witness.lease.pen(), vec![next]).await, Err(WriteError::OutOfPlace));
+    assert_eq!(store.append(witness.lease.pen(), late).await, Err(WriteError::OutOfPlace));
+    witness.agrees().await;
+    witness.change(|change| change.say(Body::Context("go on".into()))).await;
+    witness.journal(vec![attempt()]).await;
+    witness.agrees().await;
+}

@@ -1,0 +1,198 @@
+//! Reading tells what is there, changes nothing, and never stops half-way through a commit.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use everturn_core::chat::{CallState, TurnEnd};
+use everturn_core::command::{Command, When};
+use everturn_core::ids::{Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
+use everturn_core::message::{Body, Stop};
+use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
+use everturn_core::rehearsal::tiny_limits;
+use everturn_core::view::{Cursor, Event, Snapshot, View};
+
+use super::Witness;
+use super::witness::PAGE_LEN_MIN;
+use crate::{Lease, Store, StoreError, Submission, SubmitError, WriteError};
+
+/// CS02: whatever is asked about a chat that is not there, the answer is an error that says so.
+pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
+    let (chat, gone) = (chat_id(404), StoreError::NoSuchChat);
+    let submission = Submission { command: send("hello", When::Queue), key: Some("k".into()), at: Timestamp(0) };
+    let submitted = store.submit(chat, submission, &tiny_limits()).await;
+    assert_eq!(submitted, Err(SubmitError::Store(gone.clone())));
+    assert_eq!(store.agent(chat).await, Err(gone.clone()));
+    assert_eq!(store.outcome(chat, InboxSeq(1)).await, Err(gone.clone()));
+    assert_eq!(store.acquire(chat).await.map(drop), Err(gone.clone()));
+    assert_eq!(store.inbox(chat).await, Err(gone.clone()));
+    assert_eq!(store.since(chat, None).await, Err(gone.clone()));
+    assert_eq!(store.since(chat, Some(Cursor::default())).await, Err(gone.clone()));
+    assert_eq!(store.transcript(chat).await, Err(gone.clone()));
+    assert_eq!(store.attempts(chat).await, Err(gone.clone()));
+    let mut forged = Lease::granted(chat, Fence(1));
+    let gone = WriteError::Store(gone);
+    assert_eq!(store.load(&forged).await.map(drop), Err(gone.clone()));
+    assert_eq!(store.append(forged.pen(), Vec::new()).await, Err(gone.clone()));
+    assert_eq!(store.commit(&mut forged, &[]).await, Err(gone));
+    assert_eq!(store.unsettled().await, Ok(Vec::new()), "and asking has not made it");
+}
+
+/// CS02: reading raises no version, takes no lease and tells nobody.
+pub async fn reading_changes_nothing<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    witness.journal(vec![attempt(), text("Hel")]).await;
+    witness.submit(Command::Interrupt).await.expect("a turn is under way");
+    let cursor = witness.now().await;
+    for _ in 0..3 {
+        witness.agrees().await;
+        store.unsettled().await.expect("it can be asked");
+    }
+    assert_eq!(witness.since(Some(cursor)).await, None);
+    witness.journal(vec![text("lo")]).await;
+    witness.agrees().await;
+}
+
+/// Whoever does not rest, or has commands to obey, is found after a restart.
+pub async fn unsettled_chats_are_listed_oldest_first<S: Store>(store: Arc<S>) {
+    // Not made in the order of their ids.
+    let resting = Witness::new(&store, 5).await;
+    let mut commanded = Witness::new(&store, 4).await;
+    commanded.submit(send("hello", When::Queue)).await.expect("it is idle");
+    let mut settled = Witness::in_a_turn(&store, 3).await;
+    settled.change(|change| change.finish(TurnEnd::Done)).await;
+    let mut awaiting = Witness::in_a_turn(&store, 2).await;
+    let asks = reply(StepId(1), &call(0, "client", "{}"), Stop::ToolUse);
+    awaiting.change(|change| change.reply(asks, |_| CallState::AsksClient)).await;
+    awaiting.change(|change| change.ask(Timestamp(9_000))).await;
+    let mut running = Witness::in_a_turn(&store, 1).await;
+    let ids = |chats: &[u128]| Ok(chats.iter().map(|number| chat_id(*number)).collect());
+    assert_eq!(store.unsettled().await, ids(&[1, 2, 4]));
+    running.obey(Command::Interrupt).await;
+    commanded.obey_next().await;
+    assert_eq!(store.unsettled().await, ids(&[1, 2, 4]));
+    running.change(|change| change.settle(None)).await;
+    awaiting.change(|change| change.expire()).await;
+    awaiting.change(|change| change.finish(TurnEnd::Done)).await;
+    commanded.change(|change| change.finish(TurnEnd::Done)).await;
+    assert_eq!(store.unsettled().await, ids(&[]));
+    resting.agrees().await;
+}
+
+/// Whoever comes without a cursor is shown everything at once, draft included.
+pub async fn without_a_cursor_there_is_a_snapshot<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::new(&store, 1).await;
+    witness.agrees().await;
+    witness.say("hello").await;
+    witness.journal(vec![attempt(), text("Hel")]).await;
+    let news = witness.since(None).await.expect("there is always a snapshot");
+    assert!(matches!(&news.events[..], [Event::Reset(shown)] if **shown == witness.snapshot()));
+    witness.agrees().await;
+}
+
+/// A cursor from the future, of a draft that never got so far, or of another chat that is ahead, gets a snapshot instead.
+pub async fn a_cursor_that_cannot_be_used_gets_a_snapshot<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let mut ahead = Witness::in_a_turn(&store, 2).await;
+    witness.journal(vec![attempt(), text("Hel")]).await;
+    for n in 0..5 {
+        ahead.change(|change| change.say(Body::Context(format!("{n}")))).await;
+    }
+    let now = witness.now().await;
+    let forged = [
+        Cursor { version: now.version.next(), ..now },
+        Cursor { version: Version(u64::MAX >> 1), ..now },
+        Cursor { step: now.step.next(), ..now },
+        Cursor { step: StepId(u64::MAX >> 1), seq: Seq(0), ..now },
+        Cursor { seq: now.seq.next(), ..now },
+        Cursor { seq: Seq(u64::MAX >> 1), ..now },
+        Cursor { step: StepId(now.step.0 - 1), ..now },
+        Cursor { version: Version(now.version.0 - 1), seq: now.seq.next(), ..now },
+        ahead.now().await,
+    ];
+    for cursor in forged {
+        let news = witness.since(Some(cursor)).await.expect("never silence");
+        assert_eq!(news.cursor, now, "{cursor}");
+        assert!(matches!(&news.events[..], [Event::Reset(shown)] if **shown == witness.snapshot()), "{cursor}");
+    }
+}
+
+/// I13: however much was missed, a catch-up ends where a commit ends, and folds to what is there.
+pub async fn a_catch_up_is_whole<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::new(&store, 1).await;
+    let mut seen = vec![(witness.now().await, witness.snapshot())];
+    witness.say("hello").await;
+    seen.push((witness.now().await, witness.snapshot()));
+    witness.journal(vec![attempt(), text("Hel")]).await;
+    seen.push((witness.now().await, witness.snapshot()));
+    let calls = [call(0, "look", "{}"), call(1, "write", "{}")].concat();
+    let answer = reply(StepId(1), &calls, Stop::ToolUse);
+    witness.change(|change| change.reply(answer, |_| CallState::Ready)).await;
+    seen.push((witness.now().await, witness.snapshot()));
+    witness.obey(Command::Interrupt).await;
+    seen.push((witness.now().await, witness.snapshot()));
+    witness.change(|change| change.settle(None)).await;
+    for (cursor, snapshot) in seen {
+        let news = witness.since(Some(cursor)).await.expect("there is news");
+        let view = folded(snapshot, &news.events);
+        let messages: BTreeSet<_> = view.messages.iter().map(|message| message.id).collect();
+        assert_eq!(messages.len(), 4, "the results of one commit come together");
+        let View { messages, standing, draft } = view;
+        assert_eq!(
+            (messages, standing, draft),
+            (witness.stage.transcript.clone(), Some((&witness.stage.chat).into()), None)
+        );
+        assert_eq!(news.cursor, witness.now().await);
+    }
+}
+
+/// Several edits that were missed are told as one: what is gone of what was seen, then what is there now.
+pub async fn an_edit_is_told_as_one<S: Store>(store: Arc<S>) {
+    for (edits, number) in [[1, 5], [2, 1], [2, 5]].into_iter().zip(1..) {
+        let mut witness = Witness::in_a_turn(&store, number).await;
+        witness.obey(send("faster", When::Steer)).await;
+        witness.change(|change| change.begin()).await;
+        let seen = witness.snapshot();
+        let cursor = witness.now().await;
+        witness.change(|change| change.say(Body::Context("never seen".into()))).await;
+        for message in edits {
+            witness.change(|change| change.say(Body::Context("nor this".into()))).await;
+            witness.obey(Command::Edit { message: MessageId(message), parts: words("again") }).await;
+        }
+        let news = witness.since(Some(cursor)).await.expect("there is news");
+        let [Event::Rewound(_), Event::Message(_), Event::Standing(_)] = &news.events[..] else {
+            panic!("{edits:?}: {:?}", news.events)
+        };
+        let view = folded(seen, &news.events);
+        assert_eq!(view.messages, witness.stage.transcript, "{edits:?}");
+        witness.agrees().await;
+    }
+}
+
+/// A long chat is shown by its newest page, a watcher who was there all along has everything, and the transcript is whole.
+pub async fn a_long_chat_is_shown_by_its_newest_page<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let cursor = witness.now().await;
+    const ROUNDS: usize = 6;
+    for round in 0..ROUNDS {
+        let facts = witness.stage.change(|change| {
+            (0..PAGE_LEN_MIN).fold(change, |change, n| change.say(Body::Context(format!("{round}.{n}"))))
+        });
+        witness.commit(&facts).await;
+    }
+    witness.agrees().await;
+    let news = witness.since(Some(cursor)).await.expect("there is news");
+    let told = news.events.iter().filter(|event| matches!(event, Event::Message(_))).count();
+    assert_eq!(told, ROUNDS * PAGE_LEN_MIN);
+    let transcript = store.transcript(witness.chat()).await.expect("the chat is there");
+    assert!(transcript.is_sorted_by_key(|message| message.id));
+}
+
+/// What somebody has who saw `snapshot` and then these events.
+fn folded(snapshot: Snapshot, events: &[Event]) -> View {
+    let mut view = View::default();
+    view.fold(&Event::Reset(Box::new(snapshot))).expect("a snapshot folds into anything");
+    for event in events {
+        view.fold(event).expect("events follow each other");
+    }
+    view
+}

@@ -1,0 +1,270 @@
+//! I20: whatever was stored comes back to the byte, from every place where text can be.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::change::Change;
+use everturn_core::chat::{CallState, Effect, Failure, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
+use everturn_core::command::{Answer, Answered, Command, Refusal, When};
+use everturn_core::error::{Cause, Kind};
+use everturn_core::fact::{AttemptOutcome, Attempted, Fact, Place};
+use everturn_core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
+use everturn_core::rehearsal::sample::{chat_id, send};
+use everturn_core::retry::Spent;
+use everturn_core::status::{Status, Verb};
+
+use super::Witness;
+use super::samples::{self, ODD};
+use crate::{Receipt, Store, Submission};
+
+const UID: CallUid = CallUid { step: StepId(1), ordinal: 0 };
+
+/// Messages of every kind, each commit with one odd text.
+pub async fn odd_text_comes_back_from_every_message<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    for odd in ODD {
+        let bodies = samples::bodies(odd, witness.stage.chat.step);
+        let mut change = Change::new(&witness.stage.chat, witness.stage.now);
+        for body in bodies {
+            change.say(body);
+        }
+        let facts = change.facts();
+        witness.commit(&facts).await;
+        witness.agrees().await;
+    }
+}
+
+/// Deltas of every kind, each chat with one odd text.
+pub async fn odd_text_comes_back_from_every_delta<S: Store>(store: Arc<S>) {
+    for (odd, number) in ODD.into_iter().zip(1..) {
+        let mut witness = Witness::in_a_turn(&store, number).await;
+        let deltas = samples::deltas(odd);
+        assert_eq!(
+            deltas.iter().map(samples::kind).collect::<BTreeSet<_>>().len(),
+            samples::KINDS,
+            "a kind has no sample"
+        );
+        for delta in deltas {
+            witness.tick();
+            witness.journal(vec![delta]).await;
+        }
+        witness.agrees().await;
+    }
+}
+
+/// Commands of every kind, waiting in the inbox and as the body a key belongs to.
+pub async fn odd_text_comes_back_from_every_command<S: Store>(store: Arc<S>) {
+    for (odd, number) in ODD.into_iter().zip(1..) {
+        let mut witness = Witness::in_a_turn(&store, number).await;
+        for when in [When::Queue, When::Steer, When::Now] {
+            witness.submit(Command::Send { parts: samples::parts(odd).into(), when }).await.expect("there is room");
+        }
+        witness.submit(Command::Promote(InboxSeq(2))).await.expect("it will wait by then");
+        witness.submit(Command::Unqueue(InboxSeq(3))).await.expect("and so will this");
+        witness.submit(Command::Interrupt).await.expect("a turn is under way");
+        let edit = Command::Edit { message: MessageId(1), parts: samples::parts(odd).into() };
+        witness.submit(edit.clone()).await.expect("a person sent it");
+        witness.agrees().await;
+        while witness.stage.pending().next().is_some() {
+            witness.obey_next().await;
+        }
+        witness.agrees().await;
+        answers(&mut witness, odd).await;
+        let (key, at) = (Some(odd.to_string()), Timestamp(0));
+        let command = Command::Send { parts: samples::parts(odd).into(), when: When::Queue };
+        let again = Submission { command, key, at };
+        let first = store.submit(witness.chat(), again.clone(), &witness.limits).await;
+        assert!(first.is_ok() && first == store.submit(witness.chat(), again, &witness.limits).await, "{first:?}");
+    }
+}
+
+/// Answers of every kind, to calls whose hashes use every bit.
+async fn answers<S: Store>(witness: &mut Witness<S>, odd: &str) {
+    let answered = [
+        (CallState::AsksClient, Answered::Output(samples::output(odd))),
+        (CallState::AsksClient, Answered::Error(samples::output(odd))),
+        (CallState::AsksApproval, Answered::Approve { input_hash: u64::MAX }),
+        (CallState::AsksApproval, Answered::Deny { reason: odd.into() }),
+    ];
+    let uid = |ordinal| CallUid { step: StepId(1), ordinal };
+    let calls = answered.iter().zip(0..).map(|((state, _), ordinal)| OpenCall {
+        uid: uid(ordinal),
+        tool: odd.into(),
+        input_hash: u64::MAX,
+        state: *state,
+    });
+    let calls = Fact::Opened(calls.collect());
+    witness.change(|change| change.fact(calls).ask(Timestamp(i64::MAX))).await;
+    for ((_, what), ordinal) in answered.into_iter().zip(0..) {
+        let answer = Answer { call: uid(ordinal), what };
+        witness.submit(Command::Answer([answer].into())).await.expect("it is asked");
+        witness.agrees().await;
+        witness.obey_next().await;
+    }
+    witness.agrees().await;
+}
+
+/// Everything else a commit can say: queues, calls, turns and their ends, attempts, waits, outcomes.
+pub async fn odd_text_comes_back_from_every_other_fact<S: Store>(store: Arc<S>) {
+    for (odd, number) in ODD.into_iter().zip(1..) {
+        let mut witness = Witness::in_a_turn(&store, number).await;
+        let facts = in_a_turn(odd);
+        assert_eq!(facts.iter().filter_map(kind).collect::<BTreeSet<_>>().len(), KINDS, "a kind has no sample");
+        for fact in facts {
+            witness.commit(&[fact]).await;
+            witness.agrees().await;
+        }
+        for end in ends(odd) {
+            witness.commit(&[Fact::TurnEnded(end), Fact::TurnBegan(Timestamp(i64::MAX))]).await;
+            witness.agrees().await;
+        }
+        witness.commit(&[Fact::Archived(true), Fact::Rewound { from: MessageId(1) }]).await;
+        witness.agrees().await;
+    }
+    outcomes(Witness::in_a_turn(&store, 99).await).await;
+}
+
+fn in_a_turn(odd: &str) -> Vec<Fact> {
+    let tool = odd.to_string();
+    let call = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
+    let (at, parts): (_, Arc<[_]>) = (Timestamp(-1), samples::parts(odd).into());
+    let queued = |id, steers| Queued { id: InboxSeq(id), at, parts: parts.clone(), steers };
+    let wait = |kind| Fact::Waits(Box::new(Wait { until: at, kind, message: odd.into(), attempt: 3 }));
+    let started = |effect| Fact::Started { call: UID, effect, at };
+    let spent = Spent { tries: 1, attempts: 2, time: Duration::from_millis(3), cost: samples::spend().known };
+    let mut facts = vec![
+        Fact::Queued(queued(7, true), Place::Back),
+        Fact::Queued(queued(8, false), Place::Front),
+        Fact::Queued(queued(9, false), Place::Back),
+        Fact::Unqueued(InboxSeq(7)),
+        Fact::Opened(call(CallState::AsksApproval)),
+        Fact::Approved(UID),
+        started(Effect::Read),
+        started(Effect::Idempotent),
+        started(Effect::Once),
+        Fact::Opened(call(CallState::AsksClient)),
+        Fact::Awaits { since: at, until: Timestamp(i64::MAX) },
+        Fact::Moved(Status::Awaiting),
+        Fact::Resumed(Timestamp(86_400_000)),
+        Fact::Moved(Status::Running),
+        Fact::StopAfter(tool),
+        Fact::Reasked,
+        Fact::Overflowed,
+        Fact::Briefed,
+        Fact::CompactionAsked,
+        Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true }),
+    ];
+    facts.extend(Kind::ALL.map(wait));
+    facts.extend(attempts(odd));
+    facts
+}
+
+/// The kind of a fact that belongs into the list above. A new one does not compile until it is given a sample there.
+const fn kind(fact: &Fact) -> Option<usize> {
+    match fact {
+        Fact::Said(..) | Fact::TurnBegan(_) | Fact::TurnEnded(_) => None,
+        Fact::Archived(_) | Fact::Rewound { .. } | Fact::Obeyed(..) => None,
+        Fact::Queued(..) => Some(0),
+        Fact::Unqueued(_) => Some(1),
+        Fact::Opened(_) => Some(2),
+        Fact::Approved(_) => Some(3),
+        Fact::Started { .. } => Some(4),
+        Fact::Awaits { .. } => Some(5),
+        Fact::Resumed(_) => Some(6),
+        Fact::Moved(_) => Some(7),
+        Fact::StopAfter(_) => Some(8),
+        Fact::Reasked => Some(9),
+        Fact::Overflowed => Some(10),
+        Fact::Briefed => Some(11),
+        Fact::CompactionAsked => Some(12),
+        Fact::Tried(_) => Some(13),
+        Fact::Waits(_) => Some(14),
+        Fact::Attempted(..) => Some(15),
+    }
+}
+
+const KINDS: usize = 16;
+
+fn attempts(odd: &str) -> Vec<Fact> {
+    use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};
+    let causes = [Refused, Reset, GoAway, IdleStall, ServerError, Truncated, ErrorFinish, Malformed, Resumed];
+    let broke = causes.into_iter().zip(Kind::ALL).map(|(cause, kind)| AttemptOutcome::Broke(cause, kind));
+    let outcomes = [AttemptOutcome::Answered, AttemptOutcome::Interrupted, AttemptOutcome::Lost];
+    let attempted = |(outcome, number)| {
+        let (step, model, began) = (StepId(1), samples::model(odd), Timestamp(-1));
+        let (took, tally, spend) = (Duration::from_millis(86_400_001), samples::tally(), samples::spend());
+        let row = Attempted { step, number, model, began, took, tally, spend, outcome };
+        Fact::Attempted(Box::new(row), Tried::default())
+    };
+    outcomes.into_iter().chain(broke).zip(1..).map(attempted).collect()
+}
+
+fn ends(odd: &str) -> Vec<TurnEnd> {
+    let failure = |kind| Failure { kind, message: odd.into(), detail: odd.into(), attempts: u32::MAX };
+    let mut ends = vec![
+        TurnEnd::Done,
+        TurnEnd::StopAfter(odd.into()),
+        TurnEnd::Interrupted,
+        TurnEnd::Length,
+        TurnEnd::Filtered,
+        TurnEnd::Empty,
+        TurnEnd::StepsMax,
+        TurnEnd::TimeMax,
+        TurnEnd::TokensMax,
+        TurnEnd::CostMax,
+        TurnEnd::SameCallMax,
+    ];
+    ends.extend(Kind::ALL.map(|kind| TurnEnd::Failed(Box::new(failure(kind)))));
+    ends
+}
+
+/// Every way a command can be refused is stored as that.
+async fn outcomes<S: Store>(mut witness: Witness<S>) {
+    let mut refusals = vec![
+        Refusal::Archived,
+        Refusal::QueueFull,
+        Refusal::NotQueued,
+        Refusal::NotEditable,
+        Refusal::Empty,
+        Refusal::TooLong,
+        Refusal::NotAsked(UID),
+        Refusal::WrongAnswer(CallUid { step: StepId(u64::MAX >> 1), ordinal: u16::MAX }),
+        Refusal::AnsweredTwice(UID),
+        Refusal::InputChanged(UID),
+    ];
+    refusals.extend(Status::ALL.into_iter().flat_map(|status| Verb::ALL.map(|verb| Refusal::Status(status, verb))));
+    witness.limits.queue_len_max = refusals.len() + 1;
+    let mut facts = Vec::new();
+    for refusal in refusals {
+        let seq = witness.submit(send("x", When::Queue)).await.expect("there is room");
+        facts.push(Fact::Obeyed(seq, Err(refusal)));
+    }
+    witness.commit(&facts).await;
+    witness.agrees().await;
+}
+
+/// Names that look alike, fold alike or sort alike are still different names.
+pub async fn odd_names_and_keys_are_told_apart<S: Store>(store: Arc<S>) {
+    let alike =
+        ["k", "K", " k", "k ", "k\0", "k\0\0", "\0k", "\u{e9}", "e\u{301}", "E\u{301}", "\u{feff}k", "ß", "ss", ""];
+    let keys: Vec<&str> = alike.into_iter().chain(ODD).collect();
+    let witness = Witness::new(&store, 1).await;
+    let mut limits = witness.limits.clone();
+    limits.queue_len_max = keys.len();
+    for round in 0..2 {
+        for (key, seq) in keys.iter().zip(1..) {
+            let (command, key) = (send(&format!("{seq}"), When::Queue), Some((*key).to_string()));
+            let submission = Submission { command, key, at: Timestamp(round) };
+            let receipt = store.submit(witness.chat(), submission, &limits).await;
+            assert_eq!(receipt, Ok(Receipt { chat: witness.chat(), seq: InboxSeq(seq) }));
+        }
+    }
+    for (odd, number) in ODD.into_iter().zip(2..) {
+        store.create(chat_id(number), odd).await.expect("an agent may be called anything");
+        assert_eq!(store.agent(chat_id(number)).await.as_deref(), Ok(odd));
+        let lease = store.acquire(chat_id(number)).await.expect("the chat was just made");
+        let loaded = store.load(&lease).await.expect("the lease is ours");
+        assert_eq!((loaded.chat.agent.as_str(), loaded.chat.tail), (odd, Tail::Nothing));
+    }
+}

@@ -1,0 +1,173 @@
+//! A store and what it should hold, side by side.
+
+use std::sync::Arc;
+
+use everturn_core::change::Change;
+use everturn_core::command::{Command, Refusal, When};
+use everturn_core::delta::Delta;
+use everturn_core::fact::Fact;
+use everturn_core::ids::{ChatId, InboxSeq, Seq, Timestamp, Version};
+use everturn_core::limits::Limits;
+use everturn_core::message::{Body, Message};
+use everturn_core::rehearsal::sample::{attempt, chat_id, send};
+use everturn_core::rehearsal::{Stage, tiny_limits};
+use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+
+use crate::{Inbound, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
+
+/// One chat in a store, its lease, and the picture it must equal.
+pub(super) struct Witness<S> {
+    pub(super) store: Arc<S>,
+    pub(super) lease: Lease,
+    pub(super) stage: Stage,
+    pub(super) limits: Limits,
+}
+
+impl<S: Store> Witness<S> {
+    /// Makes chat `number` and takes its lease.
+    pub(super) async fn new(store: &Arc<S>, number: u128) -> Self {
+        let (store, stage) = (store.clone(), Stage::new(chat_id(number)));
+        store.create(stage.chat.id, &stage.chat.agent).await.expect("a store makes chats");
+        let lease = store.acquire(stage.chat.id).await.expect("the chat was just made");
+        Self { store, lease, stage, limits: tiny_limits() }
+    }
+
+    /// The same, with a turn under way.
+    pub(super) async fn in_a_turn(store: &Arc<S>, number: u128) -> Self {
+        let mut witness = Self::new(store, number).await;
+        witness.say("hello").await;
+        witness
+    }
+
+    pub(super) const fn chat(&self) -> ChatId {
+        self.stage.chat.id
+    }
+
+    /// Submits to both. They agree on whether it is accepted, and under which number.
+    pub(super) async fn submit(&mut self, command: Command) -> Result<InboxSeq, Refusal> {
+        let submission = Submission { command: command.clone(), key: None, at: self.stage.now };
+        let stored = self.store.submit(self.chat(), submission, &self.limits).await;
+        let expected = self.stage.submit(command, &self.limits);
+        let chat = self.chat();
+        assert_eq!(stored, expected.map(|seq| Receipt { chat, seq }).map_err(SubmitError::Refused));
+        expected
+    }
+
+    /// Submits, which must be accepted, and obeys.
+    pub(super) async fn obey(&mut self, command: Command) {
+        self.submit(command).await.expect("the command fits");
+        self.obey_next().await;
+    }
+
+    /// Lets the driver take the next command out of the inbox, if there is one.
+    pub(super) async fn obey_next(&mut self) {
+        if let Some(facts) = self.stage.obey_next() {
+            self.commit(&facts).await;
+        }
+    }
+
+    /// Sends words to a chat that has nothing else to do, and begins the turn.
+    pub(super) async fn say(&mut self, words: &str) {
+        self.obey(send(words, When::Queue)).await;
+    }
+
+    /// Commits to both.
+    pub(super) async fn commit(&mut self, facts: &[Fact]) -> Version {
+        let stored = self.store.commit(&mut self.lease, facts).await;
+        self.stage.commit(facts);
+        assert_eq!(stored, Ok(self.stage.chat.version));
+        self.stage.chat.version
+    }
+
+    /// Commits what `make` puts together to both.
+    pub(super) async fn change(&mut self, make: impl for<'c, 'a> FnOnce(&'c mut Change<'a>) -> &'c mut Change<'a>) {
+        let facts = self.stage.change(make);
+        self.commit(&facts).await;
+    }
+
+    /// Journals to both.
+    pub(super) async fn journal(&mut self, deltas: Vec<Delta>) -> Vec<Row> {
+        let rows = self.stage.journal(deltas);
+        assert_eq!(self.store.append(self.lease.pen(), rows.clone()).await, Ok(()));
+        rows
+    }
+
+    /// Takes the lease again, as a new driver does.
+    pub(super) async fn take_over(&mut self) -> Lease {
+        let lease = self.store.acquire(self.chat()).await.expect("the chat is there");
+        std::mem::replace(&mut self.lease, lease)
+    }
+
+    pub(super) async fn since(&self, cursor: Option<Cursor>) -> Option<News> {
+        self.store.since(self.chat(), cursor).await.expect("the chat is there")
+    }
+
+    /// Where a watcher stands that has seen everything.
+    pub(super) async fn now(&self) -> Cursor {
+        self.since(None).await.expect("there is always a snapshot").cursor
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.stage.now = Timestamp(self.stage.now.0 + 10);
+    }
+
+    /// What a snapshot must show.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let Stage { chat, transcript, draft, .. } = &self.stage;
+        Snapshot { messages: transcript.clone(), standing: Standing::from(chat), draft: draft.clone() }
+    }
+
+    /// What a driver must be given of the transcript.
+    fn since_summary(&self) -> &[Arc<Message>] {
+        let is_summary = |message: &Arc<Message>| matches!(message.body, Body::Summary(_));
+        &self.stage.transcript[self.stage.transcript.iter().rposition(is_summary).unwrap_or(0)..]
+    }
+
+    /// Holds everything the store tells against the picture.
+    pub(super) async fn agrees(&self) {
+        let (store, stage, chat) = (&self.store, &self.stage, self.chat());
+        assert_eq!(store.agent(chat).await.as_deref(), Ok(stage.chat.agent.as_str()));
+        let loaded = store.load(&self.lease).await.expect("the lease is ours");
+        assert_eq!(loaded.chat, stage.chat);
+        assert_eq!(loaded.messages, self.since_summary());
+        assert_eq!(loaded.rows, stage.rows);
+        assert_eq!(store.transcript(chat).await.as_ref(), Ok(&stage.transcript));
+        assert_eq!(store.attempts(chat).await.as_ref(), Ok(&stage.attempts));
+        let pending = stage.pending().map(|(seq, command)| Inbound { seq, command: command.clone() });
+        assert_eq!(store.inbox(chat).await, Ok(pending.collect()));
+        for ((_, outcome), seq) in stage.inbox.iter().zip(1..) {
+            assert_eq!(store.outcome(chat, InboxSeq(seq)).await, Ok(*outcome), "command {seq}");
+        }
+        let news = self.since(None).await.expect("there is always a snapshot");
+        assert_eq!(news.cursor.version, stage.chat.version);
+        assert_eq!((news.cursor.step, news.cursor.seq.0), (stage.chat.step, stage.rows.len() as u64));
+        let [Event::Reset(shown)] = &news.events[..] else { panic!("no snapshot but {:?}", news.events) };
+        self.is_shown(shown);
+        assert_eq!(self.since(Some(news.cursor)).await, None, "whoever has seen it all hears nothing");
+    }
+
+    /// Whether a snapshot shows what is there: everything, or the newest page.
+    pub(super) fn is_shown(&self, shown: &Snapshot) {
+        let mut expected = self.snapshot();
+        assert!(expected.messages.ends_with(&shown.messages), "the newest messages, in order");
+        assert!(shown.messages.len() >= expected.messages.len().min(PAGE_LEN_MIN), "at least a page of them");
+        expected.messages.clone_from(&shown.messages);
+        assert_eq!(*shown, expected);
+    }
+
+    /// Asserts that a write under `lease` is refused as `error`, and that nothing has changed by it.
+    pub(super) async fn is_shut_out(&self, lease: &mut Lease, error: &WriteError) {
+        let seq = Seq(self.stage.rows.len() as u64).next();
+        let delta = Arc::new(attempt());
+        let row = Row { step: self.stage.chat.step, seq, at: self.stage.now, delta };
+        let facts = self.stage.change(|change| change.say(Body::Context("a ghost".into())));
+        assert_eq!(self.store.load(lease).await.map(drop).as_ref(), Err(error));
+        assert_eq!(self.store.append(lease.pen(), vec![row]).await.as_ref(), Err(error));
+        assert_eq!(self.store.append(lease.pen(), Vec::new()).await.as_ref(), Err(error));
+        assert_eq!(self.store.commit(lease, &facts).await.as_ref(), Err(error));
+        self.agrees().await;
+    }
+}
+
+/// The smallest page a snapshot may show of a longer chat.
+pub(super) const PAGE_LEN_MIN: usize = 50;
