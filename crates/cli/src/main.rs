@@ -1,5 +1,7 @@
 //! The everturn command.
 
+mod understudy;
+
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 
@@ -37,12 +39,34 @@ enum Command {
         #[arg(long, value_name = "TEXT")]
         system: Option<String>,
     },
+    /// Serve a stand-in for the models of four providers, without a key and without the network.
+    ///
+    /// It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on one loopback port, answers
+    /// by itself, refuses requests the real provider would refuse, and breaks on demand. Point any client at it as its
+    /// base URL. The key is `understudy`, sent the way each provider wants it.
+    ///
+    /// Models: `persona` chats and tries the tools it is offered; `numbered` answers t1 t2 t3 …, as many as the prompt
+    /// says, so that a lost or doubled token shows. Any model takes faults in its name: `numbered-faults:cut@20`.
+    ///
+    /// Faults are name[@number][xtimes], joined by `+` in a model's name. Before the answer: a status such as 429 or 529
+    /// (@seconds to wait), late (@milliseconds), silent, html, empty, redirect. In the answer, after @number events: cut,
+    /// truncate, reset, goaway, stall, chatter, malformed, error; the first five also after @number bytes, as in
+    /// reset-at-byte@4711. All along: slow (@milliseconds), drip.
+    #[command(after_help = understudy::EXAMPLES)]
+    Understudy(understudy::Serve),
 }
 
 fn main() -> ExitCode {
-    let Args { command: Command::Run { prompt, system } } = Args::parse();
+    let Args { command } = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let ran = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(prompt, system)));
+    let ran = runtime.map_err(Into::into).and_then(|runtime| {
+        runtime.block_on(async {
+            match command {
+                Command::Run { prompt, system } => run(prompt, system).await,
+                Command::Understudy(serve) => serve.run().await,
+            }
+        })
+    });
     match ran {
         Ok(code) => code,
         Err(error) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everturn_core::cost::{Report, Reported};
 use everturn_core::delta::{CallBegan, Delta, Handle, ProvidedDelta};
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
-use everturn_core::message::{Meta, RunBy, Seal, Stop};
+use everturn_core::message::{Meta, RunBy, Seal, Source, Stop};
 use serde_json::Value;
 
 /// One thing an understudy does.
@@ -23,6 +23,8 @@ pub enum Cue {
     Stop(Stop),
     /// Breaks with an error; as the first cue, refuses to begin.
     Fail(Box<ProviderError>),
+    /// Sends bytes as they are; in process, where there are none, something that is not the protocol.
+    Raw(Vec<u8>),
     /// Ends the stream without ending the answer.
     Cut,
     /// Says nothing more, ever.
@@ -202,6 +204,29 @@ pub fn fail(kind: Kind, cause: Cause) -> Cue {
 #[must_use]
 pub fn malformed() -> Cue {
     Cue::Say(vec![Delta::CallInput { slot: 999, json: "?".into() }])
+}
+
+/// Sends bytes as they are.
+pub fn raw(bytes: impl Into<Vec<u8>>) -> Cue {
+    Cue::Raw(bytes.into())
+}
+
+/// Loses the connection, the hard way.
+#[must_use]
+pub fn reset() -> Cue {
+    fail(Kind::Timeout, Cause::Reset)
+}
+
+/// Rests on something.
+#[must_use]
+pub fn source(url: &str, title: &str) -> Cue {
+    let source = Source { url: url.into(), title: title.into(), meta: Meta::new() };
+    Cue::Say(vec![Delta::Source(Box::new(source))])
+}
+
+/// Thinks what may not be shown.
+pub fn redacted(data: impl Into<String>) -> Cue {
+    Cue::Say(vec![Delta::Sealed(Seal::Redacted(data.into())), Delta::Ended])
 }
 
 /// Refuses with an HTTP status, as the providers do.

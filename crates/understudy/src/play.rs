@@ -15,6 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 
 use crate::cue::{Cue, Script};
+use crate::heard::Heard;
 
 /// A provider that plays scripts. Clones share their scripts and their log.
 #[derive(Clone)]
@@ -24,14 +25,18 @@ pub struct Understudy {
     stage: Arc<Mutex<Stage>>,
 }
 
-/// What is played to a request that no script is left for.
-type Improvise = dyn Fn(&Request) -> Script + Send;
-
 struct Stage {
     scripts: VecDeque<Script>,
-    otherwise: Option<Box<Improvise>>,
+    otherwise: Otherwise,
     asked: Vec<Asked>,
     open: usize,
+}
+
+/// What is played when no script is left.
+enum Otherwise {
+    Nothing,
+    Knowing(Box<dyn Fn(&Request) -> Script + Send>),
+    Hearing(Box<dyn Fn(&Heard) -> Script + Send>),
 }
 
 /// What an understudy was asked.
@@ -55,15 +60,26 @@ impl Understudy {
             output_max: u32::MAX,
             price: None,
         };
-        let stage = Stage { scripts: scripts.into_iter().collect(), otherwise: None, asked: Vec::new(), open: 0 };
+        let stage =
+            Stage { scripts: scripts.into_iter().collect(), otherwise: Otherwise::Nothing, asked: Vec::new(), open: 0 };
         Self { name: "understudy".into(), facts, stage: Arc::new(Mutex::new(stage)) }
     }
 
-    /// One that makes up its script when it hears the request.
+    /// One that makes up its script when it reads the request, in process only: no wire carries a [`Request`].
     #[must_use]
     pub fn improvising(script: impl Fn(&Request) -> Script + Send + 'static) -> Self {
+        Self::otherwise(Otherwise::Knowing(Box::new(script)))
+    }
+
+    /// One that makes up its script from what it hears, in process and on every wire.
+    #[must_use]
+    pub fn hearing(script: impl Fn(&Heard) -> Script + Send + 'static) -> Self {
+        Self::otherwise(Otherwise::Hearing(Box::new(script)))
+    }
+
+    fn otherwise(otherwise: Otherwise) -> Self {
         let understudy = Self::new([]);
-        understudy.stage().otherwise = Some(Box::new(script));
+        understudy.stage().otherwise = otherwise;
         understudy
     }
 
@@ -118,11 +134,35 @@ impl Understudy {
         let mut stage = self.stage();
         let script = match (stage.scripts.pop_front(), &asked, &stage.otherwise) {
             (Some(script), _, _) => Some(script),
-            (None, Asked::Answer(request), Some(otherwise)) => Some(otherwise(request)),
+            (None, Asked::Answer(request), Otherwise::Knowing(script)) => Some(script(request)),
+            (None, Asked::Answer(request), Otherwise::Hearing(script)) => Some(script(&Heard::from(&**request))),
             (None, _, _) => None,
         };
         stage.asked.push(asked);
         script.ok_or_else(|| ProviderError::new(&self.name, Kind::Config).with_detail("no script is left"))
+    }
+
+    /// The script for somebody who asked over a wire.
+    #[cfg(feature = "http")]
+    pub(crate) fn script_for(&self, heard: &Heard) -> Option<Script> {
+        let mut stage = self.stage();
+        match (stage.scripts.pop_front(), &stage.otherwise) {
+            (Some(script), _) => Some(script),
+            (None, Otherwise::Hearing(script)) => Some(script(heard)),
+            (None, Otherwise::Nothing | Otherwise::Knowing(_)) => None,
+        }
+    }
+
+    /// The next written script, for a generation that goes on after its script was over.
+    #[cfg(feature = "http")]
+    pub(crate) fn next_written(&self) -> Option<Script> {
+        self.stage().scripts.pop_front()
+    }
+
+    /// Counts a stream as open until this is dropped.
+    #[cfg(feature = "http")]
+    pub(crate) fn opened(&self) -> Open {
+        Open::new(self.stage.clone())
     }
 
     async fn play(&self, script: Script) -> Result<Frames, ProviderError> {
@@ -149,6 +189,7 @@ impl Understudy {
                         Cue::Ping => ready.push_back(Ok(Frame::Ping)),
                         Cue::Stop(stop) => ready.push_back(Ok(Frame::Stop(stop))),
                         Cue::Fail(error) => ready.push_back(Err(error.with_provider(&name))),
+                        Cue::Raw(_) => ready.push_back(Err(ProviderError::new(&name, Kind::Malformed))),
                         Cue::Cut => return None,
                         Cue::Hang => std::future::pending().await,
                     }
@@ -194,7 +235,7 @@ impl Provider for Understudy {
 }
 
 /// Counts a stream as open until it is dropped.
-struct Open(Arc<Mutex<Stage>>);
+pub(crate) struct Open(Arc<Mutex<Stage>>);
 
 impl Open {
     fn new(stage: Arc<Mutex<Stage>>) -> Self {

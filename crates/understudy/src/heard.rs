@@ -1,0 +1,114 @@
+//! What a request comes to, whoever sent it and in whatever format.
+//!
+//! A model does not see JSON of one provider or structs of ours. It sees instructions, tools, what a person said last,
+//! what the tools gave back since, and perhaps the beginning of its own answer. Whoever plays a model without a script
+//! works from this, so the same part is played in process and on every wire.
+
+use everturn_core::prompt::{PromptPart, Request, Role};
+use serde_json::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// What a model understands of a request.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Heard {
+    /// The model asked, by the provider's name for it.
+    pub model: String,
+    /// The system prompt.
+    pub system: String,
+    /// The tools it may call.
+    pub tools: Vec<Offered>,
+    /// What the person said last.
+    pub words: String,
+    /// What tools gave back since then.
+    pub results: Vec<Told>,
+    /// The beginning of the answer, if it is to be gone on with.
+    pub half_said: String,
+    /// Roughly how long the request is.
+    pub bytes: usize,
+}
+
+/// A tool on offer.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Offered {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// What its input looks like, as JSON Schema.
+    pub schema: Value,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Told {
+    /// The tool, as far as the request says.
+    pub tool: String,
+    /// Its words.
+    pub text: String,
+}
+
+/// One thing in a conversation, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Said {
+    User(String),
+    Model(String),
+    Result(Told),
+}
+
+/// How a request begins that asks for the rest of an answer, in the words of [`Request::continuing`].
+const GO_ON: &str = "Your last message broke off";
+
+impl Heard {
+    /// Understands a conversation.
+    pub(crate) fn conversation(mut self, mut said: Vec<Said>) -> Self {
+        let asked_on = matches!(said.last(), Some(Said::User(text)) if text.trim_start().starts_with(GO_ON));
+        if asked_on {
+            said.pop();
+        }
+        let begun = said.iter().rposition(|one| !matches!(one, Said::Model(_))).map_or(0, |last| last + 1);
+        for one in said.drain(begun..) {
+            if let Said::Model(text) = one {
+                self.half_said.push_str(&text);
+            }
+        }
+        let newest = said.iter().rposition(|one| matches!(one, Said::User(_)));
+        for one in said.drain(newest.unwrap_or(0)..) {
+            match one {
+                Said::User(text) => self.words = text.trim().into(),
+                Said::Model(_) => {}
+                Said::Result(told) => self.results.push(told),
+            }
+        }
+        self
+    }
+}
+
+impl From<&Request> for Heard {
+    fn from(request: &Request) -> Self {
+        let tools = request.tools.iter().filter(|tool| tool.provider_defined.is_none());
+        let offered = tools.map(|tool| Offered {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            schema: tool.input_schema.clone(),
+        });
+        let heard = Self {
+            model: request.model.name().into(),
+            system: request.system.join("\n"),
+            tools: offered.collect(),
+            bytes: request.bytes(),
+            ..Self::default()
+        };
+        let parts = request.entries.iter().flat_map(|entry| entry.parts.iter().map(|part| (entry.role, part)));
+        let said = parts.filter_map(|(role, part)| match (role, part) {
+            (Role::User, PromptPart::Text(text)) => Some(Said::User(text.text.clone())),
+            (Role::Assistant, PromptPart::Text(text)) => Some(Said::Model(text.text.clone())),
+            (_, PromptPart::Result(result)) => {
+                Some(Said::Result(Told { tool: result.tool.clone(), text: result.text.clone() }))
+            }
+            _ => None,
+        });
+        heard.conversation(said.collect())
+    }
+}

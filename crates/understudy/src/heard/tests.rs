@@ -1,0 +1,48 @@
+use everturn_core::message::Part;
+use everturn_core::message::Text;
+use everturn_core::prompt::{Continue, Entry, Target, Unfinished};
+
+use super::*;
+
+fn said(text: &str) -> PromptPart {
+    PromptPart::text(text)
+}
+
+fn request(entries: Vec<Entry>) -> Request {
+    let target = Target::new(everturn_core::prompt::Wire::Anthropic, "understudy");
+    Request::new("understudy/persona".parse().unwrap(), &target, entries.into())
+}
+
+#[test]
+fn the_newest_words_are_heard() {
+    let heard = Heard::from(&request(vec![
+        Entry::new(Role::User, vec![said("one")]),
+        Entry::new(Role::Assistant, vec![said("1")]),
+        Entry::new(Role::User, vec![said(" two ")]),
+    ]));
+    assert_eq!((heard.words.as_str(), heard.half_said.as_str(), heard.model.as_str()), ("two", "", "persona"));
+}
+
+#[test]
+fn an_answer_to_go_on_with_is_heard_in_both_forms() {
+    for (how, prefill) in [(Continue::Prefill, true), (Continue::Instruct, false)] {
+        let mut target = Target::new(everturn_core::prompt::Wire::Anthropic, "understudy");
+        target.prefill = prefill;
+        let asked = request(vec![Entry::new(Role::User, vec![said("count")])]);
+        let by = asked.model.clone();
+        let parts = [Part::Text(Text { text: "t1 t2".into(), ..Text::default() })];
+        let heard = Heard::from(&asked.continuing(&target, Unfinished { parts: &parts, by: &by }, how));
+        assert_eq!((heard.words.as_str(), heard.half_said.as_str()), ("count", "t1 t2"), "{how:?}");
+    }
+}
+
+#[test]
+fn results_since_the_newest_words_are_heard() {
+    let told = |tool: &str, text: &str| Said::Result(Told { tool: tool.into(), text: text.into() });
+    let user = |text: &str| Said::User(text.into());
+    let all = vec![user("a"), told("x", "old"), user("b"), Said::Model("let me".into()), told("y", "new")];
+    let heard = Heard::default().conversation(all);
+    assert_eq!(heard.words, "b");
+    assert_eq!(heard.results, [Told { tool: "y".into(), text: "new".into() }]);
+    assert_eq!(heard.half_said, "");
+}

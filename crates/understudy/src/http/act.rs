@@ -1,0 +1,165 @@
+//! What happens on a connection, in order: the script once it has become bytes.
+//!
+//! A list and nothing else, so that a fault is a function from list to list, and the same list can be sent at once,
+//! slowly, in the background, or compared in a test.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use everturn_core::cost::Report;
+use everturn_core::delta::Delta;
+use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::message::Stop;
+
+use crate::cue::{Cue, Script};
+
+/// One thing that happens after the headers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Act {
+    /// One event of the stream, or a piece of one.
+    Frame(Bytes),
+    /// Nothing, for a while.
+    Wait(Duration),
+    /// The response ends as HTTP says it should, whatever its content says.
+    End,
+    /// The response does not end as HTTP says it should.
+    Break(Break),
+    /// Nothing, ever again.
+    Hang,
+    /// What only the first connection of a generation sees. Later ones find it as if this had not been.
+    Once(Vec<Act>),
+}
+
+/// How a connection is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// Closed in the middle of the body: no last chunk in HTTP/1.1, `RST_STREAM` in HTTP/2.
+    Closed,
+    /// `RST` on the TCP connection.
+    Reset,
+    /// `GOAWAY` in HTTP/2, then closed; in HTTP/1.1 closed.
+    GoAway,
+}
+
+/// Writes what is said down in the events of one wire.
+pub(crate) trait Encode: Send {
+    /// What comes before everything.
+    fn begin(&mut self, out: &mut Vec<String>);
+    /// Something that is said.
+    fn say(&mut self, delta: &Delta, out: &mut Vec<String>);
+    /// A sign of life.
+    fn ping(&mut self, out: &mut Vec<String>);
+    /// The end of the answer.
+    fn stop(&mut self, stop: &Stop, out: &mut Vec<String>);
+    /// An error in the middle of the stream.
+    fn error(&mut self, error: &ProviderError, out: &mut Vec<String>);
+}
+
+/// What an encoder must know before the first word.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Opening {
+    /// The model, as it was asked for.
+    pub model: String,
+    /// The name of the response.
+    pub id: String,
+    /// What is known of the tokens: what the script will report, else an estimate of the prompt.
+    pub report: Report,
+}
+
+impl Opening {
+    /// Looks ahead in the script: wires tell the id and the prompt's tokens first, scripts when they please.
+    pub(crate) fn of(script: &Script, model: &str, id: String) -> Self {
+        let mut opening = Self { model: model.into(), id, report: Report::default() };
+        let said = script.iter().filter_map(|cue| match cue {
+            Cue::Say(deltas) => Some(deltas),
+            _ => None,
+        });
+        for delta in said.flatten() {
+            match delta {
+                Delta::ResponseId(id) => opening.id.clone_from(id),
+                Delta::Usage(report) => opening.report.update(report),
+                _ => {}
+            }
+        }
+        opening
+    }
+}
+
+/// What a script comes to on the wire of this encoder.
+pub(crate) fn perform(script: Script, encoder: &mut dyn Encode) -> Vec<Act> {
+    let (mut acts, mut frames) = (Vec::new(), Vec::new());
+    encoder.begin(&mut frames);
+    take(&mut frames, &mut acts);
+    acts.extend(go_on(script, encoder));
+    acts
+}
+
+/// The same for an answer that has begun. What is left of the script after a break is there too.
+pub(crate) fn go_on(script: Script, encoder: &mut dyn Encode) -> Vec<Act> {
+    let (mut acts, mut frames) = (Vec::new(), Vec::new());
+    for cue in script {
+        let act = match cue {
+            Cue::Slow(time) | Cue::Wait(time) => Some(Act::Wait(time)),
+            Cue::Say(deltas) => {
+                deltas.iter().for_each(|delta| encoder.say(delta, &mut frames));
+                None
+            }
+            Cue::Ping => {
+                encoder.ping(&mut frames);
+                None
+            }
+            Cue::Stop(stop) => {
+                encoder.stop(&stop, &mut frames);
+                Some(Act::End)
+            }
+            Cue::Raw(bytes) => Some(Act::Frame(bytes.into())),
+            Cue::Fail(error) => Some(broken(&error, encoder, &mut frames)),
+            Cue::Cut => Some(Act::End),
+            Cue::Hang => Some(Act::Hang),
+        };
+        take(&mut frames, &mut acts);
+        acts.extend(act);
+    }
+    acts
+}
+
+fn take(frames: &mut Vec<String>, acts: &mut Vec<Act>) {
+    acts.extend(frames.drain(..).map(|frame| Act::Frame(frame.into())));
+}
+
+/// How an error looks that comes in the middle.
+fn broken(error: &ProviderError, encoder: &mut dyn Encode, frames: &mut Vec<String>) -> Act {
+    match error.cause {
+        Cause::Reset => Act::Break(Break::Reset),
+        Cause::GoAway => Act::Break(Break::GoAway),
+        Cause::IdleStall => Act::Hang,
+        Cause::Truncated | Cause::Resumed => Act::Break(Break::Closed),
+        Cause::Malformed => {
+            frames.push(MALFORMED.into());
+            Act::End
+        }
+        Cause::Refused | Cause::ServerError | Cause::ErrorFinish => {
+            encoder.error(error, frames);
+            Act::End
+        }
+    }
+}
+
+/// An event whose data is not what any wire sends.
+pub(crate) const MALFORMED: &str = "data: {\"type\": \"gibber\n\n";
+
+/// The HTTP status of an error that names none.
+pub(crate) fn status(error: &ProviderError) -> u16 {
+    error.status.unwrap_or(match error.kind {
+        Kind::Auth | Kind::MissingKey => 401,
+        Kind::ProviderDisabled => 403,
+        Kind::Config => 404,
+        Kind::ContextFull | Kind::ContentFilter | Kind::ChainBroken => 400,
+        Kind::RateLimit | Kind::UsageLimit => 429,
+        Kind::Overloaded => 529,
+        Kind::Timeout | Kind::Silence => 504,
+        Kind::Truncated | Kind::Malformed => 502,
+        Kind::Generic if error.retry == everturn_core::error::Retry::Never => 400,
+        Kind::Generic => 500,
+    })
+}

@@ -1,0 +1,266 @@
+//! From a request to a response.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use everturn_core::error::{Cause, ProviderError, Retry};
+use everturn_core::prompt::Wire;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::header::HeaderValue;
+use hyper::{Request, Response};
+use serde_json::{Value, json};
+
+use super::act::{self, Act, Break, Opening, perform};
+use super::background::{self, Generation};
+use super::fault::{Fault, Says, Trouble};
+use super::house::{House, Record};
+use super::line::Line;
+use super::log::{self, Logged};
+use super::play::{self, Body};
+use super::route::{Route, Want, query};
+use super::whole;
+use super::wire::{self, Refusal};
+use crate::cue::{Cue, Script, script};
+
+/// Answers one request, whatever it is.
+pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incoming>) -> Response<Body> {
+    let (head, incoming) = request.into_parts();
+    let Some(route) = Route::of(&head.method, &head.uri, &head.headers) else {
+        let message = format!("Invalid URL ({} {})", head.method, head.uri.path());
+        let body = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
+        return respond(404, "application/json", play::whole(body.to_string()));
+    };
+    let bytes = Limited::new(incoming, house.options.request_bytes_max).collect().await.map(|body| body.to_bytes());
+    let body: Option<Value> = bytes.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok());
+    let logged = Logged {
+        wire: route.wire,
+        method: head.method.to_string(),
+        path: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+        headers: log::headers(&head.headers),
+        body: body.clone().unwrap_or_default(),
+        refused: None,
+    };
+    let number = house.log().push(logged, house.options.log_len_max);
+    let admitted = route.admit(&house.options.key, &head.uri, &head.headers);
+    let too_large = || Refusal::new(413, "Request exceeds the maximum size");
+    let answered = match admitted.and_then(|()| bytes.map_err(|_| too_large())) {
+        Err(refusal) => Err(refusal),
+        Ok(_) => {
+            let alt = query(&head.uri, "alt");
+            Asked { house: house.clone(), line, wire: route.wire, body }.fulfil(route.want, alt).await
+        }
+    };
+    answered.unwrap_or_else(|refusal| {
+        house.log().refused(number, refusal.status, &refusal.message);
+        refused(&house, route.wire, &refusal)
+    })
+}
+
+/// A request that was let in.
+struct Asked {
+    house: Arc<House>,
+    line: Line,
+    wire: Wire,
+    body: Option<Value>,
+}
+
+impl Asked {
+    async fn fulfil(self, want: Want, alt: Option<String>) -> Result<Response<Body>, Refusal> {
+        match want {
+            Want::Models => Ok(json_response(&models(self.wire))),
+            Want::Again { id, stream } => background::again(&self.house, self.line, &id, stream),
+            Want::Cancel { id } => background::cancel(&self.house, &id).map(|response| json_response(&response)),
+            Want::Answer { model, streams } => {
+                if streams == Some(true) && alt.as_deref() != Some("sse") {
+                    return Err(Refusal::new(400, "the understudy streams this wire with alt=sse alone"));
+                }
+                self.answer(model, streams).await
+            }
+        }
+    }
+
+    async fn answer(self, model: Option<String>, streams: Option<bool>) -> Result<Response<Body>, Refusal> {
+        let Some(body @ Value::Object(fields)) = &self.body else { return Err(not_json(self.wire)) };
+        let model = model.unwrap_or_else(|| body["model"].as_str().unwrap_or_default().into());
+        let streams = streams.unwrap_or(body["stream"] == true);
+        wire::check(self.wire, fields, &model, &|id| self.house.chainable(id))?;
+        let faults = self.house.faults(&model).map_err(|unknown| Refusal::new(404, unknown.to_string()))?;
+        if let Some(response) = self.before(&faults).await? {
+            return Ok(response);
+        }
+        let heard = wire::hear(self.wire, body, &model);
+        let script = self.house.understudy.script_for(&heard).ok_or_else(|| Refusal::new(404, "no script is left"))?;
+        let script = self.enter(script).await?;
+        let opening = Opening::of(&script, &model, wire::response_id(self.wire, self.house.number()));
+        let id = opening.id.clone();
+        let says = says(self.wire, &opening, body);
+        let mut encoder = wire::encoder(self.wire, opening, body);
+        let mut acts = perform(script, encoder.as_mut());
+        for fault in &faults {
+            acts = fault.trouble.befall(acts, &says);
+        }
+        if self.wire == Wire::OpenAiResponses && body["background"] == true {
+            let generation = Generation::start(&self.house, encoder, acts);
+            self.house.keep(&id, Record::Background(generation.clone()));
+            let stream = background::attach(&self.house, generation.clone(), self.line, None);
+            return Ok(if streams { respond(200, EVENTS, stream) } else { json_response(&generation.now()) });
+        }
+        if !streams {
+            return whole::answer(self.wire, acts).await.map(|whole| json_response(&whole));
+        }
+        let witness = witness(&self.house, self.wire, &id, body["store"] != false);
+        let open = self.house.understudy.opened();
+        Ok(respond(200, EVENTS, play::acting(acts, self.line, open, witness)))
+    }
+
+    /// What happens before there is an answer at all.
+    async fn before(&self, faults: &[Fault]) -> Result<Option<Response<Body>>, Refusal> {
+        for fault in faults {
+            match fault.trouble {
+                Trouble::Refuse { status, after } => {
+                    return Err(Refusal { retry_after: after, ..Refusal::new(status, wire::words(self.wire, status)) });
+                }
+                Trouble::Late(time) => tokio::time::sleep(time).await,
+                Trouble::Silent => std::future::pending().await,
+                Trouble::Html => {
+                    let page = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
+                    return Ok(Some(respond(200, "text/html", play::whole(page))));
+                }
+                Trouble::Empty => return Ok(Some(respond(200, EVENTS, play::whole("")))),
+                Trouble::Redirect => {
+                    let mut response = respond(307, "text/plain", play::whole(""));
+                    response.headers_mut().insert("location", HeaderValue::from_static("http://127.0.0.1:9/elsewhere"));
+                    return Ok(Some(response));
+                }
+                Trouble::Ends { .. } | Trouble::Slow(_) | Trouble::Drip => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The script after what it does before it begins: takes its time, refuses, or loses the connection.
+    async fn enter(&self, cues: Script) -> Result<Script, Refusal> {
+        let mut cues = cues.into_iter().peekable();
+        while let Some(Cue::Slow(time)) = cues.next_if(|cue| matches!(cue, Cue::Slow(_))) {
+            tokio::time::sleep(time).await;
+        }
+        let Some(Cue::Fail(error)) = cues.peek() else { return Ok(script(cues)) };
+        match error.cause {
+            Cause::Reset => self.line.lose(Break::Reset),
+            Cause::GoAway => self.line.lose(Break::GoAway),
+            Cause::Truncated | Cause::Resumed => self.line.lose(Break::Closed),
+            Cause::IdleStall => {}
+            Cause::Refused | Cause::ServerError | Cause::ErrorFinish | Cause::Malformed => {
+                return Err(refusal(self.wire, error));
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+const EVENTS: &str = "text/event-stream; charset=utf-8";
+
+/// An error of a script as a refusal.
+fn refusal(wire: Wire, error: &ProviderError) -> Refusal {
+    let status = act::status(error);
+    let words = if error.detail.is_empty() { wire::words(wire, status).into() } else { error.detail.clone() };
+    let retry_after = match error.retry {
+        Retry::After(time) => Some(time.as_secs()),
+        Retry::Never | Retry::Once | Retry::Backoff => None,
+    };
+    Refusal { retry_after, ..wire::kinded(wire, error.kind, Refusal::new(status, words)) }
+}
+
+fn not_json(wire: Wire) -> Refusal {
+    Refusal::new(
+        400,
+        match wire {
+            Wire::Anthropic => "The request body is not valid JSON: expected value at line 1 column 1",
+            Wire::OpenAiResponses | Wire::OpenAiChat => {
+                "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP \
+             library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid JSON.)"
+            }
+            Wire::Gemini => "Invalid JSON payload received. Expected a value.",
+        },
+    )
+}
+
+/// Keeps a stored response once its last event is out.
+fn witness(house: &Arc<House>, wire: Wire, id: &str, is_stored: bool) -> play::Witness {
+    if wire != Wire::OpenAiResponses || !is_stored {
+        return Box::new(|_| {});
+    }
+    let (house, id) = (house.clone(), id.to_string());
+    Box::new(move |frame: &Bytes| {
+        if let Some(response) = background::ended(frame) {
+            house.keep(&id, Record::Done(Arc::new(response)));
+        }
+    })
+}
+
+/// What a wire says for a sign of life and for an error.
+fn says(wire: Wire, opening: &Opening, body: &Value) -> Says {
+    let mut encoder = wire::encoder(wire, opening.clone(), body);
+    let (mut ping, mut error) = (Vec::new(), Vec::new());
+    encoder.ping(&mut ping);
+    let overloaded = ProviderError::new("understudy", everturn_core::error::Kind::Overloaded);
+    encoder.error(&overloaded.with_cause(Cause::ServerError), &mut error);
+    let acts = |frames: Vec<String>| frames.into_iter().map(|frame| Act::Frame(frame.into())).collect();
+    Says { ping: acts(ping), error: acts(error) }
+}
+
+fn models(wire: Wire) -> Value {
+    const NAMES: [&str; 2] = ["persona", "numbered"];
+    match wire {
+        Wire::Anthropic => {
+            let one = |id: &&str| json!({"type": "model", "id": id, "display_name": id, "created_at": "2026-01-01T00:00:00Z"});
+            let data: Vec<Value> = NAMES.iter().map(one).collect();
+            json!({"data": data, "has_more": false, "first_id": NAMES[0], "last_id": NAMES[1]})
+        }
+        Wire::OpenAiResponses | Wire::OpenAiChat => {
+            let one =
+                |id: &&str| json!({"id": id, "object": "model", "created": wire::CREATED, "owned_by": "everturn"});
+            json!({"object": "list", "data": NAMES.iter().map(one).collect::<Vec<_>>()})
+        }
+        Wire::Gemini => {
+            let methods = ["generateContent", "streamGenerateContent"];
+            let one = |id: &&str| json!({"name": format!("models/{id}"), "displayName": id, "supportedGenerationMethods": methods});
+            json!({"models": NAMES.iter().map(one).collect::<Vec<_>>()})
+        }
+    }
+}
+
+pub(super) fn json_response(body: &Value) -> Response<Body> {
+    respond(200, "application/json", play::whole(body.to_string()))
+}
+
+pub(super) fn events_response(body: Body) -> Response<Body> {
+    respond(200, EVENTS, body)
+}
+
+fn respond(status: u16, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert("content-type", HeaderValue::from_static(content_type));
+    response
+}
+
+fn refused(house: &House, wire: Wire, refusal: &Refusal) -> Response<Body> {
+    let request_id = format!("req_understudy{:04}", house.number());
+    let body = wire::error_body(wire, refusal, &request_id).to_string();
+    let mut response = respond(refusal.status, "application/json", play::whole(body));
+    let headers = response.headers_mut();
+    if let Some(seconds) = refusal.retry_after {
+        headers.insert("retry-after", HeaderValue::from(seconds));
+    }
+    let name = match wire {
+        Wire::Anthropic => "request-id",
+        Wire::OpenAiResponses | Wire::OpenAiChat => "x-request-id",
+        Wire::Gemini => return response,
+    };
+    if let Ok(id) = HeaderValue::from_str(&request_id) {
+        headers.insert(name, id);
+    }
+    response
+}

@@ -1,0 +1,302 @@
+//! Generations that go on when nobody listens, and can be found again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::Response;
+use hyper::body::Frame;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::act::{Act, Encode, go_on};
+use super::answer::{events_response, json_response};
+use super::house::{House, Record};
+use super::line::Line;
+use super::play::{Body, broken};
+use super::wire::Refusal;
+
+/// One generation: everything it has said, and who makes it say more.
+pub(super) struct Generation {
+    script: Mutex<Script>,
+    /// Counts changes.
+    changed: watch::Sender<u64>,
+    cancelled: CancellationToken,
+}
+
+struct Script {
+    encoder: Box<dyn Encode>,
+    entries: Vec<Entry>,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// More will come.
+    Speaking,
+    /// The script is over, the answer is not: whoever comes back makes it go on with the next one.
+    Silent,
+    /// The answer is over.
+    Done,
+    Cancelled,
+}
+
+enum Entry {
+    /// An event and its number.
+    Event(u64, Bytes),
+    /// Something without a number.
+    Noise(Bytes),
+    /// What only the first one to get here sees.
+    Once(Option<Vec<Act>>),
+}
+
+impl Generation {
+    /// Begins to generate, by itself.
+    pub(super) fn start(house: &Arc<House>, encoder: Box<dyn Encode>, acts: Vec<Act>) -> Arc<Self> {
+        let script = Script { encoder, entries: Vec::new(), phase: Phase::Speaking };
+        let (changed, _) = watch::channel(0);
+        let generation = Arc::new(Self { script: Mutex::new(script), changed, cancelled: house.stop.child_token() });
+        tokio::spawn(generation.clone().generate(acts));
+        generation
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn generate(self: Arc<Self>, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::Wait(time) => {
+                    tokio::select! {
+                        biased;
+                        () = self.cancelled.cancelled() => return,
+                        () = tokio::time::sleep(time) => {}
+                    }
+                }
+                Act::Frame(bytes) => self.push(|script| script.say(bytes)),
+                Act::Once(acts) => self.push(|script| script.entries.push(Entry::Once(Some(acts)))),
+                Act::End if self.script().phase == Phase::Done => return,
+                trouble @ (Act::End | Act::Break(_) | Act::Hang) => {
+                    self.push(|script| script.entries.push(Entry::Once(Some(vec![trouble]))));
+                }
+            }
+            if self.cancelled.is_cancelled() {
+                return;
+            }
+        }
+        self.push(|script| {
+            if script.phase == Phase::Speaking {
+                script.phase = Phase::Silent;
+            }
+        });
+    }
+
+    fn push(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.script());
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Goes on with the next script if this one is over too early.
+    fn wake(self: &Arc<Self>, house: &House) {
+        let mut script = self.script();
+        if script.phase != Phase::Silent {
+            return;
+        }
+        if let Some(next) = house.understudy.next_written() {
+            script.phase = Phase::Speaking;
+            let acts = go_on(next, script.encoder.as_mut());
+            drop(script);
+            tokio::spawn(self.clone().generate(acts));
+        }
+    }
+
+    /// The response as it stands.
+    pub(super) fn now(&self) -> Value {
+        let script = self.script();
+        let responses = script.entries.iter().rev().filter_map(|entry| match entry {
+            Entry::Event(_, frame) => data(frame)?.get("response").cloned(),
+            Entry::Noise(_) | Entry::Once(_) => None,
+        });
+        let mut response = responses.into_iter().next().unwrap_or_default();
+        match script.phase {
+            Phase::Cancelled => response["status"] = "cancelled".into(),
+            Phase::Speaking | Phase::Silent if response.is_null() => response["status"] = "queued".into(),
+            Phase::Speaking | Phase::Silent | Phase::Done => {}
+        }
+        response
+    }
+
+    /// The response, if it is over.
+    pub(super) fn completed(&self) -> Option<Value> {
+        let is_done = self.script().phase == Phase::Done;
+        is_done.then(|| self.now()).filter(|response| response["status"] == "completed")
+    }
+}
+
+impl Script {
+    fn say(&mut self, frame: Bytes) {
+        let number = data(&frame).and_then(|data| data["sequence_number"].as_u64());
+        if ended(&frame).is_some() || frame.starts_with(b"event: error") {
+            self.phase = Phase::Done;
+        }
+        self.entries.push(match number {
+            Some(number) => Entry::Event(number, frame),
+            None => Entry::Noise(frame),
+        });
+    }
+}
+
+/// The data of an event.
+fn data(frame: &Bytes) -> Option<Value> {
+    let text = str::from_utf8(frame).ok()?;
+    let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
+    serde_json::from_str(data).ok()
+}
+
+/// The response in an event that ends one.
+pub(super) fn ended(frame: &Bytes) -> Option<Value> {
+    let last = ["event: response.completed\n", "event: response.incomplete\n", "event: response.failed\n"];
+    let is_last = last.iter().any(|start| frame.starts_with(start.as_bytes()));
+    is_last.then(|| data(frame)).flatten().and_then(|mut data| data.get_mut("response").map(Value::take))
+}
+
+fn not_found(id: &str) -> Refusal {
+    let refusal = Refusal::new(404, format!("Response with id '{id}' not found."));
+    Refusal { code: Some("response_not_found"), ..refusal }
+}
+
+/// A response again: as it stands, or as a stream from after a number.
+///
+/// # Errors
+/// If nobody knows it, or it cannot be streamed again.
+pub(super) fn again(
+    house: &Arc<House>,
+    line: Line,
+    id: &str,
+    stream: Option<Option<u64>>,
+) -> Result<Response<Body>, Refusal> {
+    match (house.kept(id).ok_or_else(|| not_found(id))?, stream) {
+        (Record::Done(response), None) => Ok(json_response(&response)),
+        (Record::Done(_), Some(_)) => Err(Refusal::new(
+            400,
+            "This response cannot be streamed: only responses created with background=true and stream=true can be.",
+        )),
+        (Record::Background(generation), None) => Ok(json_response(&generation.now())),
+        (Record::Background(generation), Some(after)) => {
+            generation.wake(house);
+            Ok(events_response(attach(house, generation, line, after)))
+        }
+    }
+}
+
+/// Ends a generation in the background.
+///
+/// # Errors
+/// If nobody knows it, or it is not in the background.
+pub(super) fn cancel(house: &House, id: &str) -> Result<Value, Refusal> {
+    match house.kept(id).ok_or_else(|| not_found(id))? {
+        Record::Done(_) => Err(Refusal::new(400, "Cannot cancel a synchronous response.")),
+        Record::Background(generation) => {
+            generation.push(|script| {
+                if script.phase != Phase::Done {
+                    script.phase = Phase::Cancelled;
+                }
+            });
+            generation.cancelled.cancel();
+            Ok(generation.now())
+        }
+    }
+}
+
+/// What a listener finds next.
+enum Next {
+    Send(Bytes),
+    Play(Vec<Act>),
+    Wait,
+    End,
+}
+
+/// A listener's place in a generation.
+struct Listener {
+    generation: Arc<Generation>,
+    line: Line,
+    at: usize,
+    after: Option<u64>,
+    /// What this listener alone goes through.
+    own: std::collections::VecDeque<Act>,
+    changed: watch::Receiver<u64>,
+    _open: crate::play::Open,
+}
+
+/// A stream of everything after a number, to the end. Dropping it ends nothing.
+pub(super) fn attach(house: &House, generation: Arc<Generation>, line: Line, after: Option<u64>) -> Body {
+    let changed = generation.changed.subscribe();
+    let open = house.understudy.opened();
+    let listener = Listener { generation, line, at: 0, after, own: Default::default(), changed, _open: open };
+    let frames = stream::unfold(listener, |mut listener| async move {
+        let sent = listener.next().await?;
+        Some((sent.map(Frame::data), listener))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+impl Listener {
+    async fn next(&mut self) -> Option<std::io::Result<Bytes>> {
+        loop {
+            while let Some(act) = self.own.pop_front() {
+                match act {
+                    Act::Frame(bytes) => return Some(Ok(bytes)),
+                    Act::Wait(time) => tokio::time::sleep(time).await,
+                    Act::Once(acts) => acts.into_iter().rev().for_each(|act| self.own.push_front(act)),
+                    Act::End => return None,
+                    Act::Hang => std::future::pending().await,
+                    Act::Break(how) => return Some(Err(broken(how, &self.line).await)),
+                }
+            }
+            match self.look() {
+                Next::Send(bytes) => return Some(Ok(bytes)),
+                Next::Play(acts) => self.own.extend(acts),
+                Next::End => return None,
+                Next::Wait => {
+                    let _ = self.changed.changed().await; // The sender lives as long as the generation, which we hold.
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) -> Next {
+        self.changed.mark_unchanged(); // Before the look: what changes in between wakes us again.
+        let mut script = self.generation.script();
+        // Whoever comes back after a number has been through everything before it, and through the break behind it.
+        let seen = script.entries.iter().rposition(
+            |entry| matches!((entry, self.after), (Entry::Event(number, _), Some(after)) if *number <= after),
+        );
+        let skipped = seen.map_or(0, |last| last + 1);
+        if self.at < skipped {
+            for entry in &mut script.entries[self.at..skipped] {
+                if let Entry::Once(acts) = entry {
+                    *acts = None;
+                }
+            }
+            self.at = skipped;
+        }
+        while let Some(entry) = script.entries.get_mut(self.at) {
+            self.at += 1;
+            match entry {
+                Entry::Event(_, bytes) | Entry::Noise(bytes) => return Next::Send(bytes.clone()),
+                Entry::Once(acts) => {
+                    if let Some(acts) = acts.take() {
+                        return Next::Play(acts);
+                    }
+                }
+            }
+        }
+        match script.phase {
+            Phase::Speaking => Next::Wait,
+            Phase::Silent | Phase::Done | Phase::Cancelled => Next::End,
+        }
+    }
+}

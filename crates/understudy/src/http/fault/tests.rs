@@ -1,0 +1,90 @@
+use bytes::Bytes;
+
+use super::*;
+
+fn frames(lens: &[usize]) -> Vec<Act> {
+    lens.iter().map(|len| Act::Frame(Bytes::from(vec![b'x'; *len]))).chain([Act::End]).collect()
+}
+
+fn befallen(fault: &str) -> String {
+    let says = Says { ping: vec![Act::Frame("p".into())], error: vec![Act::Frame("e".into())] };
+    let fault: Fault = fault.parse().unwrap();
+    let mut told = String::new();
+    tell(&fault.trouble.befall(frames(&[3, 2]), &says), &mut told);
+    told
+}
+
+fn tell(acts: &[Act], told: &mut String) {
+    for act in acts {
+        match act {
+            Act::Frame(bytes) => told.push_str(str::from_utf8(bytes).unwrap().get(..6).unwrap_or("x").trim()),
+            Act::Wait(time) => told.push_str(&format!("~{}", time.as_millis())),
+            Act::End => told.push('.'),
+            Act::Break(how) => told.push_str(&format!("{how:?}")),
+            Act::Hang => told.push('∞'),
+            Act::Once(acts) => {
+                told.push('(');
+                tell(acts, told);
+                told.push(')');
+            }
+        }
+        told.push(' ');
+    }
+}
+
+#[test]
+fn names_are_read() {
+    for name in ["429", "529x3", "429@7x2", "cut", "cut@137", "reset-at-byte@4711", "slow@5", "drip", "html", "stall@0"]
+    {
+        let fault: Fault = name.parse().unwrap();
+        assert_eq!(fault.to_string(), name);
+    }
+    assert_eq!("429@7x2".parse::<Fault>().unwrap().times, Some(2));
+    assert_eq!("429@7".parse::<Fault>().unwrap().trouble, Trouble::Refuse { status: 429, after: Some(7) });
+    for name in ["", "cuts", "cut@", "cut@x", "9", "200", "slow-at-byte@3", "reset-at-byte", "cut@-1"] {
+        assert!(name.parse::<Fault>().is_err(), "{name}");
+    }
+    assert_eq!(of_model("claude").unwrap(), []);
+    assert_eq!(of_model("numbered-faults:cut@1+slow").unwrap().len(), 2);
+}
+
+#[test]
+fn events_and_bytes_are_counted() {
+    let x = "x"; // Every frame is told as one.
+    assert_eq!(befallen("cut@1"), format!("{x} (. ) {x} . "));
+    assert_eq!(befallen("reset@0"), format!("(Reset ) {x} {x} . "));
+    assert_eq!(befallen("stall@9"), format!("{x} {x} . "));
+    assert_eq!(befallen("error@1"), format!("{x} ({x} . ) {x} . "));
+    assert_eq!(befallen("malformed@2"), format!("{x} {x} . "));
+    assert_eq!(befallen("slow@7"), format!("~7 {x} ~7 {x} . "));
+    assert_eq!(befallen("drip"), format!("{}. ", "x ".repeat(5)));
+}
+
+#[test]
+fn bytes_are_exact() {
+    for byte in 0..=5 {
+        let fault: Fault = format!("truncate-at-byte@{byte}").parse().unwrap();
+        let mut sent = 0;
+        'out: for act in fault.trouble.befall(frames(&[3, 2]), &Says::default()) {
+            let acts = match act {
+                Act::Once(acts) => acts,
+                act => vec![act],
+            };
+            for act in acts {
+                match act {
+                    Act::Frame(bytes) => sent += bytes.len(),
+                    _ => break 'out,
+                }
+            }
+        }
+        assert_eq!(sent, byte);
+    }
+}
+
+#[test]
+fn chance_is_repeatable() {
+    let throw = |seed| (0..20).scan(Dice::new(seed), |dice, _| Some(any(dice).to_string())).collect::<Vec<_>>();
+    assert_eq!(throw(3), throw(3));
+    assert_ne!(throw(3), throw(4));
+    assert!(throw(3).iter().all(|name| name.parse::<Fault>().is_ok()), "{:?}", throw(3));
+}

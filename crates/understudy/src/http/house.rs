@@ -1,0 +1,129 @@
+//! What all connections of a server share.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::Options;
+use super::background::Generation;
+use super::fault::{self, Fault, UnknownFault};
+use super::log::Log;
+use super::wire::Kept;
+use crate::dice::Dice;
+use crate::play::Understudy;
+
+pub(super) struct House {
+    pub understudy: Understudy,
+    pub options: Options,
+    /// Set when the server goes.
+    pub stop: CancellationToken,
+    log: Mutex<Log>,
+    dice: Mutex<Dice>,
+    /// How often each fault has happened to each model.
+    happened: Mutex<BTreeMap<(String, String), u32>>,
+    kept: Mutex<VecDeque<(String, Record)>>,
+    numbers: AtomicU64,
+    connections: AtomicUsize,
+}
+
+/// A response that can be asked for again.
+#[derive(Clone)]
+pub(super) enum Record {
+    /// One that is over.
+    Done(Arc<Value>),
+    /// One that goes on by itself.
+    Background(Arc<Generation>),
+}
+
+impl House {
+    pub(super) fn new(understudy: Understudy, options: Options, stop: CancellationToken) -> Self {
+        let dice = Mutex::new(Dice::new(options.seed));
+        Self {
+            understudy,
+            options,
+            stop,
+            log: Mutex::default(),
+            dice,
+            happened: Mutex::default(),
+            kept: Mutex::default(),
+            numbers: AtomicU64::new(1),
+            connections: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
+        lock(&self.log)
+    }
+
+    /// A number nobody had before.
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What goes wrong with the next request to this model.
+    pub(super) fn faults(&self, model: &str) -> Result<Vec<Fault>, UnknownFault> {
+        let mut faults = fault::of_model(model)?;
+        faults.extend(self.options.faults.iter().cloned());
+        let mut happened = lock(&self.happened);
+        faults.retain(|fault| {
+            let Some(times) = fault.times else { return true };
+            let count = happened.entry((model.into(), fault.to_string())).or_default();
+            *count += 1;
+            *count <= times
+        });
+        let mut dice = lock(&self.dice);
+        if dice.happens(self.options.chaos) {
+            faults.push(fault::any(&mut dice));
+        }
+        Ok(faults)
+    }
+
+    /// Keeps a response for those who come back for it.
+    pub(super) fn keep(&self, id: &str, record: Record) {
+        let mut kept = lock(&self.kept);
+        kept.retain(|(own, _)| own != id);
+        kept.push_back((id.into(), record));
+        while kept.len() > self.options.kept_len_max {
+            kept.pop_front();
+        }
+    }
+
+    pub(super) fn kept(&self, id: &str) -> Option<Record> {
+        lock(&self.kept).iter().find(|(own, _)| own == id).map(|(_, record)| record.clone())
+    }
+
+    /// What a request that builds upon a response must know of it. One that is not over cannot be built upon.
+    pub(super) fn chainable(&self, id: &str) -> Option<Kept> {
+        let response = match self.kept(id)? {
+            Record::Done(response) => response,
+            Record::Background(generation) => Arc::new(generation.completed()?),
+        };
+        let calls = response["output"].as_array().into_iter().flatten().filter(|item| item["type"] == "function_call");
+        Some(Kept { calls: calls.filter_map(|call| call["call_id"].as_str()).map(Into::into).collect() })
+    }
+
+    pub(super) fn connections_open(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection until this is dropped.
+    pub(super) fn connected(self: &Arc<Self>) -> Connected {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Connected(self.clone())
+    }
+}
+
+pub(super) struct Connected(Arc<House>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,68 @@
+//! Acts on their way out.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+
+use super::act::{Act, Break};
+use super::line::Line;
+use crate::play::Open;
+
+/// The body of a response.
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// How long what was written has to get out before the connection breaks.
+const GRACE: Duration = Duration::from_millis(2);
+
+/// A body that is there already.
+pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Who is told of each event that goes out.
+pub(super) type Witness = Box<dyn FnMut(&Bytes) + Send>;
+
+/// A body that acts. Whoever drops it ends the performance.
+pub(super) fn acting(acts: Vec<Act>, line: Line, open: Open, witness: Witness) -> Body {
+    let state = (VecDeque::from(acts), line, open, witness);
+    let frames = stream::unfold(state, |(mut acts, line, open, mut witness)| async move {
+        loop {
+            match acts.pop_front()? {
+                Act::Frame(bytes) => {
+                    witness(&bytes);
+                    return Some((Ok(Frame::data(bytes)), (acts, line, open, witness)));
+                }
+                Act::Wait(time) => tokio::time::sleep(time).await,
+                Act::Once(inner) => inner.into_iter().rev().for_each(|act| acts.push_front(act)),
+                Act::End => return None,
+                Act::Hang => std::future::pending().await,
+                Act::Break(how) => {
+                    let error = broken(how, &line).await;
+                    acts.clear();
+                    return Some((Err(error), (acts, line, open, witness)));
+                }
+            }
+        }
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// Breaks the connection once everything before is out. What it gives back ends a body in the middle.
+pub(super) async fn broken(how: Break, line: &Line) -> io::Error {
+    // A body that is not ready is flushed. A sleep alone may be over before anybody has looked.
+    tokio::task::yield_now().await;
+    tokio::time::sleep(GRACE).await;
+    match how {
+        Break::Closed => io::ErrorKind::ConnectionAborted.into(),
+        Break::Reset | Break::GoAway => {
+            line.lose(how);
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Over real sockets, with a client that sees every byte.
+
+mod background;
+mod client;
+mod encode;
+mod faults;
+mod front;
+mod whole;

@@ -1,0 +1,5 @@
+//! OpenAI Chat Completions.
+
+pub(super) mod check;
+pub(super) mod encode;
+pub(super) mod hear;
