@@ -14,7 +14,7 @@ fn measured(next: u64, threshold: i64, slack: &Slack) -> Compaction {
     compaction(Trigger::Measured, next, Some(1_000), Threshold::percent(threshold), slack)
 }
 
-/// W13: the next request decides, at the threshold and above.
+/// W13, MC16: the next request decides, at the threshold and above.
 #[test]
 fn the_next_request_is_held_against_the_threshold() {
     for (next, expected) in [(0, NotNeeded), (699, NotNeeded), (700, Needed), (1_000, Needed), (9_000, Needed)] {
@@ -44,7 +44,7 @@ fn thresholds_out_of_range_are_the_default() {
     assert_eq!((measured(989, 99, &fresh()), measured(990, 99, &fresh())), (NotNeeded, Needed));
 }
 
-/// Who asks for it gets it, below the threshold, without any usage, with automatic compaction off, and beyond the
+/// MC15: who asks for it gets it, below the threshold, without any usage, with automatic compaction off, and beyond the
 /// turn's share; but not where there is nothing to fold.
 #[test]
 fn asking_bypasses_the_gates() {
@@ -59,7 +59,7 @@ fn asking_bypasses_the_gates() {
     assert_eq!(compaction(Trigger::Asked, 900, Some(1_000), Threshold::default(), &folded), NotNeeded);
 }
 
-/// With nothing new to fold, or the turn's share used up, a request that fits is sent as it is.
+/// MC16: with nothing new to fold, or the turn's share used up, a request that fits is sent as it is.
 #[test]
 fn compaction_that_gains_nothing_is_not_made() {
     let just_folded = Slack { foldable: 0, summary_tokens: 5, ..fresh() };
@@ -71,7 +71,8 @@ fn compaction_that_gains_nothing_is_not_made() {
     }
 }
 
-/// W18, #26377: where compaction cannot get below the threshold, it is not tried after every step, only at the limit.
+/// W18, #26377, MC14, MC16: where compaction cannot get below the threshold, it is not tried after every step, only at the
+/// limit; where it can, a turn that has grown again is compacted again.
 #[test]
 fn a_threshold_out_of_reach_gives_way_to_the_limit() {
     let heavy = Slack { after_last: Some(750), ..fresh() };
