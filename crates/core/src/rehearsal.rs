@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::change::Change;
-use crate::chat::{CallState, Chat, Effect, Failure, OpenCall, Tried, TurnEnd, Wait};
+use crate::chat::{CallState, Chat, Compacting, Effect, Failure, OpenCall, Tried, TurnEnd, Wait};
 use crate::command::{Command, check};
 use crate::cost::{End, Price};
 use crate::delta::Delta;
@@ -67,7 +67,10 @@ pub fn deed(chat: &Chat, draft: Option<&Draft>, limits: &Limits, at: Timestamp, 
             attempted(&mut change, chat, draft, at, AttemptOutcome::Interrupted);
             change.settle(kept(draft, Stop::Interrupted, at))
         }
-        Next::Finish(end) => change.finish(end),
+        Next::Finish(end) => {
+            attempted(&mut change, chat, draft, at, AttemptOutcome::Lost);
+            change.stop(kept(draft, Stop::Broken, at), end)
+        }
     };
     Deed::Commit(change.facts())
 }
@@ -99,7 +102,7 @@ fn call_model(mut change: Change<'_>, chat: &Chat, draft: Option<&Draft>, at: Ti
                 Deed::Commit(change.facts())
             }
             7 => {
-                summary(&mut change, chat, at, SummarySource::Automatic);
+                summarise(&mut change, chat, at, SummarySource::Automatic);
                 Deed::Commit(change.facts())
             }
             _ => Deed::Journal(stream::begin(draft, chat, dice)),
@@ -163,18 +166,23 @@ fn run_call<'c, 'a>(change: &'c mut Change<'a>, chat: &Chat, at: Timestamp, dice
 /// A summary that somebody asked for: it is there, there was nothing to summarise, or it failed.
 fn compact<'c, 'a>(change: &'c mut Change<'a>, chat: &Chat, at: Timestamp, dice: &mut Dice) -> &'c mut Change<'a> {
     match dice.below(4) {
-        0 | 1 => summary(change, chat, at, SummarySource::Asked),
+        0 | 1 => summarise(change, chat, at, SummarySource::Asked),
         2 => change.finish(TurnEnd::Done),
         _ => change.fail(None, failure()),
     }
 }
 
-fn summary<'c, 'a>(
+/// Says that a summary is being written; the next time, that it is.
+fn summarise<'c, 'a>(
     change: &'c mut Change<'a>,
     chat: &Chat,
     at: Timestamp,
     source: SummarySource,
 ) -> &'c mut Change<'a> {
+    if chat.compacting.is_none() {
+        let compacting = Compacting { began: at, model: model(), source, tokens: 900 };
+        return change.fact(Fact::Compacts(Box::new(compacting)));
+    }
     let (text, newest_user, runtime) = ("so far".into(), Vec::new(), Duration::from_millis(7));
     let summary = Summary { text, newest_user, source, tokens_before: 900, runtime };
     change.fact(row(chat, at, chat.tried.attempts + 1, AttemptOutcome::Answered));

@@ -174,3 +174,17 @@ fn every_end_of_a_turn_opens_another_step() {
         assert!(stage.chat.step > step);
     }
 }
+
+/// A person may be asked more than once in a turn, and none of the waits is work.
+#[test]
+fn rests_add_up() {
+    let mut stage = asked();
+    for _ in 0..2 {
+        stage.now = Timestamp(stage.now.0 + 100);
+        stage.commit(&stage.change(|change| change.ask(Timestamp(9_000))));
+        stage.now = Timestamp(stage.now.0 + 30);
+        stage.commit(&stage.change(|change| change.expire()));
+    }
+    assert_eq!((turn(&stage).rested, turn(&stage).rests_since), (Duration::from_millis(60), None));
+    assert_eq!(turn(&stage).worked(stage.now), Duration::from_millis(200));
+}

@@ -148,7 +148,9 @@ fn pairs(stage: &Stage) {
 fn stands(stage: &Stage) {
     let chat = &stage.chat;
     match chat.status {
-        Status::Idle | Status::Failed => assert!(chat.turn.is_none() && !chat.compaction_asked && chat.wait.is_none()),
+        Status::Idle | Status::Failed => {
+            assert!(chat.turn.is_none() && !chat.compaction_asked && chat.compacting.is_none() && chat.wait.is_none());
+        }
         Status::Awaiting => assert!(chat.turn.is_some() && chat.asks().next().is_some()),
         Status::Running | Status::Interrupting => {}
     }
