@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::cost::Micros;
+use crate::governor::GovernorLimits;
 use crate::retry::{BreakerLimits, RetryLimits};
 
 /// The bounds that an engine keeps. The defaults are meant for production.
@@ -69,6 +70,8 @@ pub struct Limits {
     pub retry: RetryLimits,
     /// When a failing model is left alone.
     pub breaker: BreakerLimits,
+    /// How many attempts go at once, and how they come back after an outage.
+    pub governor: GovernorLimits,
 }
 
 impl Default for Limits {
@@ -102,6 +105,7 @@ impl Default for Limits {
             batch_bytes_max: MIB,
             retry: RetryLimits::default(),
             breaker: BreakerLimits::default(),
+            governor: GovernorLimits::default(),
         }
     }
 }
@@ -159,6 +163,8 @@ mod tests {
         assert!(limits.kill_grace_max < limits.interrupt_max);
         assert!(limits.connect_max < limits.open_max && limits.open_max < limits.silence_max);
         assert!(limits.breaker.probe_max >= limits.silence_max, "a slow probe is not a lost one");
+        assert!(limits.governor.ramp_from > 0 && limits.governor.ramp_from <= limits.governor.ramp_max);
+        assert!(limits.governor.ramp_max <= limits.governor.at_once_max);
         assert!(limits.line_bytes_max <= limits.frame_bytes_max);
         assert!(limits.frame_bytes_max <= limits.draft_bytes_max);
         assert!(limits.draft_bytes_max <= limits.response_bytes_max);

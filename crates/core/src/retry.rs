@@ -182,7 +182,7 @@ pub fn verdict(retry: Retry, spent: &Spent, limits: &RetryLimits, jitter: f64) -
 }
 
 /// A part of a span. A number that is none counts as the whole: the longer wait does no harm.
-fn drawn(span: Duration, jitter: f64) -> Duration {
+pub(crate) fn drawn(span: Duration, jitter: f64) -> Duration {
     let jitter = if jitter.is_nan() { 1.0 } else { jitter.clamp(0.0, 1.0) };
     span.mul_f64(jitter)
 }

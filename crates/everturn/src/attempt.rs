@@ -23,6 +23,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::governor::Permit;
 use crate::hub::Bell;
 use crate::metrics::Metrics;
 
@@ -34,6 +35,7 @@ pub(crate) struct Attempt {
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) permit: Permit,
     pub(crate) windows: Windows,
     pub(crate) cancel: CancellationToken,
     pub(crate) draft: Draft,
@@ -68,9 +70,10 @@ pub(crate) enum Ended {
     Cancelled,
 }
 
-/// What comes back: the draft, how it ended, and when the first content came.
+/// What comes back: the draft, the permit, how it ended, and when the first content came.
 pub(crate) struct Outcome {
     pub(crate) draft: Draft,
+    pub(crate) permit: Permit,
     pub(crate) ended: Result<Ended, WriteError>,
     pub(crate) first_after: Option<Duration>,
 }
@@ -80,7 +83,7 @@ impl Attempt {
     pub(crate) async fn run(mut self, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
         let mut first_after = None;
         let ended = self.stream(retract, began, opening, &mut first_after).await;
-        Outcome { draft: self.draft, ended, first_after }
+        Outcome { draft: self.draft, permit: self.permit, ended, first_after }
     }
 
     async fn stream(
@@ -107,6 +110,7 @@ impl Attempt {
             Ok(Err(error)) => return Ok(Ended::Broke(error)),
             Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
         };
+        self.permit.opened();
         self.pump(frames, joiner, started, first_after).await
     }
 

@@ -1,15 +1,13 @@
 //! The engine: a store, some providers, some agents, and a driver for every chat that has work.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::Failure;
 use everturn_core::error::Kind;
-use everturn_core::ids::{ChatId, ModelId, Timestamp};
-use everturn_core::limits::Limits;
-use everturn_core::retry::{Admission, Breaker, Health};
+use everturn_core::ids::{ChatId, Timestamp};
 use everturn_core::status::Status;
 use everturn_providers::Provider;
 use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
@@ -20,6 +18,7 @@ use crate::agent::Agent;
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::entropy::Entropy;
+use crate::governor::Governors;
 use crate::handle::ChatHandle;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
@@ -39,7 +38,7 @@ pub(crate) struct Ports {
     pub(crate) entropy: Entropy,
     pub(crate) metrics: Metrics,
     pub(crate) shutdown: CancellationToken,
-    breakers: Mutex<HashMap<ModelId, Breaker>>,
+    pub(crate) governors: Governors,
     driven: Mutex<HashSet<ChatId>>,
     drivers: Drivers,
     tasks: TaskTracker,
@@ -48,21 +47,6 @@ pub(crate) struct Ports {
 impl Ports {
     pub(crate) fn agent(&self, name: &str) -> Option<Arc<Agent>> {
         self.agents.get(name).cloned()
-    }
-
-    /// Whether a model may be asked now.
-    pub(crate) fn breaker(&self, model: &ModelId, limits: &Limits, now: Timestamp) -> Admission {
-        self.with_breaker(model, limits, |breaker| breaker.admit(now))
-    }
-
-    /// What an attempt said about a model's health.
-    pub(crate) fn report(&self, model: &ModelId, health: Health, limits: &Limits, now: Timestamp) {
-        self.with_breaker(model, limits, |breaker| breaker.report(health, now));
-    }
-
-    fn with_breaker<T>(&self, model: &ModelId, limits: &Limits, with: impl FnOnce(&mut Breaker) -> T) -> T {
-        let mut breakers = lock(&self.breakers);
-        with(breakers.entry(model.clone()).or_insert_with(|| Breaker::new(limits.breaker.clone())))
     }
 
     /// Sees to it that somebody drives the chat.
@@ -288,7 +272,7 @@ impl Builder {
             entropy: seed.map_or_else(Entropy::system, Entropy::seeded),
             metrics,
             shutdown: CancellationToken::new(),
-            breakers: Mutex::default(),
+            governors: Governors::default(),
             driven: Mutex::default(),
             drivers,
             tasks: TaskTracker::new(),

@@ -35,6 +35,7 @@ mod compact;
 mod driver;
 mod engine;
 mod entropy;
+mod governor;
 mod handle;
 mod hub;
 mod metrics;

@@ -18,7 +18,7 @@ use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{Continue, Prompt, Request, Unfinished};
 use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Reattach, Recovery};
-use everturn_core::retry::{Admission, Health, Progress, Spent, Verdict, Why, verdict};
+use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::WriteError;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{Background, Chaining};
 use crate::attempt::{Attempt, Ended, Opening, Windows};
 use crate::driver::Driver;
+use crate::governor::Permit;
 use crate::toolbox;
 
 /// Whom the next attempt asks.
@@ -55,7 +56,8 @@ impl Driver {
         if let Some(began) = self.unrecorded() {
             // Its process is gone. What it showed is here.
             let lost = ProviderError::new(began.model.provider(), Kind::Truncated).with_cause(Cause::Resumed);
-            return self.broke(lost).await;
+            let jitter = self.ports.entropy.unit();
+            return self.broke(lost, jitter).await;
         }
         let asked = match self.asked() {
             Ok(asked) => asked,
@@ -63,11 +65,9 @@ impl Driver {
         };
         self.prepare(&asked);
         let Some(request) = self.fitting(&asked).await? else { return Ok(()) };
-        if let Admission::NotBefore(until) = self.ports.breaker(&asked.model, &self.agent.limits, self.now()) {
-            return self.shut_out(until).await;
-        }
+        let Some(permit) = self.permit(&asked).await? else { return Ok(()) };
         let climb = self.climb(&asked, request);
-        self.attempt(asked, climb).await
+        self.attempt(asked, climb, permit).await
     }
 
     /// Lets the program say what the model should know before the step. Once a step, also over crashes.
@@ -119,17 +119,6 @@ impl Driver {
         Ok(Asked { model, provider, facts })
     }
 
-    /// The model is left alone for now: ask the next one, or wait.
-    pub(crate) async fn shut_out(&mut self, until: Timestamp) -> Result<(), WriteError> {
-        if self.chat.tried.model + 1 < self.agent.models.len() {
-            let tried = self.next_model();
-            return self.change(|change| change.fact(Fact::Tried(tried))).await;
-        }
-        let error = ProviderError::new(self.agent.models[self.chat.tried.model].provider(), Kind::Overloaded);
-        let wait = self.wait(until, &error, self.chat.tried.attempts);
-        self.change(|change| change.fact(wait)).await
-    }
-
     /// The terms on which the next model is asked, if there is one and the error is this one's own: it passes but has not
     /// in time, or nobody gets an answer here.
     pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<Tried> {
@@ -137,7 +126,7 @@ impl Driver {
         (its_own && self.chat.tried.model + 1 < self.agent.models.len()).then(|| self.next_model())
     }
 
-    fn next_model(&self) -> Tried {
+    pub(crate) fn next_model(&self) -> Tried {
         let Tried { attempts, model, unchained, .. } = self.chat.tried;
         Tried { attempts, model: model + 1, spent: Spent::default(), unchained }
     }
@@ -218,7 +207,7 @@ impl Driver {
         }
     }
 
-    async fn attempt(&mut self, asked: Asked, climb: Climb) -> Result<(), WriteError> {
+    async fn attempt(&mut self, asked: Asked, climb: Climb, permit: Permit) -> Result<(), WriteError> {
         let Climb { rung, retract, opening } = climb;
         let number = self.chat.tried.attempts + 1;
         let began = Began { number, model: asked.model.clone(), rung };
@@ -235,6 +224,7 @@ impl Driver {
             clock: self.ports.clock,
             metrics: self.ports.metrics.clone(),
             provider: asked.provider.clone(),
+            permit,
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
@@ -244,19 +234,12 @@ impl Driver {
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);
         }
-        match outcome.ended? {
-            Ended::Answered(stop) => {
-                self.ports.report(&asked.model, Health::Answers, &self.agent.limits, self.now());
-                self.answered(stop).await
-            }
-            Ended::Broke(error) => {
-                self.ports.report(&asked.model, Health::of(&error), &self.agent.limits, self.now());
-                self.broke(error).await
-            }
-            Ended::Cancelled => {
-                self.ports.report(&asked.model, Health::Untold, &self.agent.limits, self.now());
-                Ok(()) // Whoever stopped it is at the top of the loop.
-            }
+        let ended = outcome.ended?;
+        let jitter = self.ports.give_back(outcome.permit, &ended);
+        match ended {
+            Ended::Answered(stop) => self.answered(stop).await,
+            Ended::Broke(error) => self.broke(error, jitter.unwrap_or_default()).await,
+            Ended::Cancelled => Ok(()), // Whoever stopped it is at the top of the loop.
         }
     }
 
@@ -320,7 +303,7 @@ impl Driver {
     }
 
     /// Decides what a break means, and commits it.
-    pub(crate) async fn broke(&mut self, error: ProviderError) -> Result<(), WriteError> {
+    async fn broke(&mut self, error: ProviderError, jitter: f64) -> Result<(), WriteError> {
         self.cause = error.cause;
         let outcome = AttemptOutcome::Broke(error.cause, error.kind);
         let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
@@ -335,7 +318,7 @@ impl Driver {
             }
             _ => {}
         }
-        let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, self.ports.entropy.unit());
+        let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, jitter);
         let elsewhere = self.elsewhere(&error);
         let budget = match verdict {
             Verdict::Wait(_) => Budget::Left,

@@ -21,7 +21,7 @@ use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
 use everturn_core::prompt::{Request, ToolChoice, prepare};
-use everturn_core::retry::{Admission, Health, Progress, Spent, Verdict, verdict};
+use everturn_core::retry::{Progress, Spent, Verdict, verdict};
 use everturn_providers::{Frame, Provider};
 use everturn_stores::WriteError;
 use futures_util::StreamExt as _;
@@ -32,6 +32,7 @@ use crate::attempt::{Ended, Windows};
 use crate::clock::Clock;
 use crate::compact::Room;
 use crate::driver::Driver;
+use crate::governor::Permit;
 use crate::model::{Asked, gave_up};
 
 /// The longest text in what is summarised when the whole is too long, and when that is too long again.
@@ -52,13 +53,11 @@ impl Driver {
             let too_long = TooLong { tokens: self.tokens(&self.request(asked)), limit: self.context_limit() };
             return self.do_without(&self.too_long(asked, too_long), source, None).await;
         };
-        if let Admission::NotBefore(until) = self.ports.breaker(&asked.model, &self.agent.limits, self.now()) {
-            return self.shut_out(until).await;
-        }
+        let Some(permit) = self.permit(asked).await? else { return Ok(()) };
         let (model, tokens) = (asked.model.clone(), self.tokens(&request));
         let compacting = Compacting { began: self.now(), model, source, tokens };
         self.change(|change| change.fact(Fact::Compacts(Box::new(compacting.clone())))).await?;
-        let (draft, ended) = self.have_told(asked, request).await?;
+        let (draft, ended, jitter) = self.have_told(asked, request, permit).await?;
         let written = match ended {
             Ended::Answered(stop) => written(&draft, &stop, asked.provider.name()).map(Some),
             Ended::Broke(error) => Err(error),
@@ -75,7 +74,7 @@ impl Driver {
         match written {
             Ok(Some(text)) => self.keep_summary(text, source, stage, row).await,
             Ok(None) => self.record(row, self.chat.tried).await, // Whoever stopped it is at the top of the loop.
-            Err(error) => self.no_summary(error, source, row).await,
+            Err(error) => self.no_summary(error, source, row, jitter).await,
         }
     }
 
@@ -121,32 +120,35 @@ impl Driver {
             1 => entries.cut(TEXT_BYTES_MAX[0]),
             _ => entries.cut(TEXT_BYTES_MAX[1]),
         };
-        let tool_choice = ToolChoice::Auto; // Offered all the same: they are part of the cached beginning.
+        let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
         let request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
         Some(request.fit(target))
     }
 
-    /// Asks, and listens to the end or until somebody stops the turn.
-    async fn have_told(&mut self, asked: &Asked, request: Request) -> Result<(Draft, Ended), WriteError> {
+    /// Asks, and listens to the end or until somebody stops the turn. What comes back with it is the jitter to try again
+    /// with, if there is one.
+    async fn have_told(
+        &mut self,
+        asked: &Asked,
+        request: Request,
+        permit: Permit,
+    ) -> Result<(Draft, Ended, Option<f64>), WriteError> {
         let (size, step) = (Size::text(request.bytes()), self.chat.step);
         let cancel = CancellationToken::new();
         let teller = Teller {
             provider: asked.provider.clone(),
+            permit,
             windows: self.windows(&asked.facts),
             clock: self.ports.clock,
             draft: Draft::new(step),
         };
-        let (draft, ended) = self.listening(teller.tell(request, cancel.clone()), &cancel).await?;
-        let health = match &ended {
-            Ended::Answered(_) => Health::Answers,
-            Ended::Broke(error) => Health::of(error),
-            Ended::Cancelled => Health::Untold,
-        };
-        self.ports.report(&asked.model, health, &self.agent.limits, self.now());
+        let (Teller { draft, permit, .. }, ended) =
+            self.listening(teller.tell(request, cancel.clone()), &cancel).await?;
+        let jitter = self.ports.give_back(permit, &ended);
         if let Some(usage) = draft.usage().usage() {
             self.gauge.learn(size, usage.prompt());
         }
-        Ok((draft, ended))
+        Ok((draft, ended, jitter))
     }
 
     async fn keep_summary(
@@ -193,6 +195,7 @@ impl Driver {
         error: ProviderError,
         source: SummarySource,
         row: Box<Attempted>,
+        jitter: Option<f64>,
     ) -> Result<(), WriteError> {
         self.room.short |= error.cause == Cause::ErrorFinish;
         if error.kind == Kind::ContextFull {
@@ -201,7 +204,8 @@ impl Driver {
         }
         let limits = &self.agent.limits.retry;
         let spent = self.chat.tried.spent.failed(Progress::None, row.took, row.spend.total(), limits);
-        match verdict(error.retry, &spent, limits, self.ports.entropy.unit()) {
+        let jitter = jitter.unwrap_or_else(|| self.ports.entropy.unit());
+        match verdict(error.retry, &spent, limits, jitter) {
             Verdict::Wait(span) => {
                 let tried = Tried { attempts: row.number, spent, ..self.chat.tried };
                 let wait = self.wait(self.now() + span, &error, row.number);
@@ -276,19 +280,20 @@ fn written(draft: &Draft, stop: &Stop, provider: &str) -> Result<String, Provide
 /// Who listens to a summary.
 struct Teller {
     provider: Arc<dyn Provider>,
+    permit: Permit,
     windows: Windows,
     clock: Clock,
     draft: Draft,
 }
 
 impl Teller {
-    async fn tell(mut self, request: Request, cancel: CancellationToken) -> (Draft, Ended) {
+    async fn tell(mut self, request: Request, cancel: CancellationToken) -> (Self, Ended) {
         let ended = tokio::select! {
             biased;
             () = cancel.cancelled() => Ended::Cancelled,
             ended = self.listen(request) => ended.unwrap_or_else(Ended::Broke),
         };
-        (self.draft, ended)
+        (self, ended)
     }
 
     async fn listen(&mut self, request: Request) -> Result<Ended, ProviderError> {
@@ -296,6 +301,7 @@ impl Teller {
         let error = |kind: Kind| ProviderError::new(provider.name(), kind);
         let silent = |_| error(Kind::Silence);
         let mut frames = timeout(self.windows.open_max, provider.open(request)).await.map_err(silent)??;
+        self.permit.opened();
         let mut progress = Instant::now();
         while self.draft.bytes() <= self.windows.draft_bytes_max {
             match timeout_at(progress + self.windows.silence_max, frames.next()).await.map_err(silent)? {

@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod classify;
 mod clock;
 pub mod endpoint;
+pub mod gemini;
 pub mod http;
 pub mod openai;
 pub mod openai_chat;

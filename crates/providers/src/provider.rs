@@ -19,6 +19,11 @@ pub trait Provider: Send + Sync + 'static {
     /// Its name in `provider/model`, in metadata and in errors.
     fn name(&self) -> &str;
 
+    /// What its limits hang on: the key it asks with. Providers with the same credential wait for each other.
+    fn credential(&self) -> &str {
+        self.name()
+    }
+
     /// What is known about one of its models, by the provider's own name for it.
     fn facts(&self, model: &str) -> ModelFacts;
 

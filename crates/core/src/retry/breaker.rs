@@ -97,17 +97,26 @@ impl Breaker {
 
     /// Asks to pass.
     pub fn admit(&mut self, now: Timestamp) -> Admission {
+        match (self.state, self.shut_until(now)) {
+            (State::Closed { .. }, _) => Admission::Go,
+            (_, Some(until)) => Admission::NotBefore(until),
+            (_, None) => {
+                self.state = State::Probing { until: now + self.limits.probe_max };
+                Admission::Probe
+            }
+        }
+    }
+
+    /// Until when nobody may pass, if that is so. To ask changes nothing.
+    #[must_use]
+    pub fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
         let until = match self.state {
-            State::Closed { .. } => return Admission::Go,
+            State::Closed { .. } => return None,
             State::Open { until } | State::Probing { until } => until,
         };
         // A time further off than any wait of ours was set before the clock was put back: it means nothing now.
         let wait_max = self.limits.open_max.max(self.limits.probe_max);
-        if now < until && until.since(now) <= wait_max {
-            return Admission::NotBefore(until);
-        }
-        self.state = State::Probing { until: now + self.limits.probe_max };
-        Admission::Probe
+        (now < until && until.since(now) <= wait_max).then_some(until)
     }
 
     /// Takes what an attempt that passed came to. Late news of an earlier attempt is news as well.

@@ -346,7 +346,7 @@ async fn what_the_program_said_before_the_step_is_not_lost() {
     .assert_eq(&shown(stage.understudy.requests().last().unwrap()));
 }
 
-/// CR60: summaries let the turn go on, at most so often; after that it goes on as long as it fits.
+/// CR60, MC14: summaries let the turn go on, at most so often; after that it goes on as long as it fits.
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_summarised_a_bounded_number_of_times() {
     let understudy = Understudy::improvising(|request| match request.entries.len() {

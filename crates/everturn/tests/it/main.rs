@@ -1,6 +1,5 @@
 //! The engine, seen from outside.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::unwrap_used, reason = "clippy excuses tests, but not the helpers they share")]
 
 mod asks;
 mod bounds;
@@ -14,6 +13,7 @@ mod crashes;
 mod embed;
 mod endings;
 mod fallback;
+mod governor;
 mod interrupts;
 mod ladder;
 mod metrics;

@@ -160,7 +160,7 @@ async fn retries_are_counted_by_kind() {
     .assert_eq(&told(&registry, "stream_retries"));
 }
 
-/// CR65, CL53: tool errors are counted under the registered name, whatever went wrong; a name the model made up never
+/// CR65, CL53, CL16: tool errors are counted under the registered name, whatever went wrong; a name the model made up never
 /// becomes a label.
 #[tokio::test(start_paused = true)]
 async fn tool_errors_are_counted_under_registered_names() {

@@ -146,7 +146,7 @@ async fn almost_json_is_repaired() {
     assert!(next.contains(r#""b": Array [Number(1), Number(2)]"#), "the model is shown what was run: {next}");
 }
 
-/// CL23: bytes that are no text are shown as text and kept as bytes; media go along as they are; what is too long is
+/// CL23, PR14: bytes that are no text are shown as text and kept as bytes; media go along as they are; what is too long is
 /// shown head and tail, and kept whole up to its own bound; the next request is valid and holds what fits.
 #[tokio::test(start_paused = true)]
 async fn outputs_are_made_fit_and_kept_whole() {

@@ -422,7 +422,7 @@ async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
         t=000.0 delta 3 CallInput { slot: 0, json: "{}" }
         t=000.0 delta 4 CallEnded { slot: 0 }
         t=000.0 message 2 reply [pick({})] ToolUse
-        t=000.0 running client 1.0
+        t=000.0 running
         t=000.0 awaiting client 1.0
         t=000.0 message 3 result 1.0 pick Done "abcdefghi abcdefghi abcdefghi abcdefghi … 16291 bytes
         t=000.0 running

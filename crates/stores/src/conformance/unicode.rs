@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::change::Change;
-use everturn_core::chat::{CallState, Effect, Failure, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
+use everturn_core::chat::{CallState, Compacting, Effect, Failure, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
 use everturn_core::command::{Answer, Answered, Command, Refusal, When};
 use everturn_core::error::{Cause, Kind};
 use everturn_core::fact::{AttemptOutcome, Attempted, Fact, Place};
@@ -154,6 +154,12 @@ fn in_a_turn(odd: &str) -> Vec<Fact> {
         Fact::Briefed,
         Fact::CompactionAsked,
         Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true }),
+        Fact::Compacts(Box::new(Compacting {
+            began: Timestamp(-1),
+            model: samples::model(odd),
+            source: everturn_core::message::SummarySource::Overflow,
+            tokens: u64::MAX,
+        })),
     ];
     facts.extend(Kind::ALL.map(wait));
     facts.extend(attempts(odd));
@@ -181,10 +187,11 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::Tried(_) => Some(13),
         Fact::Waits(_) => Some(14),
         Fact::Attempted(..) => Some(15),
+        Fact::Compacts(_) => Some(16),
     }
 }
 
-const KINDS: usize = 16;
+const KINDS: usize = 17;
 
 fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};

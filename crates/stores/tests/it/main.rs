@@ -3,7 +3,7 @@
 use everturn_stores::Memory;
 
 everturn_stores::conformance! {
-    /// CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24: the reference keeps the rules that the others are held to.
+    /// CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: the reference keeps the rules that the others are held to.
     #[test]
     fn memory() -> Memory {
         Memory::new()

@@ -14,7 +14,7 @@ fn measured(next: u64, threshold: i64, slack: &Slack) -> Compaction {
     compaction(Trigger::Measured, next, Some(1_000), Threshold::percent(threshold), slack)
 }
 
-/// W13: the next request decides, at the threshold and above.
+/// MC16, W13: the next request decides, at the threshold and above.
 #[test]
 fn the_next_request_is_held_against_the_threshold() {
     for (next, expected) in [(0, NotNeeded), (699, NotNeeded), (700, Needed), (1_000, Needed), (9_000, Needed)] {

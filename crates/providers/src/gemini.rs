@@ -1,0 +1,155 @@
+//! Google's Gemini.
+//!
+//! Its usual wire is `streamGenerateContent`, whose answers are gone with their connection. Where the program allows it,
+//! requests that ask for the background go to the Interactions API instead, and can be found again there.
+
+use async_trait::async_trait;
+use everturn_core::delta::Handle;
+use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::prompt::{Request, Wire};
+use everturn_core::recovery::Reattach;
+
+use crate::catalogue::{Card, Catalogue};
+use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
+use crate::http::{Call, Http};
+use crate::provider::{Frames, ModelFacts, Provider};
+
+mod classify;
+mod decode;
+mod family;
+mod grounding;
+mod interactions;
+mod request;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use decode::GenerateContent;
+pub use interactions::Interaction;
+
+use family::Family;
+use interactions::Cursor;
+
+/// The name this provider usually has.
+pub const NAME: &str = "google";
+
+/// Where Gemini is, and where its key is.
+pub const USUAL: Usual = Usual {
+    base_url: "https://generativelanguage.googleapis.com/v1beta",
+    base_url_env: &["GOOGLE_GEMINI_BASE_URL"],
+    key_env: &[("GEMINI_API_KEY", KEY_HEADER), ("GOOGLE_API_KEY", KEY_HEADER)],
+    needs_key: NeedsKey::Yes,
+};
+
+const KEY_HEADER: Auth = Auth::Header("x-goog-api-key");
+
+/// Gemini.
+#[derive(Debug, Clone)]
+pub struct Gemini {
+    endpoint: Endpoint,
+    http: Http,
+    catalogue: Catalogue,
+    kept: Kept,
+}
+
+/// Whether Google may keep conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kept {
+    /// No: nothing outlives its stream.
+    #[default]
+    No,
+    /// Those that are asked for in the background, as interactions.
+    Background,
+}
+
+impl Gemini {
+    /// Gemini at its usual place, with the key from the environment.
+    ///
+    /// # Errors
+    /// The environment holds an address or a key that cannot be used.
+    pub fn usual(http: Http, variable: impl Fn(&str) -> Option<String>) -> Result<Self, BadEndpoint> {
+        Ok(Self::new(Endpoint::usual(NAME, &USUAL, variable)?, http))
+    }
+
+    /// Gemini at another place, under the endpoint's name.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, http: Http) -> Self {
+        Self { endpoint, http, catalogue: Catalogue::embedded(), kept: Kept::No }
+    }
+
+    /// The same with other knowledge of its models.
+    #[must_use]
+    pub fn with_catalogue(self, catalogue: Catalogue) -> Self {
+        Self { catalogue, ..self }
+    }
+
+    /// The same, with leave to keep conversations at Google or without.
+    #[must_use]
+    pub fn with_kept(self, kept: Kept) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// What the catalogue says, under this provider's name or under the usual one.
+    fn card(&self, model: &str) -> Card {
+        let usual = self.catalogue.card(NAME, model);
+        match self.name() {
+            NAME => usual,
+            name => usual.over(self.catalogue.card(name, model)),
+        }
+    }
+
+    fn family(&self, model: &str) -> Family {
+        Family::of(model, self.card(model).effort.as_deref())
+    }
+}
+
+#[async_trait]
+impl Provider for Gemini {
+    fn name(&self) -> &str {
+        self.endpoint.provider()
+    }
+
+    fn facts(&self, model: &str) -> ModelFacts {
+        let card = self.card(model);
+        let thinks = card.thinks.unwrap_or_else(|| self.family(model).thinks());
+        let mut facts = Card { thinks: Some(thinks), ..card.clone() }.facts(self.name(), Wire::Gemini);
+        let kept = self.kept == Kept::Background && card.background != Some(false);
+        facts.target.background = kept;
+        facts.can.reattach = if kept { Reattach::Yes } else { Reattach::No };
+        if card.replays.is_none() && !kept {
+            facts.target.replays = request::REPLAYED.map(str::to_owned).into();
+        }
+        facts
+    }
+
+    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+        let model = request.model.name();
+        let (family, thinks) = (self.family(model), self.facts(model).thinks);
+        if request.background && self.kept == Kept::Background {
+            let call = Call::post(interactions::PATH, interactions::body(&request, family)).thinking(thinks);
+            return self.http.stream(&self.endpoint, call, Interaction::new(self.name())).await;
+        }
+        let call = Call::post(request::path(model), request::body(&request, family)).thinking(thinks);
+        self.http.stream(&self.endpoint, call, GenerateContent::new(self.name())).await
+    }
+
+    async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+        let cursor = Cursor::of_text(&handle.cursor);
+        let path = interactions::path(&handle.id, &cursor).ok_or_else(|| self.gone("no id of an interaction"))?;
+        let call = Call::get(path).thinking(self.facts(model).thinks);
+        let decode = Interaction::after(self.name(), handle.id.clone(), cursor);
+        let opened = self.http.stream(&self.endpoint, call, decode).await;
+        opened.map_err(|error| match error.status {
+            Some(400 | 404 | 410) => ProviderError { status: error.status, ..self.gone(&error.detail) },
+            _ => error,
+        })
+    }
+}
+
+impl Gemini {
+    /// The generation cannot be found again; the answer can still be asked for anew.
+    fn gone(&self, detail: &str) -> ProviderError {
+        let error = ProviderError::new(self.name(), Kind::Truncated).with_retry(Retry::Backoff);
+        error.with_cause(Cause::ErrorFinish).with_detail(detail)
+    }
+}

@@ -1,0 +1,55 @@
+//! The Interactions API: answers that outlive their stream.
+//!
+//! `generateContent` is gone with its connection. An interaction is not: asked for in the background, it goes on at Google,
+//! every event of it has an id, and whoever comes back with the last id gets the rest. That costs something: the
+//! conversation is kept there. So this is used only where the program says so, and only for requests that ask for it.
+//!
+//! What is known of this wire is what Google's reference and its own clients (`@google/genai` 2.32) say. Not confirmed by
+//! either, and therefore held to be as in `generateContent`: which word stands for the signature of a foreign call, and
+//! what a withheld answer looks like.
+
+mod cursor;
+mod decode;
+mod event;
+mod request;
+
+pub use decode::Interaction;
+
+pub(super) use cursor::Cursor;
+pub(super) use request::body;
+
+/// Where interactions begin.
+pub(super) const PATH: &str = "interactions";
+
+/// Where an interaction is read on. None if that is no id of an interaction.
+pub(super) fn path(id: &str, cursor: &Cursor) -> Option<String> {
+    let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    let after = match cursor.event.as_str() {
+        "" => String::new(),
+        event => format!("&last_event_id={}", escaped(event)),
+    };
+    plain(id).then(|| format!("{PATH}/{id}?stream=true{after}"))
+}
+
+/// A text as the value of a query.
+fn escaped(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ids come from outside, and must not lead anywhere else.
+    #[test]
+    fn a_path_holds_an_id_and_nothing_else() {
+        let at = |id: &str, event: &str| path(id, &Cursor { event: event.into(), ..Cursor::default() });
+        assert_eq!(at("v1_a-B", ""), Some("interactions/v1_a-B?stream=true".into()));
+        let after = "interactions/v1_a?stream=true&last_event_id=e%2F1%3D%3D%26x";
+        assert_eq!(at("v1_a", "e/1==&x"), Some(after.into()));
+        for id in ["", "..", "../x", "a/b", "a?b", "a#b", "a b", "ä"] {
+            assert_eq!(at(id, ""), None, "{id}");
+        }
+    }
+}
