@@ -86,8 +86,8 @@ fn everything_is_written_down() {
 #[test]
 fn a_response_comes_back_as_it_was() {
     for stream in [CALLS, SEARCH, PARTS, REFUSAL, TEXT] {
-        let events = std::str::from_utf8(stream).unwrap().lines().filter_map(|line| line.strip_prefix("data: "));
-        let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
+        let mut events = std::str::from_utf8(stream).unwrap().lines().filter_map(|line| line.strip_prefix("data: "));
+        let last: Value = serde_json::from_str(events.next_back().unwrap()).unwrap();
         let mut output = last["response"]["output"].as_array().unwrap().clone();
         output
             .retain(|item| item["content"] != json!([{"type":"output_text","annotations":[],"logprobs":[],"text":""}]));
