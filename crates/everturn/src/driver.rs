@@ -323,7 +323,8 @@ fn reask<'c, 'a>(change: &'c mut Change<'a>) -> &'c mut Change<'a> {
     change.fact(Fact::Reasked).say(Body::Context("Your last answer was empty. Please answer.".into()))
 }
 
-fn rebuild(rows: &[Row]) -> Option<Draft> {
+/// The draft as its journal tells it.
+pub(crate) fn rebuild(rows: &[Row]) -> Option<Draft> {
     let mut draft = Draft::new(rows.first()?.step);
     for row in rows {
         draft.push(row.at, &row.delta).expect("what is journalled has been folded before");

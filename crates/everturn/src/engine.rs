@@ -8,6 +8,7 @@ use everturn_core::change::Change;
 use everturn_core::chat::Failure;
 use everturn_core::error::Kind;
 use everturn_core::ids::{ChatId, Timestamp};
+use everturn_core::message::Stop;
 use everturn_core::status::Status;
 use everturn_providers::Provider;
 use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
@@ -16,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
 use crate::clock::Clock;
-use crate::driver::Driver;
+use crate::driver::{Driver, rebuild};
 use crate::entropy::Entropy;
 use crate::governor::Governors;
 use crate::handle::ChatHandle;
@@ -92,17 +93,22 @@ impl Ports {
         }
     }
 
-    /// Ends the turn of a chat that no driver survives, so that it rests and says why.
+    /// Ends the turn of a chat that no driver survives, so that it rests and says why. What was shown is kept.
     async fn give_up(&self, chat: ChatId) {
         let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
         let failure = Failure { kind: Kind::Generic, message, detail: String::new(), attempts: 0 };
         let ended = async {
             let mut lease = self.store.acquire(chat).await?;
-            let Loaded { chat, .. } = self.store.load(&lease).await?;
+            let Loaded { chat, rows, .. } = self.store.load(&lease).await?;
+            let shown = |stop| {
+                let draft = rebuild(&rows)?;
+                let ended = draft.newest_at();
+                draft.seal(stop, ended, None).filter(|reply| !reply.parts.is_empty())
+            };
             let mut change = Change::new(&chat, self.clock.now());
             match chat.status {
-                Status::Running => change.fail(None, failure),
-                Status::Interrupting => change.settle(None),
+                Status::Running => change.fail(shown(Stop::Broken), failure),
+                Status::Interrupting => change.settle(shown(Stop::Interrupted)),
                 Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
             };
             self.store.commit(&mut lease, &change.facts()).await.map(|_| ())

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use everturn::core::chat::{Chat, TurnEnd};
+use everturn::core::error::{Cause, Kind};
 use everturn::core::message::Stop;
 use everturn::{Agent, Hook};
-use everturn_understudy::{Understudy, script, stop, text};
+use everturn_understudy::{Understudy, fail, script, stop, text};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,4 +41,27 @@ async fn a_driver_that_panics_is_replaced() {
     stage.chat.send("still there?").await.unwrap();
     assert_eq!(stage.ended().await, TurnEnd::Done);
     assert_eq!(stage.replies().await, "Here.");
+}
+
+/// I3: what was shown before the driver went down for good is kept.
+#[tokio::test(start_paused = true)]
+async fn what_was_shown_outlives_a_driver_that_panics() {
+    let broken = script([text("Half an answer"), fail(Kind::Timeout, Cause::Reset)]);
+    let hook = Fuse(AtomicUsize::new(1));
+    let stage = Stage::new(Understudy::new([broken]), Agent { hook: Some(Arc::new(hook)), ..agent() }).await;
+    stage.run("hi").await;
+    assert!(matches!(stage.ended().await, TurnEnd::Failed(_)));
+    assert_eq!(stage.replies().await, "Half an answer");
+}
+
+/// Lets a number of steps pass and then panics every time.
+struct Fuse(AtomicUsize);
+
+#[async_trait]
+impl Hook for Fuse {
+    async fn before_step(&self, _chat: &Chat) -> Option<String> {
+        let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        assert!(left.is_ok(), "a panic on purpose");
+        None
+    }
 }
