@@ -34,7 +34,8 @@ pub struct Completions {
     finish: Option<Finish>,
     usage: Usage,
     sources: Sources,
-    begun: bool,
+    /// What is known about the answer as a whole, once something is.
+    about: Option<Value>,
     refused: bool,
     stopped: bool,
 }
@@ -56,7 +57,7 @@ impl Completions {
             finish: None,
             usage: Usage::default(),
             sources: Sources::default(),
-            begun: false,
+            about: None,
             refused: false,
             stopped: false,
         }
@@ -92,15 +93,20 @@ impl Completions {
     }
 
     fn begin(&mut self, chunk: &Chunk<'_>, out: &mut Vec<Frame>) {
-        if self.begun || (chunk.id.text().is_empty() && chunk.model.text().is_empty()) {
+        if self.about.is_some() || (chunk.id.text().is_empty() && chunk.model.text().is_empty()) {
             return;
         }
-        self.begun = true;
         if !chunk.id.text().is_empty() {
             out.push(Frame::Delta(Delta::ResponseId(chunk.id.text().to_owned())));
         }
-        let about = meta(&self.provider, json!({"model": chunk.model.text()}));
-        out.push(Frame::Delta(Delta::ReplyMeta(Box::new(about))));
+        self.tell_about("model", chunk.model.text(), out);
+    }
+
+    /// Tells one thing more about the answer, with what was told before: the newer telling replaces the older.
+    fn tell_about(&mut self, key: &str, what: &str, out: &mut Vec<Frame>) {
+        let about = self.about.get_or_insert_with(|| json!({}));
+        about[key] = what.into();
+        out.push(Frame::Delta(Delta::ReplyMeta(Box::new(meta(&self.provider, about.clone())))));
     }
 
     /// Takes in a count. Some send one with every chunk: the first is told, so that a cut answer has one, and the last.
@@ -171,8 +177,7 @@ impl Completions {
         }
         self.calls.settle(&finish, out).map_err(|what| self.malformed(what))?;
         if finish == Finish::Unknown {
-            let about = meta(&self.provider, json!({"finish_reason": reason}));
-            out.push(Frame::Delta(Delta::ReplyMeta(Box::new(about))));
+            self.tell_about("finish_reason", reason, out);
         }
         self.finish = Some(finish);
         Ok(())
