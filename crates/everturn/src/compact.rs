@@ -62,6 +62,9 @@ impl Driver {
             Some(_) => Threshold::OFF, // It may still fit, and the provider knows.
             None => self.agent.compaction,
         };
+        if trigger == Trigger::Measured && threshold.clears(tokens, limit) {
+            return Ok(Some(request));
+        }
         match context::compaction(trigger, tokens, limit, threshold, &self.slack(asked, &request)) {
             Compaction::NotNeeded => return Ok(Some(request)),
             Compaction::Needed => self.compact(asked, source, None).await?,

@@ -26,6 +26,16 @@ impl Threshold {
         }
     }
 
+    /// Whether a request of so many tokens stays below it. Then nothing else about the transcript matters, and a step
+    /// need not look at all of it.
+    #[must_use]
+    pub const fn clears(self, next: u64, limit: Option<u64>) -> bool {
+        match limit {
+            Some(limit) => next < self.of(limit),
+            None => true,
+        }
+    }
+
     /// The tokens from which a window of this size counts as too full.
     const fn of(self, limit: u64) -> u64 {
         let tokens = (limit as u128 * self.0 as u128).div_ceil(100);
