@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::command::{Answer, Answered, Command, Refusal, When, admit, check};
+use crate::command::{Answer, Answered, Command, Inbound, Refusal, When, admit, check_inbound};
 use crate::fact::{Fact, Place};
-use crate::ids::{InboxSeq, MessageId, Timestamp};
+use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Stop, Verdict};
 use crate::status::Status;
@@ -191,6 +191,7 @@ impl<'a> Change<'a> {
             }
             Command::Archive => self.fact(Fact::Archived(true)),
             Command::Unarchive => self.fact(Fact::Archived(false)),
+            Command::Rename(title) => self.fact(Fact::Renamed(title.trim().into())),
         }
     }
 
@@ -311,12 +312,12 @@ const fn unanswered(state: CallState) -> &'static str {
 /// The chat as it will stand once its driver has obeyed `pending`, as far as that can be told now. New commands are
 /// checked against this, so that an accepted message can never find the chat archived under it.
 #[must_use]
-pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Command)>, at: Timestamp) -> Chat {
-    pending.fold(chat.clone(), |mut chat, (seq, command)| {
-        let verdict = check(&chat, command, |_| true); // Looked up when it was accepted.
+pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound>, at: Timestamp) -> Chat {
+    pending.fold(chat.clone(), |mut chat, inbound| {
+        let verdict = check_inbound(&chat, inbound, |_| true); // Looked up when it was accepted.
         let facts = {
             let mut change = Change::new(&chat, at);
-            change.obey(seq, command, verdict);
+            change.obey(inbound.seq, &inbound.command, verdict);
             change.facts()
         };
         chat.apply(&facts);
@@ -325,22 +326,25 @@ pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = (InboxSeq, &'a Com
 }
 
 /// Whether `command` may enter the inbox of `chat` behind `pending`: it is taken by the chat that will be there then.
+/// If so, the step that will be open then.
 pub fn admit_behind<'a>(
     chat: &Chat,
-    pending: impl Iterator<Item = (InboxSeq, &'a Command)> + Clone,
+    pending: impl Iterator<Item = &'a Inbound> + Clone,
     command: &Command,
     limits: &Limits,
     at: Timestamp,
     is_users: impl Fn(MessageId) -> bool,
-) -> Result<(), Refusal> {
-    let edits = |command: &Command| match command {
-        Command::Edit { message, .. } => Some(*message),
+) -> Result<StepId, Refusal> {
+    let edits = |inbound: &Inbound| match inbound.command {
+        Command::Edit { message, .. } => Some(message),
         _ => None,
     };
     // The newest edit on its way leaves the least: one that left more would have been refused behind it.
-    let edited = pending.clone().filter_map(|(_, command)| edits(command)).last();
+    let edited = pending.clone().filter_map(edits).last();
     let is_there = |id| edited.is_none_or(|from| id < from) && is_users(id);
-    admit(&foresee(chat, pending, at), command, limits, is_there)
+    let foreseen = foresee(chat, pending, at);
+    admit(&foreseen, command, limits, is_there)?;
+    Ok(foreseen.step)
 }
 
 /// A result that we give on a tool's behalf.

@@ -13,6 +13,7 @@ use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestam
 use crate::message::{Body, Message, Part, SummarySource};
 use crate::retry;
 use crate::status::{self, Status, Verb};
+use crate::title;
 
 /// Where a chat stands, in every detail but its messages.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +22,12 @@ pub struct Chat {
     pub id: ChatId,
     /// The agent it talks to, by name.
     pub agent: String,
+    /// Whose it is, by a name that means something to the program; empty for nobody's in particular.
+    pub owner: String,
+    /// What people call it: at first what it began with.
+    pub title: String,
+    /// When something was said last, or when it was made.
+    pub touched: Timestamp,
     /// How many commits it has seen.
     pub version: Version,
     /// Where it stands.
@@ -153,6 +160,8 @@ pub enum Effect {
 pub struct Turn {
     /// When it began.
     pub began: Timestamp,
+    /// The step it began with.
+    pub first: StepId,
     /// Since when it waits for people, if it does.
     pub rests_since: Option<Timestamp>,
     /// How long it has waited for people before.
@@ -265,12 +274,15 @@ pub struct Compacting {
 }
 
 impl Chat {
-    /// A new, empty chat with an agent.
+    /// A new, empty chat of `owner` with an agent.
     #[must_use]
-    pub fn new(id: ChatId, agent: &str) -> Self {
+    pub fn new(id: ChatId, agent: &str, owner: &str) -> Self {
         Self {
             id,
             agent: agent.into(),
+            owner: owner.into(),
+            title: String::new(),
+            touched: id.made_at(),
             version: Version(0),
             status: Status::Idle,
             archived: false,
@@ -326,7 +338,7 @@ impl Chat {
             Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
             Fact::Moved(status) => self.moved(*status),
-            Fact::TurnBegan(at) => self.turn = Some(Turn { began: *at, ..Turn::default() }),
+            Fact::TurnBegan(at) => self.turn = Some(Turn { began: *at, first: self.step, ..Turn::default() }),
             Fact::StopAfter(tool) => self.in_turn(|turn| turn.stop_after = Some(tool.clone())),
             Fact::Reasked => self.in_turn(|turn| turn.reasked = true),
             Fact::TurnEnded(end) => self.turn_ended(end),
@@ -349,6 +361,7 @@ impl Chat {
                 self.wait = None;
             }
             Fact::Archived(archived) => self.archived = *archived,
+            Fact::Renamed(title) => self.title.clone_from(title),
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
         }
     }
@@ -362,6 +375,7 @@ impl Chat {
     fn said(&mut self, message: &Message, tail: Tail) {
         self.newest = message.id;
         self.tail = tail;
+        self.touched = message.at;
         match &message.body {
             Body::Reply(reply) => {
                 self.next_step(reply.step);
@@ -375,6 +389,7 @@ impl Chat {
                     turn.overflowed = false;
                 });
             }
+            Body::User(parts) if self.title.is_empty() => self.title = title::of(parts),
             Body::User(_) | Body::Context(_) => {}
         }
     }

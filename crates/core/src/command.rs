@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::chat::{CallState, Chat};
-use crate::ids::{CallUid, InboxSeq, MessageId};
+use crate::ids::{CallUid, InboxSeq, MessageId, StepId};
 use crate::limits::Limits;
 use crate::message::{Output, Part};
 use crate::status::{self, Status, Verb};
@@ -43,6 +43,19 @@ pub enum Command {
     Archive,
     /// Take it out again.
     Unarchive,
+    /// Call the chat something else.
+    Rename(String),
+}
+
+/// A command in the inbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inbound {
+    /// Its number.
+    pub seq: InboxSeq,
+    /// The step that was open when it was accepted, as far as could be foreseen: what the sender was looking at.
+    pub aimed: StepId,
+    /// What is wanted.
+    pub command: Command,
 }
 
 /// When a message is to be heard by a busy chat.
@@ -138,6 +151,7 @@ impl Command {
             Self::Compact => Verb::Compact,
             Self::Archive => Verb::Archive,
             Self::Unarchive => Verb::Unarchive,
+            Self::Rename(_) => Verb::Rename,
         }
     }
 
@@ -159,6 +173,7 @@ pub fn admit(
     let too_long = match command {
         Command::Send { parts, .. } | Command::Edit { parts, .. } => words_len(parts) > limits.message_bytes_max,
         Command::Answer(answers) => answers.iter().map(answer_len).sum::<usize>() > limits.tool_output_bytes_max,
+        Command::Rename(title) => title.len() > TITLE_BYTES_MAX,
         _ => false,
     };
     match command {
@@ -167,6 +182,9 @@ pub fn admit(
         _ => Ok(()),
     }
 }
+
+/// The longest name a chat may be given.
+const TITLE_BYTES_MAX: usize = 400;
 
 /// The length of all text, files apart.
 fn words_len(parts: &[Part]) -> usize {
@@ -185,6 +203,17 @@ fn answer_len(answer: &Answer) -> usize {
     }
 }
 
+/// Whether `chat` takes a command that has waited in its inbox. An interrupt is for the turn its sender saw: one that
+/// comes after that turn ended does not stop the next.
+pub fn check_inbound(chat: &Chat, inbound: &Inbound, is_users: impl Fn(MessageId) -> bool) -> Result<(), Refusal> {
+    let Inbound { aimed, command, .. } = inbound;
+    let is_late = chat.turn.as_ref().is_some_and(|turn| turn.first > *aimed);
+    match command {
+        Command::Interrupt if is_late => Err(Refusal::Status(Status::Idle, Verb::Interrupt)),
+        _ => check(chat, command, is_users),
+    }
+}
+
 /// Whether `chat` takes `command`. `is_users` says whether a message is one that a person sent.
 pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> bool) -> Result<(), Refusal> {
     let verb = command.verb();
@@ -200,6 +229,7 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
         Command::Edit { message, .. } if !is_users(*message) => Err(Refusal::NotEditable),
         Command::Promote(id) | Command::Unqueue(id) if !is_queued(id) => Err(Refusal::NotQueued),
         Command::Answer(answers) => check_answers(chat, answers),
+        Command::Rename(title) if title.trim().is_empty() => Err(Refusal::Empty),
         Command::Send { .. }
         | Command::Edit { .. }
         | Command::Promote(_)
@@ -207,7 +237,8 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
         | Command::Interrupt
         | Command::Compact
         | Command::Archive
-        | Command::Unarchive => Ok(()),
+        | Command::Unarchive
+        | Command::Rename(_) => Ok(()),
     }
 }
 

@@ -133,6 +133,8 @@ pub enum Fact {
     Compacts(Box<Compacting>),
     /// Put away, or taken out.
     Archived(bool),
+    /// Somebody gave it a name.
+    Renamed(String),
     /// A command was taken out of the inbox.
     Obeyed(InboxSeq, Result<(), Refusal>),
 }

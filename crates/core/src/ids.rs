@@ -22,6 +22,12 @@ impl ChatId {
         Self(((at.0 as u128) << 80) | (chance & ((1 << 80) - 1)))
     }
 
+    /// When it was made.
+    #[must_use]
+    pub const fn made_at(self) -> Timestamp {
+        Timestamp((self.0 >> 80) as i64)
+    }
+
     /// The id as a number, for stores.
     #[must_use]
     pub const fn as_u128(self) -> u128 {

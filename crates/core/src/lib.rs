@@ -25,5 +25,6 @@ pub mod rehearsal;
 pub mod retry;
 pub mod seam;
 pub mod status;
+mod title;
 pub mod truncate;
 pub mod view;

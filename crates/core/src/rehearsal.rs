@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use crate::change::Change;
 use crate::chat::{CallState, Chat, Compacting, Effect, Failure, OpenCall, Tried, TurnEnd, Wait};
-use crate::command::{Command, check};
+use crate::command::{Command, Inbound, check_inbound};
 use crate::cost::{End, Price};
 use crate::delta::Delta;
 use crate::draft::Draft;
 use crate::error::{Cause, Kind};
 use crate::fact::{AttemptOutcome, Attempted, Fact};
-use crate::ids::{InboxSeq, MessageId, ModelId, Timestamp};
+use crate::ids::{MessageId, ModelId, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Body, CallResult, Meta, Output, Reply, Stop, Summary, SummarySource, Verdict};
 use crate::plan::{Next, plan};
@@ -80,16 +80,16 @@ pub fn deed(chat: &Chat, draft: Option<&Draft>, limits: &Limits, at: Timestamp, 
 pub fn obey(
     chat: &Chat,
     draft: Option<&Draft>,
-    (seq, command): (InboxSeq, &Command),
+    inbound: &Inbound,
     is_users: impl Fn(MessageId) -> bool,
     at: Timestamp,
 ) -> Vec<Fact> {
     let mut change = Change::new(chat, at);
-    let verdict = check(chat, command, is_users);
-    if verdict.is_ok() && matches!(command, Command::Edit { .. }) {
+    let verdict = check_inbound(chat, inbound, is_users);
+    if verdict.is_ok() && matches!(inbound.command, Command::Edit { .. }) {
         attempted(&mut change, chat, draft, at, AttemptOutcome::Lost);
     }
-    change.obey(seq, command, verdict);
+    change.obey(inbound.seq, &inbound.command, verdict);
     change.facts()
 }
 

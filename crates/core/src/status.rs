@@ -5,8 +5,8 @@
 
 use Status::{Awaiting, Failed, Idle, Interrupting, Running};
 use Verb::{
-    Answer, Archive, Ask, Begin, Commit, Compact, Edit, Fail, Finish, Interrupt, Promote, Resume, Send, SendNow,
-    Settle, Steer, Unarchive, Unqueue,
+    Answer, Archive, Ask, Begin, Commit, Compact, Edit, Fail, Finish, Interrupt, Promote, Rename, Resume, Send,
+    SendNow, Settle, Steer, Unarchive, Unqueue,
 };
 
 /// Where a chat stands.
@@ -50,6 +50,8 @@ pub enum Verb {
     Archive,
     /// Take it out again.
     Unarchive,
+    /// Call the chat something else.
+    Rename,
     /// The driver: promote a queued message into the transcript.
     Begin,
     /// The driver: commit a reply, a result, an attempt.
@@ -73,9 +75,9 @@ impl Status {
 
 impl Verb {
     /// All of them: first what others may ask, then what the driver does.
-    pub const ALL: [Self; 18] = [
-        Send, Steer, SendNow, Promote, Unqueue, Interrupt, Answer, Edit, Compact, Archive, Unarchive, Begin, Commit,
-        Ask, Resume, Settle, Finish, Fail,
+    pub const ALL: [Self; 19] = [
+        Send, Steer, SendNow, Promote, Unqueue, Interrupt, Answer, Edit, Compact, Archive, Unarchive, Rename, Begin,
+        Commit, Ask, Resume, Settle, Finish, Fail,
     ];
 }
 
@@ -84,26 +86,26 @@ impl Verb {
 pub const fn next(from: Status, verb: Verb) -> Option<Status> {
     match (from, verb) {
         (Idle | Failed, Send | Steer | SendNow | Edit | Compact | Begin) => Some(Running),
-        (Idle, Archive | Unarchive) => Some(Idle),
+        (Idle, Archive | Unarchive | Rename) => Some(Idle),
         (Idle, Promote | Unqueue | Interrupt | Answer | Commit | Ask | Resume | Settle | Finish | Fail) => None,
 
         (Failed, Promote) => Some(Running),
-        (Failed, Unqueue | Archive | Unarchive) => Some(Failed),
+        (Failed, Unqueue | Archive | Unarchive | Rename) => Some(Failed),
         (Failed, Interrupt | Answer | Commit | Ask | Resume | Settle | Finish | Fail) => None,
 
-        (Running, Send | Steer | Promote | Unqueue | Edit | Begin | Commit) => Some(Running),
+        (Running, Send | Steer | Promote | Unqueue | Edit | Rename | Begin | Commit) => Some(Running),
         (Running, SendNow | Interrupt) => Some(Interrupting),
         (Running, Ask) => Some(Awaiting),
         (Running, Finish) => Some(Idle),
         (Running, Fail) => Some(Failed),
         (Running, Answer | Compact | Archive | Unarchive | Resume | Settle) => None,
 
-        (Interrupting, Send | Steer | SendNow | Promote | Unqueue | Interrupt | Commit) => Some(Interrupting),
+        (Interrupting, Send | Steer | SendNow | Promote | Unqueue | Interrupt | Rename | Commit) => Some(Interrupting),
         (Interrupting, Edit) => Some(Running), // What would be kept is rewound anyway.
         (Interrupting, Settle) => Some(Idle),
         (Interrupting, Answer | Compact | Archive | Unarchive | Begin | Ask | Resume | Finish | Fail) => None,
 
-        (Awaiting, Send | Steer | Promote | Unqueue | Answer | Commit) => Some(Awaiting),
+        (Awaiting, Send | Steer | Promote | Unqueue | Answer | Rename | Commit) => Some(Awaiting),
         (Awaiting, SendNow | Interrupt) => Some(Interrupting),
         (Awaiting, Edit | Resume) => Some(Running),
         (Awaiting, Compact | Archive | Unarchive | Begin | Ask | Settle | Finish | Fail) => None,
@@ -114,7 +116,7 @@ pub const fn next(from: Status, verb: Verb) -> Option<Status> {
 #[must_use]
 pub const fn archived_takes(verb: Verb) -> bool {
     match verb {
-        Archive | Unarchive => true,
+        Archive | Unarchive | Rename => true,
         Send | Steer | SendNow | Promote | Unqueue | Interrupt | Answer | Edit | Compact => false,
         Begin | Commit | Ask | Resume | Settle | Finish | Fail => false,
     }

@@ -87,6 +87,8 @@ pub struct Standing {
     pub version: Version,
     /// The open step: a draft of an earlier one is over.
     pub step: StepId,
+    /// What people call it.
+    pub title: String,
     /// Where it stands.
     pub status: Status,
     /// Whether it is put away.
@@ -112,6 +114,7 @@ impl From<&Chat> for Standing {
         Self {
             version: chat.version,
             step: chat.step,
+            title: chat.title.clone(),
             status: chat.status,
             archived: chat.archived,
             queue: chat.queue.clone(),

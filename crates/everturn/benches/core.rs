@@ -123,7 +123,7 @@ fn fold(deltas: &[Delta]) -> f64 {
 
 /// What a delta costs from fold to a client's view, were each one journalled and shown by itself.
 fn fold_plan_event(deltas: &[Delta]) -> f64 {
-    let (limits, chat) = (Limits::default(), Chat::new(everturn::core::ids::ChatId::from_u128(1), "it"));
+    let (limits, chat) = (Limits::default(), Chat::new(everturn::core::ids::ChatId::from_u128(1), "it", ""));
     let (mut draft, mut view) = (Draft::new(StepId(1)), View::default());
     let rows: Vec<Arc<Delta>> = deltas.iter().cloned().map(Arc::new).collect();
     timed(move || {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{Chat, TurnEnd};
-use everturn_core::command::{Command, check};
+use everturn_core::command::{Command, Inbound, check_inbound};
 use everturn_core::context::Gauge;
 use everturn_core::draft::Draft;
 use everturn_core::error::Cause;
@@ -19,7 +19,7 @@ use everturn_core::message::{Body, Message, Reply, Stop};
 use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
 use everturn_core::view::Row;
-use everturn_stores::{Inbound, Lease, Loaded, StoreError, WriteError};
+use everturn_stores::{Lease, Loaded, StoreError, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -87,8 +87,16 @@ impl Driver {
         })
     }
 
-    /// Advances the chat until it rests.
+    /// Advances the chat until it rests, then lets go of it.
     pub(crate) async fn run(mut self) -> Result<Parked, WriteError> {
+        let parked = self.go_on().await?;
+        if let Err(error) = self.ports.store.release(self.lease).await {
+            tracing::debug!(%error, "the lease was not given back, it lapses by itself");
+        }
+        Ok(parked)
+    }
+
+    async fn go_on(&mut self) -> Result<Parked, WriteError> {
         self.bury_summary().await?;
         loop {
             self.obey_all().await?;
@@ -180,8 +188,9 @@ impl Driver {
         Ok(())
     }
 
-    async fn obey(&mut self, Inbound { seq, command }: Inbound) -> Result<(), WriteError> {
-        let verdict = check(&self.chat, &command, |id| self.is_users(id));
+    async fn obey(&mut self, inbound: Inbound) -> Result<(), WriteError> {
+        let verdict = check_inbound(&self.chat, &inbound, |id| self.is_users(id));
+        let Inbound { seq, command, .. } = inbound;
         let command = self.bounded_answers(command);
         let lost = match command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
@@ -225,7 +234,7 @@ impl Driver {
     pub(crate) async fn listen(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
         let pending = self.ports.store.inbox(self.chat.id).await?;
         let stops = |inbound: &Inbound| {
-            inbound.command.stops_the_turn() && check(&self.chat, &inbound.command, |id| self.is_users(id)).is_ok()
+            inbound.command.stops_the_turn() && check_inbound(&self.chat, inbound, |id| self.is_users(id)).is_ok()
         };
         if pending.iter().any(stops) {
             cancel.cancel(); // Obeyed once the draft is back, or the tools are.

@@ -80,9 +80,9 @@ impl Ports {
                 Err(join) if join.is_panic() => self.give_up(chat).await,
                 Ok(Ok(())) | Err(_) => {}
                 Ok(Err(error)) => {
-                    tracing::info!(%chat, %error, "the chat is somebody else's now");
+                    tracing::info!(%chat, %error, "the chat cannot be driven here");
                     lock(&self.driven).remove(&chat);
-                    return; // And so is what its inbox holds.
+                    return; // Nor can what its inbox holds; its owner has been told.
                 }
             }
             lock(&self.driven).remove(&chat);
@@ -178,7 +178,7 @@ impl Engine {
         }
         let chance = (u128::from(self.ports.entropy.next()) << 64) | u128::from(self.ports.entropy.next());
         let id = ChatId::new(self.ports.clock.now(), chance);
-        self.ports.store.create(id, agent).await?;
+        self.ports.store.create(id, agent, "").await?;
         Ok(self.chat(id))
     }
 

@@ -105,7 +105,7 @@ impl ChatHandle {
     }
 
     async fn agent(&self) -> Result<Arc<crate::agent::Agent>, StoreError> {
-        let name = self.ports.store.agent(self.id).await?;
+        let name = self.ports.store.heading(self.id).await?.agent;
         self.ports.agent(&name).ok_or_else(|| StoreError::Unavailable(format!("no agent is called `{name}`")))
     }
 

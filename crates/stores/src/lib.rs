@@ -6,8 +6,14 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod heading;
+mod ledger;
 mod memory;
 mod store;
 
+pub use everturn_core::command::Inbound;
+pub use heading::{Heading, Query};
 pub use memory::Memory;
-pub use store::{Inbound, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError};
+pub use store::{
+    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+};

@@ -10,16 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use everturn_core::change::admit_behind;
 use everturn_core::chat::Chat;
-use everturn_core::command::{Command, Refusal};
+use everturn_core::command::{Inbound, Refusal};
 use everturn_core::draft::Draft;
 use everturn_core::fact::{Attempted, Fact};
-use everturn_core::ids::{ChatId, Fence, InboxSeq, MessageId, Seq, Version};
+use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
+use crate::heading::{Heading, Query};
+use crate::ledger::{self, Entry};
 use crate::store::{
-    Inbound, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
 
 /// How many messages a snapshot shows at most.
@@ -32,7 +34,7 @@ pub struct Memory {
 }
 
 /// A command, and what became of it once the driver has come to it.
-type Entry = (Command, Option<Result<(), Refusal>>);
+type Letter = (Inbound, Option<Result<(), Refusal>>);
 
 /// Everything kept of one chat.
 #[derive(Debug)]
@@ -42,9 +44,10 @@ struct Room {
     messages: Vec<(Version, Arc<Message>)>,
     rewinds: Vec<(Version, MessageId)>,
     rows: Vec<Row>,
-    inbox: Vec<Entry>,
+    inbox: Vec<Letter>,
     keys: HashMap<String, InboxSeq>,
     attempts: Vec<Attempted>,
+    calls: BTreeMap<CallUid, CallRecord>,
 }
 
 impl Memory {
@@ -77,13 +80,22 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError> {
-        self.rooms().entry(id).or_insert_with(|| Room::new(Chat::new(id, agent)));
+    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
+        self.rooms().entry(id).or_insert_with(|| Room::new(Chat::new(id, agent, owner)));
         Ok(())
     }
 
-    async fn agent(&self, chat: ChatId) -> Result<String, StoreError> {
-        self.read(chat, |room| room.chat.agent.clone())
+    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        self.read(chat, |room| Heading::from(&room.chat))
+    }
+
+    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+        let rooms = self.rooms();
+        let fitting = rooms.values().filter(|room| query.fits(&room.chat));
+        let mut headings: Vec<Heading> = fitting.map(|room| Heading::from(&room.chat)).collect();
+        headings.sort_by_key(|heading| std::cmp::Reverse(heading.place()));
+        headings.truncate(query.len);
+        Ok(headings)
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
@@ -96,11 +108,15 @@ impl Store for Memory {
         self.read(chat, |room| room.command(seq).and_then(|(_, outcome)| *outcome))
     }
 
-    async fn acquire(&self, chat: ChatId) -> Result<Lease, StoreError> {
+    async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
         let mut rooms = self.rooms();
         let room = rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
         room.fence = room.fence.next();
         Ok(Lease::granted(chat, room.fence))
+    }
+
+    async fn release(&self, _lease: Lease) -> Result<(), StoreError> {
+        Ok(()) // Nobody else can be waiting for it.
     }
 
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
@@ -108,8 +124,7 @@ impl Store for Memory {
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
-        let inbound = |(seq, command): (InboxSeq, &Command)| Inbound { seq, command: command.clone() };
-        self.read(chat, |room| room.pending().map(inbound).collect())
+        self.read(chat, |room| room.pending().cloned().collect())
     }
 
     async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
@@ -137,6 +152,18 @@ impl Store for Memory {
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.read(chat, |room| room.attempts.clone())
     }
+
+    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(chat, |room| {
+            let end = before.map_or(room.messages.len(), |id| room.messages.partition_point(|(_, m)| m.id < id));
+            let page = &room.messages[end.saturating_sub(len)..end];
+            page.iter().map(|(_, message)| message.clone()).collect()
+        })
+    }
+
+    async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        self.read(chat, |room| room.calls.values().cloned().collect())
+    }
 }
 
 impl Room {
@@ -150,29 +177,29 @@ impl Room {
             inbox: Vec::new(),
             keys: HashMap::new(),
             attempts: Vec::new(),
+            calls: BTreeMap::new(),
         }
     }
 
     fn submit(&mut self, submission: Submission, limits: &Limits) -> Result<InboxSeq, SubmitError> {
         let Submission { command, key, at } = submission;
         if let Some(seq) = key.as_ref().and_then(|key| self.keys.get(key)) {
-            let is_same = self.command(*seq).is_some_and(|(earlier, _)| *earlier == command);
+            let is_same = self.command(*seq).is_some_and(|(earlier, _)| earlier.command == command);
             return if is_same { Ok(*seq) } else { Err(SubmitError::Conflict) };
         }
-        admit_behind(&self.chat, self.pending(), &command, limits, at, |id| self.is_users(id))?;
-        self.inbox.push((command, None));
-        let seq = InboxSeq(self.inbox.len() as u64);
+        let aimed = admit_behind(&self.chat, self.pending(), &command, limits, at, |id| self.is_users(id))?;
+        let seq = InboxSeq(self.inbox.len() as u64 + 1);
+        self.inbox.push((Inbound { seq, aimed, command }, None));
         self.keys.extend(key.map(|key| (key, seq)));
         Ok(seq)
     }
 
-    fn command(&self, seq: InboxSeq) -> Option<&Entry> {
+    fn command(&self, seq: InboxSeq) -> Option<&Letter> {
         self.inbox.get(index_of(seq)?)
     }
 
-    fn pending(&self) -> impl Iterator<Item = (InboxSeq, &Command)> + Clone {
-        let from = self.chat.obeyed;
-        self.inbox.iter().enumerate().skip(from.0 as usize).map(|(i, (command, _))| (InboxSeq(i as u64 + 1), command))
+    fn pending(&self) -> impl Iterator<Item = &Inbound> + Clone {
+        self.inbox.iter().skip(self.chat.obeyed.0 as usize).map(|(inbound, _)| inbound)
     }
 
     fn is_users(&self, id: MessageId) -> bool {
@@ -199,6 +226,9 @@ impl Room {
     fn commit(&mut self, facts: &[Fact]) -> Version {
         let mut chat = self.chat.clone();
         chat.apply(facts); // A move that is not in the table panics here, before anything has changed.
+        for entry in ledger::entries(&self.chat, facts) {
+            note(&mut self.calls, entry);
+        }
         self.chat = chat;
         let version = self.chat.version;
         for fact in facts {
@@ -210,8 +240,8 @@ impl Room {
                 }
                 Fact::Attempted(attempted, _) => self.attempts.push((**attempted).clone()),
                 Fact::Obeyed(seq, outcome) => {
-                    if let Some(entry) = index_of(*seq).and_then(|index| self.inbox.get_mut(index)) {
-                        entry.1 = Some(*outcome);
+                    if let Some(letter) = index_of(*seq).and_then(|index| self.inbox.get_mut(index)) {
+                        letter.1 = Some(*outcome);
                     }
                 }
                 _ => {} // The chat itself says the rest.
@@ -261,6 +291,22 @@ impl Room {
             open.push(row.at, &row.delta).expect("what is journalled has been folded before");
         }
         Snapshot { messages, standing: Standing::from(&self.chat), draft }
+    }
+}
+
+fn note(calls: &mut BTreeMap<CallUid, CallRecord>, entry: Entry<'_>) {
+    match entry {
+        Entry::Started { uid, tool, effect, at } => {
+            let new = || CallRecord { uid, tool: tool.into(), effect, started: at, starts: 0, ended: None };
+            let record = calls.entry(uid).or_insert_with(new);
+            record.started = at;
+            record.starts += 1;
+        }
+        Entry::Ended { uid, verdict, at } => {
+            if let Some(record) = calls.get_mut(&uid) {
+                record.ended = Some((at, verdict));
+            }
+        }
     }
 }
 

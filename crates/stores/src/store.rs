@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::chat::Chat;
-use everturn_core::command::{Command, Refusal};
+use everturn_core::chat::{Chat, Effect};
+use everturn_core::command::{Command, Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
-use everturn_core::ids::{ChatId, Fence, InboxSeq, Timestamp, Version};
+use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Timestamp, Version};
 use everturn_core::limits::Limits;
-use everturn_core::message::Message;
+use everturn_core::message::{Message, Verdict};
 use everturn_core::view::{Cursor, Event, Row};
+
+use crate::heading::{Heading, Query};
 
 /// A place where chats are kept.
 ///
@@ -17,11 +19,14 @@ use everturn_core::view::{Cursor, Event, Row};
 /// whole or not at all, and the next [`Store::load`] says which.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Makes an empty chat with an agent. Making the same one again does nothing.
-    async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError>;
+    /// Makes an empty chat of `owner` with an agent. Making the same one again does nothing.
+    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError>;
 
-    /// The agent of a chat.
-    async fn agent(&self, chat: ChatId) -> Result<String, StoreError>;
+    /// What a list says about a chat.
+    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError>;
+
+    /// The chats that fit, those first in which something was said last. No message is read for it.
+    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError>;
 
     /// Puts a command into the inbox, once per key. It is checked against the chat as it will stand.
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError>;
@@ -29,8 +34,13 @@ pub trait Store: Send + Sync + 'static {
     /// What became of a command: `None` while the driver has not come to it.
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError>;
 
-    /// Takes the right to write. Whoever held it before cannot write any more.
-    async fn acquire(&self, chat: ChatId) -> Result<Lease, StoreError>;
+    /// Takes the right to write. Whoever held it before cannot write any more. While another process holds the chat and
+    /// is alive, it is [`WriteError::Fenced`].
+    async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError>;
+
+    /// Gives the right to write back, so that another process need not wait for this one to be given up. Not doing so,
+    /// or failing to, costs that wait and nothing else.
+    async fn release(&self, lease: Lease) -> Result<(), StoreError>;
 
     /// Everything a driver needs to go on.
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError>;
@@ -38,7 +48,7 @@ pub trait Store: Send + Sync + 'static {
     /// Commands the driver has not obeyed yet, oldest first.
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError>;
 
-    /// Chats that do not rest, or have commands to obey, oldest first.
+    /// Chats that do not rest, or have commands to obey, oldest first; without those which another living process holds.
     async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError>;
 
     /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
@@ -53,8 +63,50 @@ pub trait Store: Send + Sync + 'static {
     /// The whole transcript, rewound messages left out.
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError>;
 
+    /// The newest `len` messages before one of them, or before the end; oldest first.
+    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
+
     /// Every provider call ever made for the chat.
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError>;
+
+    /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
+    async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// Waits for a hint that something was done by another process. One may be lost, which costs a poll and never an
+    /// event. For one listener; a store that no other process can use never answers.
+    async fn hint(&self) -> Hint {
+        std::future::pending().await
+    }
+}
+
+/// What another process did, or what became of this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Hint {
+    /// A chat has news for whoever watches it.
+    News(ChatId),
+    /// A chat has a command to obey.
+    Inbox(ChatId),
+    /// Some hints were lost: look at everything that is watched.
+    Missed,
+    /// This process could not say in time that it is alive. Others may take its chats any moment: stop their tools.
+    Lost,
+}
+
+/// A tool call that was started, and what is known of its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRecord {
+    /// Our name for it.
+    pub uid: CallUid,
+    /// The tool.
+    pub tool: String,
+    /// What running it twice would do.
+    pub effect: Effect,
+    /// When it was started; the last time, if it was started again.
+    pub started: Timestamp,
+    /// How often it was started. More than once only if that does no harm.
+    pub starts: u32,
+    /// When and how it ended, once that was committed.
+    pub ended: Option<(Timestamp, Verdict)>,
 }
 
 /// The right to advance one chat. Only [`Store::acquire`] makes one and it cannot be copied: one writer, by type within
@@ -120,15 +172,6 @@ pub struct Receipt {
     pub seq: InboxSeq,
 }
 
-/// A command in the inbox.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Inbound {
-    /// Its number.
-    pub seq: InboxSeq,
-    /// What is wanted.
-    pub command: Command,
-}
-
 /// Everything a driver needs to go on.
 #[derive(Debug, Clone)]
 pub struct Loaded {
@@ -158,6 +201,9 @@ pub enum StoreError {
     /// It cannot be reached or cannot write at the moment.
     #[error("the store is not available: {0}")]
     Unavailable(String),
+    /// What is stored cannot be read: it is of a newer release, or damaged.
+    #[error("what is stored cannot be read: {0}")]
+    Unreadable(String),
 }
 
 /// A command was not accepted. Nothing has changed.

@@ -69,7 +69,7 @@ fn queue(steers: &[bool]) -> Vec<Queued> {
 }
 
 fn running(tail: Tail, turn: Turn) -> Chat {
-    Chat { status: Status::Running, tail, turn: Some(turn), ..Chat::new(chat_id(1), "agent") }
+    Chat { status: Status::Running, tail, turn: Some(turn), ..Chat::new(chat_id(1), "agent", "") }
 }
 
 fn next(chat: &Chat) -> Next {
@@ -129,7 +129,8 @@ fn product<'t, A, B, C>(a: &'t [A], b: &'t [B], c: &'t [C]) -> impl Iterator<Ite
 #[test]
 fn every_status_has_its_next_act() {
     for (status, archived, steers) in product(&Status::ALL, &[false, true], &[&[] as &[bool], &[false]]) {
-        let chat = Chat { status: *status, archived: *archived, queue: queue(steers), ..Chat::new(chat_id(1), "a") };
+        let chat =
+            Chat { status: *status, archived: *archived, queue: queue(steers), ..Chat::new(chat_id(1), "a", "") };
         let expected = match (status, archived, steers.is_empty()) {
             (Status::Idle, false, false) => Next::Begin, // Nobody leaves a chat so, and nobody would wake it.
             (Status::Idle | Status::Failed, _, _) => Next::Rest,

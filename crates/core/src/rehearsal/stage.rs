@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Deed, Dice, deed, obey};
 use crate::change::{Change, admit_behind};
 use crate::chat::Chat;
-use crate::command::{Command, Refusal};
+use crate::command::{Command, Inbound, Refusal};
 use crate::delta::Delta;
 use crate::draft::Draft;
 use crate::fact::{Attempted, Fact};
@@ -26,7 +26,7 @@ pub struct Stage {
     /// What the rows add up to.
     pub draft: Option<Draft>,
     /// Every command that was accepted, and what became of it.
-    pub inbox: Vec<(Command, Option<Result<(), Refusal>>)>,
+    pub inbox: Vec<(Inbound, Option<Result<(), Refusal>>)>,
     /// Every attempt.
     pub attempts: Vec<Attempted>,
     /// The time.
@@ -38,7 +38,7 @@ impl Stage {
     #[must_use]
     pub fn new(id: ChatId) -> Self {
         Self {
-            chat: Chat::new(id, "agent"),
+            chat: Chat::new(id, "agent", "owner"),
             transcript: Vec::new(),
             rows: Vec::new(),
             draft: None,
@@ -50,15 +50,15 @@ impl Stage {
 
     /// Puts a command into the inbox, or says why not.
     pub fn submit(&mut self, command: Command, limits: &Limits) -> Result<InboxSeq, Refusal> {
-        admit_behind(&self.chat, self.pending(), &command, limits, self.now, |id| self.is_users(id))?;
-        self.inbox.push((command, None));
-        Ok(InboxSeq(self.inbox.len() as u64))
+        let aimed = admit_behind(&self.chat, self.pending(), &command, limits, self.now, |id| self.is_users(id))?;
+        let seq = InboxSeq(self.inbox.len() as u64 + 1);
+        self.inbox.push((Inbound { seq, aimed, command }, None));
+        Ok(seq)
     }
 
     /// Commands that were not obeyed yet.
-    pub fn pending(&self) -> impl Iterator<Item = (InboxSeq, &Command)> + Clone {
-        let obeyed = self.chat.obeyed.0 as usize;
-        self.inbox.iter().enumerate().skip(obeyed).map(|(i, (command, _))| (InboxSeq(i as u64 + 1), command))
+    pub fn pending(&self) -> impl Iterator<Item = &Inbound> + Clone {
+        self.inbox.iter().skip(self.chat.obeyed.0 as usize).map(|(inbound, _)| inbound)
     }
 
     /// What the driver makes of the next command, if there is one.

@@ -12,7 +12,7 @@ use crate::message::{Body, Message, Meta, Output, Part, Text};
 #[must_use]
 pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Dice) -> Command {
     let parts: Arc<[Part]> = Arc::new([Part::Text(Text { text: words.into(), meta: Meta::new() })]);
-    match dice.below(16) {
+    match dice.below(17) {
         0 | 1 => Command::Send { parts, when: When::Queue },
         2 => Command::Send { parts, when: When::Steer },
         3 => Command::Send { parts, when: When::Now },
@@ -24,7 +24,8 @@ pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Di
         11 | 12 => Command::Edit { message: message(transcript, dice), parts },
         13 => Command::Compact,
         14 => Command::Archive,
-        _ => Command::Unarchive,
+        15 => Command::Unarchive,
+        _ => Command::Rename(words.into()),
     }
 }
 

@@ -75,7 +75,7 @@ fn a_standing_tells_everything_but_the_words() {
 /// A draft is shown until its step is over, by whatever way it ended; what is rewound is gone with it.
 #[test]
 fn a_draft_goes_with_its_step() {
-    let mut chat = Chat::new(chat_id(1), "agent");
+    let mut chat = Chat::new(chat_id(1), "agent", "");
     let standing = |chat: &Chat| Event::Standing(Box::new(chat.into()));
     let shown = [message(1), message(2), row(1, 1, text("Hel"))];
     let still = fold(&[&shown[..], &[standing(&chat), row(1, 2, text("lo"))]].concat()).unwrap();

@@ -185,6 +185,7 @@ pub(super) const fn failure(error: &WriteError) -> Word {
         WriteError::OutOfPlace => "out_of_place",
         WriteError::Store(StoreError::NoSuchChat) => "no_such_chat",
         WriteError::Store(StoreError::Unavailable(_)) => "store_unavailable",
+        WriteError::Store(StoreError::Unreadable(_)) => "unreadable",
     }
 }
 

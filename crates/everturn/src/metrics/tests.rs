@@ -58,7 +58,8 @@ fn vocabulary() -> Vec<(&'static str, Vec<Word>)> {
         WriteError::Fenced => Some(WriteError::OutOfPlace),
         WriteError::OutOfPlace => Some(StoreError::NoSuchChat.into()),
         WriteError::Store(StoreError::NoSuchChat) => Some(StoreError::Unavailable("disk full".into()).into()),
-        WriteError::Store(StoreError::Unavailable(_)) => None,
+        WriteError::Store(StoreError::Unavailable(_)) => Some(StoreError::Unreadable("newer".into()).into()),
+        WriteError::Store(StoreError::Unreadable(_)) => None,
     });
     vec![
         ("status", Status::ALL.map(labels::status).to_vec()),

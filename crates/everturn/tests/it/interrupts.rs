@@ -4,18 +4,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use everturn::core::change::Change;
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::Command;
+use everturn::core::command::{Command, Refusal};
 use everturn::core::fact::AttemptOutcome;
+use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Part, RunBy, Stop, text_of};
+use everturn::core::status::{Status, Verb};
 use everturn::core::view::Event;
-use everturn::{ToolContext, ToolError, tool};
+use everturn::stores::{Loaded, Store as _};
+use everturn::{Drivers, ToolContext, ToolError, tool};
 use everturn_understudy::{
     Cue, Script, Understudy, begin_call, call, hang, provided, reasoning, refuse, script, slow, stop, text, wait,
 };
 use expect_test::expect;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::stage::{Diary, Stage, Watch, agent, stage};
 use crate::stepwise::Stepwise;
@@ -364,4 +368,25 @@ async fn a_tool_that_blocks_is_not_waited_for() {
     stage.chat.interrupt().await.unwrap();
     assert_eq!(stage.ended().await, TurnEnd::Interrupted);
     release.send(()).unwrap();
+}
+
+/// An interrupt is for the turn that its sender saw. If that one ended before the driver heard of it, the queued message
+/// whose turn has begun meanwhile is answered in full, and the sender got what they wanted.
+#[tokio::test(start_paused = true)]
+async fn a_late_interrupt_spares_the_next_turn() {
+    let understudy = Understudy::new([script([hang()]), script([text("In full."), stop(Stop::End)])]);
+    let stage = Stage::built(understudy, agent(), |builder| builder.drivers(Drivers::ByHand)).await;
+    stage.chat.send("first").await.unwrap();
+    stage.chat.send("second").await.unwrap();
+    assert!(timeout(Duration::from_secs(1), stage.chat.advance()).await.is_err(), "a process that dies");
+    let late = stage.chat.submit(Command::Interrupt, None).await.unwrap();
+    let mut lease = stage.store.acquire(stage.chat.id()).await.unwrap();
+    let Loaded { chat, .. } = stage.store.load(&lease).await.unwrap();
+    let mut change = Change::new(&chat, Timestamp(2_000));
+    change.finish(TurnEnd::Done);
+    stage.store.commit(&mut lease, &change.facts()).await.unwrap();
+    stage.chat.advance().await.unwrap();
+    let refused = Refusal::Status(Status::Idle, Verb::Interrupt);
+    assert_eq!(stage.chat.outcome(late).await.unwrap(), Err(refused));
+    assert_eq!((stage.replies().await.as_str(), stage.ended().await), ("In full.", TurnEnd::Done));
 }

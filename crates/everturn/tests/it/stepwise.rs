@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use everturn::core::command::Refusal;
 use everturn::core::fact::{Attempted, Fact};
-use everturn::core::ids::{ChatId, InboxSeq, Version};
+use everturn::core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn::core::limits::Limits;
 use everturn::core::message::Message;
 use everturn::core::view::{Cursor, Row};
 use everturn::stores::{
-    Inbound, Lease, Loaded, Memory, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+    CallRecord, Heading, Inbound, Lease, Loaded, Memory, News, Pen, Query, Receipt, Store, StoreError, Submission,
+    SubmitError, WriteError,
 };
 use tokio::task::yield_now;
 
@@ -81,12 +82,16 @@ async fn slowly<T>(answer: impl Future<Output = T>) -> T {
 
 #[async_trait]
 impl Store for Stepwise {
-    async fn create(&self, id: ChatId, agent: &str) -> Result<(), StoreError> {
-        self.memory.create(id, agent).await
+    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
+        self.memory.create(id, agent, owner).await
     }
 
-    async fn agent(&self, chat: ChatId) -> Result<String, StoreError> {
-        self.memory.agent(chat).await
+    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        self.memory.heading(chat).await
+    }
+
+    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+        self.memory.headings(query).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
@@ -97,8 +102,12 @@ impl Store for Stepwise {
         self.memory.outcome(chat, seq).await
     }
 
-    async fn acquire(&self, chat: ChatId) -> Result<Lease, StoreError> {
+    async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
         slowly(self.memory.acquire(chat)).await
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), StoreError> {
+        slowly(self.memory.release(lease)).await
     }
 
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
@@ -129,7 +138,15 @@ impl Store for Stepwise {
         self.memory.transcript(chat).await
     }
 
+    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.memory.page(chat, before, len).await
+    }
+
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.memory.attempts(chat).await
+    }
+
+    async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        self.memory.calls(chat).await
     }
 }

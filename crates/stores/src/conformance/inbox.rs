@@ -24,12 +24,12 @@ fn hello() -> Command {
     send("hello", When::Queue)
 }
 
-/// Making a chat again changes nothing, not even its agent.
+/// Making a chat again changes nothing, neither its agent nor its owner.
 pub async fn a_chat_is_made_once<S: Store>(store: Arc<S>) {
     let mut witness = Witness::new(&store, 1).await;
     witness.agrees().await;
     witness.say("hello").await;
-    assert_eq!(store.create(witness.chat(), "somebody else").await, Ok(()));
+    assert_eq!(store.create(witness.chat(), "another", "somebody else").await, Ok(()));
     witness.agrees().await;
 }
 

@@ -13,7 +13,7 @@ use everturn_core::view::{Cursor, Event, Snapshot, View};
 
 use super::Witness;
 use super::witness::PAGE_LEN_MIN;
-use crate::{Lease, Store, StoreError, Submission, SubmitError, WriteError};
+use crate::{Heading, Lease, Query, Store, StoreError, Submission, SubmitError, WriteError};
 
 /// CS02: whatever is asked about a chat that is not there, the answer is an error that says so.
 pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
@@ -21,14 +21,16 @@ pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     let submission = Submission { command: send("hello", When::Queue), key: Some("k".into()), at: Timestamp(0) };
     let submitted = store.submit(chat, submission, &tiny_limits()).await;
     assert_eq!(submitted, Err(SubmitError::Store(gone.clone())));
-    assert_eq!(store.agent(chat).await, Err(gone.clone()));
+    assert_eq!(store.heading(chat).await, Err(gone.clone()));
     assert_eq!(store.outcome(chat, InboxSeq(1)).await, Err(gone.clone()));
-    assert_eq!(store.acquire(chat).await.map(drop), Err(gone.clone()));
+    assert_eq!(store.acquire(chat).await.map(drop), Err(gone.clone().into()));
     assert_eq!(store.inbox(chat).await, Err(gone.clone()));
     assert_eq!(store.since(chat, None).await, Err(gone.clone()));
     assert_eq!(store.since(chat, Some(Cursor::default())).await, Err(gone.clone()));
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
     assert_eq!(store.attempts(chat).await, Err(gone.clone()));
+    assert_eq!(store.calls(chat).await, Err(gone.clone()));
+    assert_eq!(store.page(chat, None, 9).await, Err(gone.clone()));
     let mut forged = Lease::granted(chat, Fence(1));
     let gone = WriteError::Store(gone);
     assert_eq!(store.load(&forged).await.map(drop), Err(gone.clone()));
@@ -50,6 +52,51 @@ pub async fn reading_changes_nothing<S: Store>(store: Arc<S>) {
     assert_eq!(witness.since(Some(cursor)).await, None);
     witness.journal(vec![text("lo")]).await;
     witness.agrees().await;
+}
+
+/// A list shows those first in which something was said last, and goes on where it ended. What is asked for is found by
+/// owner, by whether it is put away, and by its title in whatever case.
+pub async fn chats_are_listed_and_found<S: Store>(store: Arc<S>) {
+    let titles = ["Zürich weather", "100% of_it", "ZÜRICH again", "its weather\\", "αΣ"];
+    let mut chats = Vec::new();
+    for (title, number) in titles.into_iter().zip(1..) {
+        let mut witness = Witness::new(&store, number).await;
+        witness.stage.now = Timestamp([30, 10, 20, 20, 20][number as usize - 1]);
+        witness.say(title).await;
+        chats.push(witness);
+    }
+    chats[1].change(|change| change.finish(TurnEnd::Done)).await;
+    chats[1].obey(Command::Archive).await;
+    store.create(chat_id(6), "agent", "somebody else").await.expect("a store makes chats");
+    let found = async |query: Query| -> Vec<u128> {
+        let found = store.headings(&query).await.expect("it can be asked");
+        found.iter().map(|heading| (1..=6).find(|number| chat_id(*number) == heading.id).unwrap_or(0)).collect()
+    };
+    let of = |owner: &str| Query { owner: Some(owner.into()), ..Query::default() };
+    assert_eq!(found(of("owner")).await, [1, 5, 4, 3, 2], "the newest words first, then the newest chat");
+    assert_eq!(found(of("somebody else")).await, [6]);
+    assert_eq!(found(of("")).await, [], "nobody's is nobody's");
+    let put_away = |archived| Query { archived: Some(archived), ..of("owner") };
+    assert_eq!((found(put_away(true)).await, found(put_away(false)).await), (vec![2], vec![1, 5, 4, 3]));
+    for (text, expected) in [
+        ("zürich", vec![1, 3]),
+        ("WEATHER", vec![1, 4]),
+        ("%", vec![2]),
+        ("f_i", vec![2]),
+        ("\\", vec![4]),
+        ("Σ", vec![5]),
+    ] {
+        assert_eq!(found(Query { text: text.into(), ..of("owner") }).await, expected, "{text}");
+    }
+    let mut after = None;
+    for expected in [[1, 5], [4, 3]] {
+        let page = store.headings(&Query { after, len: 2, ..of("owner") }).await.expect("it can be asked");
+        assert_eq!(page.iter().map(|heading| heading.id).collect::<Vec<_>>(), expected.map(chat_id));
+        after = page.last().map(Heading::place);
+    }
+    for witness in &chats {
+        witness.agrees().await;
+    }
 }
 
 /// Whoever does not rest, or has commands to obey, is found after a restart.

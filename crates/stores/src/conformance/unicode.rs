@@ -16,7 +16,7 @@ use everturn_core::status::{Status, Verb};
 
 use super::Witness;
 use super::samples::{self, ODD};
-use crate::{Receipt, Store, Submission};
+use crate::{Query, Receipt, Store, Submission};
 
 const UID: CallUid = CallUid { step: StepId(1), ordinal: 0 };
 
@@ -149,6 +149,7 @@ fn in_a_turn(odd: &str) -> Vec<Fact> {
         Fact::Resumed(Timestamp(86_400_000)),
         Fact::Moved(Status::Running),
         Fact::StopAfter(tool),
+        Fact::Renamed(odd.into()),
         Fact::Reasked,
         Fact::Overflowed,
         Fact::Briefed,
@@ -188,10 +189,11 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::Waits(_) => Some(14),
         Fact::Attempted(..) => Some(15),
         Fact::Compacts(_) => Some(16),
+        Fact::Renamed(_) => Some(17),
     }
 }
 
-const KINDS: usize = 17;
+const KINDS: usize = 18;
 
 fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};
@@ -268,8 +270,11 @@ pub async fn odd_names_and_keys_are_told_apart<S: Store>(store: Arc<S>) {
         }
     }
     for (odd, number) in ODD.into_iter().zip(2..) {
-        store.create(chat_id(number), odd).await.expect("an agent may be called anything");
-        assert_eq!(store.agent(chat_id(number)).await.as_deref(), Ok(odd));
+        store.create(chat_id(number), odd, odd).await.expect("an agent may be called anything");
+        let heading = store.heading(chat_id(number)).await.expect("the chat was just made");
+        assert_eq!((heading.agent.as_str(), heading.owner.as_str()), (odd, odd));
+        let of_owner = Query { owner: Some(odd.into()), ..Query::default() };
+        assert_eq!(store.headings(&of_owner).await, Ok(vec![heading]));
         let lease = store.acquire(chat_id(number)).await.expect("the chat was just made");
         let loaded = store.load(&lease).await.expect("the lease is ours");
         assert_eq!((loaded.chat.agent.as_str(), loaded.chat.tail), (odd, Tail::Nothing));

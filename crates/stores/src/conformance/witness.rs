@@ -1,19 +1,20 @@
 //! A store and what it should hold, side by side.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everturn_core::change::Change;
 use everturn_core::command::{Command, Refusal, When};
 use everturn_core::delta::Delta;
 use everturn_core::fact::Fact;
-use everturn_core::ids::{ChatId, InboxSeq, Seq, Timestamp, Version};
+use everturn_core::ids::{CallUid, ChatId, InboxSeq, Seq, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
 use everturn_core::rehearsal::sample::{attempt, chat_id, send};
 use everturn_core::rehearsal::{Stage, tiny_limits};
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
-use crate::{Inbound, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
+use crate::{CallRecord, Heading, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
 
 /// One chat in a store, its lease, and the picture it must equal.
 pub(super) struct Witness<S> {
@@ -21,15 +22,17 @@ pub(super) struct Witness<S> {
     pub(super) lease: Lease,
     pub(super) stage: Stage,
     pub(super) limits: Limits,
+    /// The tool calls that were started.
+    pub(super) calls: BTreeMap<CallUid, CallRecord>,
 }
 
 impl<S: Store> Witness<S> {
     /// Makes chat `number` and takes its lease.
     pub(super) async fn new(store: &Arc<S>, number: u128) -> Self {
         let (store, stage) = (store.clone(), Stage::new(chat_id(number)));
-        store.create(stage.chat.id, &stage.chat.agent).await.expect("a store makes chats");
+        store.create(stage.chat.id, &stage.chat.agent, &stage.chat.owner).await.expect("a store makes chats");
         let lease = store.acquire(stage.chat.id).await.expect("the chat was just made");
-        Self { store, lease, stage, limits: tiny_limits() }
+        Self { store, lease, stage, limits: tiny_limits(), calls: BTreeMap::new() }
     }
 
     /// The same, with a turn under way.
@@ -74,9 +77,30 @@ impl<S: Store> Witness<S> {
     /// Commits to both.
     pub(super) async fn commit(&mut self, facts: &[Fact]) -> Version {
         let stored = self.store.commit(&mut self.lease, facts).await;
+        facts.iter().for_each(|fact| self.note(fact));
         self.stage.commit(facts);
         assert_eq!(stored, Ok(self.stage.chat.version));
         self.stage.chat.version
+    }
+
+    fn note(&mut self, fact: &Fact) {
+        let open = |uid: &CallUid| self.stage.chat.calls.iter().find(|open| open.uid == *uid);
+        match fact {
+            Fact::Started { call, effect, at } => {
+                let Some(tool) = open(call).map(|open| open.tool.clone()) else { return };
+                let starts = self.calls.get(call).map_or(1, |record| record.starts + 1);
+                let first = self.calls.get(call).map_or(*effect, |record| record.effect);
+                let record = CallRecord { uid: *call, tool, effect: first, started: *at, starts, ended: None };
+                self.calls.insert(*call, record);
+            }
+            Fact::Said(message, _) => {
+                let Body::Result(result) = &message.body else { return };
+                if let Some(record) = self.calls.get_mut(&result.call) {
+                    record.ended = Some((result.ended, result.verdict));
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Commits what `make` puts together to both.
@@ -126,15 +150,18 @@ impl<S: Store> Witness<S> {
     /// Holds everything the store tells against the picture.
     pub(super) async fn agrees(&self) {
         let (store, stage, chat) = (&self.store, &self.stage, self.chat());
-        assert_eq!(store.agent(chat).await.as_deref(), Ok(stage.chat.agent.as_str()));
+        assert_eq!(store.heading(chat).await, Ok(Heading::from(&stage.chat)));
         let loaded = store.load(&self.lease).await.expect("the lease is ours");
         assert_eq!(loaded.chat, stage.chat);
         assert_eq!(loaded.messages, self.since_summary());
         assert_eq!(loaded.rows, stage.rows);
         assert_eq!(store.transcript(chat).await.as_ref(), Ok(&stage.transcript));
         assert_eq!(store.attempts(chat).await.as_ref(), Ok(&stage.attempts));
-        let pending = stage.pending().map(|(seq, command)| Inbound { seq, command: command.clone() });
-        assert_eq!(store.inbox(chat).await, Ok(pending.collect()));
+        assert_eq!(store.calls(chat).await, Ok(self.calls.values().cloned().collect()));
+        let (before, middle) = stage.transcript.split_at(stage.transcript.len() / 2);
+        let tail = &before[before.len().saturating_sub(2)..];
+        assert_eq!(store.page(chat, middle.first().map(|message| message.id), 2).await.as_deref(), Ok(tail));
+        assert_eq!(store.inbox(chat).await, Ok(stage.pending().cloned().collect()));
         for ((_, outcome), seq) in stage.inbox.iter().zip(1..) {
             assert_eq!(store.outcome(chat, InboxSeq(seq)).await, Ok(*outcome), "command {seq}");
         }

@@ -149,13 +149,13 @@ fn lives_come_by_every_corner() {
         ended Filtered
         ended Interrupted
         ended Length
-        ended SameCallMax
         ended StepsMax
         ended StopAfter
         queue of 0
         queue of 1
         queue of 2
         queue of 3
+        queue of 4
         queue, steers: false
         queue, steers: true
         refused NotQueued

@@ -44,10 +44,10 @@ impl Oracle {
                 Fact::TurnEnded(end) => {
                     assert!(!(is_bound(end) && self.newest_is_users), "{end:?} swallowed a message")
                 }
-                Fact::Obeyed(seq, Ok(())) => self.obeyed(*seq, &stage.inbox[seq.0 as usize - 1].0),
+                Fact::Obeyed(seq, Ok(())) => self.obeyed(*seq, &stage.inbox[seq.0 as usize - 1].0.command),
                 Fact::Obeyed(seq, Err(refusal)) => {
                     assert_eq!(facts.len(), 1, "a refusal changes nothing");
-                    let (command, _) = &stage.inbox[seq.0 as usize - 1];
+                    let command = &stage.inbox[seq.0 as usize - 1].0.command;
                     assert!(!is_promised(command), "{command:?} was accepted, then refused: {refusal}");
                 }
                 _ => {}
@@ -91,8 +91,8 @@ impl Oracle {
     pub(super) fn queue(&self, stage: &Stage) {
         let obeyed = stage.inbox.iter().zip(1..).take(stage.chat.obeyed.0 as usize);
         let mut waited = (Vec::new(), Vec::new());
-        for ((command, _), seq) in obeyed {
-            let Command::Send { when, .. } = command else { continue };
+        for ((inbound, _), seq) in obeyed {
+            let Command::Send { when, .. } = &inbound.command else { continue };
             let seq = InboxSeq(seq);
             let waits = stage.chat.queue.iter().filter(|queued| queued.id == seq).count();
             let fates = [usize::from(self.said.contains(&seq)), usize::from(self.deleted.contains(&seq)), waits];
@@ -118,7 +118,8 @@ fn is_bound(end: &TurnEnd) -> bool {
 /// Whether an accepted command of this kind is always obeyed: nothing the driver does can come in its way.
 fn is_promised(command: &Command) -> bool {
     match command {
-        Command::Send { .. } | Command::Edit { .. } | Command::Compact | Command::Archive | Command::Unarchive => true,
+        Command::Send { .. } | Command::Edit { .. } | Command::Compact | Command::Archive => true,
+        Command::Unarchive | Command::Rename(_) => true,
         Command::Promote(_) | Command::Unqueue(_) | Command::Interrupt | Command::Answer(_) => false,
     }
 }

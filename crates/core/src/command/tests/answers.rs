@@ -22,7 +22,7 @@ fn awaiting() -> Chat {
     let started = CallState::Started { effect: Effect::Read, at: Timestamp(0) };
     let states = [CallState::AsksClient, CallState::AsksApproval, CallState::Ready, started];
     let calls = states.into_iter().zip(0..).map(|(state, ordinal)| open(ordinal, state)).collect();
-    Chat { status: Status::Awaiting, calls, ..Chat::new(chat_id(1), "agent") }
+    Chat { status: Status::Awaiting, calls, ..Chat::new(chat_id(1), "agent", "") }
 }
 
 fn output() -> Answered {

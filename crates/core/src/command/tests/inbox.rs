@@ -66,7 +66,7 @@ fn a_failed_chat_with_a_full_queue_takes_a_message() {
 /// CS11: the first message begins a turn, and a message that says nothing is none; a file says something.
 #[test]
 fn a_message_says_something() {
-    let chat = Chat::new(chat_id(1), "agent");
+    let chat = Chat::new(chat_id(1), "agent", "");
     let file = File { name: "a.png".into(), media_type: "image/png".into(), bytes: None, meta: Meta::new() };
     let admitted = |parts: Vec<Part>| {
         let command = Command::Send { parts: parts.into(), when: When::Queue };
@@ -100,6 +100,56 @@ fn a_command_is_checked_against_the_chat_it_will_meet() {
     obey_all(&mut stage);
     assert_eq!((stage.chat.status, stage.chat.archived), (Status::Running, false));
     assert!(stage.inbox.iter().all(|(_, outcome)| *outcome == Some(Ok(()))));
+}
+
+/// An interrupt stops the turn its sender saw, not the one that began before the driver got to it.
+#[test]
+fn an_interrupt_that_comes_late_spares_the_next_turn() {
+    let mut stage = Stage::new(chat_id(1));
+    submit(&mut stage, send("first", When::Queue)).unwrap();
+    submit(&mut stage, send("second", When::Queue)).unwrap();
+    obey_all(&mut stage);
+    submit(&mut stage, Command::Interrupt).unwrap();
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done))); // And "second" begins.
+    submit(&mut stage, Command::Rename("spared".into())).unwrap();
+    obey_all(&mut stage);
+    assert_eq!((stage.chat.status, stage.chat.title.as_str()), (Status::Running, "spared"));
+    assert_eq!(stage.inbox[2].1, Some(Err(Refusal::Status(Status::Idle, Verb::Interrupt))));
+
+    submit(&mut stage, Command::Interrupt).unwrap();
+    obey_all(&mut stage);
+    assert_eq!(stage.chat.status, Status::Interrupting);
+}
+
+/// An interrupt right behind a message stops the turn which that message begins.
+#[test]
+fn an_interrupt_reaches_the_turn_that_is_on_its_way() {
+    let mut stage = Stage::new(chat_id(1));
+    submit(&mut stage, send("hello", When::Queue)).unwrap();
+    submit(&mut stage, Command::Interrupt).unwrap();
+    obey_all(&mut stage);
+    assert_eq!(stage.chat.status, Status::Interrupting);
+}
+
+/// A chat is called what it began with, in short, until somebody gives it a name; and that stays.
+#[test]
+fn a_chat_has_a_title() {
+    let mut stage = Stage::new(chat_id(1));
+    submit(&mut stage, send("  how\n do I  ", When::Queue)).unwrap();
+    obey_all(&mut stage);
+    assert_eq!(stage.chat.title, "how do I");
+    for bad in ["", " \n", &"x".repeat(401)] {
+        assert!(submit(&mut stage, Command::Rename(bad.into())).is_err(), "{bad}");
+    }
+    submit(&mut stage, Command::Rename(" My chat ".into())).unwrap();
+    submit(&mut stage, edit(1)).unwrap();
+    obey_all(&mut stage);
+    assert_eq!(stage.chat.title, "My chat");
+
+    let mut long = Stage::new(chat_id(2));
+    submit(&mut long, send(&"ä".repeat(99), When::Queue)).unwrap();
+    obey_all(&mut long);
+    assert_eq!(long.chat.title, format!("{}…", "ä".repeat(60)));
 }
 
 /// CS15: what an edit on its way will take out cannot be edited any more, and what it leaves can.

@@ -104,6 +104,7 @@ fn commands(chat: &Chat) -> Vec<(&'static str, Command)> {
         ("compact", Command::Compact),
         ("archive", Command::Archive),
         ("unarchive", Command::Unarchive),
+        ("rename", Command::Rename("another".into())),
     ]
 }
 

@@ -1,0 +1,87 @@
+//! Lists of chats.
+
+use everturn_core::chat::Chat;
+use everturn_core::ids::{ChatId, Timestamp, Version};
+use everturn_core::status::Status;
+
+/// What a list says about a chat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    /// Its name.
+    pub id: ChatId,
+    /// The agent it talks to.
+    pub agent: String,
+    /// Whose it is.
+    pub owner: String,
+    /// What people call it.
+    pub title: String,
+    /// Where it stands.
+    pub status: Status,
+    /// Whether it is put away.
+    pub archived: bool,
+    /// How many commits it has seen.
+    pub version: Version,
+    /// When something was said last, or when it was made.
+    pub touched: Timestamp,
+}
+
+impl From<&Chat> for Heading {
+    fn from(chat: &Chat) -> Self {
+        Self {
+            id: chat.id,
+            agent: chat.agent.clone(),
+            owner: chat.owner.clone(),
+            title: chat.title.clone(),
+            status: chat.status,
+            archived: chat.archived,
+            version: chat.version,
+            touched: chat.touched,
+        }
+    }
+}
+
+impl Heading {
+    /// Where a list goes on that ends with this one.
+    #[must_use]
+    pub const fn place(&self) -> (Timestamp, ChatId) {
+        (self.touched, self.id)
+    }
+}
+
+/// Which chats are wanted. All conditions must hold; without any, every chat fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// Of this owner.
+    pub owner: Option<String>,
+    /// Put away, or not.
+    pub archived: Option<bool>,
+    /// With this in their title, in upper or lower case; empty is in every title.
+    pub text: String,
+    /// Behind this place of the list.
+    pub after: Option<(Timestamp, ChatId)>,
+    /// So many.
+    pub len: usize,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self { owner: None, archived: None, text: String::new(), after: None, len: 50 }
+    }
+}
+
+impl Query {
+    /// Whether a chat is wanted.
+    #[must_use]
+    pub fn fits(&self, chat: &Chat) -> bool {
+        self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
+            && self.archived.is_none_or(|archived| archived == chat.archived)
+            && searchable(&chat.title).contains(&searchable(&self.text))
+            && self.after.is_none_or(|place| (chat.touched, chat.id) < place)
+    }
+}
+
+/// A title, or what is looked for in it, as the two are compared. The same in every store, whatever its collation.
+#[must_use]
+pub fn searchable(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).collect() // Letter by letter: `str` knows a final sigma, which no search does.
+}

@@ -1,0 +1,30 @@
+//! The ledger of tool calls: what was started, and what came of it.
+
+use everturn_core::chat::{Chat, Effect};
+use everturn_core::fact::Fact;
+use everturn_core::ids::{CallUid, Timestamp};
+use everturn_core::message::{Body, Verdict};
+
+/// A line for the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// A call is about to be run: once more, if it is there already.
+    Started { uid: CallUid, tool: &'a str, effect: Effect, at: Timestamp },
+    /// A call ended. One that was never started is not in the ledger.
+    Ended { uid: CallUid, verdict: Verdict, at: Timestamp },
+}
+
+/// What a commit to `chat`, as it stood before, writes into the ledger.
+pub(crate) fn entries<'a>(chat: &'a Chat, facts: &'a [Fact]) -> impl Iterator<Item = Entry<'a>> {
+    facts.iter().filter_map(|fact| match fact {
+        Fact::Started { call, effect, at } => {
+            let open = chat.calls.iter().find(|open| open.uid == *call)?;
+            Some(Entry::Started { uid: *call, tool: &open.tool, effect: *effect, at: *at })
+        }
+        Fact::Said(message, _) => match &message.body {
+            Body::Result(result) => Some(Entry::Ended { uid: result.call, verdict: result.verdict, at: result.ended }),
+            Body::Reply(_) | Body::User(_) | Body::Context(_) | Body::Summary(_) => None,
+        },
+        _ => None,
+    })
+}
