@@ -167,7 +167,7 @@ impl Driver {
     /// Starts as many as may run at once. Their starts are committed first, together, and whoever wanted the turn stopped
     /// by then is heard before anything runs.
     async fn start_some(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
-        if self.ports.shutdown.is_cancelled() {
+        if self.halt.is_cancelled() {
             return Ok(());
         }
         let mut starts = Vec::new();
@@ -282,7 +282,7 @@ impl Driver {
     async fn wind_down(&mut self, mut batch: Batch) -> Result<(), WriteError> {
         let (limits, now) = (&self.agent.limits, Instant::now());
         let (grace, by_force) = (now + limits.kill_grace_max, now + limits.interrupt_max);
-        if batch.stop.is_cancelled() && !self.ports.shutdown.is_cancelled() {
+        if batch.stop.is_cancelled() && !self.halt.is_cancelled() {
             batch.unwanted.cancel();
             self.acknowledge().await?;
         }

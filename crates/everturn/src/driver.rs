@@ -50,6 +50,8 @@ pub(crate) struct Driver {
     pub(crate) gauge: Gauge,
     pub(crate) room: Room,
     pub(crate) meter: Meter,
+    /// Fires when this process may not drive any more: it shuts down, or it may no longer be the one that should.
+    pub(crate) halt: CancellationToken,
 }
 
 /// Why a driver stopped.
@@ -57,14 +59,14 @@ pub(crate) struct Driver {
 pub(crate) enum Parked {
     /// The chat rests.
     Resting,
-    /// The process shuts down; the chat goes on elsewhere.
+    /// The process may not drive any more; the chat goes on elsewhere.
     HandedOver,
 }
 
 impl Driver {
     /// Takes the lease and finds out where the chat stands.
     pub(crate) async fn take(ports: Arc<Ports>, lease: Lease) -> Result<Self, WriteError> {
-        let bell = ports.hub.bell(lease.chat());
+        let (bell, halt) = (ports.hub.bell(lease.chat()), ports.halt());
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
         let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
         let draft = rebuild(&rows);
@@ -84,6 +86,7 @@ impl Driver {
             gauge: Gauge::default(),
             room,
             meter,
+            halt,
         })
     }
 
@@ -100,7 +103,7 @@ impl Driver {
         self.bury_summary().await?;
         loop {
             self.obey_all().await?;
-            if self.ports.shutdown.is_cancelled() {
+            if self.halt.is_cancelled() {
                 return Ok(Parked::HandedOver);
             }
             match plan(&self.chat, &self.agent.limits, self.now()) {
@@ -212,7 +215,7 @@ impl Driver {
             || self.messages.iter().any(|message| message.id == id && matches!(message.body, Body::User(_)))
     }
 
-    /// Runs `act` to its end while listening. Whoever wants the turn stopped makes `cancel` fire, and so does a shutdown;
+    /// Runs `act` to its end while listening. Whoever wants the turn stopped makes `cancel` fire, and so does a halt;
     /// everyone else is obeyed at once.
     pub(crate) async fn listening<T>(
         &mut self,
@@ -220,12 +223,12 @@ impl Driver {
         cancel: &CancellationToken,
     ) -> Result<T, WriteError> {
         let mut act = std::pin::pin!(act);
-        let (bell, shutdown) = (self.bell.clone(), self.ports.shutdown.clone());
+        let (bell, halt) = (self.bell.clone(), self.halt.clone());
         loop {
             tokio::select! {
                 biased;
                 () = bell.inbox.notified() => self.listen(cancel).await?,
-                () = shutdown.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+                () = halt.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 done = &mut act => return Ok(done),
             }
         }
@@ -316,10 +319,10 @@ impl Driver {
 
     /// Waits, unless something happens before.
     pub(crate) async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
-        let (bell, shutdown) = (self.bell.clone(), self.ports.shutdown.clone());
+        let (bell, halt) = (self.bell.clone(), self.halt.clone());
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => {}
+            () = halt.cancelled() => {}
             () = bell.inbox.notified() => {} // Obeyed at the top of the loop.
             () = tokio::time::sleep_until(self.ports.clock.instant(until)) => {}
         }

@@ -12,7 +12,7 @@ use everturn_core::message::Stop;
 use everturn_core::status::Status;
 use everturn_providers::Provider;
 use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
@@ -23,6 +23,7 @@ use crate::governor::Governors;
 use crate::handle::ChatHandle;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
+use crate::worker;
 
 /// How long a driver waits before it looks whether its store is back.
 const STORE_RETRY: Duration = Duration::from_secs(1);
@@ -40,12 +41,36 @@ pub(crate) struct Ports {
     pub(crate) metrics: Metrics,
     pub(crate) shutdown: CancellationToken,
     pub(crate) governors: Governors,
+    /// What the drivers of today halt by: a child of `shutdown`, and a new one after each time this process was lost.
+    halt: Mutex<CancellationToken>,
     driven: Mutex<HashSet<ChatId>>,
     drivers: Drivers,
     tasks: TaskTracker,
+    /// Ends [`worker::heed_hints`] with the last of us.
+    _worker: DropGuard,
 }
 
 impl Ports {
+    pub(crate) fn halt(&self) -> CancellationToken {
+        lock(&self.halt).clone()
+    }
+
+    /// Makes every driver stop where it is. Those that begin from now on go on.
+    pub(crate) fn halt_all(&self) {
+        std::mem::replace(&mut *lock(&self.halt), self.shutdown.child_token()).cancel();
+    }
+
+    pub(crate) fn is_driven(&self, chat: ChatId) -> bool {
+        lock(&self.driven).contains(&chat)
+    }
+
+    /// Takes up every chat that was left in the middle of something.
+    pub(crate) async fn resume(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let unsettled = self.store.unsettled().await?;
+        unsettled.iter().for_each(|chat| self.wake(*chat));
+        Ok(unsettled.len())
+    }
+
     pub(crate) fn agent(&self, name: &str) -> Option<Arc<Agent>> {
         self.agents.get(name).cloned()
     }
@@ -190,9 +215,7 @@ impl Engine {
 
     /// Takes up every chat that was left in the middle of something. Call it once after a start.
     pub async fn resume(&self) -> Result<usize, StoreError> {
-        let unsettled = self.ports.store.unsettled().await?;
-        unsettled.iter().for_each(|chat| self.ports.wake(*chat));
-        Ok(unsettled.len())
+        self.ports.resume().await
     }
 
     /// Stops working and hands everything over: streams are dropped, tools get their grace, and whatever was shown is in
@@ -269,6 +292,7 @@ impl Builder {
     #[must_use]
     pub fn start(self) -> Engine {
         let Self { store, providers, agents, metrics, seed, origin, drivers } = self;
+        let (shutdown, worker) = (CancellationToken::new(), CancellationToken::new());
         let ports = Ports {
             store,
             providers,
@@ -277,12 +301,16 @@ impl Builder {
             clock: origin.map_or_else(Clock::system, Clock::starting_at),
             entropy: seed.map_or_else(Entropy::system, Entropy::seeded),
             metrics,
-            shutdown: CancellationToken::new(),
+            halt: Mutex::new(shutdown.child_token()),
+            shutdown,
             governors: Governors::default(),
             driven: Mutex::default(),
             drivers,
             tasks: TaskTracker::new(),
+            _worker: worker.clone().drop_guard(),
         };
-        Engine { ports: Arc::new(ports) }
+        let ports = Arc::new(ports);
+        tokio::spawn(worker::heed_hints(ports.store.clone(), Arc::downgrade(&ports), worker));
+        Engine { ports }
     }
 }

@@ -34,6 +34,18 @@ impl Hub {
         let new = || Arc::new(Bell { news: watch::Sender::new(0), inbox: Notify::new() });
         bells.entry(chat).or_insert_with(new).clone()
     }
+
+    /// Something in a chat became durable elsewhere.
+    pub(crate) fn ring(&self, chat: ChatId) {
+        if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&chat) {
+            bell.ring();
+        }
+    }
+
+    /// Nobody knows what became durable elsewhere.
+    pub(crate) fn ring_all(&self) {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|bell| bell.ring());
+    }
 }
 
 impl Bell {

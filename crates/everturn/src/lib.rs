@@ -45,6 +45,7 @@ mod subscribe;
 mod summarise;
 mod tool;
 mod toolbox;
+mod worker;
 
 pub use agent::{Agent, Background, Chaining, Hook};
 pub use engine::{Builder, CreateError, Drivers, Engine};

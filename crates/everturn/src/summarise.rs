@@ -65,7 +65,7 @@ impl Driver {
         };
         let outcome = match &written {
             Ok(Some(_)) => AttemptOutcome::Answered,
-            Ok(None) if self.ports.shutdown.is_cancelled() => AttemptOutcome::Lost,
+            Ok(None) if self.halt.is_cancelled() => AttemptOutcome::Lost,
             Ok(None) => AttemptOutcome::Interrupted,
             Err(error) => AttemptOutcome::Broke(error.cause, error.kind),
         };

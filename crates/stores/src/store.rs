@@ -86,7 +86,8 @@ pub enum Hint {
     News(ChatId),
     /// A chat has a command to obey.
     Inbox(ChatId),
-    /// Some hints were lost: look at everything that is watched.
+    /// Hints may have been lost: look at everything that is watched, and for chats that nobody drives. Sent now and then
+    /// in any case.
     Missed,
     /// This process could not say in time that it is alive. Others may take its chats any moment: stop their tools.
     Lost,

@@ -22,6 +22,7 @@ mod overflow;
 mod panics;
 mod read;
 mod retries;
+mod sharing;
 mod silence;
 mod stage;
 mod stepwise;

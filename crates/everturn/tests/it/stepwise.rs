@@ -4,6 +4,7 @@
 //! of several commits, and a crash could only happen where something else waits. This store yields before and after
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -15,9 +16,10 @@ use everturn::core::limits::Limits;
 use everturn::core::message::Message;
 use everturn::core::view::{Cursor, Row};
 use everturn::stores::{
-    CallRecord, Heading, Inbound, Lease, Loaded, Memory, News, Pen, Query, Receipt, Store, StoreError, Submission,
-    SubmitError, WriteError,
+    CallRecord, Heading, Hint, Inbound, Lease, Loaded, Memory, News, Pen, Query, Receipt, Store, StoreError,
+    Submission, SubmitError, WriteError,
 };
+use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 #[derive(Default)]
@@ -25,6 +27,8 @@ pub struct Stepwise {
     memory: Memory,
     fault: Mutex<Option<(usize, Fault)>>,
     writes: AtomicUsize,
+    hints: Mutex<VecDeque<Hint>>,
+    hinted: Notify,
 }
 
 /// How a write goes wrong.
@@ -45,6 +49,12 @@ impl Stepwise {
     /// Whether that one is still to come.
     pub fn is_to_fail(&self) -> bool {
         self.fault.lock().unwrap().is_some()
+    }
+
+    /// Tells an engine what another process did.
+    pub fn tell(&self, hint: Hint) {
+        self.hints.lock().unwrap().push_back(hint);
+        self.hinted.notify_one();
     }
 
     /// How many writes have happened.
@@ -148,5 +158,15 @@ impl Store for Stepwise {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.memory.calls(chat).await
+    }
+
+    async fn hint(&self) -> Hint {
+        loop {
+            let next = self.hints.lock().unwrap().pop_front();
+            match next {
+                Some(hint) => return hint,
+                None => self.hinted.notified().await,
+            }
+        }
     }
 }

@@ -1,0 +1,118 @@
+//! A store on which others work too: what they did is heard of, and a process that may have been given up stops.
+
+use std::time::Duration;
+
+use everturn::core::chat::TurnEnd;
+use everturn::core::command::{Command, When};
+use everturn::core::fact::Fact;
+use everturn::core::ids::Timestamp;
+use everturn::core::limits::Limits;
+use everturn::core::message::{Part, Stop, Text};
+use everturn::core::view::Event;
+use everturn::stores::{Hint, Store as _, Submission};
+use everturn::{ToolContext, ToolError, tool};
+use everturn_understudy::{Understudy, call, script, stop, text, wait};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{Stage, agent, stage};
+
+/// Another process accepts a command.
+async fn accepted_elsewhere(stage: &Stage, command: Command) {
+    let submission = Submission { command, key: None, at: Timestamp(0) };
+    stage.store.submit(stage.chat.id(), submission, &Limits::default()).await.unwrap();
+}
+
+fn send(words: &str) -> Command {
+    let parts = [Part::Text(Text { text: words.into(), meta: Default::default() })];
+    Command::Send { parts: parts.into(), when: When::Queue }
+}
+
+/// Whoever watches here sees at once what is written elsewhere, not at the next poll.
+#[tokio::test(start_paused = true)]
+async fn news_from_elsewhere_wake_whoever_watches() {
+    let stage = stage([]).await;
+    for hint in [Hint::News(stage.chat.id()), Hint::Missed] {
+        let mut events = stage.chat.events(None);
+        events.next().await.unwrap();
+        let (since, asked) = (Instant::now(), events.next());
+        let elsewhere = async {
+            sleep(Duration::from_secs(1)).await;
+            let mut lease = stage.store.acquire(stage.chat.id()).await.unwrap();
+            stage.store.commit(&mut lease, &[Fact::Renamed("theirs".into())]).await.unwrap();
+            stage.store.tell(hint);
+        };
+        let (event, ()) = tokio::join!(asked, elsewhere);
+        assert!(matches!(event, Ok(Event::Standing(standing)) if standing.title == "theirs"));
+        assert_eq!(since.elapsed(), Duration::from_secs(1), "{hint:?}");
+    }
+}
+
+/// A command that was accepted elsewhere is obeyed at once by whoever drives the chat, and by nobody who does not.
+#[tokio::test(start_paused = true)]
+async fn commands_from_elsewhere_reach_the_driver() {
+    let stage = stage([script([text("Once upon"), wait(60), text(" a time"), stop(Stop::End)])]).await;
+    stage.chat.send("tell me").await.unwrap();
+    let mut watch = stage.watch();
+    watch.until_text("upon").await;
+    let since = Instant::now();
+    accepted_elsewhere(&stage, Command::Interrupt).await;
+    stage.store.tell(Hint::Inbox(stage.chat.id()));
+    assert_eq!((stage.ended().await, since.elapsed()), (TurnEnd::Interrupted, Duration::ZERO));
+
+    sleep(Duration::from_secs(1)).await; // The driver is gone by then.
+    accepted_elsewhere(&stage, send("and then?")).await;
+    stage.store.tell(Hint::Inbox(stage.chat.id()));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(stage.understudy.requests().len(), 1, "its acceptor drives it");
+}
+
+/// A chat whose acceptor is gone is found by looking.
+#[tokio::test(start_paused = true)]
+async fn chats_that_nobody_drives_are_taken_up() {
+    let stage = stage([script([text("Here."), stop(Stop::End)])]).await;
+    accepted_elsewhere(&stage, send("anybody?")).await;
+    stage.store.tell(Hint::Missed);
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "Here."));
+}
+
+/// A process that may have been given up stops its tools within their grace and writes nothing more; should it be the
+/// one that goes on after all, it asks the same question as any other.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_may_be_given_up_stops_its_tools() {
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let pay = tool("pay", "Pays.", move |_: ToolContext, _: Value| {
+        let (started, dropped) = (started.clone(), dropped.clone());
+        async move {
+            let _guard = OnDrop(dropped);
+            started.send(()).unwrap();
+            std::future::pending::<Result<String, ToolError>>().await
+        }
+    });
+    let scripts =
+        [script([call("pay", json!({})), stop(Stop::ToolUse)]), script([text("I will check."), stop(Stop::End)])];
+    let stage = Stage::new(Understudy::new(scripts), agent().tool(pay).unwrap()).await;
+    stage.chat.send("pay").await.unwrap();
+    starts.recv().await.unwrap();
+    let (since, limits) = (Instant::now(), Limits::default());
+    stage.store.tell(Hint::Lost);
+    drops.recv().await.unwrap();
+    assert!(since.elapsed() <= limits.interrupt_max, "{:?}", since.elapsed());
+    let writes = stage.store.writes();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(stage.store.writes(), writes, "nothing is written by a process that may be given up");
+    stage.store.tell(Hint::Missed);
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "|I will check."));
+    assert!(stage.told().await.contains("Unknown"), "{}", stage.told().await);
+    assert!(starts.try_recv().is_err(), "and it never runs twice");
+}
+
+struct OnDrop(mpsc::UnboundedSender<()>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
