@@ -39,6 +39,8 @@ use std::sync::Arc;
 pub use blob::{BlobId, Bytes};
 pub use envelope::VERSION;
 
+use crate::StoreError;
+
 /// A text to store, and the bytes it refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
@@ -106,4 +108,10 @@ pub enum BadShape {
     /// Bytes it cannot do without are not there.
     #[error("bytes that a stored text refers to are gone: {0}")]
     NoBytes(BlobId),
+}
+
+impl From<BadShape> for StoreError {
+    fn from(error: BadShape) -> Self {
+        Self::Unreadable(error.to_string())
+    }
 }

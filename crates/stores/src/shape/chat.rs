@@ -32,6 +32,11 @@ pub fn parse(text: &str) -> Result<Stored<Chat<'static>>, BadShape> {
 pub struct Chat<'a> {
     id: AsText<ChatId>,
     agent: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "unset")]
+    owner: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "unset")]
+    title: Cow<'a, str>,
+    touched: i64,
     version: u64,
     status: StatusWord,
     #[serde(default, skip_serializing_if = "unset")]
@@ -97,6 +102,9 @@ impl<'a> Chat<'a> {
         let chat::Chat {
             id,
             agent,
+            owner,
+            title,
+            touched,
             version,
             status,
             archived,
@@ -119,6 +127,9 @@ impl<'a> Chat<'a> {
         Self {
             id: AsText(*id),
             agent: agent.into(),
+            owner: owner.into(),
+            title: title.into(),
+            touched: touched.0,
             version: version.0,
             status: (*status).into(),
             archived: *archived,
@@ -152,6 +163,9 @@ impl Shape for Chat<'_> {
         Ok(chat::Chat {
             id: self.id.0,
             agent: self.agent.into_owned(),
+            owner: self.owner.into_owned(),
+            title: self.title.into_owned(),
+            touched: Timestamp(self.touched),
             version: Version(self.version),
             status: self.status.into(),
             archived: self.archived,

@@ -42,6 +42,7 @@ enum Wish<'a> {
     Compact,
     Archive,
     Unarchive,
+    Rename(Cow<'a, str>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,6 +78,7 @@ impl<'a> Wish<'a> {
             command::Command::Compact => Self::Compact,
             command::Command::Archive => Self::Archive,
             command::Command::Unarchive => Self::Unarchive,
+            command::Command::Rename(title) => Self::Rename(title.into()),
         }
     }
 }
@@ -89,7 +91,7 @@ impl Shape for Command<'_> {
             Wish::Send { parts, .. } | Wish::Edit { parts, .. } => parts.wants(wanted),
             Wish::Answer(answers) => answers.iter().for_each(|answer| answer.what.wants(wanted)),
             Wish::Promote(_) | Wish::Unqueue(_) | Wish::Interrupt => {}
-            Wish::Compact | Wish::Archive | Wish::Unarchive => {}
+            Wish::Compact | Wish::Archive | Wish::Unarchive | Wish::Rename(_) => {}
         }
     }
 
@@ -109,6 +111,7 @@ impl Shape for Command<'_> {
             Wish::Compact => command::Command::Compact,
             Wish::Archive => command::Command::Archive,
             Wish::Unarchive => command::Command::Unarchive,
+            Wish::Rename(title) => command::Command::Rename(title.into_owned()),
         })
     }
 }

@@ -33,7 +33,7 @@ macro_rules! words {
 words! {
     StatusWord of Status { Idle, Running, Interrupting, Awaiting, Failed }
     VerbWord of Verb {
-        Send, Steer, SendNow, Promote, Unqueue, Interrupt, Answer, Edit, Compact, Archive, Unarchive, Begin, Commit, Ask,
+        Send, Steer, SendNow, Promote, Unqueue, Interrupt, Answer, Edit, Compact, Archive, Unarchive, Rename, Begin, Commit, Ask,
         Resume, Settle, Finish, Fail
     }
     KindWord of Kind {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use everturn_core::chat;
 use everturn_core::cost::Micros;
-use everturn_core::ids::{ModelId, Timestamp};
+use everturn_core::ids::{ModelId, StepId, Timestamp};
 use everturn_core::retry;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ use super::value::{AsText, Nanos, unset};
 #[derive(Serialize, Deserialize)]
 pub(super) struct Turn<'a> {
     began: i64,
+    first: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rests_since: Option<i64>,
     #[serde(default, skip_serializing_if = "unset")]
@@ -40,6 +41,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
     fn from(turn: &'a chat::Turn) -> Self {
         let chat::Turn {
             began,
+            first,
             rests_since,
             rested,
             steps,
@@ -53,6 +55,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
         } = turn;
         Self {
             began: began.0,
+            first: first.0,
             rests_since: rests_since.map(|at| at.0),
             rested_ns: Nanos(*rested),
             steps: *steps,
@@ -71,6 +74,7 @@ impl From<Turn<'_>> for chat::Turn {
     fn from(turn: Turn<'_>) -> Self {
         Self {
             began: Timestamp(turn.began),
+            first: StepId(turn.first),
             rests_since: turn.rests_since.map(Timestamp),
             rested: turn.rested_ns.0,
             steps: turn.steps,

@@ -8,7 +8,7 @@ use everturn_core::command::{Answer, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::Message;
-use everturn_core::status::Status;
+use everturn_core::status::{Status, Verb};
 use everturn_core::view::Row;
 
 use crate::conformance::{samples, unicode};
@@ -24,7 +24,7 @@ pub(super) fn messages(odd: &str) -> Vec<Message> {
 
 /// A chat after each fact there is, at each end of a turn, in every status and with every tail.
 pub(super) fn chats(odd: &str) -> Vec<Chat> {
-    let mut chat = Chat::new(ChatId::from_u128(u128::MAX), odd);
+    let mut chat = Chat::new(ChatId::from_u128(u128::MAX), odd, odd);
     let mut chats = vec![chat.clone()];
     chat.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1))]);
     for fact in unicode::in_a_turn(odd) {
@@ -41,7 +41,8 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     chats.extend(Status::ALL.map(|status| Chat { status, archived: true, ..plain.clone() }));
     chats.extend(TAILS.map(|tail| Chat { tail, ..plain.clone() }));
     let open = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
-    chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), ..plain });
+    let (title, touched) = (odd.to_string(), Timestamp(i64::MIN));
+    chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain });
     chats
 }
 
@@ -69,9 +70,11 @@ pub(super) fn commands(odd: &str) -> Vec<Command> {
         Command::Compact,
         Command::Archive,
         Command::Unarchive,
+        Command::Rename(odd.into()),
     ]);
-    let verbs: BTreeSet<_> = commands.iter().map(|command| format!("{:?}", command.verb())).collect();
-    assert_eq!(verbs.len(), commands.len(), "a command for every verb there is for one");
+    let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
+    let others = Verb::ALL.iter().take_while(|verb| **verb != Verb::Begin); // From there on they are the driver's.
+    assert_eq!(others.filter(|verb| !is_asked(verb)).count(), 0, "a command has no sample");
     commands
 }
 
