@@ -29,7 +29,8 @@ mod output;
 mod part;
 mod reply;
 pub mod rows;
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
+#[cfg(feature = "conformance")]
 mod tests;
 mod turn;
 mod value;
