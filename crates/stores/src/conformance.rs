@@ -12,7 +12,7 @@ pub mod journal;
 pub mod lease;
 mod lots;
 pub mod reads;
-mod samples;
+pub(crate) mod samples;
 pub mod unicode;
 pub mod watchers;
 mod witness;

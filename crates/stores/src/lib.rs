@@ -9,6 +9,11 @@ pub mod conformance;
 mod heading;
 mod ledger;
 mod memory;
+#[cfg_attr(
+    not(all(test, feature = "conformance")),
+    expect(dead_code, reason = "the stores on disk that use it are still to come")
+)]
+mod shape;
 mod store;
 
 pub use everturn_core::command::Inbound;

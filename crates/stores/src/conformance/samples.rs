@@ -14,7 +14,7 @@ use everturn_core::seam::Seam;
 use serde_json::json;
 
 /// Texts that have been lost, changed or refused somewhere before.
-pub(super) const ODD: [&str; 12] = [
+pub(crate) const ODD: [&str; 12] = [
     "a\0b\0",
     "\u{feff}mark",
     "e\u{301} is not \u{e9}",
@@ -35,13 +35,13 @@ fn bytes() -> Arc<[u8]> {
 }
 
 /// Metadata with the text as key and as value, and numbers at their edges.
-pub(super) fn meta(odd: &str) -> Meta {
+pub(crate) fn meta(odd: &str) -> Meta {
     let numbers = json!([u64::MAX, i64::MIN, 0, -1, 0.1, 1e300, -0.5]);
     let value = json!({ odd: odd, "list": [odd, null, true, [], {}], "numbers": numbers });
     Meta::from([(odd.into(), value), ("understudy".into(), json!(odd)), (String::new(), json!(null))])
 }
 
-pub(super) fn model(odd: &str) -> ModelId {
+pub(crate) fn model(odd: &str) -> ModelId {
     format!("understudy/{odd}").parse().expect("a provider and a name")
 }
 
@@ -56,7 +56,7 @@ fn reasoning(odd: &str, seal: Option<Seal>) -> Reasoning {
 }
 
 /// One part of every kind.
-pub(super) fn parts(odd: &str) -> Vec<Part> {
+pub(crate) fn parts(odd: &str) -> Vec<Part> {
     let (text, call) = (odd.to_string(), |run_by, whole| Call {
         uid: UID,
         provider_id: odd.into(),
@@ -88,7 +88,7 @@ pub(super) fn parts(odd: &str) -> Vec<Part> {
 }
 
 /// One message of every kind, for a chat that is at `step`.
-pub(super) fn bodies(odd: &str, step: StepId) -> Vec<Body> {
+pub(crate) fn bodies(odd: &str, step: StepId) -> Vec<Body> {
     let mut bodies = vec![Body::User(parts(odd)), Body::User(Vec::new()), Body::Context(odd.into())];
     let filtered = Stop::Filtered { category: odd.into(), detail: odd.into() };
     let stops = [Stop::End, Stop::ToolUse, Stop::Length, filtered, Stop::Interrupted, Stop::Broken];
@@ -124,7 +124,7 @@ fn reply(odd: &str, step: StepId, stop: Stop) -> Body {
 }
 
 /// A result with everything in it, bytes that are no text included.
-pub(super) fn result(odd: &str, verdict: Verdict) -> CallResult {
+pub(crate) fn result(odd: &str, verdict: Verdict) -> CallResult {
     let began = (verdict == Verdict::Done).then_some(Timestamp(1));
     CallResult {
         call: UID,
@@ -137,13 +137,13 @@ pub(super) fn result(odd: &str, verdict: Verdict) -> CallResult {
     }
 }
 
-pub(super) fn output(odd: &str) -> Output {
+pub(crate) fn output(odd: &str) -> Output {
     let media = vec![Media { media_type: odd.into(), bytes: bytes() }];
     Output { text: odd.into(), media, full: Some(bytes()) }
 }
 
 /// Deltas of every kind, in an order that can be folded.
-pub(super) fn deltas(odd: &str) -> Vec<Delta> {
+pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
     let text = || odd.to_string();
     let began = |rung, number| Delta::Attempt(Box::new(Began { number, model: model(odd), rung }));
     let call = |slot, run_by| {
@@ -190,7 +190,7 @@ pub(super) fn deltas(odd: &str) -> Vec<Delta> {
 }
 
 /// The kind of a delta. A new one does not compile until it is given a sample above.
-pub(super) const fn kind(delta: &Delta) -> usize {
+pub(crate) const fn kind(delta: &Delta) -> usize {
     match delta {
         Delta::Attempt(_) => 0,
         Delta::Text(_) => 1,
@@ -215,15 +215,15 @@ pub(super) const fn kind(delta: &Delta) -> usize {
     }
 }
 
-pub(super) const KINDS: usize = 20;
+pub(crate) const KINDS: usize = 20;
 
 /// Counts at their edges.
-pub(super) fn tally() -> Tally {
+pub(crate) fn tally() -> Tally {
     let usage = Usage { input: 1 << 40, output: 2, reasoning: 3, cache_read: 4, cache_write: 5 };
     Tally { known: usage, estimated: Usage { input: 6, ..Usage::default() } }
 }
 
 /// Money, known and estimated.
-pub(super) const fn spend() -> Spend {
+pub(crate) const fn spend() -> Spend {
     Spend { known: Micros(1 << 50), estimated: Micros(7) }
 }

@@ -79,14 +79,19 @@ pub async fn odd_text_comes_back_from_every_command<S: Store>(store: Arc<S>) {
     }
 }
 
-/// Answers of every kind, to calls whose hashes use every bit.
-async fn answers<S: Store>(witness: &mut Witness<S>, odd: &str) {
-    let answered = [
+/// Answers of every kind, each with what its call waits for.
+pub(crate) fn answered(odd: &str) -> [(CallState, Answered); 4] {
+    [
         (CallState::AsksClient, Answered::Output(samples::output(odd))),
         (CallState::AsksClient, Answered::Error(samples::output(odd))),
         (CallState::AsksApproval, Answered::Approve { input_hash: u64::MAX }),
         (CallState::AsksApproval, Answered::Deny { reason: odd.into() }),
-    ];
+    ]
+}
+
+/// All of them, to calls whose hashes use every bit.
+async fn answers<S: Store>(witness: &mut Witness<S>, odd: &str) {
+    let answered = answered(odd);
     let uid = |ordinal| CallUid { step: StepId(1), ordinal };
     let calls = answered.iter().zip(0..).map(|((state, _), ordinal)| OpenCall {
         uid: uid(ordinal),
@@ -125,7 +130,7 @@ pub async fn odd_text_comes_back_from_every_other_fact<S: Store>(store: Arc<S>) 
     outcomes(Witness::in_a_turn(&store, 99).await).await;
 }
 
-fn in_a_turn(odd: &str) -> Vec<Fact> {
+pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
     let tool = odd.to_string();
     let call = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
     let (at, parts): (_, Arc<[_]>) = (Timestamp(-1), samples::parts(odd).into());
@@ -195,7 +200,7 @@ const fn kind(fact: &Fact) -> Option<usize> {
 
 const KINDS: usize = 18;
 
-fn attempts(odd: &str) -> Vec<Fact> {
+pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};
     let causes = [Refused, Reset, GoAway, IdleStall, ServerError, Truncated, ErrorFinish, Malformed, Resumed];
     let broke = causes.into_iter().zip(Kind::ALL).map(|(cause, kind)| AttemptOutcome::Broke(cause, kind));
@@ -209,7 +214,7 @@ fn attempts(odd: &str) -> Vec<Fact> {
     outcomes.into_iter().chain(broke).zip(1..).map(attempted).collect()
 }
 
-fn ends(odd: &str) -> Vec<TurnEnd> {
+pub(crate) fn ends(odd: &str) -> Vec<TurnEnd> {
     let failure = |kind| Failure { kind, message: odd.into(), detail: odd.into(), attempts: u32::MAX };
     let mut ends = vec![
         TurnEnd::Done,
@@ -228,8 +233,7 @@ fn ends(odd: &str) -> Vec<TurnEnd> {
     ends
 }
 
-/// Every way a command can be refused is stored as that.
-async fn outcomes<S: Store>(mut witness: Witness<S>) {
+pub(crate) fn refusals() -> Vec<Refusal> {
     let mut refusals = vec![
         Refusal::Archived,
         Refusal::QueueFull,
@@ -243,6 +247,12 @@ async fn outcomes<S: Store>(mut witness: Witness<S>) {
         Refusal::InputChanged(UID),
     ];
     refusals.extend(Status::ALL.into_iter().flat_map(|status| Verb::ALL.map(|verb| Refusal::Status(status, verb))));
+    refusals
+}
+
+/// Every way a command can be refused is stored as that.
+async fn outcomes<S: Store>(mut witness: Witness<S>) {
+    let refusals = refusals();
     witness.limits.queue_len_max = refusals.len() + 1;
     let mut facts = Vec::new();
     for refusal in refusals {

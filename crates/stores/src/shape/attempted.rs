@@ -1,0 +1,89 @@
+//! A provider call and what became of it.
+
+use everturn_core::fact;
+use everturn_core::ids::{ModelId, StepId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::blob::Blobs;
+use super::count::{Spend, Tally};
+use super::name::{CauseWord, KindWord};
+use super::value::{AsText, Nanos, unset};
+use super::{BadShape, envelope};
+
+/// The text of an attempt.
+#[must_use]
+pub fn write(attempted: &fact::Attempted) -> String {
+    let fact::Attempted { step, number, model, began, took, tally, spend, outcome } = attempted;
+    let shape = Attempted {
+        step: step.0,
+        number: *number,
+        model: AsText(model.clone()),
+        began: began.0,
+        took_ns: Nanos(*took),
+        tally: (*tally).into(),
+        spend: (*spend).into(),
+        outcome: (*outcome).into(),
+    };
+    envelope::write(shape, Blobs::default()).json
+}
+
+/// Reads what [`write()`] wrote.
+pub fn read(text: &str) -> Result<fact::Attempted, BadShape> {
+    let Attempted { step, number, model, began, took_ns, tally, spend, outcome } = envelope::read("attempt", text)?;
+    Ok(fact::Attempted {
+        step: StepId(step),
+        number,
+        model: model.0,
+        began: Timestamp(began),
+        took: took_ns.0,
+        tally: tally.into(),
+        spend: spend.into(),
+        outcome: outcome.into(),
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct Attempted {
+    step: u64,
+    number: u32,
+    model: AsText<ModelId>,
+    began: i64,
+    #[serde(default, skip_serializing_if = "unset")]
+    took_ns: Nanos,
+    #[serde(default, skip_serializing_if = "unset")]
+    tally: Tally,
+    #[serde(default, skip_serializing_if = "unset")]
+    spend: Spend,
+    outcome: Outcome,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Answered,
+    Broke(CauseWord, KindWord),
+    Interrupted,
+    Lost,
+}
+
+impl From<fact::AttemptOutcome> for Outcome {
+    fn from(outcome: fact::AttemptOutcome) -> Self {
+        match outcome {
+            fact::AttemptOutcome::Answered => Self::Answered,
+            fact::AttemptOutcome::Broke(cause, kind) => Self::Broke(cause.into(), kind.into()),
+            fact::AttemptOutcome::Interrupted => Self::Interrupted,
+            fact::AttemptOutcome::Lost => Self::Lost,
+        }
+    }
+}
+
+impl From<Outcome> for fact::AttemptOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Answered => Self::Answered,
+            Outcome::Broke(cause, kind) => Self::Broke(cause.into(), kind.into()),
+            Outcome::Interrupted => Self::Interrupted,
+            Outcome::Lost => Self::Lost,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Where a chat stands.
+
+use std::borrow::Cow;
+
+use everturn_core::chat;
+use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Timestamp, Version};
+use serde::{Deserialize, Serialize};
+
+use super::blob::{BlobId, Blobs, Bytes};
+use super::count::Totals;
+use super::name::{EffectWord, StatusWord, TailWord};
+use super::part::Parts;
+use super::turn::{Compacting, Tried, Turn, TurnEnd, Wait};
+use super::value::{AsText, Uid, unset};
+use super::{BadShape, Shape, Stored, Written, envelope};
+
+/// The text of a chat.
+#[must_use]
+pub fn write(chat: &chat::Chat) -> Written {
+    let mut blobs = Blobs::default();
+    let shape = Chat::of(chat, &mut blobs);
+    envelope::write(shape, blobs)
+}
+
+/// Reads what [`write()`] wrote.
+pub fn parse(text: &str) -> Result<Stored<Chat<'static>>, BadShape> {
+    envelope::stored("chat", text)
+}
+
+/// The mirror of a chat.
+#[derive(Serialize, Deserialize)]
+pub struct Chat<'a> {
+    id: AsText<ChatId>,
+    agent: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "unset")]
+    owner: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "unset")]
+    title: Cow<'a, str>,
+    touched: i64,
+    version: u64,
+    status: StatusWord,
+    #[serde(default, skip_serializing_if = "unset")]
+    archived: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    queue: Vec<Queued<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    turn: Option<Turn<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<TurnEnd<'a>>,
+    newest: u64,
+    tail: TailWord,
+    step: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<OpenCall<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    awaits_until: Option<i64>,
+    #[serde(default, skip_serializing_if = "unset")]
+    tried: Tried,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wait: Option<Wait<'a>>,
+    #[serde(default, skip_serializing_if = "unset")]
+    compaction_asked: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    compacting: Option<Compacting>,
+    #[serde(default, skip_serializing_if = "unset")]
+    briefed: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    obeyed: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    totals: Totals,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Queued<'a> {
+    id: u64,
+    at: i64,
+    parts: Parts<'a>,
+    #[serde(default, skip_serializing_if = "unset")]
+    steers: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OpenCall<'a> {
+    uid: Uid,
+    tool: Cow<'a, str>,
+    input_hash: u64,
+    state: CallState,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CallState {
+    Ready,
+    Approved,
+    Started { effect: EffectWord, at: i64 },
+    AsksClient,
+    AsksApproval,
+}
+
+impl<'a> Chat<'a> {
+    fn of(chat: &'a chat::Chat, blobs: &mut Blobs) -> Self {
+        let chat::Chat {
+            id,
+            agent,
+            owner,
+            title,
+            touched,
+            version,
+            status,
+            archived,
+            queue,
+            turn,
+            ended,
+            newest,
+            tail,
+            step,
+            calls,
+            awaits_until,
+            tried,
+            wait,
+            compaction_asked,
+            compacting,
+            briefed,
+            obeyed,
+            totals,
+        } = chat;
+        Self {
+            id: AsText(*id),
+            agent: agent.into(),
+            owner: owner.into(),
+            title: title.into(),
+            touched: touched.0,
+            version: version.0,
+            status: (*status).into(),
+            archived: *archived,
+            queue: queue.iter().map(|queued| Queued::of(queued, blobs)).collect(),
+            turn: turn.as_ref().map(Turn::from),
+            ended: ended.as_ref().map(TurnEnd::from),
+            newest: newest.0,
+            tail: (*tail).into(),
+            step: step.0,
+            calls: calls.iter().map(OpenCall::from).collect(),
+            awaits_until: awaits_until.map(|at| at.0),
+            tried: (*tried).into(),
+            wait: wait.as_ref().map(Wait::from),
+            compaction_asked: *compaction_asked,
+            compacting: compacting.as_ref().map(Compacting::from),
+            briefed: briefed.0,
+            obeyed: obeyed.0,
+            totals: (*totals).into(),
+        }
+    }
+}
+
+impl Shape for Chat<'_> {
+    type Core = chat::Chat;
+
+    fn wants(&self, wanted: &mut Vec<BlobId>) {
+        self.queue.iter().for_each(|queued| queued.parts.wants(wanted));
+    }
+
+    fn build(self, bytes: &Bytes) -> Result<chat::Chat, BadShape> {
+        Ok(chat::Chat {
+            id: self.id.0,
+            agent: self.agent.into_owned(),
+            owner: self.owner.into_owned(),
+            title: self.title.into_owned(),
+            touched: Timestamp(self.touched),
+            version: Version(self.version),
+            status: self.status.into(),
+            archived: self.archived,
+            queue: self.queue.into_iter().map(|queued| queued.build(bytes)).collect::<Result<_, _>>()?,
+            turn: self.turn.map(Into::into),
+            ended: self.ended.map(Into::into),
+            newest: MessageId(self.newest),
+            tail: self.tail.into(),
+            step: StepId(self.step),
+            calls: self.calls.into_iter().map(Into::into).collect(),
+            awaits_until: self.awaits_until.map(Timestamp),
+            tried: self.tried.into(),
+            wait: self.wait.map(Into::into),
+            compaction_asked: self.compaction_asked,
+            compacting: self.compacting.map(Into::into),
+            briefed: StepId(self.briefed),
+            obeyed: InboxSeq(self.obeyed),
+            totals: self.totals.into(),
+        })
+    }
+}
+
+impl<'a> Queued<'a> {
+    fn of(chat::Queued { id, at, parts, steers }: &'a chat::Queued, blobs: &mut Blobs) -> Self {
+        Self { id: id.0, at: at.0, parts: Parts::of(parts, blobs), steers: *steers }
+    }
+
+    fn build(self, bytes: &Bytes) -> Result<chat::Queued, BadShape> {
+        let parts = self.parts.build(bytes)?;
+        Ok(chat::Queued { id: InboxSeq(self.id), at: Timestamp(self.at), parts, steers: self.steers })
+    }
+}
+
+impl<'a> From<&'a chat::OpenCall> for OpenCall<'a> {
+    fn from(chat::OpenCall { uid, tool, input_hash, state }: &'a chat::OpenCall) -> Self {
+        let state = match *state {
+            chat::CallState::Ready => CallState::Ready,
+            chat::CallState::Approved => CallState::Approved,
+            chat::CallState::Started { effect, at } => CallState::Started { effect: effect.into(), at: at.0 },
+            chat::CallState::AsksClient => CallState::AsksClient,
+            chat::CallState::AsksApproval => CallState::AsksApproval,
+        };
+        Self { uid: (*uid).into(), tool: tool.into(), input_hash: *input_hash, state }
+    }
+}
+
+impl From<OpenCall<'_>> for chat::OpenCall {
+    fn from(OpenCall { uid, tool, input_hash, state }: OpenCall<'_>) -> Self {
+        let state = match state {
+            CallState::Ready => chat::CallState::Ready,
+            CallState::Approved => chat::CallState::Approved,
+            CallState::Started { effect, at } => chat::CallState::Started { effect: effect.into(), at: Timestamp(at) },
+            CallState::AsksClient => chat::CallState::AsksClient,
+            CallState::AsksApproval => chat::CallState::AsksApproval,
+        };
+        Self { uid: uid.into(), tool: tool.into_owned(), input_hash, state }
+    }
+}

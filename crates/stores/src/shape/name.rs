@@ -1,0 +1,53 @@
+//! Words for things that are one of a few.
+//!
+//! Each is stored by its name in the core, as it was when version 1 was made. Renaming one there leaves its word here.
+
+use everturn_core::chat::{Effect, Tail};
+use everturn_core::command::When;
+use everturn_core::delta::Rung;
+use everturn_core::error::{Cause, Kind};
+use everturn_core::message::{RunBy, SummarySource, Verdict};
+use everturn_core::status::{Status, Verb};
+use serde::{Deserialize, Serialize};
+
+macro_rules! words {
+    ($($shape:ident of $core:ident { $($variant:ident),+ })+) => {$(
+        #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub(super) enum $shape { $($variant),+ }
+
+        impl From<$core> for $shape {
+            fn from(core: $core) -> Self {
+                match core { $($core::$variant => Self::$variant),+ }
+            }
+        }
+
+        impl From<$shape> for $core {
+            fn from(shape: $shape) -> Self {
+                match shape { $($shape::$variant => Self::$variant),+ }
+            }
+        }
+    )+};
+}
+
+words! {
+    StatusWord of Status { Idle, Running, Interrupting, Awaiting, Failed }
+    VerbWord of Verb {
+        Send, Steer, SendNow, Promote, Unqueue, Interrupt, Answer, Edit, Compact, Archive, Unarchive, Rename, Begin, Commit, Ask,
+        Resume, Settle, Finish, Fail
+    }
+    KindWord of Kind {
+        Overloaded, RateLimit, Timeout, Silence, Truncated, Auth, MissingKey, UsageLimit, Config, ContextFull,
+        ContentFilter, ProviderDisabled, ChainBroken, Malformed, Generic
+    }
+    CauseWord of Cause {
+        Refused, Reset, GoAway, IdleStall, ServerError, Truncated, ErrorFinish, Malformed, Resumed
+    }
+    TailWord of Tail { Nothing, Input, Reply, CutReply, FilteredReply, EmptyReply, StoppedReply }
+    EffectWord of Effect { Read, Idempotent, Once }
+    WhenWord of When { Queue, Steer, Now }
+    RungWord of Rung { First, Reattach, Continue, Restart, FallBack }
+    RunByWord of RunBy { Us, Provider }
+    VerdictWord of Verdict { Done, Error, Denied, Interrupted, Unknown }
+    SourceWord of SummarySource { Automatic, Asked, Overflow }
+}

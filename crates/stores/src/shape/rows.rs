@@ -1,0 +1,155 @@
+//! The rows of one append to a journal.
+//!
+//! This is what is written while people watch, so it is small and made in one pass: `{"v":1,"is":[at,…]}`, where `at` is
+//! when the first row came and each further entry is one of three. A string is a delta of text. An object is any other
+//! delta. A number is how many milliseconds the next row came after the one before; where it is missing, none. Step,
+//! first number and count are columns.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::delta;
+use everturn_core::ids::{Seq, StepId, Timestamp};
+use everturn_core::view::Row;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::blob::{BlobId, Blobs, Bytes};
+use super::delta::Delta;
+use super::{BadShape, Shape, Stored, VERSION, Written, envelope};
+
+/// The text of rows that follow each other.
+#[must_use]
+pub fn write(rows: &[Row]) -> Written {
+    let mut blobs = Blobs::default();
+    let mut at = rows.first().map_or(0, |row| row.at.0);
+    let len = rows.iter().map(|row| row.delta.bytes() + 16).sum::<usize>();
+    let mut json = Vec::with_capacity(len + 32);
+    json.extend_from_slice(b"{\"v\":");
+    push(&mut json, &VERSION);
+    json.extend_from_slice(b",\"is\":[");
+    push(&mut json, &at);
+    for row in rows {
+        json.push(b',');
+        if row.at.0 != at {
+            push(&mut json, &row.at.0.wrapping_sub(at)); // Any two times, be the clock what it may.
+            json.push(b',');
+            at = row.at.0;
+        }
+        match &*row.delta {
+            delta::Delta::Text(text) => push(&mut json, text),
+            other => push(&mut json, &Delta::of(other, &mut blobs)),
+        }
+    }
+    json.extend_from_slice(b"]}");
+    let json = String::from_utf8(json).expect("JSON of texts is text");
+    Written { json, blobs: blobs.0 }
+}
+
+fn push(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    serde_json::to_writer(json, value).expect("keys are texts, and memory takes everything");
+}
+
+/// Reads what [`write()`] wrote of `step`, from the delta `first` on.
+pub fn parse(step: StepId, first: Seq, text: &str) -> Result<Stored<Rows>, BadShape> {
+    let Entries(entries) = envelope::read("journal row", text)?;
+    if first.0.checked_add(entries.len() as u64).is_none() {
+        return Err(envelope::corrupt("journal row", "its numbers are too large"));
+    }
+    Ok(Stored(Rows { step, first, entries }))
+}
+
+/// The mirror of some rows.
+pub struct Rows {
+    step: StepId,
+    first: Seq,
+    entries: Vec<(i64, Delta<'static>)>,
+}
+
+impl Shape for Rows {
+    type Core = Vec<Row>;
+
+    fn wants(&self, wanted: &mut Vec<BlobId>) {
+        wanted.extend(self.entries.iter().filter_map(|(_, delta)| match delta {
+            Delta::File(file) => file.bytes,
+            _ => None,
+        }));
+    }
+
+    fn build(self, bytes: &Bytes) -> Result<Vec<Row>, BadShape> {
+        let row = |((at, delta), seq): ((i64, Delta<'_>), u64)| {
+            let (seq, at, delta) = (Seq(seq), Timestamp(at), Arc::new(delta.build(bytes)));
+            Row { step: self.step, seq, at, delta }
+        };
+        Ok(self.entries.into_iter().zip(self.first.0..).map(row).collect())
+    }
+}
+
+/// Deltas with their times.
+struct Entries(Vec<(i64, Delta<'static>)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time, then deltas and gaps")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Entries, A::Error> {
+                let mut at: i64 = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+                let mut entries = Vec::new();
+                while let Some(entry) = seq.next_element()? {
+                    match entry {
+                        Entry::Gap(gap) => at = at.wrapping_add(gap),
+                        Entry::Delta(delta) => entries.push((at, delta)),
+                    }
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_seq(InOrder)
+    }
+}
+
+enum Entry {
+    Gap(i64),
+    Delta(Delta<'static>),
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOfThree;
+
+        impl<'de> Visitor<'de> for OneOfThree {
+            type Value = Entry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, another delta or a gap")
+            }
+
+            fn visit_i64<E: Error>(self, gap: i64) -> Result<Entry, E> {
+                Ok(Entry::Gap(gap))
+            }
+
+            fn visit_u64<E: Error>(self, gap: u64) -> Result<Entry, E> {
+                i64::try_from(gap).map(Entry::Gap).map_err(|_| E::custom("too large a gap"))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Entry, E> {
+                Ok(Entry::Delta(Delta::Text(text.to_owned().into())))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Entry, A::Error> {
+                Delta::deserialize(MapAccessDeserializer::new(map)).map(Entry::Delta)
+            }
+        }
+
+        deserializer.deserialize_any(OneOfThree)
+    }
+}

@@ -1,0 +1,146 @@
+//! What is written is what is read.
+
+mod corrupt;
+mod fixtures;
+mod generated;
+mod samples;
+
+use std::fmt::Debug;
+
+use everturn_core::chat::Chat;
+use everturn_core::command::{Command, Refusal};
+use everturn_core::fact::Attempted;
+use everturn_core::ids::{Seq, StepId};
+use everturn_core::message::Message;
+use everturn_core::view::Row;
+
+use super::{BadShape, BlobId, Bytes, Shape, Stored, Written, attempted, chat, command, message, outcome, rows};
+use crate::conformance::samples::ODD;
+
+/// Everything that is stored, as a text and back.
+pub(super) trait Kept: PartialEq + Debug + Sized {
+    fn text(&self) -> Written;
+    fn back(&self, text: &str, bytes: &Bytes) -> Result<Self, BadShape>;
+}
+
+/// Asks for bytes first, as a store does.
+fn build<S: Shape>(stored: Result<Stored<S>, BadShape>, bytes: &Bytes) -> Result<S::Core, BadShape> {
+    let stored = stored?;
+    let wanted = stored.wants();
+    assert!(wanted.is_sorted(), "asked for twice: {wanted:?}");
+    let found = bytes.iter().filter(|(id, _)| wanted.contains(id));
+    stored.build(&found.map(|(id, bytes)| (*id, bytes.clone())).collect())
+}
+
+impl Kept for Message {
+    fn text(&self) -> Written {
+        message::write(self)
+    }
+
+    fn back(&self, text: &str, bytes: &Bytes) -> Result<Self, BadShape> {
+        build(message::parse(text), bytes)
+    }
+}
+
+impl Kept for Chat {
+    fn text(&self) -> Written {
+        chat::write(self)
+    }
+
+    fn back(&self, text: &str, bytes: &Bytes) -> Result<Self, BadShape> {
+        build(chat::parse(text), bytes)
+    }
+}
+
+impl Kept for Command {
+    fn text(&self) -> Written {
+        command::write(self)
+    }
+
+    fn back(&self, text: &str, bytes: &Bytes) -> Result<Self, BadShape> {
+        build(command::parse(text), bytes)
+    }
+}
+
+impl Kept for Result<(), Refusal> {
+    fn text(&self) -> Written {
+        Written { json: outcome::write(*self), blobs: Vec::new() }
+    }
+
+    fn back(&self, text: &str, _: &Bytes) -> Result<Self, BadShape> {
+        outcome::read(text)
+    }
+}
+
+impl Kept for Attempted {
+    fn text(&self) -> Written {
+        Written { json: attempted::write(self), blobs: Vec::new() }
+    }
+
+    fn back(&self, text: &str, _: &Bytes) -> Result<Self, BadShape> {
+        attempted::read(text)
+    }
+}
+
+impl Kept for Vec<Row> {
+    fn text(&self) -> Written {
+        rows::write(self)
+    }
+
+    fn back(&self, text: &str, bytes: &Bytes) -> Result<Self, BadShape> {
+        let (step, first) = self.first().map_or((StepId(0), Seq(0)), |row| (row.step, row.seq));
+        build(rows::parse(step, first, text), bytes)
+    }
+}
+
+/// Writes and reads, as two processes would.
+fn comes_back<T: Kept>(value: &T) {
+    let Written { json, blobs } = value.text();
+    assert!(!json.contains('\0') && !json.contains('\n'), "one line without a NUL: {json}");
+    assert!(blobs.iter().all(|(id, bytes)| *id == BlobId::of(bytes)));
+    for (id, _) in &blobs {
+        assert_eq!((id.to_string().parse(), BlobId::from_bytes(*id.as_bytes())), (Ok(*id), *id));
+    }
+    let bytes: Bytes = blobs.iter().cloned().collect();
+    assert_eq!(bytes.len(), blobs.len(), "the same bytes twice");
+    assert_eq!(value.back(&json, &bytes).as_ref(), Ok(value), "{json}");
+}
+
+/// PR13: NUL and every other odd text is in no way special.
+#[test]
+fn every_kind_comes_back_with_every_odd_text() {
+    for odd in ODD {
+        samples::messages(odd).iter().for_each(comes_back);
+        samples::chats(odd).iter().for_each(comes_back);
+        samples::commands(odd).iter().for_each(comes_back);
+        samples::attempts(odd).iter().for_each(comes_back);
+        samples::journals(odd).iter().for_each(comes_back);
+    }
+    samples::outcomes().iter().for_each(comes_back);
+}
+
+/// A file can outlive its bytes; a tool's output cannot, and says which are missing.
+#[test]
+fn a_file_may_lose_its_bytes_and_an_output_may_not() {
+    for value in samples::messages("x") {
+        let Written { json, blobs } = message::write(&value);
+        let read = message::parse(&json).unwrap().build(&Bytes::new());
+        match &value.body {
+            everturn_core::message::Body::Result(_) => assert_eq!(read, Err(BadShape::NoBytes(blobs[0].0))),
+            _ => assert_eq!(message::write(&read.unwrap()).blobs, []),
+        }
+    }
+}
+
+#[test]
+fn the_same_bytes_are_written_once() {
+    let everything = &samples::messages("x")[0];
+    let Written { json, blobs } = message::write(everything);
+    assert_eq!(blobs.len(), 2, "some bytes, and none at all");
+    assert!(blobs.iter().all(|(id, _)| json.contains(&id.to_string())));
+    assert_eq!(
+        BlobId::of(b"").to_string(),
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "as everybody else hashes"
+    );
+}

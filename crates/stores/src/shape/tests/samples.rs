@@ -1,0 +1,104 @@
+//! One of everything, whole.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use everturn_core::chat::{CallState, Chat, OpenCall, Tail};
+use everturn_core::command::{Answer, Command, Refusal, When};
+use everturn_core::fact::{Attempted, Fact};
+use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
+use everturn_core::message::Message;
+use everturn_core::status::{Status, Verb};
+use everturn_core::view::Row;
+
+use crate::conformance::{samples, unicode};
+
+const UID: CallUid = CallUid { step: StepId(u64::MAX), ordinal: u16::MAX };
+
+pub(super) fn messages(odd: &str) -> Vec<Message> {
+    let ids = [u64::MAX, 0].into_iter().chain(1..).map(MessageId);
+    let ats = [i64::MIN, i64::MAX].into_iter().chain(1..).map(Timestamp);
+    let bodies = samples::bodies(odd, StepId(u64::MAX - 9));
+    bodies.into_iter().zip(ids).zip(ats).map(|((body, id), at)| Message { id, at, body }).collect()
+}
+
+/// A chat after each fact there is, at each end of a turn, in every status and with every tail.
+pub(super) fn chats(odd: &str) -> Vec<Chat> {
+    let mut chat = Chat::new(ChatId::from_u128(u128::MAX), odd, odd);
+    let mut chats = vec![chat.clone()];
+    chat.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1))]);
+    for fact in unicode::in_a_turn(odd) {
+        chat.apply(&[fact]);
+        chats.push(chat.clone());
+        if chats.len() > 5 {
+            chat.queue.clear(); // It has been seen, and is long.
+        }
+    }
+    for end in unicode::ends(odd) {
+        chats.push(Chat { ended: Some(end), ..chat.clone() });
+    }
+    let plain = Chat { version: Version(u64::MAX), obeyed: InboxSeq(u64::MAX), ..chats[0].clone() };
+    chats.extend(Status::ALL.map(|status| Chat { status, archived: true, ..plain.clone() }));
+    chats.extend(TAILS.map(|tail| Chat { tail, ..plain.clone() }));
+    let open = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
+    let (title, touched) = (odd.to_string(), Timestamp(i64::MIN));
+    chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain });
+    chats
+}
+
+const TAILS: [Tail; 7] = [
+    Tail::Nothing,
+    Tail::Input,
+    Tail::Reply,
+    Tail::CutReply,
+    Tail::FilteredReply,
+    Tail::EmptyReply,
+    Tail::StoppedReply,
+];
+
+pub(super) fn commands(odd: &str) -> Vec<Command> {
+    let parts: Arc<[_]> = samples::parts(odd).into();
+    let answer = |(_, what)| Answer { call: UID, what };
+    let mut commands =
+        [When::Queue, When::Steer, When::Now].map(|when| Command::Send { parts: parts.clone(), when }).to_vec();
+    commands.extend([
+        Command::Promote(InboxSeq(u64::MAX)),
+        Command::Unqueue(InboxSeq(1)),
+        Command::Interrupt,
+        Command::Answer(unicode::answered(odd).map(answer).into()),
+        Command::Edit { message: MessageId(u64::MAX), parts },
+        Command::Compact,
+        Command::Archive,
+        Command::Unarchive,
+        Command::Rename(odd.into()),
+    ]);
+    let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
+    let others = Verb::ALL.iter().take_while(|verb| **verb != Verb::Begin); // From there on they are the driver's.
+    assert_eq!(others.filter(|verb| !is_asked(verb)).count(), 0, "a command has no sample");
+    commands
+}
+
+pub(super) fn outcomes() -> Vec<Result<(), Refusal>> {
+    unicode::refusals().into_iter().map(Err).chain([Ok(())]).collect()
+}
+
+pub(super) fn attempts(odd: &str) -> Vec<Attempted> {
+    let attempted = |fact| match fact {
+        Fact::Attempted(attempted, _) => *attempted,
+        other => panic!("no attempt but {other:?}"),
+    };
+    unicode::attempts(odd).into_iter().map(attempted).collect()
+}
+
+/// All deltas at once and one by one, at times that jump about.
+pub(super) fn journals(odd: &str) -> Vec<Vec<Row>> {
+    let deltas = samples::deltas(odd);
+    assert_eq!(deltas.iter().map(samples::kind).collect::<BTreeSet<_>>().len(), samples::KINDS, "a kind is missing");
+    let ats = [0, 0, i64::MAX, i64::MIN, -1, -1, 7].into_iter().cycle().map(Timestamp);
+    let rows = deltas.into_iter().zip(ats).zip(5..).map(|((delta, at), seq)| {
+        let (step, delta) = (StepId(u64::MAX), Arc::new(delta));
+        Row { step, seq: Seq(seq), at, delta }
+    });
+    let rows: Vec<Row> = rows.collect();
+    rows.iter().map(|row| vec![row.clone()]).chain([rows.clone(), Vec::new()]).collect()
+}
