@@ -6,19 +6,25 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "sqlite")]
+mod failpoint;
 mod heading;
 mod ledger;
 mod memory;
-#[cfg_attr(
-    not(all(test, feature = "conformance")),
-    expect(dead_code, reason = "the stores on disk that use it are still to come")
-)]
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only stores on disk use it"))]
 mod shape;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only stores with tables use it"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod store;
 
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
 pub use memory::Memory;
+pub use sql::Durability;
+#[cfg(feature = "sqlite")]
+pub use sqlite::Sqlite;
 pub use store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };

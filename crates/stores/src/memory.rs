@@ -20,12 +20,10 @@ use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
+use crate::sql::PAGE_LEN_MAX;
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
-
-/// How many messages a snapshot shows at most.
-const PAGE_LEN_MAX: usize = 200;
 
 /// A store that lives as long as the process.
 #[derive(Debug, Default)]
@@ -312,7 +310,7 @@ fn note(calls: &mut BTreeMap<CallUid, CallRecord>, entry: Entry<'_>) {
 
 /// A cursor from the future, of a draft that never got so far, or of another step than the commit it names, was not
 /// given by this chat.
-fn is_usable(seen: Cursor, now: Cursor) -> bool {
+pub(crate) fn is_usable(seen: Cursor, now: Cursor) -> bool {
     match (seen.version.cmp(&now.version), seen.step.cmp(&now.step)) {
         (Ordering::Less | Ordering::Equal, Ordering::Equal) => seen.seq <= now.seq,
         (Ordering::Less, Ordering::Less) => true,
