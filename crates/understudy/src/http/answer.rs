@@ -101,7 +101,8 @@ impl Asked {
             acts = fault.trouble.befall(acts, &says);
         }
         if self.wire == Wire::OpenAiResponses && body["background"] == true {
-            let generation = Generation::start(&self.house, encoder, acts);
+            let queued = wire::responses::queued(&id, &model);
+            let generation = Generation::start(&self.house, encoder, acts, queued);
             self.house.keep(&id, Record::Background(generation.clone()));
             let stream = background::attach(&self.house, generation.clone(), self.line, None);
             return Ok(if streams { respond(200, EVENTS, stream) } else { json_response(&generation.now()) });

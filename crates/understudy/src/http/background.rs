@@ -20,6 +20,8 @@ use super::wire::Refusal;
 
 /// One generation: everything it has said, and who makes it say more.
 pub(super) struct Generation {
+    /// The response before anything was said.
+    queued: Value,
     script: Mutex<Script>,
     /// Counts changes.
     changed: watch::Sender<u64>,
@@ -54,10 +56,10 @@ enum Entry {
 
 impl Generation {
     /// Begins to generate, by itself.
-    pub(super) fn start(house: &Arc<House>, encoder: Box<dyn Encode>, acts: Vec<Act>) -> Arc<Self> {
-        let script = Script { encoder, entries: Vec::new(), phase: Phase::Speaking };
+    pub(super) fn start(house: &Arc<House>, encoder: Box<dyn Encode>, acts: Vec<Act>, queued: Value) -> Arc<Self> {
+        let script = Mutex::new(Script { encoder, entries: Vec::new(), phase: Phase::Speaking });
         let (changed, _) = watch::channel(0);
-        let generation = Arc::new(Self { script: Mutex::new(script), changed, cancelled: house.stop.child_token() });
+        let generation = Arc::new(Self { queued, script, changed, cancelled: house.stop.child_token() });
         tokio::spawn(generation.clone().generate(acts));
         generation
     }
@@ -120,11 +122,9 @@ impl Generation {
             Entry::Event(_, frame) => data(frame)?.get("response").cloned(),
             Entry::Noise(_) | Entry::Once(_) => None,
         });
-        let mut response = responses.into_iter().next().unwrap_or_default();
-        match script.phase {
-            Phase::Cancelled => response["status"] = "cancelled".into(),
-            Phase::Speaking | Phase::Silent if response.is_null() => response["status"] = "queued".into(),
-            Phase::Speaking | Phase::Silent | Phase::Done => {}
+        let mut response = responses.into_iter().next().unwrap_or_else(|| self.queued.clone());
+        if script.phase == Phase::Cancelled {
+            response["status"] = "cancelled".into();
         }
         response
     }
