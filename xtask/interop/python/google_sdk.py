@@ -1,5 +1,7 @@
 """The official Google SDK reads what the understudy streams as Gemini."""
 
+import json
+
 from google import genai
 from google.genai import errors, types
 
@@ -75,3 +77,80 @@ with check("400 is a ClientError"), raises(errors.ClientError, 400):
     stream("text", [types.Content(role="nobody", parts=[types.Part(text="hi")])])
 with check("a wrong key is a ClientError"), raises(errors.ClientError, 400):
     stream("text", by=stranger)
+
+
+# --- Interactions
+
+tools = [{"type": "function", "name": name, "parameters": schema} for name, schema in TOOLS.items()]
+STATUSES = {"end": "completed", "calls": "requires_action", "length": "incomplete", "filtered": "failed"}
+
+
+def interact(model, said="hi", **more):
+    return client.interactions.create(model=model, input=said, tools=tools, **more)
+
+
+def matches_steps(interaction, scene):
+    steps = {kind: [step for step in interaction.steps or [] if step.type == kind] for kind in STEPS}
+    same("".join(part.text for step in steps["model_output"] for part in step.content), scene["text"])
+    same("".join(part.text for step in steps["thought"] for part in step.summary or []), scene["reasoning"])
+    same([{"tool": step.name, "input": step.arguments} for step in steps["function_call"]], scene["calls"])
+    same(interaction.status, STATUSES[scene["stop"]])
+    matches_usage(interaction.usage, scene)
+
+
+STEPS = ("model_output", "thought", "function_call")
+
+
+def matches_usage(usage, scene):
+    seen = {
+        "input": usage.total_input_tokens - usage.total_cached_tokens,
+        "cache_read": usage.total_cached_tokens,
+        "output": usage.total_output_tokens + usage.total_thought_tokens,
+        "reasoning": usage.total_thought_tokens,
+    }
+    same(seen, scene["usage"])
+
+
+def matches_events(events, scene):
+    deltas = [event.delta for event in events if event.event_type == "step.delta"]
+    same("".join(delta.text for delta in deltas if delta.type == "text"), scene["text"])
+    same("".join(delta.content.text for delta in deltas if delta.type == "thought_summary"), scene["reasoning"])
+    begun = [event for event in events if event.event_type == "step.start" and event.step.type == "function_call"]
+    pieces = lambda index: [
+        event.delta.arguments
+        for event in events
+        if event.event_type == "step.delta" and event.index == index and event.delta.type == "arguments_delta"
+    ]
+    calls = [{"tool": event.step.name, "input": json.loads("".join(pieces(event.index)))} for event in begun]
+    same(calls, scene["calls"])
+    last = [event for event in events if event.event_type == "interaction.completed"][-1]
+    same(last.interaction.status, STATUSES[scene["stop"]])
+    matches_usage(last.interaction.usage, scene)
+
+
+for name, scene in SCENES.items():
+    with check(f"interactions, stream: {name}"):
+        matches_events(list(interact(name, stream=True)), scene)
+    with check(f"interactions, whole: {name}"):
+        matches_steps(interact(name), scene)
+
+with check("interactions, calls are answered"):
+    asked = interact("calls")
+    said = [{"type": "user_input", "content": [{"type": "text", "text": "hi"}]}]
+    said += [step.model_dump(exclude_none=True) for step in asked.steps]
+    for step in asked.steps:
+        if step.type == "function_call":
+            said.append({"type": "function_result", "call_id": step.id, "name": step.name, "result": RESULTS[step.name]})
+    matches_steps(interact("text", said), SCENES["text"])
+
+with check("interactions, background: read on after an event"):
+    seen = list(interact("long-faults:cut@9", stream=True, background=True, store=True))
+    id = seen[0].interaction.id
+    rest = list(client.interactions.get(id, stream=True, last_event_id=seen[-1].event_id))
+    matches_events(seen + rest, SCENES["long"])
+    matches_steps(client.interactions.get(id), SCENES["long"])
+
+with check("interactions, background: cancel"):
+    begun = interact("long-faults:slow@50", background=True, store=True)
+    same(begun.status, "in_progress")
+    same(client.interactions.cancel(begun.id).status, "cancelled")
