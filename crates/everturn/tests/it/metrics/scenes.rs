@@ -59,6 +59,7 @@ pub async fn a_turn(metrics: Metrics) {
         output: Micros::units(15),
         cache_read: Micros(300_000),
         cache_write: Micros(3_750_000),
+        above: None,
     };
     let report = Report {
         input: Reported::Known(1_000),
