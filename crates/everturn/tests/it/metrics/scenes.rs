@@ -313,7 +313,7 @@ pub async fn panicked(metrics: Metrics) {
 pub async fn resting(metrics: Metrics) -> (Stage, Stage) {
     let asks = Understudy::new([script([call("ask", json!({})), stop(Stop::ToolUse)])]);
     let agent = agent();
-    agent.toolbox.add_client(ToolSpec::new("ask", "", json!({"type": "object"})));
+    agent.toolbox.add_client(ToolSpec::new("ask", "", json!({"type": "object"}))).unwrap();
     let awaiting = on_stage(metrics.clone(), asks, agent).await;
     say(&awaiting, "go").await;
     let failed = plays(metrics, [script([refuse(401)])]).await;
