@@ -8,6 +8,7 @@ use everturn_core::delta::Handle;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::prompt::{Request, Wire};
 use everturn_core::recovery::Reattach;
+use reqwest::Method;
 
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
@@ -87,6 +88,16 @@ impl Gemini {
     #[must_use]
     pub fn with_kept(self, kept: Kept) -> Self {
         Self { kept, ..self }
+    }
+
+    /// Puts an end to an interaction in the background. One that is over stays as it is.
+    ///
+    /// # Errors
+    /// Google does not know it, or cannot be asked.
+    pub async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+        let path = interactions::cancel_path(&handle.id).ok_or_else(|| self.gone("no id of an interaction"))?;
+        let call = Call { method: Method::POST, ..Call::get(path) };
+        self.http.fetch(&self.endpoint, call).await.map(drop)
     }
 
     /// What the catalogue says, under this provider's name or under the usual one.

@@ -1,5 +1,12 @@
 //! Every store, held to the rules of stores.
 
+#[cfg(feature = "sqlite")]
+mod housed;
+#[cfg(feature = "sqlite")]
+mod scratch;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
 use everturn_stores::Memory;
 
 everturn_stores::conformance! {

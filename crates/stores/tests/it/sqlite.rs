@@ -1,22 +1,19 @@
 //! The store in a data directory, held to the rules of stores and to its own.
 
-use std::sync::Arc;
+use crate::housed::Housed;
 
-use async_trait::async_trait;
-use everturn_stores::sqlite::{Options, Sqlite};
-
-use crate::scratch::Scratch;
-
-/// A store whose directory goes with it.
-pub(crate) struct Housed {
-    store: Sqlite,
-    _dir: Scratch,
+everturn_stores::conformance! {
+    /// CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: SQLite keeps the rules of stores.
+    #[test]
+    fn kept_open() -> Housed {
+        Housed::new(u64::MAX)
+    }
 }
 
-impl Housed {
-    fn new() -> Self {
-        let dir = Scratch::new();
-        let store = Sqlite::open(dir.as_ref(), &Options::default()).expect("a new directory can be used");
-        Self { store, _dir: dir }
+everturn_stores::conformance! {
+    /// CS05, CS24: and nobody can tell that it was closed and opened again in between.
+    #[test]
+    fn opened_again() -> Housed {
+        Housed::new(41)
     }
 }
