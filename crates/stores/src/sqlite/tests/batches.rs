@@ -22,11 +22,16 @@ use crate::{Store as _, WriteError};
 async fn a_job_that_fails_takes_no_other_with_it() {
     let dir = dir("batch");
     let store = open(&dir);
-    let (go, gate) = channel::<()>();
+    let ((go, gate), (enter, entered)) = (channel::<()>(), tokio::sync::oneshot::channel());
     let held = tokio::spawn({
-        let store = store.clone();
-        async move { store.write(Needs::Nothing, move |_| Ok::<_, Halt<StoreError>>(gate.recv().is_err())).await }
+        let (store, mut enter) = (store.clone(), Some(enter));
+        let hold = move |_: &mut Desk<'_>| {
+            enter.take().unwrap().send(()).unwrap();
+            Ok::<_, Halt<StoreError>>(gate.recv().unwrap())
+        };
+        async move { store.write(Needs::Nothing, hold).await }
     });
+    entered.await.unwrap(); // Whatever comes now shares the next transaction.
     let mut jobs = Vec::new();
     for number in 0..20_u128 {
         let store = store.clone();
@@ -43,7 +48,6 @@ async fn a_job_that_fails_takes_no_other_with_it() {
                 _ => store.create(chat_id(number), "agent", "owner").await,
             }
         }));
-        tokio::task::yield_now().await;
     }
     while store.queue.as_ref().unwrap().capacity() > QUEUE_LEN_MAX - 20 {
         tokio::task::yield_now().await;
