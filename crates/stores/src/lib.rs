@@ -4,14 +4,19 @@
 //! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
 //! compared with.
 
+mod catchup;
+#[cfg(feature = "postgres")]
+mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod heading;
 mod ledger;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg_attr(
-    not(all(test, feature = "conformance")),
-    expect(dead_code, reason = "the stores on disk that use it are still to come")
+    not(any(feature = "postgres", all(test, feature = "conformance"))),
+    expect(dead_code, reason = "stores on disk alone use it")
 )]
 mod shape;
 mod store;
@@ -19,6 +24,8 @@ mod store;
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::{Durability, Options, Postgres};
 pub use store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };

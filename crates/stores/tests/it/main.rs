@@ -1,5 +1,8 @@
 //! Every store, held to the rules of stores.
 
+#[cfg(feature = "postgres")]
+mod postgres;
+
 use everturn_stores::Memory;
 
 everturn_stores::conformance! {
