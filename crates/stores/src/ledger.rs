@@ -28,38 +28,3 @@ pub(crate) fn entries<'a>(chat: &'a Chat, facts: &'a [Fact]) -> impl Iterator<It
         _ => None,
     })
 }
-
-/// The word for an effect, as tables have it.
-#[cfg(feature = "postgres")]
-pub(crate) const fn effect_word(effect: Effect) -> &'static str {
-    match effect {
-        Effect::Read => "read",
-        Effect::Idempotent => "idempotent",
-        Effect::Once => "once",
-    }
-}
-
-/// The effect that a word stands for.
-#[cfg(feature = "postgres")]
-pub(crate) fn effect_of(word: &str) -> Option<Effect> {
-    [Effect::Read, Effect::Idempotent, Effect::Once].into_iter().find(|effect| effect_word(*effect) == word)
-}
-
-/// The word for a verdict, as tables have it.
-#[cfg(feature = "postgres")]
-pub(crate) const fn verdict_word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Done => "done",
-        Verdict::Error => "error",
-        Verdict::Denied => "denied",
-        Verdict::Interrupted => "interrupted",
-        Verdict::Unknown => "unknown",
-    }
-}
-
-/// The verdict that a word stands for.
-#[cfg(feature = "postgres")]
-pub(crate) fn verdict_of(word: &str) -> Option<Verdict> {
-    let all = [Verdict::Done, Verdict::Error, Verdict::Denied, Verdict::Interrupted, Verdict::Unknown];
-    all.into_iter().find(|verdict| verdict_word(*verdict) == word)
-}

@@ -4,28 +4,35 @@
 //! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
 //! compared with.
 
-mod catchup;
 #[cfg(feature = "postgres")]
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "postgres")]
+mod entropy;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod failpoint;
 mod heading;
 mod ledger;
 mod memory;
 #[cfg(feature = "postgres")]
-mod postgres;
-#[cfg_attr(
-    not(any(feature = "postgres", all(test, feature = "conformance"))),
-    expect(dead_code, reason = "stores on disk alone use it")
-)]
+pub mod postgres;
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores on disk use it"))]
 mod shape;
+#[cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores with tables use it"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod store;
 
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
 pub use memory::Memory;
 #[cfg(feature = "postgres")]
-pub use postgres::{Durability, Options, Postgres};
+pub use postgres::Postgres;
+pub use sql::Durability;
+#[cfg(feature = "sqlite")]
+pub use sqlite::Sqlite;
 pub use store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };

@@ -3,6 +3,7 @@
 //! It is what the other stores are compared with, and good enough for programs that need no more than their own
 //! lifetime. Costs per delta and per commit do not depend on how long the chat is.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,15 +11,16 @@ use async_trait::async_trait;
 use everturn_core::change::admit_behind;
 use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
+use everturn_core::draft::Draft;
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
-use crate::catchup::{self, PAGE_LEN_MAX, is_usable};
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
+use crate::sql::PAGE_LEN_MAX;
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -281,7 +283,11 @@ impl Room {
     fn snapshot(&self) -> Snapshot {
         let page = self.messages.len().saturating_sub(PAGE_LEN_MAX);
         let messages = self.messages[page..].iter().map(|(_, message)| message.clone()).collect();
-        let draft = catchup::draft(&self.rows).expect("what is journalled has been folded before");
+        let mut draft = None;
+        for row in &self.rows {
+            let open = draft.get_or_insert_with(|| Draft::new(row.step));
+            open.push(row.at, &row.delta).expect("what is journalled has been folded before");
+        }
         Snapshot { messages, standing: Standing::from(&self.chat), draft }
     }
 }
@@ -299,6 +305,16 @@ fn note(calls: &mut BTreeMap<CallUid, CallRecord>, entry: Entry<'_>) {
                 record.ended = Some((at, verdict));
             }
         }
+    }
+}
+
+/// A cursor from the future, of a draft that never got so far, or of another step than the commit it names, was not
+/// given by this chat.
+pub(crate) fn is_usable(seen: Cursor, now: Cursor) -> bool {
+    match (seen.version.cmp(&now.version), seen.step.cmp(&now.step)) {
+        (Ordering::Less | Ordering::Equal, Ordering::Equal) => seen.seq <= now.seq,
+        (Ordering::Less, Ordering::Less) => true,
+        (Ordering::Greater, _) | (_, Ordering::Greater) | (Ordering::Equal, Ordering::Less) => false,
     }
 }
 

@@ -20,7 +20,6 @@ mod trim;
 mod wire;
 mod worker;
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -36,7 +35,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_postgres::Config;
 
+use crate::entropy;
 use crate::heading::{Heading, Query};
+use crate::sql::Durability;
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -48,16 +49,6 @@ use journal::Job;
 use link::{Link, Mode, Param};
 use wire::{Haste, Teller};
 use worker::{Life, Worker};
-
-/// When the rows of a draft are safe. Everything else always is before it is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Durability {
-    /// When this process dies. A database server that crashes may lose the last fraction of a second of a draft.
-    #[default]
-    Process,
-    /// When the database server dies, too.
-    Full,
-}
 
 /// How a database is used.
 #[derive(Debug, Clone)]
@@ -74,7 +65,7 @@ pub struct Options {
     pub lease_max: Duration,
     /// How often a process says that it is alive.
     pub heartbeat: Duration,
-    /// When the rows of a draft are safe.
+    /// What the rows of a draft survive, the database server's death taken for a power cut.
     pub durability: Durability,
     /// Where to listen, if the database is reached by a pooler: `LISTEN` needs a session. Listening through one that
     /// pools transactions hears nothing, which costs a poll and never an event.
@@ -133,7 +124,7 @@ impl Postgres {
         migrate::migrate(&link, Patience::new(options.patience)).await?;
         let hints = Arc::new(Hints::default());
         let worker = Worker::start(config.clone(), &options, hints.clone()).await?;
-        let chance = RandomState::new().hash_one("everturn");
+        let chance = entropy::number();
         let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
         let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {

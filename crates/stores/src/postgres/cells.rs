@@ -2,8 +2,6 @@
 
 use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, Timestamp, Version};
-use everturn_core::message::{Body, Message};
-use everturn_core::status::Status;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -11,6 +9,7 @@ use super::fault::Fault;
 use super::link::{Conn, Param};
 use crate::heading::Heading;
 use crate::shape::{BlobId, Bytes, Written};
+use crate::sql::{status_of, status_word};
 use crate::store::StoreError;
 
 /// A count as the database has it. None comes near the end.
@@ -38,16 +37,6 @@ pub(super) fn unreadable(why: impl Into<String>) -> Fault {
 /// A name that may hold anything.
 pub(super) fn name(bytes: &[u8]) -> Result<String, Fault> {
     String::from_utf8(bytes.to_vec()).map_err(|_| unreadable("a name is not text"))
-}
-
-const fn status_word(status: Status) -> &'static str {
-    match status {
-        Status::Idle => "idle",
-        Status::Running => "running",
-        Status::Interrupting => "interrupting",
-        Status::Awaiting => "awaiting",
-        Status::Failed => "failed",
-    }
 }
 
 /// The columns that are kept beside the body, because something is asked by them.
@@ -93,29 +82,16 @@ impl From<&Chat> for ChatCells {
 pub(super) const HEADING: &str = "id, agent, owner, title, status, archived, version, touched";
 
 pub(super) fn heading(row: &Row) -> Result<Heading, Fault> {
-    let word: &str = row.get("status");
-    let status = Status::ALL.into_iter().find(|status| status_word(*status) == word);
     Ok(Heading {
         id: id_of(row.get("id"))?,
         agent: name(row.get("agent"))?,
         owner: name(row.get("owner"))?,
         title: name(row.get("title"))?,
-        status: status.ok_or_else(|| unreadable(format!("a chat is {word}, which this program does not know")))?,
+        status: status_of(row.get("status"))?,
         archived: row.get("archived"),
         version: Version(count(row, "version")),
         touched: Timestamp(row.get("touched")),
     })
-}
-
-/// The kind of a message, for what is asked by it.
-pub(super) const fn kind(message: &Message) -> &'static str {
-    match message.body {
-        Body::User(_) => "user",
-        Body::Context(_) => "context",
-        Body::Reply(_) => "reply",
-        Body::Result(_) => "result",
-        Body::Summary(_) => "summary",
-    }
 }
 
 /// Fetches bytes by name. Those that are not there are left out.

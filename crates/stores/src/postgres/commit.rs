@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use everturn_core::chat::Chat;
 use everturn_core::fact::Fact;
-use everturn_core::ids::{Fence, MessageId, Version};
-use everturn_core::message::Message;
+use everturn_core::ids::{Fence, Version};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{ChatCells, big, count, id_bytes, kind, put_bytes};
+use super::cells::{ChatCells, big, count, id_bytes, put_bytes};
 use super::desk::Desk;
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::wire::Haste;
 use crate::ledger::{self, Entry};
-use crate::shape::{Written, attempted, message, outcome};
+use crate::sql::{self, Split};
 use crate::store::{Hint, Pen, WriteError};
 
 /// What a commit writes, made before anything is.
@@ -25,18 +24,11 @@ struct Sheet {
     before: i64,
     chat: Arc<Chat>,
     cells: ChatCells,
-    rewound: Option<MessageId>,
-    said: Vec<Said>,
-    attempts: Vec<(i64, String)>,
+    split: Split,
+    /// The number of the first attempt, if there is one.
+    attempt: i64,
     entries: Vec<Line>,
-    outcomes: Vec<(i64, String)>,
     closes_step: bool,
-}
-
-struct Said {
-    message: Arc<Message>,
-    text: Written,
-    is_gone: bool,
 }
 
 /// A line of the ledger, with nothing borrowed.
@@ -52,13 +44,13 @@ impl From<Entry<'_>> for Line {
                 step: big(uid.step.0),
                 ordinal: uid.ordinal.into(),
                 tool: tool.as_bytes().to_vec(),
-                effect: ledger::effect_word(effect),
+                effect: sql::effect_word(effect),
                 at: at.0,
             },
             Entry::Ended { uid, verdict, at } => Self::Ended {
                 step: big(uid.step.0),
                 ordinal: uid.ordinal.into(),
-                verdict: ledger::verdict_word(verdict),
+                verdict: sql::verdict_word(verdict),
                 at: at.0,
             },
         }
@@ -69,40 +61,17 @@ impl Sheet {
     fn new(before: &Chat, facts: &[Fact], fence: Fence, worker: i64) -> Self {
         let mut chat = before.clone();
         chat.apply(facts); // A move that is not in the table panics here, before anything has changed.
-        let mut sheet = Self {
+        Self {
             fence: big(fence.0),
             worker,
             before: big(before.version.0),
             cells: ChatCells::from(&chat),
             closes_step: before.step < chat.step,
             chat: Arc::new(chat),
-            rewound: None,
-            said: Vec::new(),
-            attempts: Vec::new(),
+            split: Split::of(facts),
+            attempt: big(before.totals.attempts) + 1,
             entries: ledger::entries(before, facts).map(Line::from).collect(),
-            outcomes: Vec::new(),
-        };
-        let mut attempts = before.totals.attempts;
-        for fact in facts {
-            match fact {
-                Fact::Said(said, _) => {
-                    let (message, text) = (said.clone(), message::write(said));
-                    sheet.said.push(Said { message, text, is_gone: false });
-                }
-                Fact::Rewound { from } => {
-                    sheet.rewound = Some(sheet.rewound.map_or(*from, |other| other.min(*from)));
-                    let gone = sheet.said.iter_mut().filter(|said| said.message.id >= *from);
-                    gone.for_each(|said| said.is_gone = true);
-                }
-                Fact::Attempted(attempt, _) => {
-                    attempts += 1;
-                    sheet.attempts.push((big(attempts), attempted::write(attempt)));
-                }
-                Fact::Obeyed(seq, result) => sheet.outcomes.push((big(seq.0), outcome::write(*result))),
-                _ => {} // The chat itself says the rest.
-            }
         }
-        sheet
     }
 }
 
@@ -181,7 +150,7 @@ impl Inner {
             conn.rollback().await?;
             return Ok(Tried::Differs);
         }
-        let mut texts: Vec<_> = sheet.said.iter().map(|said| (sheet.chat.id, &said.text)).collect();
+        let mut texts: Vec<_> = sheet.split.messages.iter().map(|said| (sheet.chat.id, &said.body)).collect();
         texts.push((sheet.chat.id, &sheet.cells.body));
         tokio::try_join!(
             put_bytes(&conn, &texts),
@@ -228,27 +197,24 @@ async fn update_chat(conn: &Conn, sheet: &Sheet) -> Result<u64, Fault> {
 
 async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
     let id = &sheet.cells.id[..];
-    if let Some(from) = sheet.rewound {
+    if let Some(from) = sheet.split.gone {
         let from = big(from.0);
         let sql = "UPDATE messages SET gone = $2 WHERE chat = $1 AND id >= $3 AND gone IS NULL";
         let params: [Param<'_>; 3] = [(&id, Type::BYTEA), (&sheet.cells.version, Type::INT8), (&from, Type::INT8)];
         conn.execute(sql, &params).await?;
     }
-    if sheet.said.is_empty() {
+    if sheet.split.messages.is_empty() {
         return Ok(());
     }
-    let ids: Vec<i64> = sheet.said.iter().map(|said| big(said.message.id.0)).collect();
-    let gone: Vec<Option<i64>> = sheet.said.iter().map(|said| said.is_gone.then_some(sheet.cells.version)).collect();
-    let kinds: Vec<&str> = sheet.said.iter().map(|said| kind(&said.message)).collect();
-    let bodies: Vec<&str> = sheet.said.iter().map(|said| said.text.json.as_str()).collect();
-    let sql = "
-        INSERT INTO messages (chat, version, id, gone, kind, body)
-        SELECT $1, $2, * FROM unnest($3, $4, $5, $6)";
-    let params: [Param<'_>; 6] = [
+    let said = &sheet.split.messages;
+    let ids: Vec<i64> = said.iter().map(|said| big(said.id.0)).collect();
+    let kinds: Vec<&str> = said.iter().map(|said| said.kind).collect();
+    let bodies: Vec<&str> = said.iter().map(|said| said.body.json.as_str()).collect();
+    let sql = "INSERT INTO messages (chat, version, id, kind, body) SELECT $1, $2, * FROM unnest($3, $4, $5)";
+    let params: [Param<'_>; 5] = [
         (&id, Type::BYTEA),
         (&sheet.cells.version, Type::INT8),
         (&ids, Type::INT8_ARRAY),
-        (&gone, Type::INT8_ARRAY),
         (&kinds, Type::TEXT_ARRAY),
         (&bodies, Type::TEXT_ARRAY),
     ];
@@ -257,14 +223,14 @@ async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
 }
 
 async fn write_attempts(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
-    if sheet.attempts.is_empty() {
+    let bodies = &sheet.split.attempts;
+    if bodies.is_empty() {
         return Ok(());
     }
-    let (numbers, bodies): (Vec<i64>, Vec<&str>) =
-        sheet.attempts.iter().map(|(number, body)| (*number, body.as_str())).unzip();
+    let numbers: Vec<i64> = (sheet.attempt..).take(bodies.len()).collect();
     let sql = "INSERT INTO attempts (chat, number, body) SELECT $1, * FROM unnest($2, $3)";
     let params: [Param<'_>; 3] =
-        [(&&sheet.cells.id[..], Type::BYTEA), (&numbers, Type::INT8_ARRAY), (&bodies, Type::TEXT_ARRAY)];
+        [(&&sheet.cells.id[..], Type::BYTEA), (&numbers, Type::INT8_ARRAY), (bodies, Type::TEXT_ARRAY)];
     conn.execute(sql, &params).await?;
     Ok(())
 }
@@ -306,10 +272,10 @@ async fn write_ledger(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
 }
 
 async fn write_outcomes(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
-    if sheet.outcomes.is_empty() {
+    if sheet.split.outcomes.is_empty() {
         return Ok(());
     }
-    let (seqs, bodies): (Vec<i64>, Vec<&str>) = sheet.outcomes.iter().map(|(seq, body)| (*seq, body.as_str())).unzip();
+    let (seqs, bodies): (Vec<i64>, Vec<&str>) = sheet.split.outcomes.iter().map(|(seq, body)| (big(seq.0), body.as_str())).unzip();
     let sql = "
         UPDATE inbox SET outcome = new.outcome FROM unnest($2, $3) AS new (seq, outcome)
         WHERE inbox.chat = $1 AND inbox.seq = new.seq";

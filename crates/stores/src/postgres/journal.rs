@@ -19,6 +19,7 @@ use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::wire::Haste;
 use crate::shape::{Written, rows};
+use crate::sql::Durability;
 use crate::store::{Hint, Pen, StoreError, WriteError};
 
 /// How many appends wait at most before those who append do.
@@ -230,9 +231,9 @@ async fn try_insert(inner: &Inner, worker: i64, entries: &[Entry], is_again: boo
 }
 
 /// What journals are written with.
-pub(super) const fn draft_mode(durability: super::Durability) -> Mode {
+pub(super) const fn draft_mode(durability: Durability) -> Mode {
     match durability {
-        super::Durability::Process => Mode::WriteLater,
-        super::Durability::Full => Mode::Write,
+        Durability::Process => Mode::WriteLater,
+        Durability::Full => Mode::Write,
     }
 }

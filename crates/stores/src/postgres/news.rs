@@ -8,11 +8,12 @@ use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{big, count, id_bytes, unreadable};
+use super::cells::{big, count, id_bytes};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::{chat_of, journal, messages, page};
-use crate::catchup::{self, PAGE_LEN_MAX, is_usable};
+use crate::memory::is_usable;
+use crate::sql::{PAGE_LEN_MAX, draft_of};
 use crate::store::{News, StoreError};
 
 impl Inner {
@@ -89,6 +90,5 @@ async fn commits_since(conn: &Conn, chat: &Chat, seen: Version, events: &mut Vec
 async fn snapshot(conn: &Conn, chat: Chat, rows: &[Row]) -> Result<Snapshot, Fault> {
     let newest = page(conn, chat.id, i64::MAX, PAGE_LEN_MAX as i64).await?;
     let messages: Vec<Arc<_>> = messages(conn, chat.id, &newest).await?;
-    let draft = catchup::draft(rows).map_err(|error| unreadable(error.to_string()))?;
-    Ok(Snapshot { messages, standing: Standing::from(&chat), draft })
+    Ok(Snapshot { messages, standing: Standing::from(&chat), draft: draft_of(rows)? })
 }

@@ -17,8 +17,8 @@ use super::link::{Conn, Mode, Param};
 use super::submit::pending;
 use super::{Inner, lasting};
 use crate::heading::{Heading, Query, searchable};
-use crate::ledger;
 use crate::shape::{self, attempted, command, message, outcome, rows};
+use crate::sql;
 use crate::store::{CallRecord, Loaded, Pen, StoreError, WriteError};
 
 impl Inner {
@@ -268,15 +268,14 @@ pub(super) async fn journal(conn: &Conn, chat: ChatId, step: StepId, seen: Seq) 
 }
 
 fn call(row: &Row) -> Result<CallRecord, Fault> {
-    let strange = || unreadable("a call has a word that this program does not know");
     let (effect, verdict): (&str, Option<&str>) = (row.get("effect"), row.get("verdict"));
-    let verdict = verdict.map(|word| ledger::verdict_of(word).ok_or_else(strange)).transpose()?;
+    let verdict = verdict.map(|word| sql::verdict_of(word)).transpose()?;
     let ended: Option<i64> = row.get("ended");
-    let ordinal = row.get::<_, i32>("ordinal").try_into().map_err(|_| strange())?;
+    let ordinal = row.get::<_, i32>("ordinal").try_into().map_err(|_| unreadable("a call has a number out of range"))?;
     Ok(CallRecord {
         uid: CallUid { step: StepId(count(row, "step")), ordinal },
         tool: name(row.get("tool"))?,
-        effect: ledger::effect_of(effect).ok_or_else(strange)?,
+        effect: sql::effect_of(effect)?,
         started: Timestamp(row.get("started")),
         starts: row.get::<_, i32>("starts").unsigned_abs(),
         ended: ended.map(Timestamp).zip(verdict),

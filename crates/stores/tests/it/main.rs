@@ -1,7 +1,13 @@
 //! Every store, held to the rules of stores.
 
+#[cfg(feature = "sqlite")]
+mod housed;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "sqlite")]
+mod scratch;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use everturn_stores::Memory;
 

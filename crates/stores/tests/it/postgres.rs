@@ -1,6 +1,7 @@
 //! The store in Postgres, against a server of its own.
 
-use everturn_stores::{Options, Postgres};
+use everturn_stores::Postgres;
+use everturn_stores::postgres::Options;
 
 everturn_stores::conformance! {
     /// CS01, CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: Postgres keeps the rules of stores.

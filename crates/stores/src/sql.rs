@@ -1,0 +1,121 @@
+//! What stores with tables have in common.
+
+use everturn_core::chat::{Chat, Effect};
+use everturn_core::draft::Draft;
+use everturn_core::fact::Fact;
+use everturn_core::ids::{InboxSeq, MessageId};
+use everturn_core::message::{Body, Verdict};
+use everturn_core::status::Status;
+use everturn_core::view::Row;
+
+use crate::shape::{self, Written};
+use crate::store::StoreError;
+
+/// How much a delta has to survive before it is shown. Whatever was accepted or committed survives everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The death of the process. A power cut takes a quarter of a second at most.
+    #[default]
+    Process,
+    /// A power cut.
+    Full,
+}
+
+/// How many messages a snapshot shows at most.
+pub(crate) const PAGE_LEN_MAX: usize = 200;
+
+/// The rows that a commit adds, as far as they can be told without the chat.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// Everything from this message on is gone. Comes before the messages.
+    pub(crate) gone: Option<MessageId>,
+    pub(crate) messages: Vec<MessageRow>,
+    pub(crate) attempts: Vec<String>,
+    pub(crate) outcomes: Vec<(InboxSeq, String)>,
+}
+
+/// A message to store.
+#[derive(Debug)]
+pub(crate) struct MessageRow {
+    pub(crate) id: MessageId,
+    pub(crate) kind: &'static str,
+    pub(crate) body: Written,
+}
+
+impl Split {
+    pub(crate) fn of(facts: &[Fact]) -> Self {
+        let mut split = Self::default();
+        for fact in facts {
+            match fact {
+                Fact::Said(message, _) => {
+                    let (kind, body) = (kind_word(&message.body), shape::message::write(message));
+                    split.messages.push(MessageRow { id: message.id, kind, body });
+                }
+                Fact::Rewound { from } => {
+                    split.messages.retain(|message| message.id < *from);
+                    split.gone = Some(split.gone.map_or(*from, |gone| gone.min(*from)));
+                }
+                Fact::Attempted(attempted, _) => split.attempts.push(shape::attempted::write(attempted)),
+                Fact::Obeyed(seq, outcome) => split.outcomes.push((*seq, shape::outcome::write(*outcome))),
+                _ => {} // The chat itself says the rest.
+            }
+        }
+        split
+    }
+}
+
+/// A message a person sent.
+pub(crate) const USER: &str = "user";
+/// A summary.
+pub(crate) const SUMMARY: &str = "summary";
+
+const fn kind_word(body: &Body) -> &'static str {
+    match body {
+        Body::User(_) => USER,
+        Body::Summary(_) => SUMMARY,
+        Body::Context(_) => "context",
+        Body::Reply(_) => "reply",
+        Body::Result(_) => "result",
+    }
+}
+
+/// Whether a restart has to look at the chat.
+pub(crate) fn is_unsettled(chat: &Chat, submitted: InboxSeq) -> bool {
+    chat.is_busy() || submitted > chat.obeyed
+}
+
+/// The draft that some rows add up to, from the first on.
+pub(crate) fn draft_of(rows: &[Row]) -> Result<Option<Draft>, StoreError> {
+    let Some(first) = rows.first() else { return Ok(None) };
+    let mut draft = Draft::new(first.step);
+    for row in rows {
+        let folded = draft.push(row.at, &row.delta);
+        folded.map_err(|error| StoreError::Unreadable(format!("the journal of {}: {error}", row.step)))?;
+    }
+    Ok(Some(draft))
+}
+
+macro_rules! words {
+    ($($core:ident: $to:ident, $from:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {$(
+        pub(crate) const fn $to(value: $core) -> &'static str {
+            match value { $($core::$variant => $word),+ }
+        }
+
+        pub(crate) fn $from(word: &str) -> Result<$core, StoreError> {
+            match word {
+                $($word => Ok($core::$variant),)+
+                other => Err(StoreError::Unreadable(format!("nobody knows the word {other:?}"))),
+            }
+        }
+    )+};
+}
+
+words! {
+    Status: status_word, status_of {
+        Idle = "idle", Running = "running", Interrupting = "interrupting", Awaiting = "awaiting", Failed = "failed",
+    }
+    Effect: effect_word, effect_of { Read = "read", Idempotent = "idempotent", Once = "once" }
+    Verdict: verdict_word, verdict_of {
+        Done = "done", Error = "error", Denied = "denied", Interrupted = "interrupted", Unknown = "unknown",
+    }
+}

@@ -1,0 +1,295 @@
+//! Chats in a directory of this machine, in SQLite.
+//!
+//! One process uses the directory at a time, so whoever asks for a chat's lease gets it, and after a restart everything is
+//! taken up at once. One thread writes, for all chats together; a few connections read beside it. What an answer has
+//! journalled so far is found through memory alone, because an index for it would cost more than the answer.
+
+mod backup;
+mod commit;
+mod connect;
+mod desk;
+mod heads;
+mod keeper;
+mod list;
+mod migrate;
+mod open;
+mod readers;
+mod reads;
+mod rows;
+mod submit;
+#[cfg(all(test, feature = "conformance"))]
+mod tests;
+mod trim;
+mod trouble;
+mod value;
+mod writer;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use everturn_core::chat::Chat;
+use everturn_core::command::{Inbound, Refusal};
+use everturn_core::fact::{Attempted, Fact};
+use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
+use everturn_core::limits::Limits;
+use everturn_core::message::Message;
+use everturn_core::view::{Cursor, Row};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::heading::{Heading, Query};
+use crate::shape;
+use crate::sql::{Durability, Split};
+use crate::store::{
+    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+};
+pub use backup::{Backup, BackupError};
+use desk::Desk;
+use heads::Heads;
+use keeper::{Health, Keeper};
+pub use open::OpenError;
+use open::Place;
+use readers::Readers;
+use submit::Letter;
+use trouble::Halt;
+use writer::{Job, Needs, Work, Writer};
+
+/// How many jobs may wait for the writer before those who bring one wait too.
+const QUEUE_LEN_MAX: usize = 4_096;
+/// How often rows may be moved while they are read.
+const MOVES_MAX: usize = 100;
+
+/// How a data directory is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// What deltas survive.
+    pub drafts: Durability,
+    /// How many may read at the same time.
+    pub readers_len: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { drafts: Durability::Process, readers_len: 4 }
+    }
+}
+
+/// A store in a data directory.
+#[derive(Debug)]
+pub struct Sqlite {
+    dir: PathBuf,
+    drafts: Needs,
+    heads: Arc<Heads>,
+    readers: Arc<Readers>,
+    /// `None` once it is closed.
+    queue: Option<mpsc::Sender<Box<dyn Work>>>,
+    stop: Option<std::sync::mpsc::SyncSender<()>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Given up last.
+    _place: Place,
+}
+
+impl Sqlite {
+    /// Opens a data directory, and makes it if there is none. Blocks while the database is checked and brought up to date.
+    pub fn open(dir: &Path, options: &Options) -> Result<Self, OpenError> {
+        let place = Place::take(dir)?;
+        let mut connection = open::prepare(&place.file)?;
+        let (log, found) = trim::walk(&connection)?;
+        let (heads, health) = (Arc::new(Heads::default()), Arc::new(Health::default()));
+        heads.fill(found);
+        health.count_pages(&mut connection)?;
+        let (keeper, woken) = sync_channel(1);
+        let (stop, stopped) = sync_channel(0);
+        let (queue, jobs) = mpsc::channel(QUEUE_LEN_MAX);
+        let file = place.file.clone();
+        let keeps = Keeper { file: file.clone(), health: health.clone(), woken, stop: stopped };
+        let writer = Writer {
+            file: file.clone(),
+            connection: Some(connection),
+            heads: heads.clone(),
+            health,
+            keeper,
+            seats: HashMap::new(),
+            log,
+            synchronous: Needs::Full,
+            long: Vec::new(),
+        };
+        let failed = |why| OpenError::Dir { dir: dir.into(), why };
+        let named = |name: &str| std::thread::Builder::new().name(name.into());
+        let threads = vec![
+            named("sqlite-writer").spawn(move || writer.run(jobs)).map_err(failed)?,
+            named("sqlite-keeper").spawn(move || keeps.run()).map_err(failed)?,
+        ];
+        let drafts = match options.drafts {
+            Durability::Process => Needs::Process,
+            Durability::Full => Needs::Full,
+        };
+        let readers = Readers::new(file, options.readers_len.max(1));
+        Ok(Self {
+            dir: dir.into(),
+            drafts,
+            heads,
+            readers,
+            queue: Some(queue),
+            stop: Some(stop),
+            threads,
+            _place: place,
+        })
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Hands a job to the writer and waits until what it did is durable.
+    async fn write<T, E>(
+        &self,
+        needs: Needs,
+        run: impl FnMut(&mut Desk<'_>) -> Result<T, Halt<E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let closed = || StoreError::Unavailable("the store is closed".into());
+        let (reply, answer) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or_else(closed)?;
+        queue.send(Box::new(Job { needs, run, done: None, reply })).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&rusqlite::Connection) -> Result<T, Halt<StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.readers.read(move |snapshot| read(snapshot)).await
+    }
+}
+
+impl Drop for Sqlite {
+    /// Waits until everything that was handed in is written.
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        drop(self.stop.take());
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // It has said what it had to say.
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
+        let chat = Chat::new(id, agent, owner);
+        self.write(Needs::Full, move |desk| desk.create(&chat)).await
+    }
+
+    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        self.read(move |snapshot| list::heading(snapshot, chat)).await
+    }
+
+    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+        let query = query.clone();
+        self.read(move |snapshot| list::headings(snapshot, &query)).await
+    }
+
+    async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
+        let Submission { command, key, at } = submission;
+        let (text, limits) = (shape::command::write(&command), limits.clone());
+        let letter = Letter { command, text, key, at };
+        let seq = self.write(Needs::Full, move |desk| desk.submit(chat, &letter, &limits)).await?;
+        Ok(Receipt { chat, seq })
+    }
+
+    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
+        self.read(move |snapshot| reads::outcome(snapshot, chat, seq)).await
+    }
+
+    async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
+        let fence = self.write(Needs::Full, move |desk| desk.acquire(chat)).await?;
+        Ok(Lease::granted(chat, fence))
+    }
+
+    async fn release(&self, _lease: Lease) -> Result<(), StoreError> {
+        Ok(()) // Nobody else can be waiting for it.
+    }
+
+    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
+        let pen = lease.pen();
+        // Behind every write that was dropped before it was answered: what is loaded is then what came of it.
+        self.write(Needs::Nothing, move |desk| desk.held(pen).map(|_| ())).await?;
+        for _ in 0..MOVES_MAX {
+            let head = self.heads.get(pen.chat);
+            let loaded = self.readers.read(move |snapshot| reads::load(snapshot, pen, head.as_ref())).await?;
+            if let Some(loaded) = loaded {
+                return Ok(loaded);
+            }
+        }
+        Err(moving().into())
+    }
+
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+        let inbox = move |snapshot: &rusqlite::Connection| {
+            reads::is_there(snapshot, chat)?;
+            submit::pending(snapshot, chat)
+        };
+        self.read(inbox).await
+    }
+
+    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+        self.read(list::unsettled).await
+    }
+
+    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+        let text = shape::rows::write(&rows);
+        let needs = if rows.is_empty() { Needs::Nothing } else { self.drafts };
+        self.write(needs, move |desk| desk.append(pen, &rows, &text)).await
+    }
+
+    async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
+        let (pen, facts, split) = (lease.pen(), facts.to_vec(), Split::of(facts));
+        self.write(Needs::Full, move |desk| desk.commit(pen, &facts, &split)).await
+    }
+
+    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
+        if let Some(news) = cursor.and_then(|seen| self.heads.since(chat, seen)) {
+            return Ok(news);
+        }
+        for _ in 0..MOVES_MAX {
+            let head = self.heads.get(chat);
+            if let Some(news) = self.read(move |snapshot| reads::since(snapshot, chat, cursor, head.as_ref())).await? {
+                return Ok(news);
+            }
+        }
+        Err(moving())
+    }
+
+    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.page(chat, None, usize::MAX).await
+    }
+
+    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        let page = move |snapshot: &rusqlite::Connection| {
+            reads::is_there(snapshot, chat)?;
+            reads::page(snapshot, chat, before, len)
+        };
+        self.read(page).await
+    }
+
+    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+        self.read(move |snapshot| reads::attempts(snapshot, chat)).await
+    }
+
+    async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        self.read(move |snapshot| reads::calls(snapshot, chat)).await
+    }
+}
+
+fn moving() -> StoreError {
+    StoreError::Unavailable("the draft was moved again and again while it was read".into())
+}

@@ -1,0 +1,102 @@
+//! A change, written whole.
+
+use everturn_core::fact::Fact;
+use everturn_core::ids::{ChatId, Seq, Version};
+use everturn_core::view::Row;
+use rusqlite::params;
+
+use super::desk::Desk;
+use super::heads::Told;
+use super::trouble::Halt;
+use super::value::{id, number};
+use crate::ledger::{self, Entry};
+use crate::shape::Written;
+use crate::sql::{self, MessageRow, Split};
+use crate::store::{Pen, WriteError};
+
+impl Desk<'_> {
+    /// Adds rows to the journal of the open step.
+    pub(super) fn append(&mut self, pen: Pen, rows: &[Row], text: &Written) -> Result<(), Halt<WriteError>> {
+        let seat = self.held(pen)?;
+        let next = seat.seq.next();
+        let fits = |(i, row): (usize, &Row)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
+        if !rows.iter().enumerate().all(fits) {
+            return Err(WriteError::OutOfPlace.into());
+        }
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+        seat.seq = last.seq;
+        let version = seat.chat.version;
+        self.keep(pen.chat, text)?;
+        let place = self.log.next;
+        let sql = "INSERT INTO drafts (place, chat, step, first, count, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let count = rows.len() as i64;
+        let row = params![place, id(pen.chat), number(first.step.0)?, number(first.seq.0)?, count, text.json];
+        self.connection.prepare_cached(sql)?.execute(row)?;
+        self.log.next += 1;
+        self.log.len += 1;
+        self.told.push(Told::Appended { chat: pen.chat, version, place, rows: rows.to_vec() });
+        Ok(())
+    }
+
+    /// Writes one change whole.
+    pub(super) fn commit(&mut self, pen: Pen, facts: &[Fact], split: &Split) -> Result<Version, Halt<WriteError>> {
+        let seat = self.held(pen)?;
+        let before = seat.chat.clone();
+        let mut chat = before.clone();
+        chat.apply(facts); // A move that is not in the table panics here, before anything has changed.
+        let submitted = seat.submitted;
+        if chat.step != before.step {
+            seat.seq = Seq(0);
+        }
+        seat.chat.clone_from(&chat);
+        if let Some(gone) = split.gone {
+            let sql = "UPDATE messages SET gone = ?3 WHERE chat = ?1 AND id >= ?2 AND gone IS NULL";
+            let update = self.connection.prepare_cached(sql);
+            update?.execute(params![id(pen.chat), number(gone.0)?, number(chat.version.0)?])?;
+        }
+        for message in &split.messages {
+            self.say(pen.chat, chat.version, message)?;
+        }
+        for entry in ledger::entries(&before, facts) {
+            self.note(pen.chat, entry)?;
+        }
+        for body in &split.attempts {
+            let insert = self.connection.prepare_cached("INSERT INTO attempts (chat, body) VALUES (?1, ?2)");
+            insert?.execute(params![id(pen.chat), body])?;
+        }
+        for (seq, outcome) in &split.outcomes {
+            let update = self.connection.prepare_cached("UPDATE inbox SET outcome = ?3 WHERE chat = ?1 AND seq = ?2");
+            update?.execute(params![id(pen.chat), number(seq.0)?, outcome])?;
+        }
+        self.put(&chat, submitted)?;
+        self.told.push(Told::Committed { chat: pen.chat, version: chat.version, step: chat.step });
+        Ok(chat.version)
+    }
+
+    fn say(&self, chat: ChatId, version: Version, message: &MessageRow) -> Result<(), Halt<WriteError>> {
+        self.keep(chat, &message.body)?;
+        let sql = "INSERT INTO messages (chat, id, version, kind, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let row = params![id(chat), number(message.id.0)?, number(version.0)?, message.kind, message.body.json];
+        self.connection.prepare_cached(sql)?.execute(row)?;
+        Ok(())
+    }
+
+    fn note(&self, chat: ChatId, entry: Entry<'_>) -> Result<(), Halt<WriteError>> {
+        match entry {
+            Entry::Started { uid, tool, effect, at } => {
+                let sql = "INSERT INTO calls (chat, step, ordinal, tool, effect, started, starts) \
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1) \
+                    ON CONFLICT DO UPDATE SET started = excluded.started, starts = starts + 1";
+                let (effect, tool) = (sql::effect_word(effect), tool.as_bytes());
+                let row = params![id(chat), number(uid.step.0)?, uid.ordinal, tool, effect, at.0];
+                self.connection.prepare_cached(sql)?.execute(row)?;
+            }
+            Entry::Ended { uid, verdict, at } => {
+                let sql = "UPDATE calls SET ended = ?4, verdict = ?5 WHERE chat = ?1 AND step = ?2 AND ordinal = ?3";
+                let row = params![id(chat), number(uid.step.0)?, uid.ordinal, at.0, sql::verdict_word(verdict)];
+                self.connection.prepare_cached(sql)?.execute(row)?;
+            }
+        }
+        Ok(())
+    }
+}

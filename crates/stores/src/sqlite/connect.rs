@@ -1,0 +1,101 @@
+//! Connections: every setting made, and read back.
+//!
+//! SQLite ignores a setting it does not know and keeps another where it cannot obey, without a word. What durability
+//! rests on is therefore asked for again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::open::OpenError;
+
+/// The oldest SQLite that can be trusted: before it, two connections could reset a log under each other.
+const SQLITE_MIN: i32 = 3_051_003;
+/// How long a connection waits for another's.
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(5);
+/// How much of the log is kept on disk once it was written back.
+const WAL_BYTES_KEPT: i64 = 64 << 20;
+/// So many cached statements are all there are.
+const STATEMENTS: usize = 64;
+
+/// The one that writes, and makes the file if there is none.
+pub(super) fn writing(file: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    set(&connection, "page_size", "4096", Asked::OfNewFiles)?;
+    set(&connection, "journal_mode", "wal", Asked::Always)?;
+    set(&connection, "synchronous", "2", Asked::Always)?;
+    set(&connection, "wal_autocheckpoint", "0", Asked::Always)?;
+    set(&connection, "journal_size_limit", &WAL_BYTES_KEPT.to_string(), Asked::Always)?;
+    set(&connection, "secure_delete", "0", Asked::Always)?;
+    usual(connection)
+}
+
+/// One that only reads.
+pub(super) fn reading(file: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    set(&connection, "query_only", "1", Asked::Always)?;
+    usual(connection)
+}
+
+fn usual(connection: Connection) -> Result<Connection, OpenError> {
+    connection.busy_timeout(BUSY_MAX)?;
+    set(&connection, "mmap_size", "0", Asked::Always)?;
+    set(&connection, "cache_size", "-8192", Asked::Always)?;
+    set(&connection, "trusted_schema", "0", Asked::Always)?;
+    set(&connection, "cell_size_check", "1", Asked::Always)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// Whether a setting is ours to make.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Always,
+    OfNewFiles,
+}
+
+fn set(connection: &Connection, name: &'static str, value: &str, asked: Asked) -> Result<(), OpenError> {
+    connection.pragma_update_and_check(None, name, value, |_| Ok(())).or_else(|error| match error {
+        rusqlite::Error::QueryReturnedNoRows => Ok(()),
+        other => Err(other),
+    })?;
+    let found = read(connection, name)?;
+    if found != value && asked == Asked::Always {
+        return Err(OpenError::Setting { name, wanted: value.into(), found });
+    }
+    Ok(())
+}
+
+/// What a setting is.
+pub(super) fn read(connection: &Connection, name: &str) -> Result<String, rusqlite::Error> {
+    use rusqlite::types::ValueRef;
+    connection.pragma_query_value(None, name, |row| {
+        Ok(match row.get_ref(0)? {
+            ValueRef::Integer(number) => number.to_string(),
+            ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => String::new(),
+        })
+    })
+}
+
+/// Whether the library is new enough.
+pub(super) fn is_known_good() -> Result<(), OpenError> {
+    match rusqlite::version_number() {
+        SQLITE_MIN.. => Ok(()),
+        _ => Err(OpenError::Old { found: rusqlite::version().into() }),
+    }
+}
+
+/// Why a connection could not be made again, as SQLite would say it.
+pub(super) fn as_sqlite(error: OpenError) -> rusqlite::Error {
+    match error {
+        OpenError::Sqlite(error) => error,
+        other => {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+            rusqlite::Error::SqliteFailure(code, Some(other.to_string()))
+        }
+    }
+}

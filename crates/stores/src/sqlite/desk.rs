@@ -1,0 +1,139 @@
+//! What the writer has at hand inside a transaction.
+//!
+//! **Invariant:** a job says no before it writes. So one that is refused leaves nothing behind, and the others of its
+//! transaction need not know.
+
+use std::collections::HashMap;
+
+use everturn_core::chat::Chat;
+use everturn_core::ids::{ChatId, Fence, InboxSeq, Seq};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::heads::{Heads, Told};
+use super::trouble::Halt;
+use super::value::{id, number, unsigned};
+use super::rows;
+use crate::heading::searchable;
+use crate::shape::{self, BlobId, Written};
+use crate::sql;
+use crate::store::{Pen, StoreError, WriteError};
+
+/// What the writer knows of a chat it has written to.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) chat: Chat,
+    pub(super) fence: Fence,
+    /// The newest command.
+    pub(super) submitted: InboxSeq,
+    /// The newest row of the open draft.
+    pub(super) seq: Seq,
+}
+
+/// How long the log is, and where it ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Log {
+    /// The next row's place. Never used twice.
+    pub(super) next: i64,
+    pub(super) len: usize,
+}
+
+/// A transaction under way. What it leaves here counts once it is durable.
+pub(super) struct Desk<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) heads: &'a Heads,
+    pub(super) seats: &'a mut HashMap<ChatId, Seat>,
+    pub(super) told: &'a mut Vec<Told>,
+    pub(super) log: Log,
+}
+
+impl Desk<'_> {
+    /// What is known of a chat.
+    pub(super) fn seat<E: From<StoreError>>(&mut self, chat: ChatId) -> Result<&mut Seat, Halt<E>> {
+        if !self.seats.contains_key(&chat) {
+            let seat = self.find(chat)?;
+            self.seats.insert(chat, seat);
+        }
+        self.seats.get_mut(&chat).ok_or_else(|| StoreError::NoSuchChat.into())
+    }
+
+    fn find<E: From<StoreError>>(&self, chat: ChatId) -> Result<Seat, Halt<E>> {
+        let mut select = self.connection.prepare_cached("SELECT fence, submitted, body FROM chats WHERE id = ?1")?;
+        let found = select.query_row(params![id(chat)], |row| {
+            Ok((Fence(unsigned(row, 0)?), InboxSeq(unsigned(row, 1)?), row.get::<_, String>(2)?))
+        });
+        let (fence, submitted, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
+        let chat: Chat = rows::build(self.connection, chat, shape::chat::parse(&body)?)?;
+        let seq = self.heads.seq(chat.id, chat.step);
+        Ok(Seat { chat, fence, submitted, seq })
+    }
+
+    /// What is known of a chat, for whoever holds it.
+    pub(super) fn held(&mut self, Pen { chat, fence }: Pen) -> Result<&mut Seat, Halt<WriteError>> {
+        let seat = self.seat(chat)?;
+        if seat.fence == fence { Ok(seat) } else { Err(WriteError::Fenced.into()) }
+    }
+
+    /// Stores bytes that are not there yet.
+    pub(super) fn keep<E>(&self, chat: ChatId, written: &Written) -> Result<(), Halt<E>> {
+        for (blob, bytes) in &written.blobs {
+            let sql = "INSERT OR IGNORE INTO blobs (chat, id, bytes) VALUES (?1, ?2, ?3)";
+            let insert = self.connection.prepare_cached(sql);
+            insert?.execute(params![id(chat), BlobId::as_bytes(blob), &bytes[..]])?;
+        }
+        Ok(())
+    }
+
+    /// Makes a chat, once.
+    pub(super) fn create(&mut self, chat: &Chat) -> Result<(), Halt<StoreError>> {
+        let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
+            step, obeyed, submitted, unsettled, fence, body) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, 0, 0, 0, 0, ?10)";
+        let body = shape::chat::write(chat).json;
+        self.connection.prepare_cached(sql)?.execute(params![
+            id(chat.id),
+            chat.agent.as_bytes(),
+            chat.owner.as_bytes(),
+            chat.title.as_bytes(),
+            searchable(&chat.title).as_bytes(),
+            sql::status_word(chat.status),
+            chat.touched.0,
+            number(chat.version.0)?,
+            number(chat.step.0)?,
+            body,
+        ])?;
+        Ok(())
+    }
+
+    /// Raises the fence: whoever held the chat before does not any more.
+    pub(super) fn acquire(&mut self, chat: ChatId) -> Result<Fence, Halt<WriteError>> {
+        let seat = self.seat(chat)?;
+        let fence = seat.fence.next();
+        seat.fence = fence;
+        let update = self.connection.prepare_cached("UPDATE chats SET fence = ?2 WHERE id = ?1");
+        update?.execute(params![id(chat), number(fence.0)?])?;
+        Ok(fence)
+    }
+
+    /// Writes the row of a chat that has changed.
+    pub(super) fn put(&self, chat: &Chat, submitted: InboxSeq) -> Result<(), Halt<WriteError>> {
+        let sql = "UPDATE chats SET title = ?2, searchable = ?3, status = ?4, archived = ?5, touched = ?6, version = ?7, \
+            step = ?8, obeyed = ?9, unsettled = ?10, not_before = ?11, body = ?12 WHERE id = ?1";
+        let body = shape::chat::write(chat);
+        self.keep(chat.id, &body)?;
+        self.connection.prepare_cached(sql)?.execute(params![
+            id(chat.id),
+            chat.title.as_bytes(),
+            searchable(&chat.title).as_bytes(),
+            sql::status_word(chat.status),
+            chat.archived,
+            chat.touched.0,
+            number(chat.version.0)?,
+            number(chat.step.0)?,
+            number(chat.obeyed.0)?,
+            sql::is_unsettled(chat, submitted),
+            chat.wait.as_ref().map(|wait| wait.until.0),
+            body.json,
+        ])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! Where the open drafts are in the log.
+//!
+//! The journal has no index, because every chat would dirty a page of its own with every delta. So the addresses are kept
+//! here, a few kilobytes a draft, and are found again by one walk along the log when the store is opened. The newest rows
+//! are kept beside them: whoever watches an answer arrive is told from memory.
+//!
+//! Only what is durable is in here. Readers look here first and into the database second: what they find there is then
+//! at least as new.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everturn_core::ids::{ChatId, Seq, StepId, Version};
+use everturn_core::view::{Cursor, Event, Row};
+
+use crate::store::News;
+
+/// How many of the newest rows of a draft are kept.
+const RING_LEN_MAX: usize = 128;
+/// How many bytes they may have together.
+const RING_BYTES_MAX: usize = 16 << 10;
+/// How many rows of a draft may lie in the log before the older ones are merged.
+pub(super) const MARKS_LEN_MAX: usize = 2_048;
+
+/// A stored row: the first delta it tells, and its place in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) first: u64,
+    pub(super) place: i64,
+}
+
+/// What a transaction did to drafts. Told once it is durable.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// Rows were added to the open draft.
+    Appended { chat: ChatId, version: Version, place: i64, rows: Vec<Row> },
+    /// A change was committed.
+    Committed { chat: ChatId, version: Version, step: StepId },
+    /// A row lies elsewhere now.
+    Moved { chat: ChatId, mark: Mark },
+    /// Some rows are one now, the oldest that were not yet.
+    Merged { chat: ChatId, mark: Mark, count: u64 },
+}
+
+/// The open draft of a chat.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    pub(super) version: Version,
+    pub(super) step: StepId,
+    pub(super) seq: Seq,
+    pub(super) marks: Vec<Mark>,
+    /// So many marks in front are of rows that were merged.
+    pub(super) merged: usize,
+    pub(super) ring: VecDeque<Row>,
+    ring_bytes: usize,
+}
+
+/// All open drafts.
+#[derive(Debug, Default)]
+pub(super) struct Heads(Mutex<HashMap<ChatId, Head>>);
+
+impl Heads {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ChatId, Head>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+    }
+
+    /// Takes over what the walk along the log has found.
+    pub(super) fn fill(&self, found: HashMap<ChatId, Head>) {
+        *self.lock() = found;
+    }
+
+    /// Whether the row at `mark` is part of an open draft.
+    pub(super) fn is_live(&self, chat: ChatId, step: StepId, mark: Mark) -> bool {
+        let heads = self.lock();
+        let Some(head) = heads.get(&chat).filter(|head| head.step == step) else { return false };
+        head.marks.binary_search_by_key(&mark.first, |mark| mark.first).is_ok_and(|i| head.marks[i] == mark)
+    }
+
+    /// The open draft of a chat.
+    pub(super) fn get(&self, chat: ChatId) -> Option<Head> {
+        self.lock().get(&chat).cloned()
+    }
+
+    /// How many rows are journalled of `step`.
+    pub(super) fn seq(&self, chat: ChatId, step: StepId) -> Seq {
+        self.lock().get(&chat).filter(|head| head.step == step).map_or(Seq(0), |head| head.seq)
+    }
+
+    /// How many rows of the log are part of open drafts.
+    pub(super) fn rows_len(&self) -> usize {
+        self.lock().values().map(|head| head.marks.len()).sum()
+    }
+
+    /// What somebody is told who has seen everything but the newest rows; `None` if that cannot be said from here.
+    pub(super) fn since(&self, chat: ChatId, seen: Cursor) -> Option<Option<News>> {
+        let heads = self.lock();
+        let head = heads.get(&chat)?;
+        let now = Cursor { version: head.version, step: head.step, seq: head.seq };
+        if seen == now {
+            return Some(None);
+        }
+        let first = head.ring.front()?.seq;
+        let follows = (seen.version, seen.step) == (now.version, now.step) && seen.seq < now.seq && first <= seen.seq.next();
+        follows.then(|| {
+            let news = head.ring.iter().filter(|row| row.seq > seen.seq).cloned();
+            Some(News { cursor: now, events: news.map(Event::Delta).collect() })
+        })
+    }
+
+    /// Takes in what has become durable. Chats with too many rows are added to `long`.
+    pub(super) fn tell(&self, told: impl Iterator<Item = Told>, long: &mut Vec<ChatId>) {
+        let mut heads = self.lock();
+        for told in told {
+            match told {
+                Told::Appended { chat, version, place, rows } => {
+                    let Some(first) = rows.first() else { continue };
+                    let head = heads.entry(chat).or_insert_with(|| Head::new(version, first.step));
+                    head.append(version, place, rows);
+                    if head.marks.len() - head.merged == MARKS_LEN_MAX {
+                        long.push(chat);
+                    }
+                }
+                Told::Committed { chat, version, step } => match heads.get_mut(&chat) {
+                    Some(head) if head.step == step => head.version = version,
+                    Some(_) => drop(heads.remove(&chat)),
+                    None => {}
+                },
+                Told::Moved { chat, mark } => {
+                    if let Some(head) = heads.get_mut(&chat) {
+                        head.put(mark, 1);
+                    }
+                }
+                Told::Merged { chat, mark, count } => {
+                    if let Some(head) = heads.get_mut(&chat) {
+                        head.put(mark, count);
+                        head.merged += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Head {
+    pub(super) fn new(version: Version, step: StepId) -> Self {
+        let (seq, marks, ring) = (Seq(0), Vec::new(), VecDeque::new());
+        Self { version, step, seq, marks, merged: 0, ring, ring_bytes: 0 }
+    }
+
+    fn append(&mut self, version: Version, place: i64, rows: Vec<Row>) {
+        self.version = version;
+        self.marks.push(Mark { first: self.seq.0 + 1, place });
+        self.seq = Seq(self.seq.0 + rows.len() as u64);
+        self.ring_bytes += rows.iter().map(|row| row.delta.bytes()).sum::<usize>();
+        self.ring.extend(rows);
+        while self.ring.len() > RING_LEN_MAX || self.ring_bytes > RING_BYTES_MAX {
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.ring_bytes -= oldest.delta.bytes();
+        }
+    }
+
+    /// Puts a row in place of those that tell the same `count` deltas.
+    pub(super) fn put(&mut self, mark: Mark, count: u64) {
+        let begin = self.marks.partition_point(|other| other.first < mark.first);
+        let end = self.marks.partition_point(|other| other.first < mark.first + count);
+        self.marks.splice(begin..end, [mark]);
+    }
+
+    /// Where the newest rows begin that are kept here.
+    pub(super) fn ring_first(&self) -> u64 {
+        self.ring.front().map_or(self.seq.0 + 1, |row| row.seq.0)
+    }
+}

@@ -1,0 +1,89 @@
+//! The thread behind the writer: it syncs what was not, and writes the log back into the database.
+//!
+//! Both cost the disk's time and neither is anybody's answer, so the writer does not wait for them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::connect;
+use crate::failpoint::failpoint;
+
+/// How old a commit may get before it survives a power cut.
+const UNSYNCED_MAX: Duration = Duration::from_millis(100);
+/// How long the log gets before it is written back, in pages of 4 KiB.
+const PAGES_WRITTEN_BACK: u32 = 1_000;
+
+/// What the two threads tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// Something was committed and may be lost in a power cut.
+    pub(super) is_unsynced: AtomicBool,
+    /// The disk failed, so the connection must be made anew.
+    pub(super) is_doubtful: AtomicBool,
+    /// How long the log is.
+    pub(super) pages: Arc<AtomicU32>,
+}
+
+impl Health {
+    /// Counts the pages of the log that `connection` writes.
+    pub(super) fn count_pages(&self, connection: &mut Connection) -> Result<(), rusqlite::Error> {
+        let pages = self.pages.clone();
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, len| {
+            pages.store(u32::try_from(len).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))
+    }
+}
+
+/// The thread's state.
+pub(super) struct Keeper {
+    pub(super) file: PathBuf,
+    pub(super) health: Arc<Health>,
+    /// Something was committed.
+    pub(super) woken: Receiver<()>,
+    /// Nothing is ever sent: it closes when the store does.
+    pub(super) stop: Receiver<()>,
+}
+
+impl Keeper {
+    /// Works until the writer is gone.
+    pub(super) fn run(self) {
+        let mut connection = None;
+        while self.woken.recv().is_ok() {
+            if self.stop.recv_timeout(UNSYNCED_MAX) != Err(RecvTimeoutError::Timeout) {
+                return; // Whoever opens it next finds the log as it is.
+            }
+            if self.health.is_unsynced.swap(false, Ordering::AcqRel) && sync(&self.file).is_err() {
+                self.health.is_doubtful.store(true, Ordering::Relaxed);
+            }
+            if self.health.pages.load(Ordering::Relaxed) >= PAGES_WRITTEN_BACK && self.write_back(&mut connection).is_err() {
+                connection = None; // The writer comes by the same trouble, and says so.
+            }
+        }
+    }
+
+    fn write_back(&self, connection: &mut Option<Connection>) -> Result<(), rusqlite::Error> {
+        let connection = match connection {
+            Some(connection) => connection,
+            None => connection.insert(connect::writing(&self.file).map_err(connect::as_sqlite)?),
+        };
+        failpoint!("sqlite-write-back");
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+    }
+}
+
+fn sync(file: &Path) -> std::io::Result<()> {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    match File::open(log) {
+        Ok(log) => log.sync_data(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()), // Written back whole.
+        Err(error) => Err(error),
+    }
+}

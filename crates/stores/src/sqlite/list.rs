@@ -1,0 +1,81 @@
+//! Lists of chats. No body is read for them.
+
+use everturn_core::ids::{ChatId, Timestamp, Version};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+
+use super::trouble::Halt;
+use super::value::{chat_id, id, name, unsigned};
+use crate::heading::{Heading, Query, searchable};
+use crate::sql;
+use crate::store::StoreError;
+
+const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched";
+
+/// What a list says about one chat.
+pub(super) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, Halt<StoreError>> {
+    let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM chats WHERE id = ?1"))?;
+    let found = select.query_row(params![id(chat)], |row| Ok(heading_of(row))).optional()?;
+    found.ok_or(StoreError::NoSuchChat)?
+}
+
+fn heading_of(row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
+    Ok(Heading {
+        id: chat_id(row, 0)?,
+        agent: name(row, 1)?,
+        owner: name(row, 2)?,
+        title: name(row, 3)?,
+        status: sql::status_of(&row.get::<_, String>(4)?)?,
+        archived: row.get(5)?,
+        version: Version(unsigned(row, 6)?),
+        touched: Timestamp(row.get(7)?),
+    })
+}
+
+/// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
+pub(super) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Heading>, Halt<StoreError>> {
+    let mut headings = Vec::new();
+    for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived)) {
+        some(connection, query, archived, &mut headings)?;
+    }
+    headings.sort_by_key(|heading: &Heading| std::cmp::Reverse(heading.place()));
+    headings.truncate(query.len);
+    Ok(headings)
+}
+
+fn some(
+    connection: &Connection,
+    query: &Query,
+    archived: bool,
+    headings: &mut Vec<Heading>,
+) -> Result<(), Halt<StoreError>> {
+    let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE archived = ?");
+    let mut values = vec![Value::from(archived)];
+    if let Some(owner) = &query.owner {
+        sql.push_str(" AND owner = ?");
+        values.push(owner.as_bytes().to_vec().into());
+    }
+    if !query.text.is_empty() {
+        sql.push_str(" AND instr(searchable, ?) > 0");
+        values.push(searchable(&query.text).into_bytes().into());
+    }
+    if let Some((touched, chat)) = query.after {
+        sql.push_str(" AND (touched, id) < (?, ?)");
+        values.extend([touched.0.into(), id(chat).to_vec().into()]);
+    }
+    sql.push_str(" ORDER BY touched DESC, id DESC LIMIT ?");
+    values.push(i64::try_from(query.len).unwrap_or(i64::MAX).into());
+    let mut select = connection.prepare_cached(&sql)?;
+    let mut found = select.query(params_from_iter(values))?;
+    while let Some(row) = found.next()? {
+        headings.push(heading_of(row)?);
+    }
+    Ok(())
+}
+
+/// Chats that do not rest, or have commands to obey, oldest first.
+pub(super) fn unsettled(connection: &Connection) -> Result<Vec<ChatId>, Halt<StoreError>> {
+    let mut select = connection.prepare_cached("SELECT id FROM chats WHERE unsettled = 1 ORDER BY id")?;
+    let found = select.query_map([], |row| chat_id(row, 0))?;
+    Ok(found.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,54 @@
+//! The schema, and how an older one becomes it.
+//!
+//! Each migration is one transaction together with the number it leads to: a process that dies in the middle of one leaves
+//! the database at the number before, and the next start does it again.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::connect;
+use super::open::OpenError;
+use crate::failpoint::failpoint;
+
+/// All there ever were; the number of one is its place, from 1. One that was released is never changed.
+const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
+/// Marks a file as ours: "ever".
+const APPLICATION_ID: i64 = 0x6576_6572;
+
+/// The newest schema there is.
+pub(super) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+
+/// The schema of a database; 0 for a new one.
+pub(super) fn schema_of(connection: &Connection) -> Result<i64, rusqlite::Error> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Refuses what a later release has made, or somebody else.
+pub(super) fn refuse_newer(connection: &Connection) -> Result<(), OpenError> {
+    let found = schema_of(connection)?;
+    let id = connect::read(connection, "application_id")?;
+    let is_new = || connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0));
+    if id != APPLICATION_ID.to_string() && !is_new()? {
+        return Err(OpenError::Foreign);
+    }
+    if found > SCHEMA {
+        return Err(OpenError::Newer { found, known: SCHEMA });
+    }
+    Ok(())
+}
+
+/// Brings a database to the newest schema.
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
+    let found = schema_of(connection)?;
+    for (migration, number) in MIGRATIONS.iter().zip(1_i64..).filter(|(_, number)| *number > found) {
+        failpoint!("sqlite-migrate-begin");
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(migration)?;
+        failpoint!("sqlite-migrate-middle");
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", number)?;
+        failpoint!("sqlite-migrate-commit");
+        transaction.commit()?;
+        failpoint!("sqlite-migrate-end");
+    }
+    Ok(())
+}

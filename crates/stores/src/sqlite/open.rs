@@ -1,0 +1,146 @@
+//! Opening a data directory.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::{connect, migrate};
+
+/// The database in a data directory.
+const FILE: &str = "everturn.db";
+/// Who uses it.
+const LOCK: &str = "lock";
+/// How many steps the check at the start may take, in thousands: some seconds at most.
+const CHECK_STEPS_MAX: u32 = 100_000;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process uses it.
+    #[error("the data directory {} is in use by process {holder}: stop it, or choose another directory", dir.display())]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+        /// Its user, as far as known.
+        holder: String,
+    },
+    /// There is no such database.
+    #[error("there is no database in {}", .0.display())]
+    Missing(PathBuf),
+    /// The directory or a file in it cannot be used.
+    #[error("the data directory {} cannot be used: {why}", dir.display())]
+    Dir {
+        /// The directory.
+        dir: PathBuf,
+        /// What the system said.
+        why: std::io::Error,
+    },
+    /// A later release has written it.
+    #[error("the database has schema {found}, and this program knows up to {known}: upgrade it")]
+    Newer {
+        /// The version found.
+        found: i64,
+        /// The newest one known.
+        known: i64,
+    },
+    /// It is a database, and not ours.
+    #[error("the file everturn.db is another program's database")]
+    Foreign,
+    /// It is damaged.
+    #[error("the database is damaged: restore a backup ({0})")]
+    Damaged(String),
+    /// SQLite did not take a setting.
+    #[error("SQLite has {name} at {found} and not at {wanted}, so nothing could be promised")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// What it should be.
+        wanted: String,
+        /// What it is.
+        found: String,
+    },
+    /// The library is too old.
+    #[error("SQLite {found} can damage databases: 3.51.3 or later is needed")]
+    Old {
+        /// Its version.
+        found: String,
+    },
+    /// Anything else SQLite says.
+    #[error(transparent)]
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        match error.sqlite_error_code() {
+            Some(DatabaseCorrupt | NotADatabase) => Self::Damaged(error.to_string()),
+            Some(_) | None => Self::Sqlite(error),
+        }
+    }
+}
+
+/// A data directory that is ours as long as this is kept.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) file: PathBuf,
+    _lock: File,
+}
+
+impl Place {
+    /// Takes the directory, and makes it if there is none.
+    pub(super) fn take(dir: &Path) -> Result<Self, OpenError> {
+        let failed = |why| OpenError::Dir { dir: dir.into(), why };
+        std::fs::create_dir_all(dir).map_err(failed)?;
+        let path = dir.join(LOCK);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut lock = file.map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let _ = lock.read_to_string(&mut holder); // It may not have written its name yet.
+                let holder = if holder.trim().is_empty() { "unknown".into() } else { holder.trim().into() };
+                return Err(OpenError::InUse { dir: dir.into(), holder });
+            }
+            Err(TryLockError::Error(why)) => return Err(failed(why)),
+        }
+        let named = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        drop(named); // A full disk keeps nobody from reading; the lock holds without the name.
+        Ok(Self { file: file_in(dir), _lock: lock })
+    }
+}
+
+/// Where the database of a data directory is.
+pub(super) fn file_in(dir: &Path) -> PathBuf {
+    dir.join(FILE)
+}
+
+/// Opens the database for writing, checks it, and brings it up to date.
+pub(super) fn prepare(file: &Path) -> Result<Connection, OpenError> {
+    connect::is_known_good()?;
+    let mut connection = connect::writing(file)?;
+    migrate::refuse_newer(&connection)?;
+    check(&mut connection)?;
+    migrate::migrate(&mut connection)?;
+    Ok(connection)
+}
+
+/// Looks for damage, for a while. A database that is too large to be looked through at every start is looked at in part.
+pub(super) fn check(connection: &mut Connection) -> Result<(), OpenError> {
+    let mut steps = 0;
+    connection.progress_handler(1_000, Some(move || {
+        steps += 1;
+        steps > CHECK_STEPS_MAX
+    }))?;
+    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    connection.progress_handler(0, None::<fn() -> bool>)?;
+    match found {
+        Ok(found) if found == "ok" => Ok(()),
+        Ok(found) => Err(OpenError::Damaged(found)),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,64 @@
+//! The connections that only read.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, Transaction};
+use tokio::sync::Semaphore;
+
+use super::connect;
+use super::trouble::{Halt, told};
+use crate::store::StoreError;
+
+/// A few connections, and whoever waits for one.
+#[derive(Debug)]
+pub(super) struct Readers {
+    file: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Semaphore,
+}
+
+impl Readers {
+    pub(super) fn new(file: PathBuf, len: usize) -> Arc<Self> {
+        Arc::new(Self { file, idle: Mutex::new(Vec::new()), permits: Semaphore::new(len) })
+    }
+
+    /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile.
+    pub(super) async fn read<T, E>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let closed = |_| StoreError::Unavailable("the store is closed".into());
+        let _permit = self.permits.acquire().await.map_err(closed)?;
+        let readers = self.clone();
+        let done = tokio::task::spawn_blocking(move || readers.on_connection(read)).await;
+        match done {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(Halt::No(error))) => Err(error),
+            Ok(Err(Halt::Failed(error))) => Err(told(&error).into()),
+            Err(join) if join.is_panic() => std::panic::resume_unwind(join.into_panic()),
+            Err(_) => Err(StoreError::Unavailable("the program ends".into()).into()),
+        }
+    }
+
+    fn on_connection<T, E>(&self, read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>>) -> Result<T, Halt<E>> {
+        let idle = self.idle().pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => connect::reading(&self.file).map_err(connect::as_sqlite)?,
+        };
+        let done = connection.transaction().map_err(Halt::Failed).and_then(|snapshot| read(&snapshot));
+        if !matches!(done, Err(Halt::Failed(_))) {
+            self.idle().push(connection); // One that failed is made anew.
+        }
+        done
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,202 @@
+//! Everything that is asked about one chat. No more rows are read than are told.
+
+use std::sync::Arc;
+
+use everturn_core::chat::Chat;
+use everturn_core::command::Refusal;
+use everturn_core::fact::Attempted;
+use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
+use everturn_core::message::Message;
+use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::heads::Head;
+use super::rows;
+use super::trouble::Halt;
+use super::value::{id, name, unsigned};
+use crate::memory::is_usable;
+use crate::shape;
+use crate::sql::{self, PAGE_LEN_MAX, SUMMARY};
+use crate::store::{CallRecord, Loaded, News, Pen, StoreError, WriteError};
+
+/// That a chat is there.
+pub(super) fn is_there(connection: &Connection, chat: ChatId) -> Result<(), Halt<StoreError>> {
+    let found = connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?.exists(params![id(chat)])?;
+    if found { Ok(()) } else { Err(StoreError::NoSuchChat.into()) }
+}
+
+fn chat_of<E: From<StoreError>>(connection: &Connection, chat: ChatId) -> Result<(Chat, Fence), Halt<E>> {
+    let mut select = connection.prepare_cached("SELECT fence, body FROM chats WHERE id = ?1")?;
+    let found = select.query_row(params![id(chat)], |row| Ok((Fence(unsigned(row, 0)?), row.get::<_, String>(1)?)));
+    let (fence, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
+    Ok((rows::build(connection, chat, shape::chat::parse(&body)?)?, fence))
+}
+
+/// What became of a command.
+pub(super) fn outcome(
+    connection: &Connection,
+    chat: ChatId,
+    seq: InboxSeq,
+) -> Result<Option<Result<(), Refusal>>, Halt<StoreError>> {
+    is_there(connection, chat)?;
+    let Ok(seq) = i64::try_from(seq.0) else { return Ok(None) };
+    let mut select = connection.prepare_cached("SELECT outcome FROM inbox WHERE chat = ?1 AND seq = ?2")?;
+    let found: Option<Option<String>> = select.query_row(params![id(chat), seq], |row| row.get(0)).optional()?;
+    Ok(found.flatten().map(|text| shape::outcome::read(&text)).transpose()?)
+}
+
+/// Everything a driver needs; `None` if it has to be asked for again.
+pub(super) fn load(
+    connection: &Connection,
+    Pen { chat, fence }: Pen,
+    head: Option<&Head>,
+) -> Result<Option<Loaded>, Halt<WriteError>> {
+    let (state, now) = chat_of(connection, chat)?;
+    if now != fence {
+        return Err(WriteError::Fenced.into());
+    }
+    let Some(rows) = draft(connection, &state, head, Seq(0))? else { return Ok(None) };
+    let sql = "SELECT max(id) FROM messages WHERE chat = ?1 AND kind = ?2 AND gone IS NULL";
+    let summary: Option<i64> = connection.prepare_cached(sql)?.query_row(params![id(chat), SUMMARY], |row| row.get(0))?;
+    let sql = "SELECT body FROM messages WHERE chat = ?1 AND id >= ?2 AND gone IS NULL ORDER BY id";
+    let mut messages = Vec::new();
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat), summary.unwrap_or(0)])?;
+    while let Some(row) = found.next()? {
+        messages.push(message(connection, chat, row)?);
+    }
+    Ok(Some(Loaded { chat: state, messages, rows }))
+}
+
+fn message<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    row: &rusqlite::Row<'_>,
+) -> Result<Arc<Message>, Halt<E>> {
+    let stored = shape::message::parse(&row.get::<_, String>(0)?)?;
+    rows::build(connection, chat, stored).map(Arc::new)
+}
+
+/// The rows of the open step behind `after`; `None` if they have to be asked for again.
+fn draft<E: From<StoreError>>(
+    connection: &Connection,
+    chat: &Chat,
+    head: Option<&Head>,
+    after: Seq,
+) -> Result<Option<Vec<Row>>, Halt<E>> {
+    match head.filter(|head| head.step == chat.step) {
+        Some(head) => rows::journal(connection, chat.id, head, after),
+        None => Ok(Some(Vec::new())),
+    }
+}
+
+/// The newest messages before one of them, or before the end; oldest first.
+pub(super) fn page<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    before: Option<MessageId>,
+    len: usize,
+) -> Result<Vec<Arc<Message>>, Halt<E>> {
+    let before = before.and_then(|id| i64::try_from(id.0).ok()).unwrap_or(i64::MAX);
+    let len = i64::try_from(len).unwrap_or(i64::MAX);
+    let sql = "SELECT body FROM messages WHERE chat = ?1 AND id < ?2 AND gone IS NULL ORDER BY id DESC LIMIT ?3";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat), before, len])?;
+    let mut messages = Vec::new();
+    while let Some(row) = found.next()? {
+        messages.push(message(connection, chat, row)?);
+    }
+    messages.reverse();
+    Ok(messages)
+}
+
+/// What happened after `cursor`. The outer `None`: it has to be asked for again.
+pub(super) fn since(
+    connection: &Connection,
+    chat: ChatId,
+    cursor: Option<Cursor>,
+    head: Option<&Head>,
+) -> Result<Option<Option<News>>, Halt<StoreError>> {
+    let (state, _) = chat_of(connection, chat)?;
+    let seq = head.filter(|head| head.step == state.step).map_or(Seq(0), |head| head.seq);
+    let now = Cursor { version: state.version, step: state.step, seq };
+    let Some(seen) = cursor.filter(|seen| is_usable(*seen, now)) else {
+        let Some(rows) = draft(connection, &state, head, Seq(0))? else { return Ok(None) };
+        let messages = page(connection, chat, None, PAGE_LEN_MAX)?;
+        let snapshot = Snapshot { messages, standing: Standing::from(&state), draft: sql::draft_of(&rows)? };
+        return Ok(Some(Some(News { cursor: now, events: vec![Event::Reset(Box::new(snapshot))] })));
+    };
+    if seen == now {
+        return Ok(Some(None));
+    }
+    let after = if seen.step == now.step { seen.seq } else { Seq(0) };
+    let Some(rows) = draft(connection, &state, head, after)? else { return Ok(None) };
+    let mut events = Vec::new();
+    if seen.version < now.version {
+        commits_since(connection, &state, seen.version, &mut events)?;
+    }
+    events.extend(rows.into_iter().map(Event::Delta));
+    Ok(Some(Some(News { cursor: now, events })))
+}
+
+fn commits_since(
+    connection: &Connection,
+    chat: &Chat,
+    version: Version,
+    events: &mut Vec<Event>,
+) -> Result<(), Halt<StoreError>> {
+    let seen = i64::try_from(version.0).unwrap_or(i64::MAX);
+    let sql = "SELECT min(id) FROM messages WHERE chat = ?1 AND gone > ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    let gone: Option<i64> = select.query_row(params![id(chat.id), seen], |row| row.get(0))?;
+    events.extend(gone.map(|id| Event::Rewound(MessageId(id.unsigned_abs()))));
+    // Versions grow with ids: the first one that was seen ends it.
+    let sql = "SELECT body, version FROM messages WHERE chat = ?1 AND gone IS NULL ORDER BY id DESC";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat.id)])?;
+    let mut messages = Vec::new();
+    while let Some(row) = found.next()?
+        && row.get::<_, i64>(1)? > seen
+    {
+        messages.push(Event::Message(message(connection, chat.id, row)?));
+    }
+    events.extend(messages.into_iter().rev());
+    events.push(Event::Standing(Box::new(Standing::from(chat))));
+    Ok(())
+}
+
+/// Every provider call ever made.
+pub(super) fn attempts(connection: &Connection, chat: ChatId) -> Result<Vec<Attempted>, Halt<StoreError>> {
+    is_there(connection, chat)?;
+    let mut select = connection.prepare_cached("SELECT body FROM attempts WHERE chat = ?1 ORDER BY number")?;
+    let mut found = select.query(params![id(chat)])?;
+    let mut attempts = Vec::new();
+    while let Some(row) = found.next()? {
+        attempts.push(shape::attempted::read(&row.get::<_, String>(0)?)?);
+    }
+    Ok(attempts)
+}
+
+/// Every tool call that was ever started.
+pub(super) fn calls(connection: &Connection, chat: ChatId) -> Result<Vec<CallRecord>, Halt<StoreError>> {
+    is_there(connection, chat)?;
+    let sql = "SELECT step, ordinal, tool, effect, started, starts, ended, verdict FROM calls WHERE chat = ?1 \
+        ORDER BY step, ordinal";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat)])?;
+    let mut calls = Vec::new();
+    while let Some(row) = found.next()? {
+        let ended: Option<i64> = row.get(6)?;
+        let verdict: Option<String> = row.get(7)?;
+        let verdict = verdict.map(|word| sql::verdict_of(&word)).transpose()?;
+        calls.push(CallRecord {
+            uid: CallUid { step: StepId(unsigned(row, 0)?), ordinal: row.get(1)? },
+            tool: name(row, 2)?,
+            effect: sql::effect_of(&row.get::<_, String>(3)?)?,
+            started: Timestamp(row.get(4)?),
+            starts: row.get(5)?,
+            ended: ended.map(Timestamp).zip(verdict),
+        });
+    }
+    Ok(calls)
+}

@@ -1,0 +1,64 @@
+//! Stored texts and their bytes, read.
+
+use everturn_core::ids::{ChatId, Seq, StepId};
+use everturn_core::view::Row;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::heads::{Head, Mark};
+use super::trouble::Halt;
+use super::value::{id, number};
+use crate::shape::{self, Bytes, Shape, Stored};
+use crate::store::StoreError;
+
+/// What a text says, with the bytes it refers to.
+pub(super) fn build<S: Shape, E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    stored: Stored<S>,
+) -> Result<S::Core, Halt<E>> {
+    let mut bytes = Bytes::new();
+    for blob in stored.wants() {
+        let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE chat = ?1 AND id = ?2")?;
+        let found = select.query_row(params![id(chat), blob.as_bytes()], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+        bytes.extend(found.map(|found| (blob, found.into())));
+    }
+    Ok(stored.build(&bytes)?)
+}
+
+/// The rows of an open draft behind `after`; `None` if some have been moved meanwhile.
+pub(super) fn journal<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    head: &Head,
+    after: Seq,
+) -> Result<Option<Vec<Row>>, Halt<E>> {
+    let kept = head.ring_first();
+    let mut rows = Vec::new();
+    if after.0 + 1 < kept {
+        let begin = head.marks.partition_point(|mark| mark.first <= after.0 + 1).saturating_sub(1);
+        for mark in head.marks[begin..].iter().take_while(|mark| mark.first < kept) {
+            let Some(found) = row(connection, chat, head.step, *mark)? else { return Ok(None) };
+            rows.extend(found.into_iter().filter(|row| row.seq > after && row.seq.0 < kept));
+        }
+    }
+    rows.extend(head.ring.iter().filter(|row| row.seq > after).cloned());
+    let follows = rows.iter().zip(after.0 + 1..).all(|(row, seq)| row.seq.0 == seq);
+    if !follows || rows.len() as u64 != head.seq.0 - after.0 {
+        return Err(StoreError::Unreadable(format!("the journal of chat {chat} has a gap in step {}", head.step)).into());
+    }
+    Ok(Some(rows))
+}
+
+/// The deltas of one row of the log, if it is where it was.
+pub(super) fn row<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    step: StepId,
+    mark: Mark,
+) -> Result<Option<Vec<Row>>, Halt<E>> {
+    let sql = "SELECT body FROM drafts WHERE place = ?1 AND chat = ?2 AND step = ?3 AND first = ?4";
+    let mut select = connection.prepare_cached(sql)?;
+    let place = params![mark.place, id(chat), number(step.0)?, number(mark.first)?];
+    let Some(body) = select.query_row(place, |row| row.get::<_, String>(0)).optional()? else { return Ok(None) };
+    build(connection, chat, shape::rows::parse(step, Seq(mark.first), &body)?).map(Some)
+}

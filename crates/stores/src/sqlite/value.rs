@@ -1,0 +1,31 @@
+//! Values as columns hold them.
+
+use everturn_core::ids::ChatId;
+use rusqlite::{Error, Row, types::Type};
+
+/// A chat.
+pub(super) const fn id(chat: ChatId) -> [u8; 16] {
+    chat.as_u128().to_be_bytes()
+}
+
+/// A chat that was stored.
+pub(super) fn chat_id(row: &Row<'_>, column: usize) -> Result<ChatId, Error> {
+    Ok(ChatId::from_u128(u128::from_be_bytes(row.get(column)?)))
+}
+
+/// A count. SQLite's numbers have a sign.
+pub(super) fn number(count: u64) -> Result<i64, Error> {
+    i64::try_from(count).map_err(|error| Error::ToSqlConversionFailure(error.into()))
+}
+
+/// A count that was stored.
+pub(super) fn unsigned(row: &Row<'_>, column: usize) -> Result<u64, Error> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| Error::IntegralValueOutOfRange(column, number))
+}
+
+/// A name that was stored as bytes.
+pub(super) fn name(row: &Row<'_>, column: usize) -> Result<String, Error> {
+    let bytes: Vec<u8> = row.get(column)?;
+    String::from_utf8(bytes).map_err(|error| Error::FromSqlConversionFailure(column, Type::Blob, Box::new(error)))
+}

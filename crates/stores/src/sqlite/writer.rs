@@ -1,0 +1,219 @@
+//! The one thread that writes.
+//!
+//! Whatever is queued when it comes back from the disk goes into the next transaction, of all chats and all kinds: under
+//! load a sync is shared by hundreds, and without load nobody waits for company. Nobody is answered before the
+//! transaction is durable. One that fails is taken apart and tried piece by piece, so that a job that cannot be done does
+//! not take the others with it.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+
+use everturn_core::ids::ChatId;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::connect;
+use super::desk::{Desk, Log, Seat};
+use super::heads::{Heads, Told};
+use super::keeper::Health;
+use super::trouble::{Halt, is_lost, told};
+use crate::failpoint::failpoint;
+use crate::store::StoreError;
+
+/// How many jobs one transaction takes.
+const BATCH_LEN_MAX: usize = 2_048;
+/// How many chats the writer remembers.
+const SEATS_LEN_MAX: usize = 16_384;
+/// How many jobs in a row may fail before the rest of their batch is not even tried.
+const FAILURES_MAX: usize = 4;
+
+/// What a job needs of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Needs {
+    /// Nothing: it only looks, behind everything that was queued before it.
+    Nothing,
+    /// That it survives the process.
+    Process,
+    /// That it survives a power cut.
+    Full,
+}
+
+/// Something to do. It may be done again after a rollback.
+pub(super) trait Work: Send {
+    fn needs(&self) -> Needs;
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), rusqlite::Error>;
+    /// Tells whoever waits: what came of it, or why it could not be done.
+    fn answer(self: Box<Self>, failed: Option<StoreError>);
+}
+
+/// A function as a job.
+pub(super) struct Job<T, E, F> {
+    pub(super) needs: Needs,
+    pub(super) run: F,
+    pub(super) done: Option<Result<T, E>>,
+    pub(super) reply: oneshot::Sender<Result<T, E>>,
+}
+
+impl<T: Send, E: From<StoreError> + Send, F> Work for Job<T, E, F>
+where
+    F: FnMut(&mut Desk<'_>) -> Result<T, Halt<E>> + Send,
+{
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), rusqlite::Error> {
+        self.done = Some(match (self.run)(desk) {
+            Ok(done) => Ok(done),
+            Err(Halt::No(refusal)) => Err(refusal),
+            Err(Halt::Failed(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, failed: Option<StoreError>) {
+        let unfinished = || StoreError::Unavailable("the writer did not come to it".into());
+        let done = match failed {
+            Some(error) => Err(error.into()),
+            None => self.done.unwrap_or_else(|| Err(unfinished().into())),
+        };
+        let _ = self.reply.send(done); // Whoever asked may have gone.
+    }
+}
+
+/// The thread's state.
+pub(super) struct Writer {
+    pub(super) file: PathBuf,
+    pub(super) connection: Option<Connection>,
+    pub(super) heads: Arc<Heads>,
+    pub(super) health: Arc<Health>,
+    pub(super) keeper: SyncSender<()>,
+    pub(super) seats: HashMap<ChatId, Seat>,
+    pub(super) log: Log,
+    /// What the connection is set to.
+    pub(super) synchronous: Needs,
+    /// Drafts whose rows should be merged.
+    pub(super) long: Vec<ChatId>,
+}
+
+impl Writer {
+    /// Works until nobody can ask any more.
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Work>>) {
+        while let Some(first) = queue.blocking_recv() {
+            let mut batch = vec![first];
+            while batch.len() < BATCH_LEN_MAX
+                && let Ok(next) = queue.try_recv()
+            {
+                batch.push(next);
+            }
+            self.serve(batch);
+            if self.seats.len() > SEATS_LEN_MAX {
+                self.seats.clear();
+            }
+            self.tidy(|| queue.is_empty());
+        }
+    }
+
+    fn serve(&mut self, mut batch: Vec<Box<dyn Work>>) {
+        let failed = self.together(&mut batch).err();
+        if failed.is_none() || batch.len() == 1 {
+            batch.into_iter().for_each(|job| job.answer(failed.clone()));
+            return;
+        }
+        let (mut failures, mut newest) = (0, None);
+        for mut job in batch {
+            if failures < FAILURES_MAX {
+                newest = self.together(std::slice::from_mut(&mut job)).err();
+                failures = if newest.is_some() { failures + 1 } else { 0 };
+            }
+            job.answer(newest.clone());
+        }
+    }
+
+    /// Does some jobs in one transaction, or none of them.
+    fn together(&mut self, jobs: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
+        let needs = jobs.iter().map(|job| job.needs()).max().unwrap_or(Needs::Nothing);
+        self.transact(needs, |desk| jobs.iter_mut().try_for_each(|job| job.run(desk)))
+    }
+
+    /// Runs `work` in a transaction. If it fails, nothing has happened.
+    pub(super) fn transact(
+        &mut self,
+        needs: Needs,
+        work: impl FnOnce(&mut Desk<'_>) -> Result<(), rusqlite::Error>,
+    ) -> Result<(), StoreError> {
+        let mut told_by = Vec::new();
+        let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(needs, work, &mut told_by)));
+        let failed = match done {
+            Ok(Ok(log)) => {
+                self.log = log;
+                self.heads.tell(told_by.into_iter(), &mut self.long);
+                return Ok(());
+            }
+            Ok(Err(error)) => {
+                if is_lost(&error) {
+                    self.health.is_doubtful.store(true, Ordering::Relaxed);
+                }
+                told(&error)
+            }
+            Err(_) => StoreError::Unavailable("the writer panicked; see the log".into()),
+        };
+        self.seats.clear();
+        let rolled_back = self.connection.as_ref().map(|connection| match connection.is_autocommit() {
+            true => Ok(()),
+            false => connection.execute_batch("ROLLBACK"),
+        });
+        if !matches!(rolled_back, Some(Ok(()))) || self.health.is_doubtful.load(Ordering::Relaxed) {
+            self.connection = None;
+        }
+        Err(failed)
+    }
+
+    fn try_transact(
+        &mut self,
+        needs: Needs,
+        work: impl FnOnce(&mut Desk<'_>) -> Result<(), rusqlite::Error>,
+        told: &mut Vec<Told>,
+    ) -> Result<Log, rusqlite::Error> {
+        if self.connection.is_none() || self.health.is_doubtful.load(Ordering::Relaxed) {
+            self.reopen()?;
+        }
+        let connection = self.connection.as_ref().ok_or(rusqlite::Error::InvalidQuery)?;
+        if needs > Needs::Nothing {
+            if self.synchronous != needs {
+                connection.pragma_update(None, "synchronous", if needs == Needs::Full { "FULL" } else { "NORMAL" })?;
+                self.synchronous = needs;
+            }
+            failpoint!("sqlite-begin");
+            connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        }
+        let mut desk = Desk { connection, heads: &self.heads, seats: &mut self.seats, told, log: self.log };
+        work(&mut desk)?;
+        let log = desk.log;
+        if needs > Needs::Nothing {
+            failpoint!("sqlite-commit");
+            connection.prepare_cached("COMMIT")?.execute([])?;
+            failpoint!("sqlite-committed");
+            self.health.is_unsynced.store(needs == Needs::Process, Ordering::Release);
+            let _ = self.keeper.try_send(()); // It has been told already.
+        }
+        Ok(log)
+    }
+
+    /// Makes the connection anew. What was committed before is first written back and synced: a sync that failed may have
+    /// left less on the disk than the log seems to hold.
+    fn reopen(&mut self) -> Result<(), rusqlite::Error> {
+        self.connection = None;
+        let mut connection = connect::writing(&self.file).map_err(connect::as_sqlite)?;
+        connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(()))?;
+        self.health.count_pages(&mut connection)?;
+        self.health.is_doubtful.store(false, Ordering::Relaxed);
+        self.synchronous = Needs::Full;
+        self.connection = Some(connection);
+        Ok(())
+    }
+}
