@@ -19,7 +19,10 @@ mod memory;
 pub mod postgres;
 #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores on disk use it"))]
 mod shape;
-#[cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores with tables use it"))]
+#[cfg_attr(
+    not(all(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, reason = "only stores with tables use it")
+)]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -87,6 +87,9 @@ impl Default for Options {
     }
 }
 
+/// The right to be the one who writes to a chat in this process, for one write.
+type Turn = tokio::sync::OwnedMutexGuard<()>;
+
 /// A store that several processes share.
 pub struct Postgres {
     inner: Arc<Inner>,
@@ -199,6 +202,12 @@ impl Inner {
         self.teller.tell(self.sender, hint, haste);
     }
 
+    /// Waits for the writes to the chat that came before. Whatever goes on to its end takes this along, so whoever comes
+    /// next comes after it.
+    async fn turn(&self, chat: ChatId) -> Turn {
+        self.desks.at(chat).turn.clone().lock_owned().await
+    }
+
     /// Waits until everything that was to be journalled is, or is not.
     async fn flush(&self) {
         let (passed, is_passed) = oneshot::channel();
@@ -267,7 +276,8 @@ impl Store for Postgres {
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
-        to_the_end(self.inner.clone().submit(chat, submission, limits.clone())).await
+        let turn = self.inner.turn(chat).await;
+        to_the_end(self.inner.clone().submit(turn, chat, submission, limits.clone())).await
     }
 
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
@@ -275,15 +285,18 @@ impl Store for Postgres {
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
-        to_the_end(self.inner.clone().acquire(chat)).await
+        let turn = self.inner.turn(chat).await;
+        to_the_end(self.inner.clone().acquire(turn, chat)).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
-        to_the_end(self.inner.clone().release(lease)).await
+        let turn = self.inner.turn(lease.chat()).await;
+        to_the_end(self.inner.clone().release(turn, lease)).await
     }
 
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
-        self.inner.clone().load(lease.pen()).await
+        let _turn = self.inner.turn(lease.chat()).await; // A write that was dropped half-way is over now.
+        self.inner.load(lease.pen()).await
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
@@ -302,7 +315,8 @@ impl Store for Postgres {
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        to_the_end(self.inner.clone().commit(lease.pen(), facts.to_vec())).await
+        let turn = self.inner.turn(lease.chat()).await;
+        to_the_end(self.inner.clone().commit(turn, lease.pen(), facts.to_vec())).await
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {

@@ -7,12 +7,12 @@ use everturn_core::fact::Fact;
 use everturn_core::ids::{Fence, Version};
 use tokio_postgres::types::Type;
 
-use super::Inner;
 use super::cells::{ChatCells, big, count, id_bytes, put_bytes};
 use super::desk::Desk;
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::wire::Haste;
+use super::{Inner, Turn};
 use crate::ledger::{self, Entry};
 use crate::sql::{self, Split};
 use crate::store::{Hint, Pen, WriteError};
@@ -83,9 +83,13 @@ enum Tried {
 }
 
 impl Inner {
-    pub(super) async fn commit(self: Arc<Self>, pen: Pen, facts: Vec<Fact>) -> Result<Version, WriteError> {
+    pub(super) async fn commit(
+        self: Arc<Self>,
+        _turn: Turn,
+        pen: Pen,
+        facts: Vec<Fact>,
+    ) -> Result<Version, WriteError> {
         let desk = self.desks.at(pen.chat);
-        let _turn = desk.turn.lock().await;
         let worker = self.life().current();
         let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
             return Err(self.why_not(pen.chat).await);
@@ -275,7 +279,8 @@ async fn write_outcomes(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
     if sheet.split.outcomes.is_empty() {
         return Ok(());
     }
-    let (seqs, bodies): (Vec<i64>, Vec<&str>) = sheet.split.outcomes.iter().map(|(seq, body)| (big(seq.0), body.as_str())).unzip();
+    let (seqs, bodies): (Vec<i64>, Vec<&str>) =
+        sheet.split.outcomes.iter().map(|(seq, body)| (big(seq.0), body.as_str())).unzip();
     let sql = "
         UPDATE inbox SET outcome = new.outcome FROM unnest($2, $3) AS new (seq, outcome)
         WHERE inbox.chat = $1 AND inbox.seq = new.seq";

@@ -7,12 +7,12 @@ use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use tokio_postgres::types::Type;
 
-use super::Inner;
 use super::cells::{ChatCells, big, count, id_bytes, id_of};
 use super::desk::Held;
 use super::fault::Fault;
 use super::link::{Mode, Param};
 use super::wire::Haste;
+use super::{Inner, Turn};
 use crate::store::{Hint, Lease, StoreError, WriteError};
 
 /// A worker whose row is too old is dead: nothing that is held under its number is held any more, and nothing that it
@@ -74,9 +74,8 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) async fn acquire(self: Arc<Self>, chat: ChatId) -> Result<Lease, WriteError> {
+    pub(super) async fn acquire(self: Arc<Self>, _turn: Turn, chat: ChatId) -> Result<Lease, WriteError> {
         let desk = self.desks.at(chat);
-        let _turn = desk.turn.lock().await;
         *desk.held() = None; // Rows under the lease before are refused from here on…
         self.flush().await; // …and none is on its way any more when the fence is raised.
         let mut patience = self.patience();
@@ -132,9 +131,8 @@ impl Inner {
         }))
     }
 
-    pub(super) async fn release(self: Arc<Self>, lease: Lease) -> Result<(), StoreError> {
+    pub(super) async fn release(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), StoreError> {
         let desk = self.desks.at(lease.chat());
-        let _turn = desk.turn.lock().await;
         let Some(held) = desk.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
         self.flush().await;
         let (id, fence) = (id_bytes(lease.chat()), big(held.fence.0));

@@ -62,9 +62,8 @@ impl Inner {
         text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))
     }
 
-    pub(super) async fn load(self: Arc<Self>, pen: Pen) -> Result<Loaded, WriteError> {
+    pub(super) async fn load(&self, pen: Pen) -> Result<Loaded, WriteError> {
         let desk = self.desks.at(pen.chat);
-        let _turn = desk.turn.lock().await; // A write that was dropped half-way is over before this.
         let worker = self.life().current();
         let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
             return Err(self.why_not(pen.chat).await);
@@ -271,7 +270,8 @@ fn call(row: &Row) -> Result<CallRecord, Fault> {
     let (effect, verdict): (&str, Option<&str>) = (row.get("effect"), row.get("verdict"));
     let verdict = verdict.map(|word| sql::verdict_of(word)).transpose()?;
     let ended: Option<i64> = row.get("ended");
-    let ordinal = row.get::<_, i32>("ordinal").try_into().map_err(|_| unreadable("a call has a number out of range"))?;
+    let ordinal =
+        row.get::<_, i32>("ordinal").try_into().map_err(|_| unreadable("a call has a number out of range"))?;
     Ok(CallRecord {
         uid: CallUid { step: StepId(count(row, "step")), ordinal },
         tool: name(row.get("tool"))?,

@@ -10,12 +10,12 @@ use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId};
 use everturn_core::limits::Limits;
 use tokio_postgres::types::Type;
 
-use super::Inner;
 use super::cells::{big, count, id_bytes, put_bytes};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::{chat_of, inbound};
 use super::wire::Haste;
+use super::{Inner, Turn};
 use crate::shape::{Written, command};
 use crate::store::{Hint, Receipt, StoreError, Submission, SubmitError};
 
@@ -35,6 +35,7 @@ type Answer = Result<InboxSeq, SubmitError>;
 impl Inner {
     pub(super) async fn submit(
         self: Arc<Self>,
+        _turn: Turn,
         chat: ChatId,
         submission: Submission,
         limits: Limits,
@@ -42,8 +43,6 @@ impl Inner {
         let text = command::write(&submission.command);
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let letter = Letter { chat, id: id_bytes(chat), submission, limits, text, ticket };
-        let desk = self.desks.at(chat);
-        let _turn = desk.turn.lock().await;
         let mut patience = self.patience();
         let mut is_again = false;
         loop {
