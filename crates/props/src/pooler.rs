@@ -6,6 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Server, free_port, hand_over, unprivileged};
 
+/// What to install where it is missing.
+pub const PACKAGE: &str = "pgbouncer";
+
 /// A running pgbouncer in transaction mode. Dropping it stops it.
 #[derive(Debug)]
 pub struct Pooler {

@@ -18,6 +18,7 @@ use super::desk::Desk;
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::wire::Haste;
+use crate::failpoint::failpoint;
 use crate::shape::{Written, rows};
 use crate::sql::Durability;
 use crate::store::{Hint, Pen, StoreError, WriteError};
@@ -209,12 +210,14 @@ async fn try_insert(inner: &Inner, worker: i64, entries: &[Entry], is_again: boo
         (&texts, Type::TEXT_ARRAY),
     ];
     let conn: Conn = inner.writing.conn().await?;
+    failpoint!("postgres-journal");
     let (_, _, rows, ()) = tokio::try_join!(
         conn.begin(inner.draft_mode),
         put_bytes(&conn, &blobs),
         conn.query(INSERT, &params),
         conn.commit()
     )?;
+    failpoint!("postgres-journalled");
     let mut stored = rows.iter().map(|row| id_of(row.get(0))).collect::<Result<HashSet<_>, _>>()?;
     if is_again && stored.len() < entries.len() {
         let params: [Param<'_>; 4] = [

@@ -13,6 +13,7 @@ use super::fault::Fault;
 use super::link::{Mode, Param};
 use super::wire::Haste;
 use super::{Inner, Turn};
+use crate::failpoint::failpoint;
 use crate::store::{Hint, Lease, StoreError, WriteError};
 
 /// A worker whose row is too old is dead: nothing that is held under its number is held any more, and nothing that it
@@ -78,6 +79,7 @@ impl Inner {
         let desk = self.desks.at(chat);
         *desk.held() = None; // Rows under the lease before are refused from here on…
         self.flush().await; // …and none is on its way any more when the fence is raised.
+        failpoint!("postgres-acquire");
         let mut patience = self.patience();
         loop {
             let Some(worker) = self.life().current() else {

@@ -12,6 +12,7 @@ use tokio_postgres::{Client, Config, NoTls, Row};
 
 use super::Options;
 use super::fault::Fault;
+use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
 /// A parameter, with the type it goes as.
@@ -56,7 +57,13 @@ impl Link {
             error => Fault::Passing(format!("no connection to the database: {error}")),
         })?;
         let (answer_max, statement_ms) = (self.answer_max, self.statement_ms);
-        Ok(Conn { object: Some(object), is_open: AtomicBool::new(false), answer_max, statement_ms })
+        Ok(Conn {
+            object: Some(object),
+            is_open: AtomicBool::new(false),
+            is_writing: AtomicBool::new(false),
+            answer_max,
+            statement_ms,
+        })
     }
 
     pub(super) fn close(&self) {
@@ -68,6 +75,7 @@ impl Link {
 pub(super) struct Conn {
     object: Option<Object>,
     is_open: AtomicBool,
+    is_writing: AtomicBool,
     answer_max: Duration,
     statement_ms: u128,
 }
@@ -80,6 +88,10 @@ impl Conn {
     /// Begins a transaction. Can be joined with its first statement: then both go at once.
     pub(super) async fn begin(&self, mode: Mode) -> Result<(), Fault> {
         self.is_open.store(true, Ordering::Relaxed);
+        if mode != Mode::Read {
+            failpoint!("postgres-begin");
+            self.is_writing.store(true, Ordering::Relaxed);
+        }
         let ms = self.statement_ms;
         let (level, durable) = match mode {
             Mode::Read => ("ISOLATION LEVEL REPEATABLE READ READ ONLY", "on"),
@@ -93,8 +105,15 @@ impl Conn {
 
     /// Makes the transaction happen. Can be joined with its last statement, which undoes it if it fails.
     pub(super) async fn commit(&self) -> Result<(), Fault> {
+        let is_writing = self.is_writing.swap(false, Ordering::Relaxed);
+        if is_writing {
+            failpoint!("postgres-commit");
+        }
         self.simple("COMMIT").await?;
         self.is_open.store(false, Ordering::Relaxed);
+        if is_writing {
+            failpoint!("postgres-committed");
+        }
         Ok(())
     }
 

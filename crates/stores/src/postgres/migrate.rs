@@ -5,6 +5,7 @@
 
 use super::fault::{Fault, Patience};
 use super::link::{Conn, Link};
+use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
 const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
@@ -49,10 +50,14 @@ async fn step(conn: &Conn) -> Result<usize, Fault> {
         conn.commit().await?;
         return Ok(version);
     };
+    failpoint!("postgres-migrate-begin");
     conn.simple(migration).await?;
+    failpoint!("postgres-migrate-middle");
     let version = version + 1;
     let note = format!("DELETE FROM everturn_schema; INSERT INTO everturn_schema VALUES ({version})");
     conn.simple(&note).await?;
+    failpoint!("postgres-migrate-commit");
     conn.commit().await?;
+    failpoint!("postgres-migrate-end");
     Ok(version)
 }

@@ -268,7 +268,7 @@ pub(super) async fn journal(conn: &Conn, chat: ChatId, step: StepId, seen: Seq) 
 
 fn call(row: &Row) -> Result<CallRecord, Fault> {
     let (effect, verdict): (&str, Option<&str>) = (row.get("effect"), row.get("verdict"));
-    let verdict = verdict.map(|word| sql::verdict_of(word)).transpose()?;
+    let verdict = verdict.map(sql::verdict_of).transpose()?;
     let ended: Option<i64> = row.get("ended");
     let ordinal =
         row.get::<_, i32>("ordinal").try_into().map_err(|_| unreadable("a call has a number out of range"))?;

@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use super::cells::{big, id_bytes};
 use super::fault::Fault;
 use super::link::{Link, Mode, Param};
+use crate::failpoint::failpoint;
 
 /// How many steps wait at most. Those that find no room go with the chat's next.
 pub(super) const QUEUE_LEN_MAX: usize = 4096;
@@ -31,6 +32,7 @@ async fn trim(link: &Link, newest: HashMap<ChatId, StepId>) -> Result<(), Fault>
     let sql = "DELETE FROM drafts USING unnest($1, $2) AS newest (chat, step)
         WHERE drafts.chat = newest.chat AND drafts.step < newest.step";
     let params: [Param<'_>; 2] = [(&chats, Type::BYTEA_ARRAY), (&steps, Type::INT8_ARRAY)];
+    failpoint!("postgres-trim");
     let conn = link.conn().await?;
     tokio::try_join!(conn.begin(Mode::WriteLater), conn.execute(sql, &params), conn.commit())?;
     Ok(())

@@ -112,10 +112,10 @@ async fn listen_once(config: &Config, sender: i64, hints: &Arc<Hints>) -> Result
     let heard = hints.clone();
     let hear = async move {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(said) = message? {
-                if let Some(hint) = parse(said.payload(), sender) {
-                    heard.put(hint);
-                }
+            if let AsyncMessage::Notification(said) = message?
+                && let Some(hint) = parse(said.payload(), sender)
+            {
+                heard.put(hint);
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ fn database() -> String {
 
 /// Leases that lapse while a test waits for it.
 fn hasty() -> Options {
-    Options { lease_max: Duration::from_millis(1500), heartbeat: Duration::from_millis(100), ..Options::default() }
+    Options { lease_max: Duration::from_secs(3), heartbeat: Duration::from_millis(150), ..Options::default() }
 }
 
 async fn open(url: &str, options: Options) -> Arc<Postgres> {
