@@ -96,11 +96,10 @@ fn run_tests(root: &Path) -> Result<()> {
     gate::provide_nextest(root)?;
     forget_results(root)?;
     // Our stdout carries the table; nextest's goes beside it.
-    let status = workspace::cargo(root)
-        .args(["nextest", "run", "--workspace", "--all-features", "--profile", "ci"])
-        .stdout(std::io::stderr())
-        .status()
-        .context("cargo nextest could not be started")?;
+    let server = gate::database_server()?;
+    let mut command = workspace::cargo(root);
+    command.args(["nextest", "run", "--workspace", "--all-features", "--profile", "ci"]).stdout(std::io::stderr());
+    let status = gate::with_server(&mut command, &server).status().context("cargo nextest could not be started")?;
     // A failing test is what we came to see; a failing build leaves no results.
     if !status.success() && last_results(root)?.is_none() {
         bail!("cargo nextest ended with {status} and left no results");

@@ -5,7 +5,7 @@
 
 mod tools;
 
-pub use tools::provide_nextest;
+pub use tools::{database_server, provide_nextest, with_server};
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -164,7 +164,10 @@ fn deny(root: &Path) -> Outcome {
 
 fn nextest(root: &Path) -> Outcome {
     acceptance::forget_results(root)?;
-    let outcome = cargo(root, Step::Nextest.about().split(' ').skip(1));
+    let server = database_server()?;
+    let mut command = workspace::cargo(root);
+    let outcome = finish(with_server(command.args(Step::Nextest.about().split(' ').skip(1)), &server));
+    drop(server);
     let counted = acceptance::last_results(root)?.map(|results| results::count(&results));
     match (outcome, counted) {
         (Ok(_), counted) => Ok(counted),

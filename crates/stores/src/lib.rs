@@ -4,16 +4,25 @@
 //! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
 //! compared with.
 
+#[cfg(feature = "postgres")]
+mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "postgres")]
+mod entropy;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod failpoint;
 mod heading;
 mod ledger;
 mod memory;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only stores on disk use it"))]
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores on disk use it"))]
 mod shape;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only stores with tables use it"))]
+#[cfg_attr(
+    not(all(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, reason = "only stores with tables use it")
+)]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -22,6 +31,8 @@ mod store;
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 pub use sql::Durability;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use everturn_props::Server;
+use everturn_props::shared::VARIABLE;
 
 use super::Step;
 use crate::workspace;
@@ -14,7 +16,7 @@ pub fn provide(root: &Path, step: Step) -> Result<()> {
         Step::Fmt => component(root, "fmt", "rustfmt"),
         Step::Clippy => component(root, "clippy", "clippy"),
         Step::Deny => subcommand(root, "deny", "cargo-deny"),
-        Step::Nextest => subcommand(root, "nextest", "cargo-nextest"),
+        Step::Nextest => subcommand(root, "nextest", "cargo-nextest").and_then(|()| postgres()),
         Step::Tidy | Step::Doc | Step::Doctest => Ok(()),
     }
 }
@@ -46,6 +48,38 @@ fn subcommand(root: &Path, subcommand: &str, package: &str) -> Result<()> {
     }
     eprintln!("{package} is missing: cargo install --locked {package} (some minutes, once)");
     install(workspace::cargo(root).args(["install", "--locked", package]))
+}
+
+/// Tests of the shared store need a database server and a pooler. They are started by the tests, not by the machine.
+fn postgres() -> Result<()> {
+    let mut missing = Vec::new();
+    if everturn_props::postgres_bin().is_err() {
+        missing.push(everturn_props::PACKAGE);
+    }
+    if !everturn_props::Pooler::is_installed() {
+        missing.push(everturn_props::pooler::PACKAGE);
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    eprintln!("{} missing: apt-get install -y --no-install-recommends {0}", missing.join(" "));
+    install(Command::new("apt-get").args(["install", "-y", "--no-install-recommends"]).args(missing))
+}
+
+/// A database server for one run of all tests: theirs, or the one that the environment names.
+pub fn database_server() -> Result<Option<Server>> {
+    match std::env::var_os(VARIABLE) {
+        Some(_) => Ok(None),
+        None => Server::start().map(Some).context("no Postgres server could be started for the tests"),
+    }
+}
+
+/// Tells a command that runs tests where the server is.
+pub fn with_server<'a>(command: &'a mut Command, server: &Option<Server>) -> &'a mut Command {
+    match server {
+        Some(server) => command.env(VARIABLE, server.url("postgres")),
+        None => command,
+    }
 }
 
 fn answers(root: &Path, subcommand: &str) -> bool {

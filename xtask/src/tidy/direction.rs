@@ -11,6 +11,7 @@ use crate::workspace::{Dependency, Kind, Package, Workspace};
 /// A crate and the crates of ours it may use. A crate that is not listed may not exist.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("everturn-core", &[]),
+    ("everturn-props", &[]),
     ("everturn-providers", &["everturn-core"]),
     ("everturn-stores", &["everturn-core"]),
     ("everturn", &["everturn-core", "everturn-providers", "everturn-stores"]),
@@ -39,10 +40,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "everturn-understudy",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["everturn-props"]),
 ];
 /// Crates that every crate's tests may use.
-const STAND_INS: &[&str] = &["everturn-understudy", "everturn-sim"];
+const STAND_INS: &[&str] = &["everturn-props", "everturn-understudy", "everturn-sim"];
 /// Foreign crates that would bring waiting, IO or chance into the core.
 const NOT_IN_CORE: &[&str] =
     &["async-trait", "fastrand", "futures", "futures-util", "getrandom", "rand", "reqwest", "tokio", "uuid"];

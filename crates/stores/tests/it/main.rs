@@ -2,6 +2,8 @@
 
 #[cfg(feature = "sqlite")]
 mod housed;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod scratch;
 #[cfg(feature = "sqlite")]

@@ -1,0 +1,120 @@
+//! A Postgres server in a directory of its own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{free_port, hand_over, postgres_bin, run, unprivileged};
+
+/// How often another port is tried.
+const PORTS_MAX: u32 = 5;
+
+/// A running server. Dropping it stops it and removes what it stored.
+#[derive(Debug)]
+pub struct Server {
+    bin: PathBuf,
+    dir: PathBuf,
+    port: u16,
+}
+
+/// How a server is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Connections are closed, everything is written.
+    Fast,
+    /// As if it had crashed.
+    Immediate,
+}
+
+impl Server {
+    /// Starts a server in a new directory.
+    pub fn start() -> io::Result<Self> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let name = format!("everturn-pg-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        Self::start_in(&std::env::temp_dir().join(name))
+    }
+
+    /// Starts a server in `dir`, which is emptied first.
+    pub fn start_in(dir: &Path) -> io::Result<Self> {
+        let bin = postgres_bin()?;
+        if dir.exists() {
+            std::fs::remove_dir_all(dir)?;
+        }
+        std::fs::create_dir_all(dir)?;
+        hand_over(dir)?;
+        let mut init = unprivileged(bin.join("initdb"));
+        init.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-D"]);
+        run(init.arg(dir.join("data")).current_dir(dir))?;
+        let mut server = Self { bin, dir: dir.into(), port: 0 };
+        for left in (0..PORTS_MAX).rev() {
+            server.port = free_port()?;
+            match server.start_again() {
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => {} // Somebody was faster.
+                Ok(()) => break,
+            }
+        }
+        Ok(server)
+    }
+
+    /// Where a database of this server is.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Its port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stops it for the time being.
+    pub fn stop(&self, how: Stop) -> io::Result<()> {
+        let mode = match how {
+            Stop::Fast => "fast",
+            Stop::Immediate => "immediate",
+        };
+        run(self.pg_ctl().args(["-w", "-m", mode, "stop"])).map(drop)
+    }
+
+    /// Starts it again, on the same port and with what it stored.
+    pub fn start_again(&self) -> io::Result<()> {
+        let options = format!(
+            "-p {} -k {} -c listen_addresses=127.0.0.1 -c max_connections=400 -c fsync=on",
+            self.port,
+            self.dir.display()
+        );
+        let mut start = self.pg_ctl();
+        start.args(["-w", "-l"]).arg(self.dir.join("log")).args(["-o", &options, "start"]);
+        // The server keeps what it is given; a pipe would look like a test that never ends.
+        let status = start.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("pg_ctl start ended with {status}"))) }
+    }
+
+    /// Leaves it running, for somebody else to stop with the script this returns.
+    pub(crate) fn leave(self) -> String {
+        let mut stop = self.pg_ctl();
+        stop.args(["-w", "-m", "immediate", "stop"]);
+        let words: Vec<_> = std::iter::once(stop.get_program())
+            .chain(stop.get_args())
+            .map(|word| format!("'{}'", word.to_string_lossy()))
+            .collect();
+        let script = format!("{}; rm -rf '{}'", words.join(" "), self.dir.display());
+        std::mem::forget(self);
+        script
+    }
+
+    fn pg_ctl(&self) -> std::process::Command {
+        let mut command = unprivileged(self.bin.join("pg_ctl"));
+        command.arg("-D").arg(self.dir.join("data")).current_dir(&self.dir);
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop(Stop::Immediate); // It may be stopped already.
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,345 @@
+//! Chats in Postgres, for programs that run more than once at the same time.
+//!
+//! Every process is a worker with a row that it keeps fresh; chats are held by workers, and every write of a driver is
+//! checked against the chat's fence in its own transaction. What one process does the others hear by `NOTIFY`, which is a
+//! hint and no more. Nothing relies on a session but listening, so a pooler may stand in between.
+
+mod cells;
+mod commit;
+mod desk;
+mod fault;
+mod hints;
+mod journal;
+mod lease;
+mod link;
+mod migrate;
+mod news;
+mod read;
+mod submit;
+mod trim;
+mod wire;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use everturn_core::command::{Inbound, Refusal};
+use everturn_core::fact::{Attempted, Fact};
+use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
+use everturn_core::limits::Limits;
+use everturn_core::message::Message;
+use everturn_core::view::{Cursor, Row};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_postgres::Config;
+
+use crate::entropy;
+use crate::heading::{Heading, Query};
+use crate::sql::Durability;
+use crate::store::{
+    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+};
+use cells::id_bytes;
+use desk::Desks;
+use fault::{Fault, Patience};
+use hints::Hints;
+use journal::Job;
+use link::{Link, Mode, Param};
+use wire::{Haste, Teller};
+use worker::{Life, Worker};
+
+/// How a database is used.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many connections are opened at most, beside the four that have one purpose each.
+    pub connections_max: usize,
+    /// How long one statement may take.
+    pub statement_max: Duration,
+    /// How long a connection may take to open.
+    pub connect_max: Duration,
+    /// How long something is tried again while the database is away.
+    pub patience: Duration,
+    /// How long other processes wait for one that is silent before they take its chats.
+    pub lease_max: Duration,
+    /// How often a process says that it is alive.
+    pub heartbeat: Duration,
+    /// What the rows of a draft survive, the database server's death taken for a power cut.
+    pub durability: Durability,
+    /// Where to listen, if the database is reached by a pooler: `LISTEN` needs a session. Listening through one that
+    /// pools transactions hears nothing, which costs a poll and never an event.
+    pub listen_url: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections_max: 16,
+            statement_max: Duration::from_secs(10),
+            connect_max: Duration::from_secs(5),
+            patience: Duration::from_secs(10),
+            lease_max: Duration::from_secs(15),
+            heartbeat: Duration::from_secs(5),
+            durability: Durability::Process,
+            listen_url: None,
+        }
+    }
+}
+
+/// The right to be the one who writes to a chat in this process, for one write.
+type Turn = tokio::sync::OwnedMutexGuard<()>;
+
+/// A store that several processes share.
+pub struct Postgres {
+    inner: Arc<Inner>,
+    /// Stopped before the worker says farewell.
+    _tasks: JoinSet<()>,
+    _worker: Worker,
+}
+
+struct Inner {
+    link: Arc<Link>,
+    /// The journal has a connection of its own, so that no crowd can keep it waiting.
+    writing: Link,
+    draft_mode: Mode,
+    patience: Duration,
+    /// How much longer than its word a silent worker is believed.
+    belief: f64,
+    life: Arc<Life>,
+    desks: Desks,
+    hints: Arc<Hints>,
+    teller: Arc<Teller>,
+    jobs: mpsc::Sender<Job>,
+    trims: mpsc::Sender<(ChatId, StepId)>,
+    /// By what others know who told them.
+    sender: i64,
+    tickets: AtomicI64,
+}
+
+impl Postgres {
+    /// Opens the database at `url`, brings its schema up to date and makes this process known. Needs a tokio runtime
+    /// with time and IO.
+    pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
+        let config = config(url, &options)?;
+        let listening = options.listen_url.as_deref().map_or(Ok(config.clone()), |url| self::config(url, &options))?;
+        let link = Arc::new(Link::new(config.clone(), options.connections_max, &options)?);
+        migrate::migrate(&link, Patience::new(options.patience)).await?;
+        let hints = Arc::new(Hints::default());
+        let worker = Worker::start(config.clone(), &options, hints.clone()).await?;
+        let chance = entropy::number();
+        let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
+        let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
+        let inner = Arc::new(Inner {
+            link,
+            writing: Link::new(config, 1, &options)?,
+            draft_mode: journal::draft_mode(options.durability),
+            patience: options.patience,
+            belief: 1.0 + (chance % 1000) as f64 / 10_000.0,
+            life: worker.life.clone(),
+            desks: Desks::default(),
+            hints: hints.clone(),
+            teller: Arc::default(),
+            jobs,
+            trims,
+            sender: (chance >> 1) as i64,
+            tickets: AtomicI64::new(0),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(journal::run(inner.clone(), taken));
+        tasks.spawn(trim::run(inner.link.clone(), trimmed));
+        tasks.spawn(inner.teller.clone().run(inner.link.clone()));
+        tasks.spawn(wire::listen(listening, inner.sender, hints));
+        Ok(Self { inner, _tasks: tasks, _worker: worker })
+    }
+
+    /// For tests: as if this process stood still and could not say that it is alive.
+    #[cfg(feature = "conformance")]
+    pub fn pause_heartbeat(&self, is_paused: bool) {
+        self.inner.life.pause(is_paused);
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.inner.link.close();
+        self.inner.writing.close();
+    }
+}
+
+fn config(url: &str, options: &Options) -> Result<Config, StoreError> {
+    // What the parser says may quote the URL, which has a password in it.
+    let bad =
+        |_| StoreError::Unavailable("the database URL cannot be read: write postgres://user:password@host/name".into());
+    let mut config: Config = url.parse().map_err(bad)?;
+    config.connect_timeout(options.connect_max);
+    config.tcp_user_timeout(options.statement_max * 2);
+    config.keepalives_idle(options.lease_max);
+    if config.get_application_name().is_none() {
+        config.application_name("everturn");
+    }
+    Ok(config)
+}
+
+/// A fault that no retry mends, for whoever asked.
+fn lasting(fault: Fault) -> StoreError {
+    match fault {
+        Fault::Lasting(error) => error,
+        Fault::Passing(why) => StoreError::Unavailable(why),
+    }
+}
+
+impl Inner {
+    fn patience(&self) -> Patience {
+        Patience::new(self.patience)
+    }
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn tell(&self, hint: Hint, haste: Haste) {
+        self.teller.tell(self.sender, hint, haste);
+    }
+
+    /// Waits for the writes to the chat that came before. Whatever goes on to its end takes this along, so whoever comes
+    /// next comes after it.
+    async fn turn(&self, chat: ChatId) -> Turn {
+        self.desks.at(chat).turn.clone().lock_owned().await
+    }
+
+    /// Waits until everything that was to be journalled is, or is not.
+    async fn flush(&self) {
+        let (passed, is_passed) = oneshot::channel();
+        if self.jobs.send(Job::Barrier(passed)).await.is_ok() {
+            let _ = is_passed.await; // An error says that there is no writer any more.
+        }
+    }
+
+    /// Why a lease that this process does not know opens nothing.
+    async fn why_not(&self, chat: ChatId) -> WriteError {
+        let id = id_bytes(chat);
+        let sql = "SELECT 1 FROM chats WHERE id = $1";
+        match self.read(sql, &[(&&id[..], tokio_postgres::types::Type::BYTEA)]).await {
+            Ok(rows) if rows.is_empty() => StoreError::NoSuchChat.into(),
+            _ => WriteError::Fenced,
+        }
+    }
+
+    /// One statement in a transaction of its own.
+    async fn query_once(&self, mode: Mode, sql: &str, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>, Fault> {
+        let conn = self.link.conn().await?;
+        let (_, rows, ()) = tokio::try_join!(conn.begin(mode), conn.query(sql, params), conn.commit())?;
+        Ok(rows)
+    }
+
+    /// One statement that reads, tried as long as patience lasts.
+    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        let mut patience = self.patience();
+        loop {
+            match self.query_once(Mode::Read, sql, params).await {
+                Ok(rows) => return Ok(rows),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    fn trim(&self, chat: ChatId, step: StepId) {
+        let _ = self.trims.try_send((chat, step)); // Full: the next step's commit tries again.
+    }
+}
+
+/// Does something that goes on to its end even if nobody waits for it any more, so that whoever comes next to the chat
+/// finds it done or not done.
+async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(join) => match join.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await, // The runtime stops, and with it whoever waits here.
+        },
+    }
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
+        self.inner.create(id, agent, owner).await
+    }
+
+    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        self.inner.heading(chat).await
+    }
+
+    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+        self.inner.headings(query).await
+    }
+
+    async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
+        let turn = self.inner.turn(chat).await;
+        to_the_end(self.inner.clone().submit(turn, chat, submission, limits.clone())).await
+    }
+
+    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
+        self.inner.outcome(chat, seq).await
+    }
+
+    async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
+        let turn = self.inner.turn(chat).await;
+        to_the_end(self.inner.clone().acquire(turn, chat)).await
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), StoreError> {
+        let turn = self.inner.turn(lease.chat()).await;
+        to_the_end(self.inner.clone().release(turn, lease)).await
+    }
+
+    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
+        let _turn = self.inner.turn(lease.chat()).await; // A write that was dropped half-way is over now.
+        self.inner.load(lease.pen()).await
+    }
+
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+        self.inner.inbox(chat).await
+    }
+
+    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+        self.inner.unsettled().await
+    }
+
+    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+        let (done, is_done) = oneshot::channel();
+        let gone = || StoreError::Unavailable("the store was closed".into());
+        self.inner.jobs.send(Job::Append { pen, rows, done }).await.map_err(|_| gone())?;
+        is_done.await.map_err(|_| gone())?
+    }
+
+    async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
+        let turn = self.inner.turn(lease.chat()).await;
+        to_the_end(self.inner.clone().commit(turn, lease.pen(), facts.to_vec())).await
+    }
+
+    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
+        self.inner.since(chat, cursor).await
+    }
+
+    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.inner.page(chat, None, usize::MAX).await
+    }
+
+    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.inner.page(chat, before, len).await
+    }
+
+    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+        self.inner.attempts(chat).await
+    }
+
+    async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.calls(chat).await
+    }
+
+    async fn hint(&self) -> Hint {
+        self.inner.hints.next().await
+    }
+}

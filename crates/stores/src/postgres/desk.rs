@@ -1,0 +1,110 @@
+//! What this process knows of the chats it holds.
+//!
+//! While a lease is ours nobody else changes the chat, so what was read or written last is what is there. That spares a
+//! read before every write, and lets those who watch here have new rows without asking the database.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_core::chat::Chat;
+use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
+use everturn_core::view::{Cursor, Event, Row};
+
+use crate::store::{News, Pen};
+
+/// How many of the newest rows of a draft are kept.
+const RING_LEN_MAX: usize = 256;
+/// From how many desks on those that nobody uses are cleared away.
+const DESKS_LEN_MIN: usize = 1024;
+
+/// One for each chat that something is done with.
+#[derive(Default)]
+pub(super) struct Desks {
+    desks: Mutex<(HashMap<ChatId, Arc<Desk>>, usize)>,
+}
+
+/// Where one chat is worked on.
+#[derive(Default)]
+pub(super) struct Desk {
+    /// Writes to one chat take turns here, so that they wait for each other without keeping a connection each.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    held: Mutex<Option<Held>>,
+}
+
+/// A chat that is ours.
+pub(super) struct Held {
+    pub(super) fence: Fence,
+    pub(super) worker: i64,
+    pub(super) version: Version,
+    pub(super) step: StepId,
+    /// The journal of the open step: where it ends, and where its newest stored row begins.
+    pub(super) end: Seq,
+    pub(super) newest: Seq,
+    pub(super) chat: Option<Arc<Chat>>,
+    pub(super) ring: VecDeque<Row>,
+}
+
+impl Desks {
+    pub(super) fn at(&self, chat: ChatId) -> Arc<Desk> {
+        let mut guard = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (desks, len_max) = &mut *guard;
+        if desks.len() >= (*len_max).max(DESKS_LEN_MIN) {
+            desks.retain(|_, desk| Arc::strong_count(desk) > 1 || desk.held().is_some());
+            *len_max = desks.len() * 2;
+        }
+        desks.entry(chat).or_default().clone()
+    }
+}
+
+impl Desk {
+    pub(super) fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `pen` is the newest that was given here, by the worker this process is now.
+    pub(super) fn is_open_to(&self, pen: Pen, worker: Option<i64>) -> bool {
+        self.held().as_ref().is_some_and(|held| held.fence == pen.fence && Some(held.worker) == worker)
+    }
+
+    /// Nothing is known any more, and nothing can be written before the chat was taken again.
+    pub(super) fn clear(&self, fence: Fence) {
+        self.held().take_if(|held| held.fence == fence);
+    }
+
+    /// News of the draft alone, if all of it is here; nothing if the database has to be asked.
+    pub(super) fn since(&self, seen: Cursor, worker: Option<i64>) -> Option<Option<News>> {
+        let guard = self.held();
+        let held = guard.as_ref().filter(|held| Some(held.worker) == worker)?;
+        if (seen.version, seen.step) != (held.version, held.step) || seen.seq > held.end {
+            return None;
+        }
+        let missed = (held.end.0 - seen.seq.0) as usize;
+        let known = held.ring.len().checked_sub(missed)?;
+        let events = held.ring.range(known..).cloned().map(Event::Delta).collect();
+        let cursor = Cursor { seq: held.end, ..seen };
+        Some((missed > 0).then_some(News { cursor, events }))
+    }
+}
+
+impl Held {
+    /// Notes rows that are stored now.
+    pub(super) fn appended(&mut self, rows: &[Row]) {
+        let Some(first) = rows.first().filter(|row| row.step == self.step) else { return };
+        self.newest = first.seq;
+        self.end = Seq(first.seq.0 + rows.len() as u64 - 1);
+        self.ring.extend(rows.iter().cloned());
+        let surplus = self.ring.len().saturating_sub(RING_LEN_MAX);
+        self.ring.drain(..surplus);
+    }
+
+    /// Notes a commit.
+    pub(super) fn committed(&mut self, chat: Arc<Chat>) {
+        self.version = chat.version;
+        if chat.step != self.step {
+            self.step = chat.step;
+            (self.end, self.newest) = (Seq(0), Seq(0));
+            self.ring.clear();
+        }
+        self.chat = chat.is_busy().then_some(chat); // One at rest may rest for long.
+    }
+}

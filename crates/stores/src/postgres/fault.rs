@@ -1,0 +1,101 @@
+//! What can go wrong with a database, and how long it is tried again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::shape::BadShape;
+use crate::store::StoreError;
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It may well work the next time. Whether it was done is open if it was on its way.
+    Passing(String),
+    /// It will not work until somebody does something.
+    Lasting(StoreError),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Lasting(error)
+    }
+}
+
+impl From<BadShape> for Fault {
+    fn from(shape: BadShape) -> Self {
+        Self::Lasting(StoreError::Unreadable(shape.to_string()))
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let Some(said) = error.as_db_error() else {
+            return Self::Passing(format!("no connection to the database: {}", with_sources(&error)));
+        };
+        let code = said.code();
+        let class = &code.code()[..2];
+        let what = said.message();
+        let unavailable = |why: String| Self::Lasting(StoreError::Unavailable(why));
+        if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) {
+            return Self::Passing(what.into());
+        }
+        if *code == SqlState::QUERY_CANCELED {
+            return unavailable(format!("the database took too long: look for what keeps it busy ({what})"));
+        }
+        if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+            return Self::Passing(format!("the database only reads: connect to the primary ({what})"));
+        }
+        match class {
+            // The server stops, starts, or has no room for another connection.
+            "08" | "57" => Self::Passing(format!("the database is not there: {what}")),
+            "53" if *code == SqlState::TOO_MANY_CONNECTIONS => Self::Passing(what.into()),
+            "53" => unavailable(format!("the database is out of room: free some ({what})")),
+            "28" => unavailable(format!("the database does not let us in: check user and password ({what})")),
+            "42" => unavailable(format!("the database lacks what we need: check its schema and grants ({what})")),
+            _ => unavailable(format!("{what} ({})", code.code())),
+        }
+    }
+}
+
+/// An error with all that it came from: what tokio-postgres says alone is the least of it.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// How long something is tried.
+pub(super) struct Patience {
+    until: Instant,
+    pause: Duration,
+}
+
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+impl Patience {
+    pub(super) fn new(span: Duration) -> Self {
+        Self { until: Instant::now() + span, pause: PAUSE_MIN }
+    }
+
+    /// Waits before the next try, or says that there is none.
+    pub(super) async fn wait(&mut self, fault: Fault) -> Result<(), StoreError> {
+        match fault {
+            Fault::Lasting(error) => Err(error),
+            Fault::Passing(why) if Instant::now() + self.pause > self.until => Err(StoreError::Unavailable(why)),
+            Fault::Passing(why) => {
+                tracing::debug!(why, "the database is asked again");
+                tokio::time::sleep(self.pause).await;
+                self.pause = (self.pause * 2).min(PAUSE_MAX);
+                Ok(())
+            }
+        }
+    }
+}

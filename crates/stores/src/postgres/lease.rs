@@ -1,0 +1,166 @@
+//! Making chats, taking them and giving them back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use everturn_core::chat::Chat;
+use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
+use tokio_postgres::types::Type;
+
+use super::cells::{ChatCells, big, count, id_bytes, id_of};
+use super::desk::Held;
+use super::fault::Fault;
+use super::link::{Mode, Param};
+use super::wire::Haste;
+use super::{Inner, Turn};
+use crate::failpoint::failpoint;
+use crate::store::{Hint, Lease, StoreError, WriteError};
+
+/// A worker whose row is too old is dead: nothing that is held under its number is held any more, and nothing that it
+/// still has under way can happen afterwards. `$3` adds some chance to how long it is believed, so that those who take
+/// over do not all come at once.
+const BURY: &str = "
+    DELETE FROM workers USING chats
+    WHERE chats.id = $1 AND workers.id = chats.worker AND workers.id <> $2
+    AND clock_timestamp() > workers.seen + workers.lasts * $3";
+
+const TAKE: &str = "
+    UPDATE chats SET fence = fence + 1, worker = $2
+    WHERE id = $1 AND EXISTS (SELECT 1 FROM workers WHERE id = $2)
+    AND (worker IS NULL OR worker = $2 OR NOT EXISTS (SELECT 1 FROM workers WHERE id = chats.worker))
+    RETURNING fence, version, step";
+
+const END: &str = "
+    SELECT first, len FROM drafts
+    WHERE chat = $1 AND step = (SELECT step FROM chats WHERE id = $1)
+    ORDER BY first DESC LIMIT 1";
+
+const UNSETTLED: &str = "
+    SELECT id FROM chats
+    WHERE (busy OR submitted > obeyed) AND (worker IS NULL OR worker = $1 OR NOT EXISTS (
+        SELECT 1 FROM workers WHERE id = chats.worker AND clock_timestamp() <= seen + lasts * $2))
+    ORDER BY id";
+
+impl Inner {
+    pub(super) async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
+        let cells = ChatCells::from(&Chat::new(id, agent, owner));
+        let mut patience = self.patience();
+        while let Err(fault) = self.try_create(&cells).await {
+            patience.wait(fault).await?;
+        }
+        Ok(())
+    }
+
+    async fn try_create(&self, cells: &ChatCells) -> Result<(), Fault> {
+        let sql = "
+            INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, body)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING";
+        let params: [Param<'_>; 13] = [
+            (&&cells.id[..], Type::BYTEA),
+            (&cells.agent, Type::BYTEA),
+            (&cells.owner, Type::BYTEA),
+            (&cells.title, Type::BYTEA),
+            (&cells.searchable, Type::BYTEA),
+            (&cells.status, Type::TEXT),
+            (&cells.archived, Type::BOOL),
+            (&cells.busy, Type::BOOL),
+            (&cells.touched, Type::INT8),
+            (&cells.version, Type::INT8),
+            (&cells.step, Type::INT8),
+            (&cells.obeyed, Type::INT8),
+            (&cells.body.json, Type::TEXT),
+        ];
+        let conn = self.link.conn().await?;
+        tokio::try_join!(conn.begin(Mode::Write), conn.execute(sql, &params), conn.commit())?;
+        Ok(())
+    }
+
+    pub(super) async fn acquire(self: Arc<Self>, _turn: Turn, chat: ChatId) -> Result<Lease, WriteError> {
+        let desk = self.desks.at(chat);
+        *desk.held() = None; // Rows under the lease before are refused from here on…
+        self.flush().await; // …and none is on its way any more when the fence is raised.
+        failpoint!("postgres-acquire");
+        let mut patience = self.patience();
+        loop {
+            let Some(worker) = self.life().current() else {
+                return Err(
+                    StoreError::Unavailable("this process cannot tell the database that it is alive".into()).into()
+                );
+            };
+            match self.try_acquire(chat, worker).await {
+                Ok(Ok(held)) => {
+                    let lease = Lease::granted(chat, held.fence);
+                    *desk.held() = Some(held);
+                    return Ok(lease);
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    async fn try_acquire(&self, chat: ChatId, worker: i64) -> Result<Result<Held, WriteError>, Fault> {
+        let id = id_bytes(chat);
+        let id: Param<'_> = (&&id[..], Type::BYTEA);
+        let of_chat = || -> Param<'_> { (id.0, Type::BYTEA) };
+        let conn = self.link.conn().await?;
+        let lock = "SELECT 1 FROM chats WHERE id = $1 FOR UPDATE"; // What is read below is read after this.
+        let params = [of_chat()];
+        let (_, there) = tokio::try_join!(conn.begin(Mode::Write), conn.query_opt(lock, &params))?;
+        if there.is_none() {
+            conn.rollback().await?;
+            return Ok(Err(StoreError::NoSuchChat.into()));
+        }
+        let bury = [of_chat(), (&worker, Type::INT8), (&self.belief, Type::FLOAT8)];
+        let take = [of_chat(), (&worker, Type::INT8)];
+        let (_, taken, end, ()) = tokio::try_join!(
+            conn.execute(BURY, &bury),
+            conn.query_opt(TAKE, &take),
+            conn.query_opt(END, &params),
+            conn.commit()
+        )?;
+        let Some(taken) = taken else { return Ok(Err(WriteError::Fenced)) };
+        let (newest, len) = end.map_or((0, 0), |row| (count(&row, "first"), row.get::<_, i32>("len") as u64));
+        Ok(Ok(Held {
+            fence: Fence(count(&taken, "fence")),
+            worker,
+            version: Version(count(&taken, "version")),
+            step: StepId(count(&taken, "step")),
+            end: Seq((newest + len).saturating_sub(1)),
+            newest: Seq(newest),
+            chat: None,
+            ring: VecDeque::new(),
+        }))
+    }
+
+    pub(super) async fn release(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), StoreError> {
+        let desk = self.desks.at(lease.chat());
+        let Some(held) = desk.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
+        self.flush().await;
+        let (id, fence) = (id_bytes(lease.chat()), big(held.fence.0));
+        let sql = "
+            UPDATE chats SET worker = NULL WHERE id = $1 AND fence = $2 AND worker = $3
+            RETURNING busy OR submitted > obeyed";
+        let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&held.worker, Type::INT8)];
+        let mut patience = self.patience();
+        loop {
+            match self.query_once(Mode::WriteLater, sql, &params).await {
+                Ok(rows) => {
+                    if rows.first().is_some_and(|row| row.get(0)) {
+                        self.tell(Hint::Inbox(lease.chat()), Haste::Now); // Somebody may want to go on.
+                    }
+                    return Ok(());
+                }
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    pub(super) async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+        let worker = self.life().current().unwrap_or_default();
+        let params: [Param<'_>; 2] = [(&worker, Type::INT8), (&self.belief, Type::FLOAT8)];
+        let rows = self.read(UNSETTLED, &params).await?;
+        let ids = rows.iter().map(|row| id_of(row.get(0))).collect::<Result<_, _>>();
+        ids.map_err(super::lasting)
+    }
+}

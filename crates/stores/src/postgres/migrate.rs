@@ -1,0 +1,63 @@
+//! Bringing a database up to date.
+//!
+//! Each migration and its number are one transaction, so one that was killed has not happened and is run again. Programs
+//! that start at the same time queue for a lock that ends with the transaction.
+
+use super::fault::{Fault, Patience};
+use super::link::{Conn, Link};
+use crate::failpoint::failpoint;
+use crate::store::StoreError;
+
+const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
+/// Any number that nobody else locks in the same database.
+const LOCK: i64 = 0x6576_6572_7475_726e;
+
+/// The newest schema this program knows.
+pub(super) const NEWEST: usize = MIGRATIONS.len();
+
+/// Brings the database to the newest schema; one that is newer still is refused.
+pub(super) async fn migrate(link: &Link, mut patience: Patience) -> Result<(), StoreError> {
+    loop {
+        match try_migrate(link).await {
+            Ok(()) => return Ok(()),
+            Err(fault) => patience.wait(fault).await?,
+        }
+    }
+}
+
+async fn try_migrate(link: &Link) -> Result<(), Fault> {
+    let conn = link.conn().await?;
+    while step(&conn).await? < NEWEST {}
+    Ok(())
+}
+
+/// Does the next migration, if there is one, and says where that leaves the database.
+async fn step(conn: &Conn) -> Result<usize, Fault> {
+    conn.begin(super::link::Mode::Write).await?;
+    let lock = format!(
+        "SELECT pg_advisory_xact_lock({LOCK}); \
+         CREATE TABLE IF NOT EXISTS everturn_schema (version bigint NOT NULL)"
+    );
+    conn.simple(&lock).await?;
+    let row = conn.query_opt("SELECT version FROM everturn_schema", &[]).await?;
+    let version = row.map_or(0, |row| row.get::<_, i64>(0)) as usize;
+    if version > NEWEST {
+        conn.rollback().await?;
+        let why = format!("the database has schema {version}, and this program knows up to {NEWEST}: upgrade it");
+        return Err(StoreError::Unreadable(why).into());
+    }
+    let Some(migration) = MIGRATIONS.get(version) else {
+        conn.commit().await?;
+        return Ok(version);
+    };
+    failpoint!("postgres-migrate-begin");
+    conn.simple(migration).await?;
+    failpoint!("postgres-migrate-middle");
+    let version = version + 1;
+    let note = format!("DELETE FROM everturn_schema; INSERT INTO everturn_schema VALUES ({version})");
+    conn.simple(&note).await?;
+    failpoint!("postgres-migrate-commit");
+    conn.commit().await?;
+    failpoint!("postgres-migrate-end");
+    Ok(version)
+}

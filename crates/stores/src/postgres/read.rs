@@ -1,0 +1,283 @@
+//! Reading. Everything that is read together is of one moment, and no more rows are read than are returned.
+
+use std::sync::Arc;
+
+use everturn_core::chat::Chat;
+use everturn_core::command::{Inbound, Refusal};
+use everturn_core::fact::Attempted;
+use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp};
+use everturn_core::message::Message;
+use everturn_core::view;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::cells::{HEADING, big, bytes, count, heading, id_bytes, name, unreadable};
+use super::fault::Fault;
+use super::link::{Conn, Mode, Param};
+use super::submit::pending;
+use super::{Inner, lasting};
+use crate::heading::{Heading, Query, searchable};
+use crate::shape::{self, attempted, command, message, outcome, rows};
+use crate::sql;
+use crate::store::{CallRecord, Loaded, Pen, StoreError, WriteError};
+
+impl Inner {
+    pub(super) async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        let id = id_bytes(chat);
+        let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
+        let rows = self.read(&sql, &[(&&id[..], Type::BYTEA)]).await?;
+        heading(rows.first().ok_or(StoreError::NoSuchChat)?).map_err(lasting)
+    }
+
+    pub(super) async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+        let sql = format!(
+            "SELECT {HEADING} FROM chats
+             WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
+             AND ($3::bytea = '' OR position($3 IN searchable) > 0)
+             AND ($4::bigint IS NULL OR (touched, id) < ($4, $5))
+             ORDER BY touched DESC, id DESC LIMIT $6"
+        );
+        let owner = query.owner.as_ref().map(|owner| owner.as_bytes());
+        let text = searchable(&query.text).into_bytes();
+        let touched = query.after.map(|(touched, _)| touched.0);
+        let id = query.after.map(|(_, chat)| id_bytes(chat).to_vec());
+        let len = big(query.len as u64);
+        let params: [Param<'_>; 6] = [
+            (&owner, Type::BYTEA),
+            (&query.archived, Type::BOOL),
+            (&text, Type::BYTEA),
+            (&touched, Type::INT8),
+            (&id, Type::BYTEA),
+            (&len, Type::INT8),
+        ];
+        let rows = self.read(&sql, &params).await?;
+        rows.iter().map(heading).collect::<Result<_, _>>().map_err(lasting)
+    }
+
+    pub(super) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
+        let (id, seq) = (id_bytes(chat), big(seq.0));
+        let sql = "SELECT outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id AND seq = $2 WHERE chats.id = $1";
+        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&seq, Type::INT8)]).await?;
+        let text: Option<&str> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
+        text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))
+    }
+
+    pub(super) async fn load(&self, pen: Pen) -> Result<Loaded, WriteError> {
+        let desk = self.desks.at(pen.chat);
+        let worker = self.life().current();
+        let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
+            return Err(self.why_not(pen.chat).await);
+        };
+        self.flush().await;
+        let mut patience = self.patience();
+        loop {
+            match self.try_load(pen, worker).await {
+                Ok(Some(loaded)) => {
+                    if let Some(held) = desk.held().as_mut().filter(|held| held.fence == pen.fence) {
+                        held.committed(Arc::new(loaded.chat.clone()));
+                    }
+                    return Ok(loaded);
+                }
+                Ok(None) => {
+                    desk.clear(pen.fence);
+                    return Err(WriteError::Fenced);
+                }
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    async fn try_load(&self, pen: Pen, worker: i64) -> Result<Option<Loaded>, Fault> {
+        let conn = self.link.conn().await?;
+        let id = id_bytes(pen.chat);
+        let sql = "
+            SELECT id, body FROM messages WHERE chat = $1 AND gone IS NULL AND id >= coalesce((
+                SELECT max(id) FROM messages WHERE chat = $1 AND gone IS NULL AND kind = 'summary'), 0)
+            ORDER BY id";
+        let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+        let (_, chat, rows) =
+            tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker), conn.query(sql, &params),)?;
+        let Some(chat) = chat else { return Ok(None) };
+        let messages = messages(&conn, pen.chat, &rows).await?;
+        let rows = journal(&conn, pen.chat, chat.step, Seq(0)).await?;
+        conn.commit().await?;
+        Ok(Some(Loaded { chat, messages, rows }))
+    }
+
+    /// The chat, if it is still ours.
+    pub(super) async fn chat_under(&self, pen: Pen, worker: i64) -> Result<Option<Arc<Chat>>, StoreError> {
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.link.conn().await?;
+                let (_, chat) = tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker))?;
+                conn.commit().await?;
+                Ok(chat.map(Arc::new))
+            };
+            match read.await {
+                Ok(chat) => return Ok(chat),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    pub(super) async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.link.conn().await?;
+                let id = id_bytes(chat);
+                let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+                let sql = "SELECT obeyed FROM chats WHERE id = $1";
+                let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
+                let Some(row) = row else { return Err(StoreError::NoSuchChat.into()) };
+                let pending = pending(&conn, chat, count(&row, "obeyed")).await?;
+                conn.commit().await?;
+                Ok(pending)
+            };
+            match read.await {
+                Ok(pending) => return Ok(pending),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// The newest `len` messages before one of them, or before the end; oldest first.
+    pub(super) async fn page(
+        &self,
+        chat: ChatId,
+        before: Option<MessageId>,
+        len: usize,
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
+        let (before, len) = (before.map_or(i64::MAX, |id| big(id.0)), big(len as u64));
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.link.conn().await?;
+                let (_, is_there, found) =
+                    tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page(&conn, chat, before, len))?;
+                is_there?;
+                let messages = messages(&conn, chat, &found).await?;
+                conn.commit().await?;
+                Ok(messages)
+            };
+            match read.await {
+                Ok(messages) => return Ok(messages),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    pub(super) async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+        let sql = "
+            SELECT attempts.body FROM chats LEFT JOIN attempts ON chat = id WHERE id = $1 ORDER BY number";
+        let id = id_bytes(chat);
+        let rows = self.read(sql, &[(&&id[..], Type::BYTEA)]).await?;
+        if rows.is_empty() {
+            return Err(StoreError::NoSuchChat);
+        }
+        let texts = rows.iter().filter_map(|row| row.get::<_, Option<&str>>(0));
+        texts.map(attempted::read).collect::<Result<_, _>>().map_err(|bad| lasting(bad.into()))
+    }
+
+    pub(super) async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        let sql = "
+            SELECT calls.step, ordinal, tool, effect, started, starts, ended, verdict
+            FROM chats LEFT JOIN calls ON chat = id WHERE id = $1 ORDER BY calls.step, ordinal";
+        let id = id_bytes(chat);
+        let rows = self.read(sql, &[(&&id[..], Type::BYTEA)]).await?;
+        if rows.is_empty() {
+            return Err(StoreError::NoSuchChat);
+        }
+        let started = rows.iter().filter(|row| row.get::<_, Option<i64>>("step").is_some());
+        started.map(call).collect::<Result<_, _>>().map_err(lasting)
+    }
+}
+
+async fn is_there(conn: &Conn, chat: ChatId) -> Result<Result<(), StoreError>, Fault> {
+    let id = id_bytes(chat);
+    let row = conn.query_opt("SELECT 1 FROM chats WHERE id = $1", &[(&&id[..], Type::BYTEA)]).await?;
+    Ok(row.map(drop).ok_or(StoreError::NoSuchChat))
+}
+
+pub(super) async fn page(conn: &Conn, chat: ChatId, before: i64, len: i64) -> Result<Vec<Row>, Fault> {
+    let id = id_bytes(chat);
+    let sql = "SELECT id, body FROM messages WHERE chat = $1 AND id < $2 AND gone IS NULL ORDER BY id DESC LIMIT $3";
+    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&before, Type::INT8), (&len, Type::INT8)];
+    let mut rows = conn.query(sql, &params).await?;
+    rows.reverse();
+    Ok(rows)
+}
+
+async fn chat_under(conn: &Conn, pen: Pen, worker: i64) -> Result<Option<Chat>, Fault> {
+    let (id, fence) = (id_bytes(pen.chat), big(pen.fence.0));
+    let sql = "SELECT body FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
+    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
+    match conn.query_opt(sql, &params).await? {
+        Some(row) => chat_of(conn, pen.chat, row.get("body")).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The chat that a text stands for.
+pub(super) async fn chat_of(conn: &Conn, chat: ChatId, text: &str) -> Result<Chat, Fault> {
+    let stored = shape::chat::parse(text)?;
+    let bytes = bytes(conn, chat, stored.wants()).await?;
+    Ok(stored.build(&bytes)?)
+}
+
+/// The messages that rows with a `body` stand for.
+pub(super) async fn messages(conn: &Conn, chat: ChatId, rows: &[Row]) -> Result<Vec<Arc<Message>>, Fault> {
+    let stored = rows.iter().map(|row| message::parse(row.get("body"))).collect::<Result<Vec<_>, _>>()?;
+    let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
+    let bytes = bytes(conn, chat, wanted).await?;
+    Ok(stored.into_iter().map(|stored| stored.build(&bytes).map(Arc::new)).collect::<Result<_, _>>()?)
+}
+
+/// The commands that rows with `seq`, `aimed` and `body` stand for.
+pub(super) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row]) -> Result<Vec<Inbound>, Fault> {
+    let stored = rows.iter().map(|row| command::parse(row.get("body"))).collect::<Result<Vec<_>, _>>()?;
+    let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
+    let bytes = bytes(conn, chat, wanted).await?;
+    let built = rows.iter().zip(stored).map(|(row, stored)| {
+        let (seq, aimed) = (InboxSeq(count(row, "seq")), StepId(count(row, "aimed")));
+        Ok(Inbound { seq, aimed, command: stored.build(&bytes)? })
+    });
+    built.collect()
+}
+
+/// The journal of a step from the stored row on that holds the delta after `seen`.
+pub(super) async fn journal(conn: &Conn, chat: ChatId, step: StepId, seen: Seq) -> Result<Vec<view::Row>, Fault> {
+    let (id, number, seen) = (id_bytes(chat), big(step.0), big(seen.0));
+    let sql = "
+        SELECT first, body FROM drafts WHERE chat = $1 AND step = $2 AND first >= coalesce((
+            SELECT max(first) FROM drafts WHERE chat = $1 AND step = $2 AND first <= $3), 0)
+        ORDER BY first";
+    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&number, Type::INT8), (&seen, Type::INT8)];
+    let found = conn.query(sql, &params).await?;
+    let parse = |row: &Row| rows::parse(step, Seq(count(row, "first")), row.get("body"));
+    let stored = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
+    let bytes = bytes(conn, chat, wanted).await?;
+    let mut journal = Vec::new();
+    for stored in stored {
+        journal.extend(stored.build(&bytes)?);
+    }
+    Ok(journal)
+}
+
+fn call(row: &Row) -> Result<CallRecord, Fault> {
+    let (effect, verdict): (&str, Option<&str>) = (row.get("effect"), row.get("verdict"));
+    let verdict = verdict.map(sql::verdict_of).transpose()?;
+    let ended: Option<i64> = row.get("ended");
+    let ordinal =
+        row.get::<_, i32>("ordinal").try_into().map_err(|_| unreadable("a call has a number out of range"))?;
+    Ok(CallRecord {
+        uid: CallUid { step: StepId(count(row, "step")), ordinal },
+        tool: name(row.get("tool"))?,
+        effect: sql::effect_of(effect)?,
+        started: Timestamp(row.get("started")),
+        starts: row.get::<_, i32>("starts").unsigned_abs(),
+        ended: ended.map(Timestamp).zip(verdict),
+    })
+}

@@ -1,0 +1,232 @@
+//! Saying that this process is alive, and noticing when nobody may believe it any more.
+//!
+//! Chats are held by workers, one for a process, so staying alive costs one small write every few seconds however many
+//! chats there are. It is made on a thread of its own: a program too busy to run its tasks is not dead. Whether others
+//! take it for dead is decided by the database's clock. So this side counts from before each renewal was asked for, by a
+//! clock of its own, and gives up its chats well before they can be taken.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::Options;
+use super::fault::Fault;
+use super::hints::Hints;
+use crate::clock;
+use crate::store::{Hint, StoreError};
+
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a drop waits for the farewell.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
+
+/// What this process knows of its own standing.
+pub(super) struct Life {
+    standing: Mutex<Standing>,
+    lasts: Duration,
+    is_paused: AtomicBool,
+}
+
+struct Standing {
+    /// Under which number this process is known. Every comeback has a new one.
+    id: Option<i64>,
+    /// Before when the newest renewal was asked for.
+    renewed: Instant,
+    /// Whether it was told that this number is no good any more.
+    is_lost: bool,
+}
+
+impl Life {
+    /// The number chats are held under, unless others may take this process for dead.
+    pub(super) fn current(&self) -> Option<i64> {
+        let standing = self.standing();
+        let is_trusted = !standing.is_lost && clock::now() < standing.renewed + self.trusted();
+        standing.id.filter(|_| is_trusted)
+    }
+
+    /// For tests: as if the process stood still.
+    #[cfg(feature = "conformance")]
+    pub(super) fn pause(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    /// How long a renewal is relied on: less than others believe it.
+    fn trusted(&self) -> Duration {
+        self.lasts * 2 / 3
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread that says so.
+pub(super) struct Worker {
+    pub(super) life: Arc<Life>,
+    stop: watch::Sender<bool>,
+    done: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Worker {
+    /// Makes this process known, and keeps it so until it is dropped.
+    pub(super) async fn start(config: Config, options: &Options, hints: Arc<Hints>) -> Result<Self, StoreError> {
+        let standing = Mutex::new(Standing { id: None, renewed: clock::now(), is_lost: true });
+        let life = Arc::new(Life { standing, lasts: options.lease_max, is_paused: AtomicBool::new(false) });
+        let (stop, stopped) = watch::channel(false);
+        let (is_done, done) = mpsc::channel();
+        let (known, is_known) = tokio::sync::oneshot::channel();
+        let pulse =
+            Pulse { life: life.clone(), config, every: options.heartbeat, answer_max: options.lease_max / 3, hints };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let thread = move || {
+            runtime.block_on(pulse.run(known, stopped));
+            let _ = is_done.send(()); // Nobody may be waiting.
+        };
+        let spawned = std::thread::Builder::new().name("everturn-worker".into()).spawn(thread);
+        spawned.map_err(|error| StoreError::Unavailable(format!("no thread for the heartbeat: {error}")))?;
+        let worker = Self { life, stop, done: Mutex::new(done) };
+        match timeout(options.patience, is_known).await {
+            Ok(Ok(())) => Ok(worker),
+            _ => Err(StoreError::Unavailable("the database does not answer".into())),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = done.recv_timeout(FAREWELL_MAX); // Else others wait until the lease has lapsed.
+    }
+}
+
+struct Pulse {
+    life: Arc<Life>,
+    config: Config,
+    every: Duration,
+    answer_max: Duration,
+    hints: Arc<Hints>,
+}
+
+type Known = tokio::sync::oneshot::Sender<()>;
+
+impl Pulse {
+    async fn run(self, known: Known, mut stopped: watch::Receiver<bool>) {
+        let mut known = Some(known);
+        let beats = async {
+            loop {
+                if let Err(fault) = self.session(&mut known).await {
+                    tracing::debug!(?fault, "this process could not say that it is alive");
+                }
+                tokio::time::sleep(RECONNECT_PAUSE).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = beats => {}
+            () = self.watch() => {}
+        }
+        if let Err(fault) = timeout(FAREWELL_MAX, self.farewell()).await.unwrap_or(Ok(())) {
+            tracing::debug!(?fault, "this process could not say that it leaves");
+        }
+    }
+
+    /// Tells when nobody may believe any more that this process is alive.
+    async fn watch(&self) {
+        loop {
+            if self.life.current().is_none() {
+                self.lose("the database could not be told in time that this process is alive");
+            }
+            tokio::time::sleep(self.life.lasts / 60).await;
+        }
+    }
+
+    /// Lets go of all chats, once.
+    fn lose(&self, why: &str) {
+        let mut standing = self.life.standing();
+        if !std::mem::replace(&mut standing.is_lost, true) {
+            tracing::warn!("{why}: letting go of all chats");
+            self.hints.put(Hint::Lost);
+        }
+    }
+
+    async fn session(&self, known: &mut Option<Known>) -> Result<(), Fault> {
+        let client = self.connect().await?;
+        loop {
+            if !self.life.is_paused.load(Ordering::Relaxed) {
+                self.beat(&client).await?;
+                if let Some(known) = known.take() {
+                    let _ = known.send(()); // Whoever opens may have given up.
+                }
+            }
+            tokio::time::sleep(self.every).await;
+        }
+    }
+
+    async fn connect(&self) -> Result<Client, Fault> {
+        let connected = timeout(self.answer_max, self.config.connect(NoTls)).await;
+        let (client, connection) = connected.map_err(|_| Fault::Passing("no connection in time".into()))??;
+        tokio::spawn(connection); // Ends with its client.
+        Ok(client)
+    }
+
+    /// Renews what others believe, or makes this process known anew.
+    async fn beat(&self, client: &Client) -> Result<(), Fault> {
+        let asked = clock::now();
+        let Some(id) = self.life.current() else { return self.register(client).await };
+        let renew = "UPDATE workers SET seen = clock_timestamp() WHERE id = $1";
+        let is_known = self.answer(client.execute_typed(renew, &[(&id, Type::INT8)])).await? == 1;
+        if is_known && self.life.current().is_some() {
+            self.life.standing().renewed = asked;
+            return Ok(());
+        }
+        self.lose(if is_known {
+            "the database was slow to hear of this process"
+        } else {
+            "this process was taken for dead"
+        });
+        self.register(client).await
+    }
+
+    /// Makes this process known under a new number. Nobody holds what was held under the one before.
+    async fn register(&self, client: &Client) -> Result<(), Fault> {
+        self.lose("the database could not be told in time that this process is alive");
+        let asked = clock::now();
+        let lasts = self.life.lasts.as_millis() as i64;
+        let insert =
+            "INSERT INTO workers (seen, lasts) VALUES (clock_timestamp(), $1 * interval '1 millisecond') RETURNING id";
+        let row = self.answer(client.query_typed_one(insert, &[(&lasts, Type::INT8)])).await?;
+        let before = std::mem::replace(
+            &mut *self.life.standing(),
+            Standing { id: Some(row.get(0)), renewed: asked, is_lost: false },
+        );
+        if let Some(before) = before.id {
+            self.remove(client, before).await?;
+        }
+        Ok(())
+    }
+
+    async fn farewell(&self) -> Result<(), Fault> {
+        let id = self.life.standing().id.take();
+        let Some(id) = id else { return Ok(()) };
+        self.remove(&self.connect().await?, id).await
+    }
+
+    async fn remove(&self, client: &Client, id: i64) -> Result<(), Fault> {
+        self.answer(client.execute_typed("DELETE FROM workers WHERE id = $1", &[(&id, Type::INT8)])).await?;
+        Ok(())
+    }
+
+    async fn answer<T>(&self, asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+        match timeout(self.answer_max, asked).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Fault::Passing("the database does not answer".into())),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The store in Postgres, against a real server.
+
+mod elsewhere;
+mod outage;
+mod pooled;
+mod schema;
+mod takeover;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::command::{Command, When};
+use everturn_core::ids::{ChatId, Timestamp};
+use everturn_core::rehearsal::sample::{chat_id, send};
+use everturn_core::rehearsal::tiny_limits;
+use everturn_stores::postgres::Options;
+use everturn_stores::{Postgres, Receipt, Store, Submission, SubmitError};
+
+everturn_stores::conformance! {
+    /// CS01, CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: Postgres keeps the rules of stores.
+    #[test]
+    fn conforms() -> Postgres {
+        Postgres::open(&database(), Options::default()).await.expect("it can be opened")
+    }
+}
+
+fn database() -> String {
+    everturn_props::database().expect("a database can be made")
+}
+
+/// Leases that lapse while a test waits for it.
+fn hasty() -> Options {
+    Options { lease_max: Duration::from_secs(3), heartbeat: Duration::from_millis(150), ..Options::default() }
+}
+
+async fn open(url: &str, options: Options) -> Arc<Postgres> {
+    Arc::new(Postgres::open(url, options).await.expect("it can be opened"))
+}
+
+async fn make(store: &Postgres, number: u128) -> ChatId {
+    store.create(chat_id(number), "agent", "owner").await.expect("a store makes chats");
+    chat_id(number)
+}
+
+async fn submit(store: &Postgres, chat: ChatId, text: &str, key: Option<&str>) -> Result<Receipt, SubmitError> {
+    let mut limits = tiny_limits();
+    limits.queue_len_max = 10_000;
+    let command: Command = send(text, When::Queue);
+    store.submit(chat, Submission { command, key: key.map(Into::into), at: Timestamp(0) }, &limits).await
+}

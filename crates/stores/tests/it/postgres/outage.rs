@@ -1,0 +1,164 @@
+//! A database that goes away and comes back, or keeps us waiting.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::ids::{Seq, StepId, Timestamp};
+use everturn_core::rehearsal::sample::text;
+use everturn_core::view::Row;
+use everturn_props::shared::psql;
+use everturn_props::{Server, Stop, postgres_bin};
+use everturn_stores::postgres::Options;
+use everturn_stores::{Durability, Hint, Postgres, Store, StoreError, SubmitError, WriteError};
+
+use super::{database, make, open, submit};
+
+/// Patient enough for a server to come back on a busy machine.
+fn patient() -> Options {
+    let long = Duration::from_secs(60);
+    Options { patience: long, lease_max: long, durability: Durability::Full, ..Options::default() }
+}
+
+async fn restart(server: &Arc<Server>, how: Stop) {
+    let server = server.clone();
+    let restarted = tokio::task::spawn_blocking(move || {
+        server.stop(how)?;
+        server.start_again()
+    });
+    restarted.await.expect("it does not panic").expect("a server can be restarted");
+}
+
+/// Submits until it is told to stop, and says what was accepted.
+async fn keep_asking(store: Arc<Postgres>, stop: tokio_stop::Flag) -> BTreeSet<u64> {
+    let mut accepted = BTreeSet::new();
+    let mut number = 0;
+    while !stop.is_up() || accepted.len() < 20 {
+        let receipt = submit(&store, super::chat_id(1), &format!("{number}"), None).await;
+        assert!(accepted.insert(receipt.expect("it is accepted in the end").seq.0), "each has its own number");
+        number += 1;
+    }
+    accepted
+}
+
+/// A flag that is raised once.
+mod tokio_stop {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[derive(Clone, Default)]
+    pub(super) struct Flag(Arc<AtomicBool>);
+
+    impl Flag {
+        pub(super) fn raise(&self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+
+        pub(super) fn is_up(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+}
+
+/// I1, I4: whoever was told yes has it, whoever writes goes on where they were, and nobody has to do anything about it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_accepted_is_lost_when_the_server_restarts() {
+    let server = Arc::new(Server::start().expect("a server can be started"));
+    let url = server.url("postgres");
+    let store = open(&url, patient()).await;
+    let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);
+    let mut lease = store.acquire(driven).await.expect("nobody holds it");
+    let flag = tokio_stop::Flag::default();
+    let asking = tokio::spawn(keep_asking(store.clone(), flag.clone()));
+    let driving = tokio::spawn({
+        let (store, flag) = (store.clone(), flag.clone());
+        async move {
+            let (mut seq, mut version) = (0, 0);
+            while !flag.is_up() || version < 20 {
+                let delta = Arc::new(text(&format!("{seq} ")));
+                let row = Row { step: StepId(1), seq: Seq(seq + 1), at: Timestamp(0), delta };
+                store.append(lease.pen(), vec![row]).await.expect("it is stored in the end");
+                seq += 1;
+                version = store.commit(&mut lease, &[]).await.expect("it is committed in the end").0;
+                assert_eq!(version, seq, "each commit once");
+            }
+            (lease, seq)
+        }
+    });
+    restart(&server, Stop::Fast).await;
+    restart(&server, Stop::Immediate).await;
+    flag.raise();
+    let accepted = asking.await.expect("it does not panic");
+    let (lease, seq) = driving.await.expect("it does not panic");
+    let stored = store.inbox(chat).await.expect("the chat is there");
+    assert_eq!(stored.iter().map(|inbound| inbound.seq.0).collect::<BTreeSet<_>>(), accepted, "no more and no less");
+    let loaded = store.load(&lease).await.expect("the lease is still ours");
+    assert_eq!((loaded.chat.version.0, loaded.rows.len() as u64), (seq, seq));
+    assert!(loaded.rows.iter().zip(1..).all(|(row, n)| row.seq.0 == n), "without a gap");
+    let other = open(&url, patient()).await;
+    while store.hint().await != Hint::Missed {} // It listens again.
+    submit(&other, chat, "more", None).await.expect("there is room");
+    while store.hint().await != Hint::Inbox(chat) {}
+}
+
+/// A database that crashed and lost the newest rows of a draft takes no rows behind the gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_that_lost_its_end_takes_no_more() {
+    let url = database();
+    let store = open(&url, Options::default()).await;
+    let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
+    let row = |seq| Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text("x")) };
+    for seq in 1..=3 {
+        store.append(lease.pen(), vec![row(seq)]).await.expect("the lease is ours");
+    }
+    psql(&url, "DELETE FROM drafts WHERE first = 3").expect("it can be written");
+    assert_eq!(store.append(lease.pen(), vec![row(4)]).await, Err(WriteError::Fenced));
+    let lease = store.acquire(lease.chat()).await.expect("it is our own");
+    assert_eq!(store.load(&lease).await.expect("the lease is ours").rows.len(), 2);
+    store.append(lease.pen(), vec![row(3)]).await.expect("it goes on from what is there");
+}
+
+/// A statement that waits too long ends with an error that says so, changes nothing, and the next one works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_does_not_wait_for_ever() {
+    let url = database();
+    let hurried = Options { statement_max: Duration::from_millis(300), ..Options::default() };
+    let store = open(&url, hurried).await;
+    let chat = make(&store, 1).await;
+    let psql = postgres_bin().expect("tests need it").join("psql");
+    let lock = ["-c", "BEGIN", "-c", "LOCK TABLE inbox", "-c", r"\echo locked", "-c", "SELECT pg_sleep(600)"];
+    let mut locking = Command::new(psql);
+    let mut locking =
+        locking.args(["-X", "-q"]).args(lock).arg(&url).stdout(Stdio::piped()).spawn().expect("psql runs");
+    let mut said = String::new();
+    BufReader::new(locking.stdout.take().expect("it is piped")).read_line(&mut said).expect("psql says so");
+    assert_eq!(said.trim(), "locked");
+    let slow = |error: StoreError| matches!(error, StoreError::Unavailable(why) if why.contains("took too long"));
+    match submit(&store, chat, "hello", None).await {
+        Err(SubmitError::Store(error)) => assert!(slow(error)),
+        other => panic!("{other:?}"),
+    }
+    assert!(store.inbox(chat).await.is_err_and(slow));
+    locking.kill().expect("it can be stopped");
+    locking.wait().expect("it was started here");
+    let pid = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()";
+    everturn_props::shared::psql(&url, pid).expect("it can be asked");
+    let receipt = submit(&store, chat, "hello", None).await.expect("nothing is in the way");
+    assert_eq!(receipt.seq.0, 1, "what was refused left no trace");
+}
+
+/// A database that is not there is an error that says so, in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_not_there_is_an_error() {
+    let options = || Options { patience: Duration::from_millis(300), ..Options::default() };
+    for url in ["postgres://postgres@127.0.0.1:1/postgres", "postgres://postgres:secret@[", "what?"] {
+        match Postgres::open(url, options()).await.map(drop) {
+            Err(StoreError::Unavailable(why)) => assert!(!why.contains("secret") && !why.is_empty(), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let nowhere = database() + "_not_there";
+    assert!(matches!(Postgres::open(&nowhere, options()).await.map(drop), Err(StoreError::Unavailable(_))));
+}

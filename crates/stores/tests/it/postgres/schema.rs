@@ -1,0 +1,59 @@
+//! Bringing a database up to date.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use everturn_props::shared::psql;
+use everturn_stores::postgres::Options;
+use everturn_stores::{Postgres, StoreError};
+
+use super::{database, make, open};
+
+/// PR18: a database that a later program has changed is left alone, and both numbers are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_schema_is_refused() {
+    let url = database();
+    drop(open(&url, Options::default()).await);
+    psql(&url, "UPDATE everturn_schema SET version = 99").expect("it can be written");
+    match Postgres::open(&url, Options::default()).await.map(drop) {
+        Err(StoreError::Unreadable(why)) => assert!(why.contains("99") && why.contains('1'), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Processes that start together on an empty database do not get in each other's way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_can_start_at_once() {
+    let url = database();
+    let mut starts = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let url = url.clone();
+        starts.spawn(async move { open(&url, Options::default()).await });
+    }
+    for store in starts.join_all().await {
+        make(&store, 1).await;
+    }
+    assert_eq!(psql(&url, "SELECT count(*) FROM everturn_schema").expect("it can be read").trim(), "1");
+}
+
+/// A migration that was stopped anywhere has not happened, and the next start does it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_that_was_stopped_is_done_again() {
+    for polls in [1, 2, 3, 4, 6, 9] {
+        let url = database();
+        {
+            let mut opening = pin!(Postgres::open(&url, Options::default()));
+            for _ in 0..polls {
+                let once = poll_fn(|context| Poll::Ready(opening.as_mut().poll(context).is_ready()));
+                if once.await {
+                    break;
+                }
+                tokio::task::yield_now().await;
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        }
+        let store = open(&url, Options::default()).await;
+        make(&store, 1).await;
+    }
+}

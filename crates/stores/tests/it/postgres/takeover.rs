@@ -1,0 +1,227 @@
+//! Two processes on one database: who holds a chat, who may take it, and what they hear of each other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
+use everturn_core::rehearsal::sample::attempt;
+use everturn_core::view::Row;
+use everturn_props::shared::psql;
+use everturn_stores::postgres::Options;
+use everturn_stores::{Hint, Lease, Postgres, Store, StoreError, WriteError};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{database, hasty, make, open, submit};
+
+/// Far more than any of this takes.
+const LONG: Duration = Duration::from_secs(60);
+
+fn rows(step: u64, seqs: std::ops::RangeInclusive<u64>) -> Vec<Row> {
+    let row = |seq| Row { step: StepId(step), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(attempt()) };
+    seqs.map(row).collect()
+}
+
+/// Asks until the chat can be taken.
+async fn take(store: &Postgres, chat: ChatId) -> Lease {
+    let taken = async {
+        loop {
+            match store.acquire(chat).await {
+                Ok(lease) => return lease,
+                Err(WriteError::Fenced | WriteError::Store(StoreError::Unavailable(_))) => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    timeout(LONG, taken).await.expect("it can be taken in the end")
+}
+
+async fn hears(store: &Postgres, wanted: Hint) {
+    let heard = async { while store.hint().await != wanted {} };
+    timeout(LONG, heard).await.unwrap_or_else(|_| panic!("nobody was told {wanted:?}"));
+}
+
+/// Everything that is stored, as one text.
+fn everything(url: &str) -> String {
+    let of = |table: &str| psql(url, &format!("SELECT t FROM {table} t ORDER BY t::text")).expect("it can be read");
+    ["chats", "inbox", "messages", "drafts", "attempts", "calls", "blobs"].map(of).concat()
+}
+
+/// CS16, CS17: a chat stays with whoever holds it and is alive; given back, it is free at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_is_free_when_it_was_given_back_and_not_before() {
+    let url = database();
+    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let chat = make(&one, 1).await;
+    submit(&two, chat, "hello", None).await.expect("anybody may ask");
+    assert_eq!(two.unsettled().await, Ok(vec![chat]), "nobody holds it");
+    let lease = one.acquire(chat).await.expect("nobody holds it");
+    assert_eq!(two.acquire(chat).await.map(drop), Err(WriteError::Fenced));
+    assert_eq!(two.unsettled().await, Ok(vec![]), "it is in good hands");
+    assert_eq!(one.unsettled().await, Ok(vec![chat]), "its own are always its own");
+    let lease_again = one.acquire(chat).await.expect("it is its own");
+    assert_eq!(one.load(&lease).await.map(drop), Err(WriteError::Fenced));
+    one.release(lease).await.expect("an old lease has nothing to give back");
+    assert_eq!(two.acquire(chat).await.map(drop), Err(WriteError::Fenced));
+    one.release(lease_again).await.expect("it can be given back");
+    hears(&two, Hint::Inbox(chat)).await;
+    assert_eq!(two.unsettled().await, Ok(vec![chat]));
+    two.acquire(chat).await.expect("it was given back");
+}
+
+/// A process that leaves gives everything back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_ends_leaves_nothing_held() {
+    let url = database();
+    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let chat = make(&one, 1).await;
+    one.acquire(chat).await.expect("nobody holds it");
+    assert_eq!(two.acquire(chat).await.map(drop), Err(WriteError::Fenced));
+    drop(one);
+    two.acquire(chat).await.expect("its holder has left");
+}
+
+/// I6, CS08: a process that stands still lets go before another can take its chats, writes nothing once they did, and
+/// comes back by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_process_lets_go_before_it_is_given_up() {
+    let url = database();
+    let (one, two) = (open(&url, hasty()).await, open(&url, hasty()).await);
+    let (chat, other) = (make(&one, 1).await, make(&one, 2).await);
+    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    one.append(lease.pen(), rows(1, 1..=3)).await.expect("the lease is ours");
+    one.pause_heartbeat(true);
+    tokio::select! {
+        biased;
+        () = hears(&one, Hint::Lost) => {}
+        _ = take(&two, chat) => panic!("it was taken before its holder let go"),
+    }
+    let before = everything(&url);
+    let shut_out = async |lease: &mut Lease| {
+        assert_eq!(one.load(lease).await.map(drop), Err(WriteError::Fenced));
+        assert_eq!(one.append(lease.pen(), rows(1, 4..=4)).await, Err(WriteError::Fenced));
+        assert_eq!(one.append(lease.pen(), Vec::new()).await, Err(WriteError::Fenced));
+        assert_eq!(one.commit(lease, &[]).await, Err(WriteError::Fenced));
+    };
+    shut_out(&mut lease).await;
+    assert_eq!(everything(&url), before, "it has let go though nobody took it");
+    let mut taken = take(&two, chat).await;
+    let before = everything(&url);
+    shut_out(&mut lease).await;
+    one.pause_heartbeat(false);
+    drop(take(&one, other).await);
+    shut_out(&mut lease).await;
+    assert_eq!(one.acquire(chat).await.map(drop), Err(WriteError::Fenced), "it is another's now");
+    let loaded = two.load(&taken).await.expect("the lease is ours");
+    assert_eq!(loaded.rows, rows(1, 1..=3));
+    assert_ne!(everything(&url), before, "the other chat was taken");
+    two.append(taken.pen(), rows(1, 4..=5)).await.expect("the journal goes on");
+    two.commit(&mut taken, &[]).await.expect("the lease is ours");
+}
+
+/// A process that was taken for dead hears so at its next heartbeat, holds nothing, and goes on under a new number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_was_given_up_holds_nothing() {
+    let url = database();
+    let one = open(&url, hasty()).await;
+    let chat = make(&one, 1).await;
+    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    psql(&url, "DELETE FROM workers").expect("it can be written");
+    assert_eq!(one.append(lease.pen(), rows(1, 1..=1)).await, Err(WriteError::Fenced), "also before it has heard");
+    hears(&one, Hint::Lost).await;
+    assert_eq!(one.commit(&mut lease, &[]).await, Err(WriteError::Fenced));
+    let mut lease = take(&one, chat).await;
+    one.commit(&mut lease, &[]).await.expect("it is known again");
+}
+
+/// The fence is checked by the database, not by what a process remembers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fence_that_was_raised_elsewhere_shuts_out() {
+    for what in 0..3 {
+        let url = database();
+        let one = open(&url, Options::default()).await;
+        let chat = make(&one, 1).await;
+        let mut lease = one.acquire(chat).await.expect("nobody holds it");
+        one.commit(&mut lease, &[]).await.expect("the lease is ours");
+        psql(&url, "UPDATE chats SET fence = fence + 1").expect("it can be written");
+        let before = everything(&url);
+        let refused = match what {
+            0 => one.append(lease.pen(), rows(1, 1..=1)).await,
+            1 => one.commit(&mut lease, &[]).await.map(drop),
+            _ => one.load(&lease).await.map(drop),
+        };
+        assert_eq!(refused, Err(WriteError::Fenced));
+        assert_eq!(everything(&url), before);
+    }
+}
+
+/// In one batch, the rows of a chat that is lost are refused and those of the others are stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_chat_takes_no_other_rows_with_it() {
+    let url = database();
+    let one = open(&url, Options::default()).await;
+    let mut leases = Vec::new();
+    for number in 1..=20 {
+        leases.push(one.acquire(make(&one, number).await).await.expect("nobody holds it"));
+    }
+    psql(&url, "UPDATE chats SET fence = fence + 1 WHERE id = (SELECT id FROM chats ORDER BY id DESC LIMIT 1)")
+        .expect("it can be written");
+    let mut appends = JoinSet::new();
+    for lease in &leases {
+        let (one, pen) = (one.clone(), lease.pen());
+        appends.spawn(async move { (pen.chat, one.append(pen, rows(1, 1..=2)).await) });
+    }
+    let lost = leases.iter().map(Lease::chat).max();
+    for (chat, answer) in appends.join_all().await {
+        assert_eq!(answer, if Some(chat) == lost { Err(WriteError::Fenced) } else { Ok(()) });
+    }
+    assert_eq!(psql(&url, "SELECT count(*) FROM drafts").expect("it can be read").trim(), "19");
+}
+
+/// CS04: what one process did another hears: commands, commits and drafts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_reach_the_other_process() {
+    let url = database();
+    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    hears(&two, Hint::Missed).await; // It listens.
+    let chat = make(&one, 1).await;
+    submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
+    hears(&two, Hint::Inbox(chat)).await;
+    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    one.append(lease.pen(), rows(1, 1..=1)).await.expect("the lease is ours");
+    hears(&two, Hint::News(chat)).await;
+    one.commit(&mut lease, &[]).await.expect("the lease is ours");
+    hears(&two, Hint::News(chat)).await;
+    hears(&one, Hint::Missed).await;
+    let silence = timeout(Duration::from_millis(100), one.hint()).await;
+    assert!(silence.is_err(), "nobody is told what they did themselves: {silence:?}");
+}
+
+/// CS03: the same request that comes in by two processes at once has one effect; different ones are all taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn submits_of_two_processes_are_one_line() {
+    const EACH: u64 = 60;
+    let url = database();
+    let stores = [open(&url, Options::default()).await, open(&url, Options::default()).await];
+    let chat = make(&stores[0], 1).await;
+    let mut senders = JoinSet::new();
+    for store in &stores {
+        for i in 0..EACH {
+            let store = store.clone();
+            senders.spawn(async move {
+                let same = submit(&store, chat, "hello", Some("k")).await;
+                let own = submit(&store, chat, &format!("{i}"), None).await;
+                (same.expect("the same receipt for all").seq.0, own.expect("there is room").seq.0)
+            });
+        }
+    }
+    let seqs = senders.join_all().await;
+    let same: BTreeSet<u64> = seqs.iter().map(|(same, _)| *same).collect();
+    let own: BTreeSet<u64> = seqs.iter().map(|(_, own)| *own).collect();
+    assert_eq!((same.len(), own.len() as u64), (1, 2 * EACH));
+    let all: BTreeSet<u64> = same.union(&own).copied().collect();
+    assert_eq!(all, (1..=2 * EACH + 1).collect());
+}
