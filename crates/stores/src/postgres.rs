@@ -149,7 +149,8 @@ impl Postgres {
         tasks.spawn(journal::run(inner.clone(), taken));
         tasks.spawn(trim::run(inner.link.clone(), trimmed));
         tasks.spawn(inner.teller.clone().run(inner.link.clone()));
-        tasks.spawn(wire::listen(listening, inner.sender, hints));
+        tasks.spawn(wire::listen(listening, inner.sender, hints.clone()));
+        tasks.spawn(hints::remind(hints, options.heartbeat / 2));
         Ok(Self { inner, _tasks: tasks, _worker: worker })
     }
 

@@ -8,18 +8,28 @@ mod place;
 mod saga;
 
 use place::Place;
-use saga::Saga;
+use saga::{Mortal, Saga};
 
-/// How many processes die by chance.
-const DEATHS: u64 = 300;
+/// How many processes die by chance on SQLite, and on Postgres, where each waits for the lease of the last.
+const DEATHS: [u64; 2] = [300, 40];
 
 /// I1, I2, I3, I4, I9: three hundred processes, each killed after it has said so and so many things.
 #[tokio::test]
 async fn nothing_is_lost_by_three_hundred_deaths() {
     let (place, trace, _dir) = sqlite();
-    let mut saga = Saga::begin(place, trace, 3).await;
+    die_by_chance(Saga::begin(place, trace, 3).await, DEATHS[0]).await;
+}
+
+/// I1, I2, I3, I4, I7, I9: the same on a database that outlives them.
+#[tokio::test]
+async fn nothing_is_lost_by_deaths_on_postgres() {
+    let (place, trace, _dir) = postgres();
+    die_by_chance(Saga::begin(place, trace, 3).await, DEATHS[1]).await;
+}
+
+async fn die_by_chance(mut saga: Saga, deaths: u64) {
     let mut dice = Dice(7);
-    for _ in 0..DEATHS {
+    for _ in 0..deaths {
         let mut mortal = saga.start(None);
         saga.set_going(&mut mortal, dice.below(3) as usize);
         for _ in 0..dice.below(90) {
@@ -39,7 +49,7 @@ async fn nothing_is_lost_by_three_hundred_deaths() {
 
 /// Where processes are to die besides: every place in the store that has a name, and how many messages it takes to get
 /// there.
-const PLACES: [(&str, usize); 6] = [
+const SQLITE: [(&str, usize); 6] = [
     ("sqlite-begin", 2),
     ("sqlite-commit", 2),
     ("sqlite-committed", 2),
@@ -48,16 +58,36 @@ const PLACES: [(&str, usize); 6] = [
     ("sqlite-trim-middle", 15),
 ];
 
+const POSTGRES: [(&str, usize); 7] = [
+    ("postgres-acquire", 2),
+    ("postgres-begin", 2),
+    ("postgres-commit", 2),
+    ("postgres-committed", 2),
+    ("postgres-journal", 2),
+    ("postgres-journalled", 2),
+    ("postgres-trim", 2),
+];
+
 /// I1, I3, I4: a process may die around every transaction, every trim and every write-back.
 #[tokio::test]
 async fn nothing_is_lost_at_any_place_that_has_a_name() {
     let (place, trace, _dir) = sqlite();
-    let mut saga = Saga::begin(place, trace, 3).await;
-    for (name, messages) in PLACES {
+    die_at(Saga::begin(place, trace, 3).await, &SQLITE, &[1, 2, 7, 30]).await;
+}
+
+/// I1, I3, I4: the same around every transaction with Postgres.
+#[tokio::test]
+async fn nothing_is_lost_at_any_place_before_postgres() {
+    let (place, trace, _dir) = postgres();
+    die_at(Saga::begin(place, trace, 3).await, &POSTGRES, &[1, 4]).await;
+}
+
+async fn die_at(mut saga: Saga, places: &[(&str, usize)], times: &[u64]) {
+    for (name, messages) in places {
         let mut died = 0;
-        for times in [1, 2, 7, 30] {
+        for times in times {
             let mut mortal = saga.start(Some(&format!("{name}:{times}")));
-            saga.set_going(&mut mortal, messages);
+            saga.set_going(&mut mortal, *messages);
             mortal.end_input();
             let mut last = String::new();
             while let Some(line) = mortal.next() {
@@ -90,10 +120,43 @@ async fn a_migration_may_be_killed_anywhere() {
     }
 }
 
+/// I6, I9: a process that stood still for longer than it is believed has lost its chats. When it goes on, it changes no
+/// row.
+#[tokio::test]
+async fn a_process_that_stood_still_changes_nothing() {
+    let (place, trace, _dir) = postgres();
+    let mut saga = Saga::begin(place, trace, 3).await;
+    for _ in 0..3 {
+        let mut still = saga.start(None);
+        saga.set_going(&mut still, 3);
+        for _ in 0..60 {
+            let line = still.next().unwrap_or_else(|| panic!("a process died by itself: {}", still.kill()));
+            saga.heed(&line);
+        }
+        still.signal("-STOP");
+        let mut next = saga.start(None);
+        finish(&mut saga, &mut next);
+        let before = saga.fingerprint().await;
+        still.signal("-CONT");
+        still.end_input();
+        while still.next().is_some() {} // What it has seen is what the other one did.
+        assert_eq!(saga.fingerprint().await, before, "it wrote after it had lost its chats");
+        still.kill();
+        saga.check().await;
+    }
+    end(saga).await;
+}
+
 /// One last process, which nobody kills.
 async fn end(mut saga: Saga) {
     let mut mortal = saga.start(None);
-    saga.set_going(&mut mortal, 3);
+    finish(&mut saga, &mut mortal);
+    saga.is_complete().await;
+}
+
+/// Lets a process send some more and do everything that is left.
+fn finish(saga: &mut Saga, mortal: &mut Mortal) {
+    saga.set_going(mortal, 3);
     mortal.end_input();
     let mut last = String::new();
     while let Some(line) = mortal.next() {
@@ -102,12 +165,16 @@ async fn end(mut saga: Saga) {
     }
     assert_eq!(last, "rest", "the last one died by itself: {}", mortal.kill());
     mortal.kill();
-    saga.is_complete().await;
 }
 
 fn sqlite() -> (Place, std::path::PathBuf, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     (Place::Directory(dir.path().join("data")), dir.path().join("trace"), dir)
+}
+
+fn postgres() -> (Place, std::path::PathBuf, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    (Place::Database(everturn_props::database().unwrap()), dir.path().join("trace"), dir)
 }
 
 /// Chance with a seed.

@@ -1,6 +1,7 @@
 //! A chat's life over many processes, and what must hold between any two of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,12 +9,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use everturn::core::chat::{Chat, Effect};
+use everturn::core::chat::Effect;
 use everturn::core::draft::Draft;
-use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::ids::{ChatId, Seq, Timestamp};
 use everturn::core::message::{Body, Message, Stop, Verdict, text_of};
-use everturn::core::view::{Cursor, Event, Row};
-use everturn::stores::{Loaded, Store};
+use everturn::core::view::{Cursor, Event, Row, Standing};
+use everturn::stores::Store;
 
 use crate::mortal::{PLACE, TOKENS, TRACE, fingerprint, tokens};
 use crate::place::Place;
@@ -107,31 +108,35 @@ impl Saga {
     pub async fn check(&self) {
         let store = self.place.open().await;
         for chat in &self.chats {
-            let lease = store.acquire(*chat).await.unwrap();
-            let Loaded { chat: standing, rows, .. } = store.load(&lease).await.unwrap();
-            store.release(lease).await.unwrap();
+            let (standing, rows) = stored(&*store, *chat).await;
             let transcript = store.transcript(*chat).await.unwrap();
-            self.everything_accepted_is_there(&*store, &standing, &transcript).await;
+            self.everything_accepted_is_there(&*store, *chat, &standing, &transcript).await;
             self.everything_shown_is_there(&*store, *chat, &rows).await;
             self.every_effect_is_in_the_ledger(&*store, *chat, &transcript).await;
         }
     }
 
-    async fn everything_accepted_is_there(&self, store: &dyn Store, chat: &Chat, transcript: &[Arc<Message>]) {
+    async fn everything_accepted_is_there(
+        &self,
+        store: &dyn Store,
+        chat: ChatId,
+        standing: &Standing,
+        transcript: &[Arc<Message>],
+    ) {
         let mut there: BTreeMap<String, usize> = BTreeMap::new();
         let said = transcript.iter().filter_map(|message| match &message.body {
             Body::User(parts) => Some(text_of(parts)),
             _ => None,
         });
-        let queued = chat.queue.iter().map(|queued| text_of(&queued.parts));
-        let inbox = store.inbox(chat.id).await.unwrap().into_iter().filter_map(|inbound| match inbound.command {
+        let queued = standing.queue.iter().map(|queued| text_of(&queued.parts));
+        let inbox = store.inbox(chat).await.unwrap().into_iter().filter_map(|inbound| match inbound.command {
             everturn::core::command::Command::Send { parts, .. } => Some(text_of(&parts)),
             _ => None,
         });
         for key in said.chain(queued).chain(inbox) {
             *there.entry(key).or_default() += 1;
         }
-        for (key, (of, is_acknowledged)) in self.sent.iter().filter(|(_, (of, _))| *of == chat.id) {
+        for (key, (of, is_acknowledged)) in self.sent.iter().filter(|(_, (of, _))| *of == chat) {
             let times = there.get(key).copied().unwrap_or_default();
             assert!(times <= 1 && times >= usize::from(*is_acknowledged), "{key} of {of} is there {times} times");
         }
@@ -184,6 +189,19 @@ impl Saga {
         }
     }
 
+    /// A number for everything that is stored.
+    pub async fn fingerprint(&self) -> u64 {
+        let store = self.place.open().await;
+        let mut hasher = DefaultHasher::new();
+        for chat in &self.chats {
+            format!("{:?}", stored(&*store, *chat).await).hash(&mut hasher);
+            format!("{:?}", store.transcript(*chat).await).hash(&mut hasher);
+            format!("{:?}", store.attempts(*chat).await).hash(&mut hasher);
+            format!("{:?}", store.calls(*chat).await).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// What must hold at the end: every message was answered in full, every number once.
     pub async fn is_complete(&self) {
         self.check().await;
@@ -201,6 +219,16 @@ impl Saga {
     }
 }
 
+/// Where a chat stands and what is journalled of its open step, without taking it from anybody.
+async fn stored(store: &dyn Store, chat: ChatId) -> (Standing, Vec<Row>) {
+    let news = store.since(chat, None).await.unwrap().unwrap();
+    let [Event::Reset(snapshot)] = &news.events[..] else { panic!("no snapshot but {:?}", news.events) };
+    let beginning = Cursor { seq: Seq(0), ..news.cursor };
+    let rows = store.since(chat, Some(beginning)).await.unwrap().into_iter().flat_map(|news| news.events);
+    let rows = rows.filter_map(|event| if let Event::Delta(row) = event { Some(row) } else { None });
+    (snapshot.standing.clone(), rows.collect())
+}
+
 impl Mortal {
     fn tell(&mut self, line: &str) {
         // Whoever is dead already hears nothing.
@@ -214,6 +242,12 @@ impl Mortal {
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("nothing for {PATIENCE:?}: {}", self.kill()),
         }
+    }
+
+    /// Stops it where it is, or lets it go on.
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
     /// Kills it, if nobody did. What it wrote to its error output.

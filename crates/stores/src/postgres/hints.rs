@@ -1,7 +1,8 @@
 //! What other processes say they did, kept until somebody asks.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -75,6 +76,15 @@ impl Waiting {
         let hint = self.queue.pop_front()?;
         self.known.remove(&hint);
         Some(hint)
+    }
+}
+
+/// Has everything looked at now and then, whatever was heard: a notification may be lost, and a process that dies tells
+/// nobody.
+pub(super) async fn remind(hints: Arc<Hints>, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        hints.put(Hint::Missed);
     }
 }
 
