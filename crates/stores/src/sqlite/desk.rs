@@ -10,9 +10,9 @@ use everturn_core::ids::{ChatId, Fence, InboxSeq, Seq};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::heads::{Heads, Told};
+use super::rows;
 use super::trouble::Halt;
 use super::value::{id, number, unsigned};
-use super::rows;
 use crate::heading::searchable;
 use crate::shape::{self, BlobId, Written};
 use crate::sql;

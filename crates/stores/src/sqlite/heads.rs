@@ -100,7 +100,8 @@ impl Heads {
             return Some(None);
         }
         let first = head.ring.front()?.seq;
-        let follows = (seen.version, seen.step) == (now.version, now.step) && seen.seq < now.seq && first <= seen.seq.next();
+        let follows =
+            (seen.version, seen.step) == (now.version, now.step) && seen.seq < now.seq && first <= seen.seq.next();
         follows.then(|| {
             let news = head.ring.iter().filter(|row| row.seq > seen.seq).cloned();
             Some(News { cursor: now, events: news.map(Event::Delta).collect() })

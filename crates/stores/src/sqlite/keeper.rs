@@ -62,7 +62,9 @@ impl Keeper {
             if self.health.is_unsynced.swap(false, Ordering::AcqRel) && sync(&self.file).is_err() {
                 self.health.is_doubtful.store(true, Ordering::Relaxed);
             }
-            if self.health.pages.load(Ordering::Relaxed) >= PAGES_WRITTEN_BACK && self.write_back(&mut connection).is_err() {
+            if self.health.pages.load(Ordering::Relaxed) >= PAGES_WRITTEN_BACK
+                && self.write_back(&mut connection).is_err()
+            {
                 connection = None; // The writer comes by the same trouble, and says so.
             }
         }

@@ -35,7 +35,8 @@ fn heading_of(row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
 /// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
 pub(super) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Heading>, Halt<StoreError>> {
     let mut headings = Vec::new();
-    for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived)) {
+    for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
+    {
         some(connection, query, archived, &mut headings)?;
     }
     headings.sort_by_key(|heading: &Heading| std::cmp::Reverse(heading.place()));

@@ -12,8 +12,8 @@ use super::{connect, migrate};
 const FILE: &str = "everturn.db";
 /// Who uses it.
 const LOCK: &str = "lock";
-/// How many steps the check at the start may take, in thousands: some seconds at most.
-const CHECK_STEPS_MAX: u32 = 100_000;
+/// How many steps the check at the start may take, in thousands: about two seconds, or half a gigabyte.
+const CHECK_STEPS_MAX: u32 = 5_000;
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +107,8 @@ impl Place {
             }
             Err(TryLockError::Error(why)) => return Err(failed(why)),
         }
-        let named = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        let named =
+            lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
         drop(named); // A full disk keeps nobody from reading; the lock holds without the name.
         Ok(Self { file: file_in(dir), _lock: lock })
     }
@@ -131,10 +132,13 @@ pub(super) fn prepare(file: &Path) -> Result<Connection, OpenError> {
 /// Looks for damage, for a while. A database that is too large to be looked through at every start is looked at in part.
 pub(super) fn check(connection: &mut Connection) -> Result<(), OpenError> {
     let mut steps = 0;
-    connection.progress_handler(1_000, Some(move || {
-        steps += 1;
-        steps > CHECK_STEPS_MAX
-    }))?;
+    connection.progress_handler(
+        1_000,
+        Some(move || {
+            steps += 1;
+            steps > CHECK_STEPS_MAX
+        }),
+    )?;
     let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     connection.progress_handler(0, None::<fn() -> bool>)?;
     match found {

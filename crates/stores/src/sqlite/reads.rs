@@ -57,7 +57,8 @@ pub(super) fn load(
     }
     let Some(rows) = draft(connection, &state, head, Seq(0))? else { return Ok(None) };
     let sql = "SELECT max(id) FROM messages WHERE chat = ?1 AND kind = ?2 AND gone IS NULL";
-    let summary: Option<i64> = connection.prepare_cached(sql)?.query_row(params![id(chat), SUMMARY], |row| row.get(0))?;
+    let summary: Option<i64> =
+        connection.prepare_cached(sql)?.query_row(params![id(chat), SUMMARY], |row| row.get(0))?;
     let sql = "SELECT body FROM messages WHERE chat = ?1 AND id >= ?2 AND gone IS NULL ORDER BY id";
     let mut messages = Vec::new();
     let mut select = connection.prepare_cached(sql)?;

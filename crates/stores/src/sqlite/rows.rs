@@ -44,7 +44,9 @@ pub(super) fn journal<E: From<StoreError>>(
     rows.extend(head.ring.iter().filter(|row| row.seq > after).cloned());
     let follows = rows.iter().zip(after.0 + 1..).all(|(row, seq)| row.seq.0 == seq);
     if !follows || rows.len() as u64 != head.seq.0 - after.0 {
-        return Err(StoreError::Unreadable(format!("the journal of chat {chat} has a gap in step {}", head.step)).into());
+        return Err(
+            StoreError::Unreadable(format!("the journal of chat {chat} has a gap in step {}", head.step)).into()
+        );
     }
     Ok(Some(rows))
 }

@@ -69,7 +69,9 @@ pub(super) fn told(error: &Error) -> StoreError {
     let why = match error.sqlite_error_code() {
         Some(Code::DiskFull) => "the disk is full: free some space, and it goes on by itself",
         Some(Code::ReadOnly) => "the data directory cannot be written to: make it writable, and it goes on by itself",
-        Some(Code::SystemIoFailure) => "the disk fails: look at the system's log; it goes on by itself once writing works",
+        Some(Code::SystemIoFailure) => {
+            "the disk fails: look at the system's log; it goes on by itself once writing works"
+        }
         Some(Code::CannotOpen) => "the database file cannot be opened: see that the data directory is there",
         Some(Code::DatabaseBusy | Code::DatabaseLocked) => "another program holds the database: end it",
         Some(Code::OutOfMemory) => "there is no memory left",
