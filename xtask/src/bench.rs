@@ -10,7 +10,7 @@ use std::process::{ExitCode, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::workspace::{self, Workspace};
+use crate::workspace::{self, Package, Workspace};
 
 /// What every line of JSON has: which benchmark, which figure of it, at what size, the figure and its unit, the floor in
 /// the same unit, and the figure divided by the floor.
@@ -39,7 +39,8 @@ pub fn run(root: &Path, name: &str, form: Form) -> Result<ExitCode> {
     let workspace = Workspace::load(root)?;
     let package = package_of(&workspace, name)?;
     let mut command = workspace::cargo(root);
-    command.args(["bench", "--quiet", "--package", package, "--bench", name]);
+    command.args(["bench", "--quiet", "--package", &package.name, "--bench", name]);
+    command.args(["--features", &package.bench_features.join(",")]);
     if form == Form::Text {
         let status = command.status().context("cargo bench could not be started")?;
         ensure!(status.success(), "cargo bench ended with {status}");
@@ -67,17 +68,17 @@ fn benches(workspace: &Workspace) -> impl Iterator<Item = (&str, &str)> {
         .flat_map(|package| package.benches.iter().map(|bench| (package.name.as_str(), bench.as_str())))
 }
 
-fn package_of<'a>(workspace: &'a Workspace, name: &str) -> Result<&'a str> {
-    let mut found = benches(workspace).filter(|(_, bench)| *bench == name);
-    let Some((package, _)) = found.next() else {
+fn package_of<'a>(workspace: &'a Workspace, name: &str) -> Result<&'a Package> {
+    let mut found = workspace.packages.iter().filter(|package| package.benches.iter().any(|bench| bench == name));
+    let Some(package) = found.next() else {
         let known: Vec<_> = benches(workspace).map(|(_, bench)| bench).collect();
         bail!(
             "no benchmark is called {name}; there are: {}",
             if known.is_empty() { "none yet".into() } else { known.join(", ") }
         );
     };
-    if let Some((other, _)) = found.next() {
-        bail!("{package} and {other} both have a benchmark called {name}: rename one");
+    if let Some(other) = found.next() {
+        bail!("{} and {} both have a benchmark called {name}: rename one", package.name, other.name);
     }
     Ok(package)
 }
@@ -101,7 +102,6 @@ fn check_line(line: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::Package;
 
     fn workspace(benches: &[(&str, &[&str])]) -> Workspace {
         let package = |&(name, benches): &(&str, &[&str])| Package {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_name_finds_its_package() {
         let workspace = workspace(&[("everturn-core", &["seam"]), ("everturn", &["core", "seam"])]);
-        assert_eq!(package_of(&workspace, "core").expect("there is one"), "everturn");
+        assert_eq!(package_of(&workspace, "core").expect("there is one").name, "everturn");
         let twice = package_of(&workspace, "seam").expect_err("there are two").to_string();
         assert_eq!(twice, "everturn-core and everturn both have a benchmark called seam: rename one");
         let none = package_of(&workspace, "soup").expect_err("there is none").to_string();

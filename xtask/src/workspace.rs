@@ -39,6 +39,8 @@ pub struct Package {
     pub dependencies: Vec<Dependency>,
     /// The names of its bench targets.
     pub benches: Vec<String>,
+    /// The features these need.
+    pub bench_features: Vec<String>,
 }
 
 /// One line of a manifest.
@@ -96,14 +98,15 @@ impl Package {
         // Cargo resolves links in paths, so the root must be resolved too before the two are compared.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
         let targets = package["targets"].as_array().into_iter().flatten();
+        let benches: Vec<&Value> = targets.filter(|target| target["kind"][0] == "bench").collect();
+        let named = |value: &Value| value.as_str().map(str::to_owned);
+        let features = benches.iter().flat_map(|bench| bench["required-features"].as_array()).flatten();
         Ok(Self {
             name: name.to_owned(),
             dir: dir.strip_prefix(&root).unwrap_or(dir).to_string_lossy().replace('\\', "/"),
             dependencies: package["dependencies"].as_array().into_iter().flatten().filter_map(dependency).collect(),
-            benches: targets
-                .filter(|target| target["kind"][0] == "bench")
-                .filter_map(|target| target["name"].as_str().map(str::to_owned))
-                .collect(),
+            benches: benches.iter().filter_map(|bench| named(&bench["name"])).collect(),
+            bench_features: features.filter_map(named).collect(),
         })
     }
 }
@@ -130,13 +133,15 @@ mod tests {
                 "name": "everturn-core",
                 "manifest_path": "/repo/crates/core/Cargo.toml",
                 "dependencies": [{"name": "jiff", "kind": null}, {"name": "proptest", "kind": "dev"}],
-                "targets": [{"name": "everturn_core", "kind": ["lib"]}, {"name": "core", "kind": ["bench"]}],
+                "targets": [{"name": "everturn_core", "kind": ["lib"]}, {
+                    "name": "core", "kind": ["bench"], "required-features": ["sqlite"],
+                }],
             }],
         });
         let workspace = Workspace::parse(Path::new("/repo"), &metadata).expect("a well-formed answer");
         let core = &workspace.packages[0];
         assert_eq!(core.dir, "crates/core");
-        assert_eq!(core.benches, ["core"]);
+        assert_eq!((&core.benches[..], &core.bench_features[..]), (&["core".into()][..], &["sqlite".into()][..]));
         assert_eq!(core.dependencies[0], Dependency { name: "jiff".into(), kind: Kind::Normal });
         assert_eq!(core.dependencies[1].kind, Kind::Dev);
         assert_eq!(workspace.owner("crates/core/src/lib.rs").map(|owner| owner.name.as_str()), Some("everturn-core"));

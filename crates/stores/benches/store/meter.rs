@@ -1,0 +1,43 @@
+//! Clocks, counters, and how figures are printed.
+
+use std::time::Duration;
+
+/// Where figures go.
+pub struct Out {
+    pub json: bool,
+}
+
+impl Out {
+    pub fn line(&self, bench: &str, metric: &str, n: usize, value: f64, unit: &str, floor: f64) {
+        let ratio = value / floor;
+        if self.json {
+            println!(
+                "{{\"bench\":\"{bench}\",\"metric\":\"{metric}\",\"n\":{n},\"value\":{value:.3},\"unit\":\"{unit}\",\
+                 \"floor\":{floor:.3},\"ratio\":{ratio:.3}}}"
+            );
+        } else {
+            println!("{bench:<10} {metric:<26} n={n:<8} {value:>12.2} {unit:<4} floor {floor:>12.2}  ratio {ratio:.2}");
+        }
+    }
+}
+
+/// The value below which `part` percent lie, in milliseconds.
+pub fn percentile(delays: &mut [Duration], part: f64) -> f64 {
+    delays.sort_unstable();
+    let place = (delays.len() as f64 * part / 100.0) as usize;
+    delays.get(place.min(delays.len().saturating_sub(1))).map_or(0.0, |delay| delay.as_secs_f64() * 1e3)
+}
+
+/// CPU time of this process so far, all threads.
+pub fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10) // Linux counts hundredths for whoever asks like this.
+}
+
+/// Bytes this process has handed to write calls so far.
+pub fn written() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
+}
