@@ -210,7 +210,16 @@ impl Seen {
 }
 
 fn broke(endpoint: &Endpoint, phase: Phase, error: &reqwest::Error, seen: &Seen) -> ProviderError {
-    let evidence = Evidence::of_transport(endpoint.provider(), phase, trouble::of(error, phase), &trouble::told(error));
+    let transport = trouble::of(error, phase);
+    let told = match (transport, phase) {
+        // Who cannot be reached is the first thing to look at.
+        (Transport::Tls, _) => format!("no secure connection to {}: {}", endpoint.host(), trouble::told(error)),
+        (Transport::Dns | Transport::Connect, Phase::Opening) => {
+            format!("no connection to {}: {}", endpoint.host(), trouble::told(error))
+        }
+        _ => trouble::told(error),
+    };
+    let evidence = Evidence::of_transport(endpoint.provider(), phase, transport, &told);
     seen.tell(endpoint.veiled(classify(&evidence)))
 }
 
