@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::fuzz::dice::Dice;
 use crate::fuzz::{self, mutate::mutated};
 
-/// What is tried of mutations of each seed, in bytes: hundreds of a long one, thousands of a short one. A fuzzer tries
-/// more in a minute; this is to notice what is plainly broken.
-const MUTATED_BYTES: usize = 400_000;
-const MUTATIONS_MAX: usize = 3_000;
+/// What is tried of mutations of each seed, in bytes, so that a long one takes no more time than a short one: some
+/// thousand mutations a target. A fuzzer tries more in a minute; this is to notice what is plainly broken.
+const MUTATED_BYTES: usize = 150_000;
+const MUTATIONS_MAX: usize = 500;
 
 /// Every file of a target's corpus and of the recorded streams it reads, and mutations of each: the same ones always.
 fn replay(target: &str, fixtures: &str, hold: fn(&[u8])) {

@@ -10,6 +10,8 @@ pub(crate) struct Answer {
     pub call: &'static str,
     /// More of it.
     pub input: &'static str,
+    /// Events with a field that any value may stand in.
+    pub anything: &'static [&'static str],
 }
 
 pub(crate) const ANTHROPIC: Answer = Answer {
@@ -29,6 +31,12 @@ data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use"
     input: r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"token"}}
 
 "#,
+    anything: &[
+        r#"{"type":"new","x":anything}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":anything}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"x":anything}"#,
+        r#"{"type":"new","index":anything}"#,
+    ],
 };
 
 pub(crate) const RESPONSES: Answer = Answer {
@@ -48,6 +56,12 @@ data: {"type":"response.output_item.added","sequence_number":1,"output_index":0,
     input: r#"data: {"type":"response.function_call_arguments.delta","sequence_number":2,"output_index":0,"delta":"token"}
 
 "#,
+    anything: &[
+        r#"{"type":"new","x":anything}"#,
+        r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"new","x":anything}}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","x":anything}}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":anything}}"#,
+    ],
 };
 
 pub(crate) const CHAT: Answer = Answer {
@@ -61,6 +75,12 @@ pub(crate) const CHAT: Answer = Answer {
     input: r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"token"}}]}}]}
 
 "#,
+    anything: &[
+        r#"{"usage":anything}"#,
+        r#"{"choices":[{"delta":{"content":anything}}]}"#,
+        r#"{"choices":[{"delta":{"annotations":anything}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":anything}}]}}]}"#,
+    ],
 };
 
 /// Its calls come whole.
@@ -73,6 +93,11 @@ pub(crate) const GEMINI: Answer = Answer {
     input: r#"data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"write","args":{"a":"token"}}}]}}]}
 
 "#,
+    anything: &[
+        r#"{"candidates":[{"content":{"parts":[{"new":anything}]}}]}"#,
+        r#"{"candidates":[{"groundingMetadata":{"groundingChunks":anything}}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":anything}}]}}]}"#,
+    ],
 };
 
 pub(crate) const INTERACTIONS: Answer = Answer {
@@ -92,4 +117,9 @@ data: {"event_type":"step.start","event_id":"e1","index":0,"step":{"type":"funct
     input: r#"data: {"event_type":"step.delta","event_id":"e2","index":0,"delta":{"type":"arguments_delta","arguments":"token"}}
 
 "#,
+    anything: &[
+        r#"{"event_type":"step.start","step":{"type":"new","x":anything}}"#,
+        r#"{"event_type":"step.start","step":{"type":"search_result","result":anything}}"#,
+        r#"{"event_type":"step.delta","delta":{"type":"text_annotation_delta","annotations":anything}}"#,
+    ],
 };

@@ -172,3 +172,26 @@ fn the_longest_input() {
         (answer.call, before, after)
     }));
 }
+
+/// P15: an event whose bytes are few and whose values are many is not taken apart; one with as many as it may have is.
+#[test]
+fn values_weigh_more_than_their_bytes() {
+    struct Values;
+    impl Values {
+        fn of<D: Decode>(&self, name: &str, answer: &answers::Answer, decode: impl Fn() -> D) {
+            for place in answer.anything {
+                let (before, after) = place.split_once("anything").unwrap();
+                for (times, refused) in [(24_000, false), (500_000, true)] {
+                    let lines = "data: {\"\":0},\n".repeat(times);
+                    let event = format!("data: {before}[\n{lines}data: 0]{after}\n\n");
+                    let Read { end, peak, .. } = read(bounds(), answer.head, &event, 1, decode());
+                    let says = end.err().map(|error| error.detail).unwrap_or_default();
+                    assert_eq!(says == "an event of more than 50000 values", refused, "{name}: {says} {place}");
+                    // The event itself was there before.
+                    assert!(peak <= PEAK_MAX, "{name}: {peak} bytes at a time for {place}");
+                }
+            }
+        }
+    }
+    every_wire!(Values);
+}
