@@ -29,6 +29,7 @@ mod stepwise;
 mod tools;
 mod turns;
 mod unsummarised;
+mod wires;
 
 #[test]
 fn the_example_runs() {

@@ -1,0 +1,361 @@
+//! One thing that goes wrong, played on every wire.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everturn::core::chat::TurnEnd;
+use everturn::core::limits::Limits;
+use everturn::core::message::{Body, Stop, text_of};
+use everturn::core::retry::RetryLimits;
+use everturn::core::status::Status;
+use everturn::core::view::{Event, View};
+use everturn::providers::http::Http;
+use everturn::{ChatHandle, Engine};
+use everturn_understudy::http::{Options, Server};
+use everturn_understudy::{Cue, Heard, Script, Understudy, script, stop, usage, words};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::OnceCell;
+
+use super::front::{self, First};
+use super::trace::{self, Trace};
+use super::way::Way;
+use crate::stage::echo;
+use crate::stepwise::Stepwise;
+
+/// How many words the answer has, and after how many of them something happens.
+pub const WHOLE: u32 = 24;
+pub const HALF: u32 = 14;
+/// How many words a model says again when it goes on.
+const AGAIN: usize = 10;
+/// The longest any of this may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Something that goes wrong.
+pub struct Case {
+    pub name: &'static str,
+    /// Where it cannot be, and why.
+    pub excused: Vec<(Way, &'static str)>,
+    scripts: Box<dyn Fn(Way) -> Vec<Script>>,
+    faults: &'static str,
+    limits: Limits,
+    place: Place,
+    then: Then,
+    turns: usize,
+    kept_len_max: usize,
+}
+
+/// Where the adapter looks for its provider.
+pub enum Place {
+    /// Where it is.
+    There,
+    /// There, expecting it to speak TLS.
+    Secure,
+    /// Under a name that has no address.
+    Nameless,
+    /// Where it will be, once somebody has tried.
+    Later,
+    /// Where nobody is.
+    Gone,
+    /// Where somebody is who takes no more connections.
+    Full,
+    /// Behind somebody who gets the first request wrong.
+    Behind(Box<dyn Fn(Way) -> First>),
+}
+
+/// What a person does meanwhile.
+#[derive(Clone, Copy)]
+pub enum Then {
+    /// Waits.
+    Waits,
+    /// Interrupts once so many words were seen.
+    Interrupts(u32),
+    /// Interrupts once the next attempt waits.
+    InterruptsTheWait,
+}
+
+impl Case {
+    /// Nothing goes wrong yet: the model counts to the end, and goes on when it is asked to.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            excused: Vec::new(),
+            scripts: Box::new(|_| Vec::new()),
+            faults: "",
+            limits: limits(),
+            place: Place::There,
+            then: Then::Waits,
+            turns: 1,
+            kept_len_max: 1,
+        }
+    }
+
+    /// The model counts half of the way; then this happens. A generation that is kept is not stopped by it.
+    pub fn half_way(self, cues: impl Fn(Way) -> Vec<Cue> + 'static) -> Self {
+        let rest = || vec![words(&numbers(HALF + 1, WHOLE)), usage(100, 24), stop(Stop::End)];
+        self.scripts(move |way| {
+            let half = vec![words(&format!("{} ", numbers(1, HALF)))];
+            vec![script([half, cues(way), rest()].concat())]
+        })
+    }
+
+    /// These are played first; then the model counts.
+    pub fn scripts(self, scripts: impl Fn(Way) -> Vec<Script> + 'static) -> Self {
+        Self { scripts: Box::new(scripts), ..self }
+    }
+
+    /// The first request meets this instead of an answer.
+    pub fn first(self, cue: impl Fn() -> Cue + 'static) -> Self {
+        self.scripts(move |_| vec![script([cue()])])
+    }
+
+    /// A fault of the server's, by name.
+    pub fn fault(self, faults: &'static str) -> Self {
+        Self { faults, ..self }
+    }
+
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    pub fn place(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+
+    /// The first request gets these bytes.
+    pub fn answered_with(self, bytes: impl Fn(Way) -> Vec<u8> + 'static) -> Self {
+        self.place(Place::Behind(Box::new(move |way| First::Says(bytes(way)))))
+    }
+
+    pub fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+
+    /// A turn went well before.
+    pub fn after_a_turn(self) -> Self {
+        Self { turns: 2, ..self }
+    }
+
+    /// The provider keeps no generation for long.
+    pub fn forgetful(self) -> Self {
+        Self { kept_len_max: 0, ..self }
+    }
+
+    /// There is no such thing on these wires, because…
+    pub fn except(mut self, ways: impl IntoIterator<Item = Way>, why: &'static str) -> Self {
+        self.excused.extend(ways.into_iter().map(|way| (way, why)));
+        self
+    }
+
+    /// There is such a thing on this wire alone, because…
+    pub fn only(self, way: Way, why: &'static str) -> Self {
+        self.except(Way::ALL.into_iter().filter(|other| *other != way), why)
+    }
+
+    /// The ways it is played.
+    pub fn ways(&self) -> impl Iterator<Item = Way> {
+        Way::ALL.into_iter().filter(|way| self.excused.iter().all(|(excused, _)| excused != way))
+    }
+
+    /// Plays it one way, and tells what came of it.
+    pub async fn play(&self, way: Way, sockets: &Sockets) -> String {
+        let played = tokio::time::timeout(PATIENCE, self.played(way, sockets)).await;
+        played.unwrap_or_else(|_| panic!("{} on {way} does not come to an end", self.name))
+    }
+
+    async fn played(&self, way: Way, sockets: &Sockets) -> String {
+        let understudy = counting((self.scripts)(way));
+        let stage = Stage::set(self, way, understudy.clone(), sockets).await;
+        for _ in 1..self.turns {
+            stage.chat.send("Hi.").await.unwrap();
+            assert_eq!(stage.chat.rest().await.unwrap(), Some(TurnEnd::Done));
+        }
+        let before = stage.requests().len();
+        let (seen, end) = stage.turn(self.then).await;
+        let answers = stage.chat.transcript().await.unwrap();
+        let said = answers.iter().rev().find_map(|message| match &message.body {
+            Body::Reply(reply) => Some(reply.text()),
+            _ => None,
+        });
+        let said = said.unwrap_or_default();
+        if end == TurnEnd::Done && said.starts_with("t1 ") {
+            assert_eq!(said, numbers(1, WHOLE), "{} on {way}: nothing is lost and nothing doubled", self.name);
+        }
+        stage.nobody_listens().await;
+        let mut attempts = stage.chat.attempts().await.unwrap();
+        attempts.retain(|row| self.turns == 1 || row.step.0 > 1);
+        let told = [seen, trace::rows(&attempts), trace::asked(&stage.requests()[before..])].concat();
+        let told = told.replace(" (os error 111)", "").replace(way.name(), "PROVIDER");
+        assert!(!told.contains(everturn_understudy::http::KEY), "{} on {way} tells the key: {told}", self.name);
+        told
+    }
+}
+
+/// Bounds for people who have little time.
+fn limits() -> Limits {
+    let delay = Duration::from_millis(20);
+    let retry = RetryLimits { tries_max: 3, delay_base: delay, delay_max: delay, ..RetryLimits::default() };
+    Limits { retry, ..Limits::default() }
+}
+
+/// The clients of all who have the same bounds: to make one takes long.
+pub struct Sockets(Mutex<Vec<(Limits, Http)>>);
+
+impl Sockets {
+    pub fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    fn with(&self, limits: &Limits) -> Http {
+        let mut clients = self.0.lock().unwrap();
+        if let Some((_, http)) = clients.iter().find(|(own, _)| own == limits) {
+            return http.clone();
+        }
+        let http = Http::direct(limits);
+        clients.push((limits.clone(), http.clone()));
+        http
+    }
+}
+
+/// A port on which nobody takes connections.
+#[derive(Default)]
+struct Held {
+    bound: Option<TcpSocket>,
+    full: Option<(TcpListener, TcpStream)>,
+}
+
+impl Held {
+    fn bind(&mut self) -> SocketAddr {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        self.bound.insert(socket).local_addr().unwrap()
+    }
+
+    /// Listens, with room for one who waits, and has one waiting.
+    async fn fill(&mut self) -> SocketAddr {
+        self.bind();
+        let listener = self.bound.take().unwrap().listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        self.full = Some((listener, TcpStream::connect(address).await.unwrap()));
+        address
+    }
+}
+
+/// An engine that speaks one way to one server.
+struct Stage {
+    engine: Engine,
+    chat: ChatHandle,
+    understudy: Understudy,
+    server: OnceCell<Server>,
+    options: Options,
+    comes: bool,
+    /// Keeps the port of a server that is not there yet.
+    _held: Held,
+}
+
+impl Stage {
+    async fn set(case: &Case, way: Way, understudy: Understudy, sockets: &Sockets) -> Self {
+        let faults = case.faults.split('+').filter(|fault| !fault.is_empty()).map(|fault| fault.parse().unwrap());
+        let mut options = Options { faults: faults.collect(), kept_len_max: case.kept_len_max, ..Options::default() };
+        let (mut held, server) = (Held::default(), OnceCell::new());
+        let mut address = match case.place {
+            Place::Later | Place::Gone => held.bind(),
+            Place::Full => held.fill().await,
+            Place::There | Place::Secure | Place::Nameless | Place::Behind(_) => {
+                let started = Server::start(understudy.clone(), options.clone()).await.unwrap();
+                let address = started.address();
+                server.set(started).unwrap();
+                address
+            }
+        };
+        options.address = address;
+        if let Place::Behind(first) = &case.place {
+            address = front::before(address, first(way)).await;
+        }
+        let url = match case.place {
+            Place::Secure => format!("https://{address}"),
+            // A label that no name may have, so that nobody need be asked.
+            Place::Nameless => format!("http://{}.invalid", "x".repeat(64)),
+            _ => format!("http://{address}"),
+        };
+        let agent = way.agent(case.limits.clone()).tool(echo("echo", &Arc::new(AtomicUsize::new(0)))).unwrap();
+        let builder = Engine::builder().store(Arc::new(Stepwise::default())).agent("it", agent).seed(7);
+        let engine = way.provider(builder, &url, sockets.with(&case.limits)).start();
+        let chat = engine.create("it").await.unwrap();
+        let comes = matches!(case.place, Place::Later);
+        Self { engine, chat, understudy, server, options, comes, _held: held }
+    }
+
+    fn requests(&self) -> Vec<everturn_understudy::http::Logged> {
+        self.server.get().map(Server::requests).unwrap_or_default()
+    }
+
+    /// Says something, and watches until the chat rests.
+    async fn turn(&self, then: Then) -> (String, TurnEnd) {
+        let (mut events, mut view, mut trace) = (self.chat.events(None), View::default(), Trace::default());
+        let mut then = Some(then);
+        view.fold(&events.next().await.unwrap()).unwrap();
+        let ended_before = view.standing.as_ref().and_then(|standing| standing.ended.clone()).is_some();
+        let mut runs = !ended_before;
+        self.chat.send("Count.").await.unwrap();
+        loop {
+            let event = events.next().await.unwrap();
+            view.fold(&event).unwrap();
+            trace.see(&event);
+            let waits = matches!(&event, Event::Standing(standing) if standing.retry.is_some());
+            if waits && self.comes && self.server.get().is_none() {
+                let started = Server::start(self.understudy.clone(), self.options.clone()).await.unwrap();
+                self.server.set(started).unwrap();
+            }
+            let said = view.draft.as_ref().map(|draft| text_of(draft.parts())).unwrap_or_default();
+            let is_time = match then {
+                None | Some(Then::Waits) => false,
+                Some(Then::Interrupts(word)) => said.contains(&format!("t{word} ")),
+                Some(Then::InterruptsTheWait) => waits,
+            };
+            if is_time {
+                then = None;
+                self.chat.interrupt().await.unwrap();
+            }
+            let standing = view.standing.as_ref().expect("a snapshot came first");
+            runs |= standing.status == Status::Running;
+            if let (true, Status::Idle | Status::Failed, Some(end), Some(_)) =
+                (runs, standing.status, &standing.ended, events.cursor())
+            {
+                return (trace.read(), end.clone());
+            }
+        }
+    }
+
+    /// Waits until the provider has noticed that nobody listens to it.
+    async fn nobody_listens(&self) {
+        self.engine.shutdown().await;
+        while self.understudy.streams_open() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A model that plays some scripts, and then counts.
+fn counting(scripts: Vec<Script>) -> Understudy {
+    let played = AtomicUsize::new(0);
+    Understudy::hearing(move |heard| {
+        let number = played.fetch_add(1, Ordering::SeqCst);
+        scripts.get(number).cloned().unwrap_or_else(|| count(heard))
+    })
+}
+
+/// Counts, or goes on counting, and says some words again.
+fn count(heard: &Heard) -> Script {
+    let said = heard.half_said.split_whitespace().count();
+    let from = (said + 1).saturating_sub(AGAIN).max(1) as u32;
+    script([words(&numbers(from, WHOLE)), usage(100, 24), stop(Stop::End)])
+}
+
+/// The numbers from one to another, as words.
+pub fn numbers(first: u32, last: u32) -> String {
+    (first..=last).map(|number| format!("t{number}")).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,119 @@
+//! Faults of a stream that has begun.
+
+use std::time::Duration;
+
+use everturn::core::error::{Cause, Kind};
+use everturn::core::limits::Limits;
+use everturn_understudy::{Cue, cut, fail, hang, ping, raw, reset, script, wait_ms, words};
+
+use super::Row;
+use super::case::{Case, HALF, Then, numbers};
+use super::way::Way;
+
+/// Why nobody can forget it.
+const NOT_KEPT: &str = "its generations end with their streams";
+
+fn impatient(limits: &mut Limits) {
+    limits.silence_max = Duration::from_millis(150);
+}
+
+pub fn stalls() -> Row {
+    // Longer than anybody's patience here; a generation that is kept then goes on.
+    let chatter = |_| (0..40).flat_map(|_| [ping(), wait_ms(10)]).collect::<Vec<Cue>>();
+    Row::new(
+        "a stall in the stream, signs of life or none",
+        [
+            Case::new("nothing more comes").half_way(|_| vec![hang()]).limits(impatient),
+            Case::new("only signs of life come").half_way(chatter).limits(impatient),
+            Case::new("nothing comes at all").fault("stall@0x1").limits(impatient),
+            Case::new("a person ends it").half_way(|_| vec![hang()]).then(Then::Interrupts(HALF)),
+        ],
+    )
+}
+
+pub fn drips() -> Row {
+    Row::new(
+        "every byte comes alone",
+        [
+            Case::new("to the end").fault("drip"),
+            Case::new("until a person ends it").fault("drip").half_way(|_| vec![hang()]).then(Then::Interrupts(HALF)),
+        ],
+    )
+}
+
+pub fn oddities() -> Row {
+    Row::new(
+        "all that an event stream may be",
+        [
+            Case::new("marks, comments, ids, lines and line ends of all kinds").fault("odd"),
+            Case::new("the same, byte by byte").fault("odd+drip"),
+        ],
+    )
+}
+
+pub fn floods() -> Row {
+    let small = |limits: &mut Limits| {
+        limits.line_bytes_max = 16 << 10;
+        limits.frame_bytes_max = 32 << 10;
+        limits.response_bytes_max = 128 << 10;
+    };
+    Row::new(
+        "a line, an event, an answer without end",
+        [
+            Case::new("a line").fault("line@20x1").limits(small),
+            Case::new("an event").fault("event@20x1").limits(small),
+            Case::new("tiny events").fault("flood@20x1").limits(small),
+            Case::new("a line, at first").fault("line@0x1").limits(small),
+        ],
+    )
+}
+
+pub fn ends_without_an_end() -> Row {
+    Row::new(
+        "the stream ends, the answer does not",
+        [
+            Case::new("half-way").half_way(|_| vec![cut()]),
+            Case::new("before anything was said").fault("cut@0x1"),
+            Case::new("half-way, and a person ends the wait").half_way(|_| vec![cut()]).then(Then::InterruptsTheWait),
+            Case::new("half-way, and the provider has forgotten it")
+                .half_way(|_| vec![cut()])
+                .forgetful()
+                .only(Way::Kept, NOT_KEPT),
+        ],
+    )
+}
+
+pub fn resets() -> Row {
+    // Five words at a time; a generation that is kept goes on with the next script.
+    let pieces = |_: Way| {
+        let piece = |first| script([words(&format!("{} ", numbers(first, first + 4))), reset()]);
+        [1, 6, 11].map(piece).into()
+    };
+    let broken = |kind, cause| move |_: Way| vec![fail(kind, cause)];
+    Row::new(
+        "the connection breaks",
+        [
+            Case::new("reset half-way").half_way(|_| vec![reset()]),
+            Case::new("closed half-way").half_way(broken(Kind::Timeout, Cause::Truncated)),
+            Case::new("reset before anything was said").fault("reset@0x1"),
+            Case::new("reset again and again").scripts(pieces),
+        ],
+    )
+}
+
+pub fn ignored_cancels() -> Row {
+    Row::new(
+        "the server goes on after an interrupt",
+        [
+            Case::new("it says nothing").half_way(|_| vec![hang()]).then(Then::Interrupts(HALF)),
+            Case::new("it goes on talking")
+                .half_way(|_| (0..200).flat_map(|_| [raw(": still here\n\n"), wait_ms(5)]).collect())
+                .then(Then::Interrupts(HALF)),
+            Case::new("it knows nothing of it")
+                .half_way(|_| vec![hang()])
+                .forgetful()
+                .then(Then::Interrupts(HALF))
+                .only(Way::Kept, NOT_KEPT),
+        ],
+    )
+}
