@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use everturn::core::error::{Cause, Kind};
 use everturn::core::limits::Limits;
-use everturn_understudy::{Cue, cut, fail, hang, ping, raw, reset, script, wait_ms, words};
+use everturn::core::message::Stop;
+use everturn_understudy::{Cue, cut, fail, hang, ping, raw, reset, script, stop, usage, wait_ms, words};
 
 use super::Row;
-use super::case::{Case, HALF, Then, numbers};
+use super::case::{Case, HALF, Then, WHOLE, numbers};
 use super::way::Way;
 
 /// Why nobody can forget it.
@@ -75,6 +76,9 @@ pub fn ends_without_an_end() -> Row {
             Case::new("half-way").half_way(|_| vec![cut()]),
             Case::new("before anything was said").fault("cut@0x1"),
             Case::new("half-way, and a person ends the wait").half_way(|_| vec![cut()]).then(Then::InterruptsTheWait),
+            Case::new("half-way, and it says nothing more")
+                .scripts(|_| vec![script([words(&format!("{} ", numbers(1, HALF))), cut()])])
+                .only(Way::Kept, NOT_KEPT),
             Case::new("half-way, and the provider has forgotten it")
                 .half_way(|_| vec![cut()])
                 .forgetful()
@@ -84,10 +88,16 @@ pub fn ends_without_an_end() -> Row {
 }
 
 pub fn resets() -> Row {
-    // Five words at a time; a generation that is kept goes on with the next script.
-    let pieces = |_: Way| {
-        let piece = |first| script([words(&format!("{} ", numbers(first, first + 4))), reset()]);
-        [1, 6, 11].map(piece).into()
+    // Five words at a time. A generation that is kept goes on, and breaks again.
+    let pieces = |way: Way| {
+        let piece = |first| [words(&format!("{} ", numbers(first, first + 4))), reset()];
+        match way {
+            Way::Kept => {
+                let rest = [words(&numbers(16, WHOLE)), usage(100, 24), stop(Stop::End)];
+                vec![script([1, 6, 11].into_iter().flat_map(piece).chain(rest))]
+            }
+            _ => [1, 6, 11].map(|first| script(piece(first))).into(),
+        }
     };
     let broken = |kind, cause| move |_: Way| vec![fail(kind, cause)];
     Row::new(
