@@ -189,6 +189,7 @@ async fn redirects_are_not_followed() {
     for status in ["301", "302", "307", "308"] {
         let error = refused(status, "location: http://127.0.0.1:1/elsewhere\r\n", "").await;
         assert_eq!((error.kind, error.retry), (Kind::Config, Retry::Never), "{status}");
+        assert_eq!(error.detail, "a redirect, which is not followed; check the base URL");
     }
 }
 

@@ -18,6 +18,10 @@ fn impatient(limits: &mut Limits) {
     limits.silence_max = Duration::from_millis(150);
 }
 
+fn long_waits(limits: &mut Limits) {
+    (limits.retry.delay_base, limits.retry.delay_max) = (Duration::from_secs(60), Duration::from_secs(60));
+}
+
 pub fn stalls() -> Row {
     // Longer than anybody's patience here; a generation that is kept then goes on.
     let chatter = |_| (0..40).flat_map(|_| [ping(), wait_ms(10)]).collect::<Vec<Cue>>();
@@ -75,7 +79,10 @@ pub fn ends_without_an_end() -> Row {
         [
             Case::new("half-way").half_way(|_| vec![cut()]),
             Case::new("before anything was said").fault("cut@0x1"),
-            Case::new("half-way, and a person ends the wait").half_way(|_| vec![cut()]).then(Then::InterruptsTheWait),
+            Case::new("half-way, and a person ends the wait")
+                .half_way(|_| vec![cut()])
+                .limits(long_waits)
+                .then(Then::InterruptsTheWait),
             Case::new("half-way, and it says nothing more")
                 .scripts(|_| vec![script([words(&format!("{} ", numbers(1, HALF))), cut()])])
                 .only(Way::Kept, NOT_KEPT),
