@@ -15,6 +15,7 @@ mod endings;
 mod fallback;
 mod governor;
 mod interrupts;
+mod kept;
 mod ladder;
 mod metrics;
 mod outcomes;
