@@ -27,6 +27,7 @@ use crate::agent::{Background, Chaining};
 use crate::attempt::{Attempt, Ended, Opening, Windows};
 use crate::driver::Driver;
 use crate::governor::Permit;
+use crate::kept::Kept;
 use crate::toolbox;
 
 /// Whom the next attempt asks.
@@ -109,13 +110,6 @@ impl Driver {
     fn unrecorded(&self) -> Option<Began> {
         let began = self.draft.as_ref()?.current()?;
         (began.number > self.chat.tried.attempts).then(|| began.clone())
-    }
-
-    /// The attempt that would find the draft's generation again, if nobody has counted yet what that came to.
-    fn owed(&self) -> Option<Began> {
-        let number = self.chat.tried.attempts + 1;
-        let last = self.draft.as_ref().filter(|_| self.chat.tried.owed)?.current()?;
-        Some(Began { number, rung: Rung::Reattach, ..last.clone() })
     }
 
     pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
@@ -243,6 +237,7 @@ impl Driver {
         };
         let outcome = self.listening(attempt.run(retract, began, opening), &cancel).await?;
         self.draft = Some(outcome.draft);
+        self.kept = Kept::of(self.draft.as_ref(), &self.agent);
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);
         }
@@ -279,6 +274,7 @@ impl Driver {
             let error = ProviderError::filtered(provider, category, detail).with_cause(Cause::ErrorFinish);
             return self.fail(&error, None).await;
         }
+        self.kept = None; // It is over.
         let attempted = self.end_attempt(AttemptOutcome::Answered);
         self.learn();
         self.seal(stop, attempted).await

@@ -6,7 +6,9 @@ use everturn::core::message::Stop;
 use everturn::core::prompt::{Target, Wire};
 use everturn::core::recovery::Reattach;
 use everturn::{Agent, Background};
-use everturn_understudy::{Script, Understudy, fail, refuse, response_id, script, stop, text, usage};
+use everturn_understudy::{
+    Asked, Script, Understudy, fail, hang, malformed, refuse, response_id, script, stop, text, usage,
+};
 use expect_test::expect;
 
 use crate::read::rows;
@@ -80,4 +82,65 @@ async fn what_the_next_process_may_not_find_is_counted() {
         1.3 understudy/one Answered 0.0s known 1000+20 guess 0+0 0.000000
     "#]]
     .assert_eq(&rows(&stage.chat).await);
+}
+
+/// The generations that were to be ended.
+fn cancelled(understudy: &Understudy) -> Vec<String> {
+    let ended = understudy.asked().into_iter().filter_map(|asked| match asked {
+        Asked::Cancel(handle) => Some(handle.id),
+        Asked::Answer(_) | Asked::Reattach(_) => None,
+    });
+    ended.collect()
+}
+
+/// Whoever stops a turn stops what was generated for it, also while it waits to be found again.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_ends_the_generation() {
+    let listening = script([response_id("r1"), text("The quick "), hang()]);
+    for (first, sign) in [(listening, "The quick"), (broken(), "retry: Some")] {
+        let stage = Stage::new(keeping([first, rest()]), background()).await;
+        let mut watch = stage.watch();
+        stage.chat.send("Go.").await.unwrap();
+        watch.until(|event| format!("{event:?}").contains(sign)).await;
+        assert_eq!(cancelled(&stage.understudy), [""; 0]);
+        stage.chat.interrupt().await.unwrap();
+        stage.engine.shutdown().await;
+        assert_eq!(cancelled(&stage.understudy), ["r1"], "{sign}");
+    }
+}
+
+/// An answer that is over has nothing to end, and a shutdown gives nothing up: the next process finds it again.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_given_up_goes_on() {
+    let stage = Stage::new(keeping([broken(), rest()]), background()).await;
+    stage.run("Go.").await;
+    assert_eq!(cancelled(&stage.understudy), [""; 0]);
+    let stage = Stage::new(keeping([broken()]), background()).await;
+    let mut watch = stage.watch();
+    stage.chat.send("Go.").await.unwrap();
+    watch.until(|event| format!("{event:?}").contains("retry: Some")).await;
+    let (first, second) = (stage.understudy.clone(), keeping([rest()]));
+    let stage = stage.moved(second.clone(), background()).await;
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
+    assert_eq!([cancelled(&first), cancelled(&second)].concat(), [""; 0]);
+    assert!(matches!(&second.asked()[..], [Asked::Reattach(handle)] if handle.id == "r1"));
+}
+
+/// A generation that is left for another one is ended too: nobody will hear it, and somebody would pay.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_for_another_is_ended() {
+    let stage = Stage::new(
+        keeping([script([response_id("r1"), text("The quick brown fox "), malformed()]), rest()]),
+        background(),
+    )
+    .await;
+    stage.run("Go.").await;
+    assert_eq!(stage.replies().await, "The quick brown fox jumps.");
+    assert_eq!(cancelled(&stage.understudy), ["r1"]);
+    let gone = fail(Kind::Truncated, Cause::ErrorFinish);
+    let stage =
+        Stage::new(keeping([script([response_id("r1"), text("The quick brown fox "), gone]), rest()]), background())
+            .await;
+    stage.run("Go.").await;
+    assert_eq!(cancelled(&stage.understudy), [""; 0], "one that failed is over");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everturn::core::error::{Cause, Kind};
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
-use everturn_understudy::{Cue, cut, fail, hang, ping, raw, reset, script, stop, usage, wait_ms, words};
+use everturn_understudy::{cut, fail, hang, raw, reset, script, stop, usage, wait_ms, words};
 
 use super::Row;
 use super::case::{Case, HALF, Then, WHOLE, numbers};
@@ -15,7 +15,7 @@ use super::way::Way;
 const NOT_KEPT: &str = "its generations end with their streams";
 
 fn impatient(limits: &mut Limits) {
-    limits.silence_max = Duration::from_millis(150);
+    limits.silence_max = Duration::from_millis(300);
 }
 
 fn long_waits(limits: &mut Limits) {
@@ -23,13 +23,11 @@ fn long_waits(limits: &mut Limits) {
 }
 
 pub fn stalls() -> Row {
-    // Longer than anybody's patience here; a generation that is kept then goes on.
-    let chatter = |_| (0..40).flat_map(|_| [ping(), wait_ms(10)]).collect::<Vec<Cue>>();
     Row::new(
         "a stall in the stream, signs of life or none",
         [
             Case::new("nothing more comes").half_way(|_| vec![hang()]).limits(impatient),
-            Case::new("only signs of life come").half_way(chatter).limits(impatient),
+            Case::new("only signs of life come").fault("chatter@14x1").limits(impatient),
             Case::new("nothing comes at all").fault("stall@0x1").limits(impatient),
             Case::new("a person ends it").half_way(|_| vec![hang()]).then(Then::Interrupts(HALF)),
         ],

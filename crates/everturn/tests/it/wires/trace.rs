@@ -165,9 +165,10 @@ pub fn rows(attempts: &[Attempted]) -> String {
     attempts.iter().map(row).collect()
 }
 
-/// What the provider was asked.
+/// What the provider was asked. To cancel something nobody waits, so that stands last.
 pub fn asked(requests: &[Logged]) -> String {
-    requests.iter().map(|request| format!("asked {}\n", wish(request))).collect()
+    let (cancels, others): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.path.ends_with("/cancel"));
+    others.into_iter().chain(cancels).map(|request| format!("asked {}\n", wish(request))).collect()
 }
 
 fn wish(request: &Logged) -> String {
