@@ -122,10 +122,10 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
 }
 
 /// Whether the generation was found again and said nothing more. A connection that broke proves nothing about it; a
-/// stream that ended or fell silent at once does, and would again.
+/// stream that ended, failed or fell silent at once does, and would again.
 fn found_dumb(draft: &Draft, cause: Cause) -> bool {
     let found = draft.current().is_some_and(|began| began.rung == Rung::Reattach);
-    found && draft.current_bytes() == 0 && matches!(cause, Cause::Truncated | Cause::IdleStall)
+    found && draft.current_bytes() == 0 && matches!(cause, Cause::Truncated | Cause::IdleStall | Cause::ServerError)
 }
 
 /// How this model is brought to go on.

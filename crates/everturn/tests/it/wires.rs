@@ -3,6 +3,7 @@
 //! One row is one fault of the matrix (P1 to P30). A row has cases, and every case is played on all wires; those on which
 //! a case cannot be are excused with a reason. The last test sees to it that no cell is left out.
 
+mod bytes;
 mod calls;
 mod case;
 mod content;

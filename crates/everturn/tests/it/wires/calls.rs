@@ -2,11 +2,12 @@
 
 use everturn::core::delta::{CallBegan, Delta};
 use everturn::core::message::{Meta, RunBy, Stop};
-use everturn_understudy::{Cue, Script, begin_call, call, script, stop, text, usage};
+use everturn_understudy::{Cue, Script, begin_call, call, cut, raw, script, stop, text, usage};
 use serde_json::json;
 
 use super::Row;
 use super::case::Case;
+use super::way::Way;
 
 fn calls(cues: impl IntoIterator<Item = Cue>) -> Vec<Script> {
     vec![script(cues.into_iter().chain([usage(10, 10), stop(Stop::ToolUse)]))]
@@ -22,6 +23,39 @@ fn odd_call(slot: u32, id: &str, input: &str) -> Cue {
     ])
 }
 
+/// Two calls that say they are in the same place.
+fn two_in_one(way: Way) -> Vec<u8> {
+    let events = match way {
+        Way::Anthropic | Way::Prefill => {
+            let begin = |id: &str| {
+                let block = json!({"type": "tool_use", "id": id, "name": "echo", "input": {}});
+                json!({"type": "content_block_start", "index": 0, "content_block": block})
+            };
+            let piece = json!({"type": "input_json_delta", "partial_json": "{\"say\": \"a\"}"});
+            vec![begin("a"), json!({"type": "content_block_delta", "index": 0, "delta": piece}), begin("b")]
+        }
+        Way::Responses | Way::Kept => {
+            let begin = |id: &str| {
+                let item = json!({"type": "function_call", "id": id, "call_id": id, "name": "echo", "arguments": ""});
+                json!({"type": "response.output_item.added", "output_index": 0, "item": item})
+            };
+            let piece = json!({
+                "type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{\"say\": \"a\"}",
+            });
+            vec![begin("a"), piece.clone(), begin("b"), piece]
+        }
+        Way::Chat => {
+            let piece = |id: &str, input: &str| {
+                let call = json!({"index": 0, "id": id, "function": {"name": "echo", "arguments": input}});
+                json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+            };
+            vec![piece("a", "{\"say\": \"a"), piece("b", "{\"say\": \"b\"}")]
+        }
+        Way::Gemini => Vec::new(),
+    };
+    events.iter().flat_map(|event| format!("data: {event}\n\n").into_bytes()).collect()
+}
+
 pub fn odd_ids() -> Row {
     let both = |first: &'static str, second: &'static str| {
         move |_| calls([odd_call(0, first, r#"{"say": "a"}"#), odd_call(1, second, r#"{"say": "b"}"#)])
@@ -31,6 +65,9 @@ pub fn odd_ids() -> Row {
         [
             Case::new("twice the same").scripts(both("id", "id")),
             Case::new("none").scripts(both("", "")),
+            Case::new("two in one place")
+                .scripts(|way| vec![script([raw(two_in_one(way)), cut()])])
+                .except([Way::Gemini], "its calls come whole, and have no place but their order"),
             Case::new("a slot after a gap")
                 .scripts(|_| calls([odd_call(3, "x", r#"{"say": "a"}"#), odd_call(9, "y", r#"{"say": "b"}"#)])),
         ],

@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 use super::front::{self, First};
 use super::trace::{self, Trace};
 use super::way::Way;
-use crate::stage::echo;
+use crate::stage::{counter, echo};
 use crate::stepwise::Stepwise;
 
 /// How many words the answer has, and after how many of them something happens.
@@ -44,6 +44,7 @@ pub struct Case {
     then: Then,
     turns: usize,
     kept_len_max: usize,
+    falls_back: bool,
 }
 
 /// Where the adapter looks for its provider.
@@ -88,6 +89,7 @@ impl Case {
             then: Then::Waits,
             turns: 1,
             kept_len_max: 1,
+            falls_back: false,
         }
     }
 
@@ -143,6 +145,11 @@ impl Case {
         Self { kept_len_max: 0, ..self }
     }
 
+    /// There is another model to ask.
+    pub fn or_another_model(self) -> Self {
+        Self { falls_back: true, ..self }
+    }
+
     /// There is no such thing on these wires, because…
     pub fn except(mut self, ways: impl IntoIterator<Item = Way>, why: &'static str) -> Self {
         self.excused.extend(ways.into_iter().map(|way| (way, why)));
@@ -194,7 +201,7 @@ impl Case {
 }
 
 /// Bounds for people who have little time.
-fn limits() -> Limits {
+pub fn limits() -> Limits {
     let delay = Duration::from_millis(20);
     let retry = RetryLimits { tries_max: 3, delay_base: delay, delay_max: delay, ..RetryLimits::default() };
     Limits { retry, ..Limits::default() }
@@ -208,7 +215,7 @@ impl Sockets {
         Self(Mutex::new(Vec::new()))
     }
 
-    fn with(&self, limits: &Limits) -> Http {
+    pub fn with(&self, limits: &Limits) -> Http {
         let mut clients = self.0.lock().unwrap();
         if let Some((_, http)) = clients.iter().find(|(own, _)| own == limits) {
             return http.clone();
@@ -281,7 +288,11 @@ impl Stage {
             Place::Nameless => format!("http://{}.invalid", "x".repeat(64)),
             _ => format!("http://{address}"),
         };
-        let agent = way.agent(case.limits.clone()).tool(echo("echo", &Arc::new(AtomicUsize::new(0)))).unwrap();
+        let mut agent = way.agent(way.model(), case.limits.clone());
+        if case.falls_back {
+            agent = agent.or(way.other_model().parse().unwrap());
+        }
+        let agent = agent.tool(echo("echo", &counter())).unwrap();
         let builder = Engine::builder().store(Arc::new(Stepwise::default())).agent("it", agent).seed(7);
         let engine = way.provider(builder, &url, sockets.with(&case.limits)).start();
         let chat = engine.create("it").await.unwrap();
@@ -340,7 +351,7 @@ impl Stage {
 }
 
 /// A model that plays some scripts, and then counts.
-fn counting(scripts: Vec<Script>) -> Understudy {
+pub fn counting(scripts: Vec<Script>) -> Understudy {
     let played = AtomicUsize::new(0);
     Understudy::hearing(move |heard| {
         let number = played.fetch_add(1, Ordering::SeqCst);
@@ -348,10 +359,10 @@ fn counting(scripts: Vec<Script>) -> Understudy {
     })
 }
 
-/// Counts, or goes on counting, and says some words again.
+/// Counts, or goes on counting, and says some words again if there are enough: one word could be meant.
 fn count(heard: &Heard) -> Script {
     let said = heard.half_said.split_whitespace().count();
-    let from = (said + 1).saturating_sub(AGAIN).max(1) as u32;
+    let from = (said + 1 - if said < AGAIN { 0 } else { AGAIN }) as u32;
     script([words(&numbers(from, WHOLE)), usage(100, 24), stop(Stop::End)])
 }
 

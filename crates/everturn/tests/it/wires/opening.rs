@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use everturn_understudy::{refuse, script, stop, text, usage};
+use everturn::core::error::{Cause, Kind};
+use everturn_understudy::{fail, refuse, reset, script, stop, text, usage, words};
 
 use super::Row;
-use super::case::{Case, Place};
+use super::case::{Case, HALF, Place, numbers};
 use super::way::Way;
 
 pub fn unreachable() -> Row {
@@ -81,6 +82,8 @@ pub fn told_to_wait() -> Row {
 pub fn server_errors() -> Row {
     let once = |status: u16, name: &'static str| Case::new(name).first(move || refuse(status));
     let ever = |name| Case::new(name).fault("503");
+    let busy = || script([refuse(503)]);
+    let half = || script([words(&format!("{} ", numbers(1, HALF))), reset()]);
     Row::new(
         "500, 502, 503, 504, 529",
         [
@@ -90,6 +93,14 @@ pub fn server_errors() -> Row {
             once(504, "504"),
             once(529, "529"),
             ever("503, again and again"),
+            Case::new("503, again and again, and another model to ask")
+                .scripts(move |_| vec![busy(); 3])
+                .or_another_model(),
+            Case::new("503, again and again, half-way, and another model to ask")
+                .scripts(move |_| vec![half(), busy(), busy()])
+                .or_another_model(),
+            Case::new("said in the stream").half_way(|_| vec![fail(Kind::Overloaded, Cause::ServerError)]),
+            Case::new("said at the end of the stream").half_way(|_| vec![fail(Kind::Overloaded, Cause::ErrorFinish)]),
         ],
     )
 }

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use everturn::core::delta::Delta;
 use everturn::core::error::{Cause, Kind};
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
-use everturn_understudy::{cut, fail, hang, raw, reset, script, stop, usage, wait_ms, words};
+use everturn_understudy::{
+    Cue, begin_call, call, cut, fail, hang, input, raw, reset, script, stop, usage, wait_ms, words,
+};
+use serde_json::json;
 
 use super::Row;
 use super::case::{Case, HALF, Then, WHOLE, numbers};
@@ -104,6 +108,11 @@ pub fn resets() -> Row {
             _ => [1, 6, 11].map(|first| script(piece(first))).into(),
         }
     };
+    let calls = |_| {
+        let half = [call("echo", json!({"say": "a"})), begin_call("echo", "{\"say\": \"b"), reset()];
+        let rest = [input(1, "\"}"), Cue::Say(vec![Delta::CallEnded { slot: 1 }]), usage(10, 10), stop(Stop::ToolUse)];
+        vec![script(half.into_iter().chain(rest))]
+    };
     let broken = |kind, cause| move |_: Way| vec![fail(kind, cause)];
     Row::new(
         "the connection breaks",
@@ -112,6 +121,7 @@ pub fn resets() -> Row {
             Case::new("closed half-way").half_way(broken(Kind::Timeout, Cause::Truncated)),
             Case::new("reset before anything was said").fault("reset@0x1"),
             Case::new("reset again and again").scripts(pieces),
+            Case::new("reset behind a whole call and in another").scripts(calls),
         ],
     )
 }

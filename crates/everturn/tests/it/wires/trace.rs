@@ -82,9 +82,8 @@ impl Trace {
         if let Some(compacting) = &standing.compacting {
             write!(stands, "compacting {:?}", compacting.source).unwrap();
         }
-        match (&standing.ended, standing.status) {
-            (Some(end), Status::Idle | Status::Failed) => stands = ended(end),
-            _ => {}
+        if let (Some(end), Status::Idle | Status::Failed) = (&standing.ended, standing.status) {
+            stands = ended(end);
         }
         if !stands.is_empty() && stands != self.stood {
             self.tell(&stands);

@@ -32,13 +32,24 @@ pub enum Way {
 impl Way {
     pub const ALL: [Self; 6] = [Self::Anthropic, Self::Prefill, Self::Responses, Self::Kept, Self::Chat, Self::Gemini];
 
-    const fn model(self) -> &'static str {
+    pub const fn model(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic/claude-sonnet-5-5",
             Self::Prefill => "anthropic/claude-haiku-4-5",
             Self::Responses | Self::Kept => "openai/gpt-5.1",
             Self::Chat => "openai/gpt-5-chat",
             Self::Gemini => "google/gemini-2.5-flash",
+        }
+    }
+
+    /// The model that is asked when the first has failed.
+    pub const fn other_model(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic/claude-opus-5-5",
+            Self::Prefill => "anthropic/claude-sonnet-4-5",
+            Self::Responses | Self::Kept => "openai/gpt-5.4",
+            Self::Chat => "openai/gpt-5-chat-latest",
+            Self::Gemini => "google/gemini-2.5-pro",
         }
     }
 
@@ -51,10 +62,10 @@ impl Way {
         }
     }
 
-    /// An agent that speaks this way.
-    pub fn agent(self, limits: Limits) -> Agent {
+    /// An agent on a model that is spoken to this way.
+    pub fn agent(self, model: &str, limits: Limits) -> Agent {
         let background = if self == Self::Kept { Background::On } else { Background::Off };
-        Agent { background, ..Agent::new(self.model().parse().unwrap()).limits(limits) }
+        Agent { background, ..Agent::new(model.parse().unwrap()).limits(limits) }
     }
 
     /// The engine with the real adapter, which finds its provider at `url`.

@@ -15,7 +15,7 @@ fn rewritten(act: Act, number: &mut usize) -> Act {
         Act::Frame(bytes) => {
             *number += 1;
             match str::from_utf8(&bytes) {
-                Ok(text) => Act::Frame(written(text, *number).into()),
+                Ok(text) => Act::Frame(written(text, *number)),
                 Err(_) => Act::Frame(bytes),
             }
         }
