@@ -9,6 +9,7 @@ mod case;
 mod content;
 mod front;
 mod opening;
+mod set;
 mod stream;
 mod trace;
 mod transport;
@@ -16,9 +17,10 @@ mod way;
 
 use std::fmt::Write as _;
 
-use case::{Case, Sockets};
+use case::Case;
 use expect_test::expect_file;
 use futures_util::future::join_all;
+use set::Sockets;
 use way::Way;
 
 /// A fault of the matrix.

@@ -11,7 +11,8 @@ use everturn::{Builder, Engine};
 use everturn_understudy::http::{Options, Server};
 use futures_util::future::join_all;
 
-use super::case::{Sockets, WHOLE, counting, limits, numbers};
+use super::case::{WHOLE, counting, limits, numbers};
+use super::set::Sockets;
 use super::way::Way;
 
 /// Where it breaks: everywhere, as far as one second goes. No wire needs more bytes for the answer.

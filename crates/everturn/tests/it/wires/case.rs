@@ -1,28 +1,18 @@
 //! One thing that goes wrong, played on every wire.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::limits::Limits;
-use everturn::core::message::{Body, Stop, text_of};
+use everturn::core::message::{Body, Stop};
 use everturn::core::retry::RetryLimits;
-use everturn::core::status::Status;
-use everturn::core::view::{Event, View};
-use everturn::providers::http::Http;
-use everturn::{ChatHandle, Engine};
-use everturn_understudy::http::{Options, Server};
 use everturn_understudy::{Cue, Heard, Script, Understudy, script, stop, usage, words};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::OnceCell;
 
-use super::front::{self, First};
-use super::trace::{self, Trace};
+use super::front::First;
+use super::set::{Sockets, Stage};
+use super::trace;
 use super::way::Way;
-use crate::stage::{counter, echo};
-use crate::stepwise::Stepwise;
 
 /// How many words the answer has, and after how many of them something happens.
 pub const WHOLE: u32 = 24;
@@ -38,13 +28,13 @@ pub struct Case {
     /// Where it cannot be, and why.
     pub excused: Vec<(Way, &'static str)>,
     scripts: Box<dyn Fn(Way) -> Vec<Script>>,
-    faults: &'static str,
-    limits: Limits,
-    place: Place,
+    pub faults: &'static str,
+    pub limits: Limits,
+    pub place: Place,
     then: Then,
     turns: usize,
-    kept_len_max: usize,
-    falls_back: bool,
+    pub kept_len_max: usize,
+    pub falls_back: bool,
 }
 
 /// Where the adapter looks for its provider.
@@ -205,149 +195,6 @@ pub fn limits() -> Limits {
     let delay = Duration::from_millis(20);
     let retry = RetryLimits { tries_max: 3, delay_base: delay, delay_max: delay, ..RetryLimits::default() };
     Limits { retry, ..Limits::default() }
-}
-
-/// The clients of all who have the same bounds: to make one takes long.
-pub struct Sockets(Mutex<Vec<(Limits, Http)>>);
-
-impl Sockets {
-    pub fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
-    pub fn with(&self, limits: &Limits) -> Http {
-        let mut clients = self.0.lock().unwrap();
-        if let Some((_, http)) = clients.iter().find(|(own, _)| own == limits) {
-            return http.clone();
-        }
-        let http = Http::direct(limits);
-        clients.push((limits.clone(), http.clone()));
-        http
-    }
-}
-
-/// A port on which nobody takes connections.
-#[derive(Default)]
-struct Held {
-    bound: Option<TcpSocket>,
-    full: Option<(TcpListener, TcpStream)>,
-}
-
-impl Held {
-    fn bind(&mut self) -> SocketAddr {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        self.bound.insert(socket).local_addr().unwrap()
-    }
-
-    /// Listens, with room for one who waits, and has one waiting.
-    async fn fill(&mut self) -> SocketAddr {
-        self.bind();
-        let listener = self.bound.take().unwrap().listen(0).unwrap();
-        let address = listener.local_addr().unwrap();
-        self.full = Some((listener, TcpStream::connect(address).await.unwrap()));
-        address
-    }
-}
-
-/// An engine that speaks one way to one server.
-struct Stage {
-    engine: Engine,
-    chat: ChatHandle,
-    understudy: Understudy,
-    server: OnceCell<Server>,
-    options: Options,
-    comes: bool,
-    /// Keeps the port of a server that is not there yet.
-    _held: Held,
-}
-
-impl Stage {
-    async fn set(case: &Case, way: Way, understudy: Understudy, sockets: &Sockets) -> Self {
-        let faults = case.faults.split('+').filter(|fault| !fault.is_empty()).map(|fault| fault.parse().unwrap());
-        let mut options = Options { faults: faults.collect(), kept_len_max: case.kept_len_max, ..Options::default() };
-        let (mut held, server) = (Held::default(), OnceCell::new());
-        let mut address = match case.place {
-            Place::Later | Place::Gone => held.bind(),
-            Place::Full => held.fill().await,
-            Place::There | Place::Secure | Place::Nameless | Place::Behind(_) => {
-                let started = Server::start(understudy.clone(), options.clone()).await.unwrap();
-                let address = started.address();
-                server.set(started).unwrap();
-                address
-            }
-        };
-        options.address = address;
-        if let Place::Behind(first) = &case.place {
-            address = front::before(address, first(way)).await;
-        }
-        let url = match case.place {
-            Place::Secure => format!("https://{address}"),
-            // A label that no name may have, so that nobody need be asked.
-            Place::Nameless => format!("http://{}.invalid", "x".repeat(64)),
-            _ => format!("http://{address}"),
-        };
-        let mut agent = way.agent(way.model(), case.limits.clone());
-        if case.falls_back {
-            agent = agent.or(way.other_model().parse().unwrap());
-        }
-        let agent = agent.tool(echo("echo", &counter())).unwrap();
-        let builder = Engine::builder().store(Arc::new(Stepwise::default())).agent("it", agent).seed(7);
-        let engine = way.provider(builder, &url, sockets.with(&case.limits)).start();
-        let chat = engine.create("it").await.unwrap();
-        let comes = matches!(case.place, Place::Later);
-        Self { engine, chat, understudy, server, options, comes, _held: held }
-    }
-
-    fn requests(&self) -> Vec<everturn_understudy::http::Logged> {
-        self.server.get().map(Server::requests).unwrap_or_default()
-    }
-
-    /// Says something, and watches until the chat rests.
-    async fn turn(&self, then: Then) -> (String, TurnEnd) {
-        let (mut events, mut view, mut trace) = (self.chat.events(None), View::default(), Trace::default());
-        let mut then = Some(then);
-        view.fold(&events.next().await.unwrap()).unwrap();
-        let ended_before = view.standing.as_ref().and_then(|standing| standing.ended.clone()).is_some();
-        let mut runs = !ended_before;
-        self.chat.send("Count.").await.unwrap();
-        loop {
-            let event = events.next().await.unwrap();
-            view.fold(&event).unwrap();
-            trace.see(&event);
-            let waits = matches!(&event, Event::Standing(standing) if standing.retry.is_some());
-            if waits && self.comes && self.server.get().is_none() {
-                let started = Server::start(self.understudy.clone(), self.options.clone()).await.unwrap();
-                self.server.set(started).unwrap();
-            }
-            let said = view.draft.as_ref().map(|draft| text_of(draft.parts())).unwrap_or_default();
-            let is_time = match then {
-                None | Some(Then::Waits) => false,
-                Some(Then::Interrupts(word)) => said.contains(&format!("t{word} ")),
-                Some(Then::InterruptsTheWait) => waits,
-            };
-            if is_time {
-                then = None;
-                self.chat.interrupt().await.unwrap();
-            }
-            let standing = view.standing.as_ref().expect("a snapshot came first");
-            runs |= standing.status == Status::Running;
-            if let (true, Status::Idle | Status::Failed, Some(end), Some(_)) =
-                (runs, standing.status, &standing.ended, events.cursor())
-            {
-                return (trace.read(), end.clone());
-            }
-        }
-    }
-
-    /// Waits until the provider has noticed that nobody listens to it.
-    async fn nobody_listens(&self) {
-        self.engine.shutdown().await;
-        while self.understudy.streams_open() > 0 {
-            tokio::task::yield_now().await;
-        }
-    }
 }
 
 /// A model that plays some scripts, and then counts.

@@ -26,6 +26,7 @@ pub fn nameless() -> Row {
     Row::new("the name has no address", [Case::new("no such name").place(Place::Nameless)])
 }
 
+/// Certificates are judged in `providers::http::tests`; the wires do not see them.
 pub fn not_secure() -> Row {
     Row::new("no secure connection", [Case::new("plain text where TLS should be").place(Place::Secure)])
 }

@@ -7,6 +7,8 @@ use super::Row;
 use super::case::{Case, Place};
 use super::front::First;
 
+/// Without TLS there is no HTTP/2, so here the connection is closed; its own ways to go are played to the client in
+/// `providers::http::tests`, for all wires at once: none of them sees the difference.
 pub fn farewells() -> Row {
     Row::new(
         "the connection is given up",
