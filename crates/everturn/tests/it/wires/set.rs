@@ -103,13 +103,14 @@ impl Stage {
             Place::Nameless => format!("http://{}.invalid", "x".repeat(64)),
             _ => format!("http://{address}"),
         };
-        let mut agent = way.agent(way.model(), case.limits.clone());
+        let limits = way.patience(&case.limits);
+        let mut agent = way.agent(way.model(), limits.clone());
         if case.falls_back {
             agent = agent.or(way.other_model().parse().unwrap());
         }
         let agent = agent.tool(echo("echo", &counter())).unwrap();
         let builder = Engine::builder().store(Arc::new(Stepwise::default())).agent("it", agent).seed(7);
-        let engine = way.provider(builder, &url, sockets.with(&case.limits)).start();
+        let engine = way.provider(builder, &url, sockets.with(&limits)).start();
         let chat = engine.create("it").await.unwrap();
         let comes = matches!(case.place, Place::Later);
         Self { engine, chat, understudy, server, options, comes, _held: held }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn::core::limits::Limits;
 use everturn::providers::anthropic::Anthropic;
@@ -60,6 +61,14 @@ impl Way {
             Self::Responses | Self::Kept | Self::Chat => "OpenAI",
             Self::Gemini => "Google",
         }
+    }
+
+    /// Bounds under which its model waits as long as these say: one that thinks is given twice the time.
+    pub fn patience(self, limits: &Limits) -> Limits {
+        let thinks = self != Self::Chat;
+        let given = |time: Duration| if thinks { time / 2 } else { time };
+        let (open_max, silence_max) = (given(limits.open_max), given(limits.silence_max));
+        Limits { open_max, silence_max, ..limits.clone() }
     }
 
     /// An agent on a model that is spoken to this way.
