@@ -27,7 +27,7 @@ async fn a_job_that_fails_takes_no_other_with_it() {
         let (store, mut enter) = (store.clone(), Some(enter));
         let hold = move |_: &mut Desk<'_>| {
             enter.take().unwrap().send(()).unwrap();
-            Ok::<_, Halt<StoreError>>(gate.recv().unwrap())
+            gate.recv().map_err(|_| Halt::No(StoreError::NoSuchChat))
         };
         async move { store.write(Needs::Nothing, hold).await }
     });

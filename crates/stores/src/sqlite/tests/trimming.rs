@@ -31,7 +31,7 @@ async fn answer(witness: &mut Witness<Sqlite>, rows: usize) {
 
 /// Waits until the writer has come to what was handed in last.
 async fn settled(witness: &Witness<Sqlite>) {
-    witness.store.load(&witness.lease).await.unwrap();
+    witness.store.load(&witness.lease).await.expect("the lease is ours");
 }
 
 #[tokio::test]
