@@ -135,6 +135,7 @@ impl Desk<'_> {
         rows: &[everturn_core::view::Row],
     ) -> Result<(), rusqlite::Error> {
         let Some(first) = rows.first() else { return Ok(()) };
+        failpoint!("sqlite-merge");
         let (place, count) = (self.log.next, rows.len() as u64);
         let sql = "INSERT INTO drafts (place, chat, step, first, count, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let body = shape::rows::write(rows).json; // Its bytes are stored.

@@ -1,7 +1,7 @@
 //! Copies, made while everything goes on.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everturn_core::command::When;
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};

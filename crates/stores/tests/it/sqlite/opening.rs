@@ -50,7 +50,8 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(refused(&dir), OpenError::Newer { found: 99, known: 1 }));
     assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 1: upgrade it");
-    let found: i64 = Connection::open(&file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    let found: i64 =
+        Connection::open(&file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(found, 99);
 }
 
@@ -107,11 +108,7 @@ async fn a_text_that_cannot_be_read_harms_its_own_chat_alone() {
     witness.agrees().await;
 }
 
-fn open_after(
-    one: std::sync::Arc<Sqlite>,
-    two: std::sync::Arc<Sqlite>,
-    dir: &Scratch,
-) -> std::sync::Arc<Sqlite> {
+fn open_after(one: std::sync::Arc<Sqlite>, two: std::sync::Arc<Sqlite>, dir: &Scratch) -> std::sync::Arc<Sqlite> {
     drop((one, two));
     open(dir)
 }

@@ -1,16 +1,16 @@
 //! The disk is full, read-only or broken, and then it is not: I21.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process;
 use std::sync::Arc;
 
-use everturn_core::command::When;
+use everturn_core::command::{Command, When};
 use everturn_core::ids::{InboxSeq, Timestamp};
 use everturn_core::rehearsal::sample::{attempt, send, text};
 use everturn_core::view::Row;
 use everturn_stores::conformance::Witness;
-use everturn_stores::sqlite::Sqlite;
-use everturn_stores::{Store as _, StoreError, Submission, SubmitError, WriteError};
+use everturn_stores::sqlite::{Options, Sqlite};
+use everturn_stores::{Durability, Store as _, StoreError, Submission, SubmitError, WriteError};
 
 use super::{given, open, other};
 use crate::scratch::Scratch;
@@ -28,7 +28,7 @@ const TROUBLES: [(&str, i32, &str); 5] = [
 fn shim(dir: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/sqlite/trouble.c");
     let library = dir.join("trouble.so");
-    let mut build = Command::new("cc");
+    let mut build = process::Command::new("cc");
     build.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
     let built = build.output().expect("whoever builds SQLite has a C compiler");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -51,8 +51,8 @@ fn what_was_accepted_outlives_a_failing_disk() {
 #[tokio::test]
 #[ignore = "a part that is played in another process"]
 async fn lives_with_a_failing_disk() {
-    let control = PathBuf::from(std::env::var_os("EVERTURN_TROUBLE").unwrap());
-    let data = given().join("data");
+    let dir = given();
+    let (control, data) = (dir.join("trouble"), dir.join("data"));
     let store = open(&data);
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.limits.queue_len_max = 1_000;
@@ -68,7 +68,11 @@ async fn lives_with_a_failing_disk() {
                 assert!(matches!(refused, Err(WriteError::Store(StoreError::Unavailable(_)))), "{refused:?}");
             }
         }
-        assert_eq!(store.inbox(witness.chat()).await, Ok(witness.stage.pending().cloned().collect()), "reading goes on");
+        assert_eq!(
+            store.inbox(witness.chat()).await,
+            Ok(witness.stage.pending().cloned().collect()),
+            "reading goes on"
+        );
         witness.now().await;
         std::fs::write(&control, "").unwrap();
         let receipt = submit(&witness, round).await.expect("the disk works again");
@@ -96,7 +100,7 @@ fn is_told(error: &SubmitError, told: &str) -> bool {
 }
 
 fn next_row(witness: &Witness<Sqlite>) -> Row {
-    let newest = witness.stage.rows.last().unwrap();
+    let newest = witness.stage.rows.last().expect("some were journalled");
     Row { seq: newest.seq.next(), at: Timestamp(0), delta: Arc::new(text("never")), ..newest.clone() }
 }
 
@@ -136,14 +140,56 @@ async fn a_full_disk_is_survived() {
     witness.agrees().await;
 }
 
+/// I1, I3: what is accepted or committed is on the disk when it is answered. A delta is a moment later, or at once if that
+/// is wanted.
+#[test]
+fn what_is_answered_is_synced() {
+    let dir = Scratch::new();
+    let library = shim(dir.as_ref());
+    let mut plays = other("sqlite::trouble::counts_syncs", &dir);
+    let played = plays.env("LD_PRELOAD", library).env("EVERTURN_SYNCS", dir.as_ref().join("syncs")).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&played.stdout), String::from_utf8_lossy(&played.stderr));
+    assert!(played.status.success() && out.contains("1 passed"), "{out}{err}");
+}
+
+#[tokio::test]
+#[ignore = "a part that is played in another process"]
+async fn counts_syncs() {
+    let dir = given();
+    let syncs = || std::fs::metadata(dir.join("syncs")).map_or(0, |file| file.len());
+    for drafts in [Durability::Process, Durability::Full] {
+        let options = Options { drafts, ..Options::default() };
+        let store = Arc::new(Sqlite::open(&dir.join(format!("{drafts:?}")), &options).unwrap());
+        let mut witness = Witness::in_a_turn(&store, 1).await;
+        for _ in 0..5 {
+            let before = syncs();
+            witness.submit(send("more", When::Queue)).await.unwrap();
+            assert!(syncs() > before, "accepted");
+            let before = syncs();
+            witness.obey_next().await;
+            assert!(syncs() > before, "committed");
+            let before = syncs();
+            witness.submit(Command::Unqueue(witness.stage.chat.queue[0].id)).await.unwrap();
+            witness.obey_next().await;
+            assert!(syncs() > before + 1);
+            let before = syncs();
+            witness.journal(vec![attempt()]).await;
+            assert!(drafts == Durability::Process || syncs() > before, "journalled");
+            while syncs() == before {
+                tokio::task::yield_now().await; // It comes without anybody asking.
+            }
+        }
+    }
+}
+
 /// A small file system of its own.
 struct Disk(PathBuf);
 
 impl Disk {
     fn mount(dir: &Path) -> Option<Self> {
         let at = dir.join("disk");
-        std::fs::create_dir(&at).unwrap();
-        let mut mount = Command::new("mount");
+        std::fs::create_dir(&at).expect("it is a directory of ours");
+        let mut mount = process::Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&at);
         mount.output().is_ok_and(|mounted| mounted.status.success()).then_some(Self(at))
     }
@@ -151,6 +197,6 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output(); // The system does when it ends.
+        let _ = process::Command::new("umount").arg("-l").arg(&self.0).output(); // The system does when it ends.
     }
 }
