@@ -90,16 +90,6 @@ impl Gemini {
         Self { kept, ..self }
     }
 
-    /// Puts an end to an interaction in the background. One that is over stays as it is.
-    ///
-    /// # Errors
-    /// Google does not know it, or cannot be asked.
-    pub async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
-        let path = interactions::cancel_path(&handle.id).ok_or_else(|| self.gone("no id of an interaction"))?;
-        let call = Call { method: Method::POST, ..Call::get(path) };
-        self.http.fetch(&self.endpoint, call).await.map(drop)
-    }
-
     /// What the catalogue says, under this provider's name or under the usual one.
     fn card(&self, model: &str) -> Card {
         let usual = self.catalogue.card(NAME, model);
@@ -154,6 +144,12 @@ impl Provider for Gemini {
             Some(400 | 404 | 410) => ProviderError { status: error.status, ..self.gone(&error.detail) },
             _ => error,
         })
+    }
+
+    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+        let path = interactions::cancel_path(&handle.id).ok_or_else(|| self.gone("no id of an interaction"))?;
+        let call = Call { method: Method::POST, ..Call::get(path) };
+        self.http.fetch(&self.endpoint, call).await.map(drop)
     }
 }
 

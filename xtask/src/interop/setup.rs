@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use super::child::shown;
 
 const OFFLINE: &str = "what it needs could not be installed, see above. This takes a network once; after that \
-                       everything is in target/interop, and a copy of that directory works elsewhere";
+                       everything is in target/interop and no network is needed";
 const NO_PYTHON: &str = "install Python 3.10 or later with venv and pip (Debian: apt install python3 python3-venv)";
 const NO_NODE: &str = "install Node.js 20 or later with npm";
 

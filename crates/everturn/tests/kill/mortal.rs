@@ -35,7 +35,7 @@ pub const TOKENS: usize = 40;
 
 /// Lives until it is killed, or until its input ends and every chat rests.
 #[test]
-#[ignore = "started by the other tests, with an environment"]
+#[ignore = "a part that is played in another process"]
 fn mortal() {
     let (Ok(place), Ok(trace)) = (std::env::var(PLACE), std::env::var(TRACE)) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

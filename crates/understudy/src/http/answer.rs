@@ -133,7 +133,9 @@ impl Asked {
         }
         let witness = witness(&self.house, self.wire, &id, body["store"] != false);
         let open = self.house.understudy.opened();
-        Ok(respond(200, EVENTS, play::acting(acts, self.line, open, witness)))
+        let hangs_up = faults.iter().any(|fault| fault.trouble == Trouble::HangUp);
+        let end = if hangs_up { play::AtEnd::HangUp(self.line.clone()) } else { play::AtEnd::Stay };
+        Ok(respond(200, EVENTS, play::acting(acts, self.line, (open, end), witness)))
     }
 
     /// What happens before there is an answer at all.
@@ -155,7 +157,7 @@ impl Asked {
                     response.headers_mut().insert("location", HeaderValue::from_static("http://127.0.0.1:9/elsewhere"));
                     return Ok(Some(response));
                 }
-                Trouble::Ends { .. } | Trouble::Slow(_) | Trouble::Drip => {}
+                Trouble::Ends { .. } | Trouble::Slow(_) | Trouble::Drip | Trouble::Odd | Trouble::HangUp => {}
             }
         }
         Ok(None)

@@ -6,6 +6,7 @@ use everturn_core::fact::Fact;
 use everturn_core::ids::Version;
 use everturn_core::rehearsal::sample::{attempt, chat_id};
 use everturn_core::status::Status;
+use rusqlite::ffi;
 
 use super::{dir, open};
 use crate::conformance::Witness;
@@ -63,6 +64,32 @@ async fn a_job_that_fails_takes_no_other_with_it() {
                 store.heading(chat_id(number as u128)).await.unwrap();
             }
         }
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// After the disk has failed, nothing that the connection holds in memory is trusted: it is made anew.
+#[tokio::test]
+async fn a_connection_that_failed_is_not_used_again() {
+    let dir = dir("anew");
+    let store = open(&dir);
+    let marks = |desk: &mut Desk<'_>| {
+        let count =
+            desk.connection.query_row("SELECT count(*) FROM temp.sqlite_schema", [], |row| row.get::<_, i64>(0));
+        desk.connection.execute_batch("CREATE TEMP TABLE mark (x)")?;
+        Ok::<_, Halt<StoreError>>(count?)
+    };
+    assert_eq!(store.write(Needs::Nothing, marks).await, Ok(0));
+    for (code, told) in
+        [(ffi::SQLITE_FULL, "full"), (ffi::SQLITE_IOERR_FSYNC, "fails"), (ffi::SQLITE_READONLY, "writable")]
+    {
+        let fails = move |_: &mut Desk<'_>| {
+            Err::<(), Halt<StoreError>>(Halt::Failed(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)))
+        };
+        let failed = store.write(Needs::Full, fails).await;
+        assert!(matches!(&failed, Err(StoreError::Unavailable(why)) if why.contains(told)), "{failed:?}");
+        let is_anew = store.write(Needs::Nothing, marks).await == Ok(0);
+        assert_eq!(is_anew, code != ffi::SQLITE_FULL, "{told}");
     }
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -12,8 +12,8 @@ use everturn_core::view::{Event, View};
 use super::{dir, log_len, open};
 use crate::Store as _;
 use crate::conformance::Witness;
-use crate::sqlite::Sqlite;
 use crate::sqlite::heads::MARKS_LEN_MAX;
+use crate::sqlite::{Sqlite, reads};
 
 /// How long a log may get whose rows are all dead, with what one round adds to it.
 const DEAD_LEN_MAX: usize = 1_024 + 64;
@@ -77,6 +77,35 @@ async fn a_long_answer_does_not_keep_the_rows_of_others() {
     drop(long.store);
     let store = open(&dir);
     let long = Witness { store, lease, ..long };
+    long.agrees().await;
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Whoever looked up places, and finds the rows gone from there, looks again instead of telling half a draft.
+#[tokio::test]
+async fn a_row_that_moved_is_looked_up_again() {
+    let dir = dir("moved");
+    let store = open(&dir);
+    let mut long = Witness::in_a_turn(&store, 1).await;
+    let mut short = Witness::new(&store, 2).await;
+    long.journal(vec![attempt()]).await;
+    for _ in 0..200 {
+        long.journal(vec![text("more than the ring holds ")]).await;
+    }
+    let (chat, stale) = (long.chat(), store.heads.get(long.chat()));
+    let marks = stale.as_ref().map(|head| head.marks.clone());
+    let mut rounds = 0;
+    while store.heads.get(chat).map(|head| head.marks) == marks {
+        answer(&mut short, 40).await;
+        rounds += 1;
+        assert!(rounds < 100, "its rows never move");
+    }
+    let pen = long.lease.pen();
+    let (seen, loaded) = (stale.clone(), stale);
+    let told = store.read(move |snapshot| reads::since(snapshot, chat, None, seen.as_ref())).await;
+    assert_eq!(told, Ok(None));
+    let told = store.readers.read(move |snapshot| reads::load(snapshot, pen, loaded.as_ref())).await;
+    assert!(matches!(told, Ok(None)), "{told:?}");
     long.agrees().await;
     std::fs::remove_dir_all(dir).unwrap();
 }
