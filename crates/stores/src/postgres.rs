@@ -111,7 +111,7 @@ struct Inner {
     hints: Arc<Hints>,
     teller: Arc<Teller>,
     jobs: mpsc::Sender<Job>,
-    trims: mpsc::Sender<(ChatId, StepId)>,
+    trims: mpsc::Sender<(i64, StepId)>,
     /// By what others know who told them.
     sender: i64,
     tickets: AtomicI64,
@@ -181,6 +181,10 @@ fn config(url: &str, options: &Options) -> Result<Config, StoreError> {
     Ok(config)
 }
 
+fn closed() -> StoreError {
+    StoreError::Unavailable("the store was closed".into())
+}
+
 /// A fault that no retry mends, for whoever asked.
 fn lasting(fault: Fault) -> StoreError {
     match fault {
@@ -209,11 +213,10 @@ impl Inner {
     }
 
     /// Waits until everything that was to be journalled is, or is not.
-    async fn flush(&self) {
+    async fn flush(&self) -> Result<(), StoreError> {
         let (passed, is_passed) = oneshot::channel();
-        if self.jobs.send(Job::Barrier(passed)).await.is_ok() {
-            let _ = is_passed.await; // An error says that there is no writer any more.
-        }
+        self.jobs.send(Job::Barrier(passed)).await.map_err(|_| closed())?;
+        is_passed.await.map_err(|_| closed())?
     }
 
     /// Why a lease that this process does not know opens nothing.
@@ -244,8 +247,8 @@ impl Inner {
         }
     }
 
-    fn trim(&self, chat: ChatId, step: StepId) {
-        let _ = self.trims.try_send((chat, step)); // Full: the next step's commit tries again.
+    fn trim(&self, no: i64, step: StepId) {
+        let _ = self.trims.try_send((no, step)); // Full: the next step's commit tries again.
     }
 }
 
@@ -309,9 +312,8 @@ impl Store for Postgres {
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
         let (done, is_done) = oneshot::channel();
-        let gone = || StoreError::Unavailable("the store was closed".into());
-        self.inner.jobs.send(Job::Append { pen, rows, done }).await.map_err(|_| gone())?;
-        is_done.await.map_err(|_| gone())?
+        self.inner.jobs.send(Job::Append { pen, rows, done }).await.map_err(|_| closed())?;
+        is_done.await.map_err(|_| closed())?
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
