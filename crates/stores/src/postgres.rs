@@ -111,7 +111,7 @@ struct Inner {
     hints: Arc<Hints>,
     teller: Arc<Teller>,
     jobs: mpsc::Sender<Job>,
-    trims: mpsc::Sender<(ChatId, StepId)>,
+    trims: mpsc::Sender<(i64, StepId)>,
     /// By what others know who told them.
     sender: i64,
     tickets: AtomicI64,
@@ -175,11 +175,15 @@ fn config(url: &str, options: &Options) -> Result<Config, StoreError> {
     let mut config: Config = url.parse().map_err(bad)?;
     config.connect_timeout(options.connect_max);
     config.tcp_user_timeout(options.statement_max * 2);
-    config.keepalives_idle(options.lease_max);
+    config.keepalives_idle(options.lease_max.max(Duration::from_secs(1))); // The system counts whole seconds.
     if config.get_application_name().is_none() {
         config.application_name("everturn");
     }
     Ok(config)
+}
+
+fn closed() -> StoreError {
+    StoreError::Unavailable("the store was closed".into())
 }
 
 /// A fault that no retry mends, for whoever asked.
@@ -210,11 +214,10 @@ impl Inner {
     }
 
     /// Waits until everything that was to be journalled is, or is not.
-    async fn flush(&self) {
+    async fn flush(&self) -> Result<(), StoreError> {
         let (passed, is_passed) = oneshot::channel();
-        if self.jobs.send(Job::Barrier(passed)).await.is_ok() {
-            let _ = is_passed.await; // An error says that there is no writer any more.
-        }
+        self.jobs.send(Job::Barrier(passed)).await.map_err(|_| closed())?;
+        is_passed.await.map_err(|_| closed())?
     }
 
     /// Why a lease that this process does not know opens nothing.
@@ -245,8 +248,8 @@ impl Inner {
         }
     }
 
-    fn trim(&self, chat: ChatId, step: StepId) {
-        let _ = self.trims.try_send((chat, step)); // Full: the next step's commit tries again.
+    fn trim(&self, no: i64, step: StepId) {
+        let _ = self.trims.try_send((no, step)); // Full: the next step's commit tries again.
     }
 }
 
@@ -310,9 +313,8 @@ impl Store for Postgres {
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
         let (done, is_done) = oneshot::channel();
-        let gone = || StoreError::Unavailable("the store was closed".into());
-        self.inner.jobs.send(Job::Append { pen, rows, done }).await.map_err(|_| gone())?;
-        is_done.await.map_err(|_| gone())?
+        self.inner.jobs.send(Job::Append { pen, rows, done }).await.map_err(|_| closed())?;
+        is_done.await.map_err(|_| closed())?
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {

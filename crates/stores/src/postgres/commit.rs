@@ -131,11 +131,11 @@ impl Inner {
         }
         if let Some(held) = desk.held().as_mut().filter(|held| held.fence == pen.fence) {
             held.committed(sheet.chat.clone());
+            if sheet.closes_step {
+                self.trim(held.no, sheet.chat.step);
+            }
         }
         self.tell(Hint::News(pen.chat), Haste::Now);
-        if sheet.closes_step {
-            self.trim(pen.chat, sheet.chat.step);
-        }
         Ok(sheet.chat.version)
     }
 

@@ -37,9 +37,10 @@ pub(super) struct Held {
     pub(super) worker: i64,
     pub(super) version: Version,
     pub(super) step: StepId,
-    /// The journal of the open step: where it ends, and where its newest stored row begins.
+    /// The chat's short name.
+    pub(super) no: i64,
+    /// Where the journal of the open step ends.
     pub(super) end: Seq,
-    pub(super) newest: Seq,
     pub(super) chat: Option<Arc<Chat>>,
     pub(super) ring: VecDeque<Row>,
 }
@@ -53,6 +54,12 @@ impl Desks {
             *len_max = desks.len() * 2;
         }
         desks.entry(chat).or_default().clone()
+    }
+
+    /// Nothing is known of any chat any more.
+    pub(super) fn clear(&self) {
+        let guard = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.0.values().for_each(|desk| *desk.held() = None);
     }
 }
 
@@ -90,7 +97,6 @@ impl Held {
     /// Notes rows that are stored now.
     pub(super) fn appended(&mut self, rows: &[Row]) {
         let Some(first) = rows.first().filter(|row| row.step == self.step) else { return };
-        self.newest = first.seq;
         self.end = Seq(first.seq.0 + rows.len() as u64 - 1);
         self.ring.extend(rows.iter().cloned());
         let surplus = self.ring.len().saturating_sub(RING_LEN_MAX);
@@ -102,7 +108,7 @@ impl Held {
         self.version = chat.version;
         if chat.step != self.step {
             self.step = chat.step;
-            (self.end, self.newest) = (Seq(0), Seq(0));
+            self.end = Seq(0);
             self.ring.clear();
         }
         self.chat = chat.is_busy().then_some(chat); // One at rest may rest for long.

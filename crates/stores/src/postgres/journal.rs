@@ -1,22 +1,24 @@
 //! The journal: one writer for the drafts of all chats.
 //!
-//! It takes what has come while the last batch was written, and stores it with one statement. Whoever takes chats over
-//! from this process first removes its row from `workers`, so holding that row for the length of a batch keeps all of
-//! them ours, at the price of one lock.
+//! It takes what has come while the last batch was written, and stores it with one statement. That statement counts the
+//! batch in this process's row of `workers`, and stores nothing if the row is gone or the count is not as it was left.
+//! Whoever takes chats over from this process removes the row first, so one lock keeps all of its chats ours for the
+//! length of a batch; and the count tells whether a batch happened whose answer was lost, and whether a database that
+//! crashed has forgotten one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use everturn_core::ids::{ChatId, Seq};
+use everturn_core::ids::ChatId;
 use everturn_core::view::Row;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{big, id_bytes, id_of, put_bytes};
+use super::cells::{big, put_bytes};
 use super::desk::Desk;
 use super::fault::Fault;
-use super::link::{Conn, Mode, Param};
+use super::link::{Mode, Param};
 use super::wire::Haste;
 use crate::failpoint::failpoint;
 use crate::shape::{Written, rows};
@@ -35,7 +37,7 @@ pub(super) enum Job {
         done: Done,
     },
     /// Answered when everything before it was.
-    Barrier(oneshot::Sender<()>),
+    Barrier(oneshot::Sender<Result<(), StoreError>>),
 }
 
 type Done = oneshot::Sender<Result<(), WriteError>>;
@@ -44,7 +46,7 @@ type Done = oneshot::Sender<Result<(), WriteError>>;
 struct Entry {
     pen: Pen,
     desk: Arc<Desk>,
-    after: Seq,
+    no: i64,
     rows: Vec<Row>,
     text: Written,
     waiting: Vec<Done>,
@@ -52,21 +54,31 @@ struct Entry {
 
 /// Writes for ever.
 pub(super) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
+    let mut writer = Writer { inner, worker: 0, journalled: 0, is_in_doubt: false };
     let mut taken = Vec::new();
     while jobs.recv_many(&mut taken, BATCH_LEN_MAX).await > 0 {
         let mut barriers = Vec::new();
         let mut batch = Batch::default();
         for job in taken.drain(..) {
             match job {
-                Job::Append { pen, rows, done } => batch.add(&inner, pen, rows, done),
+                Job::Append { pen, rows, done } => batch.add(&writer.inner, pen, rows, done),
                 Job::Barrier(passed) => barriers.push(passed),
             }
         }
-        batch.store(&inner).await;
+        writer.store(batch).await;
         for passed in barriers {
-            let _ = passed.send(());
+            let _ = passed.send(writer.worker().await.map(drop)); // Whoever waited may be gone.
         }
     }
+}
+
+struct Writer {
+    inner: Arc<Inner>,
+    /// As whom, and how many batches the database has counted.
+    worker: i64,
+    journalled: i64,
+    /// Whether the newest batch may still happen.
+    is_in_doubt: bool,
 }
 
 #[derive(Default)]
@@ -86,9 +98,9 @@ impl Batch {
             let held = desk.held();
             let worker = inner.life().current();
             let ours = held.as_ref().filter(|held| held.fence == pen.fence && Some(held.worker) == worker);
-            ours.map(|held| (held.step, held.end, held.newest))
+            ours.map(|held| (held.step, held.end, held.no))
         };
-        let Some((step, stored, newest)) = place else {
+        let Some((step, stored, no)) = place else {
             return self.strangers.push((pen.chat, done));
         };
         let known = self.places.get(&pen.chat).copied();
@@ -104,132 +116,142 @@ impl Batch {
         } else {
             self.places.insert(pen.chat, self.entries.len());
             let text = Written { json: String::new(), blobs: Vec::new() };
-            self.entries.push(Entry { pen, desk, after: newest, rows, text, waiting: vec![done] });
-        }
-    }
-
-    async fn store(mut self, inner: &Arc<Inner>) {
-        for (chat, done) in self.strangers {
-            let _ = done.send(Err(inner.why_not(chat).await));
-        }
-        for done in self.empty {
-            let _ = done.send(Ok(()));
-        }
-        if self.entries.is_empty() {
-            return;
-        }
-        for entry in &mut self.entries {
-            entry.text = rows::write(&entry.rows);
-        }
-        let worker = inner.life().current();
-        let stored = match worker {
-            Some(worker) => insert(inner, worker, &self.entries).await,
-            None => Ok(HashSet::new()),
-        };
-        match stored {
-            Ok(stored) => self.entries.into_iter().for_each(|entry| entry.settle(inner, &stored)),
-            Err(error) => self.entries.into_iter().for_each(|entry| entry.fail(&error)),
+            self.entries.push(Entry { pen, desk, no, rows, text, waiting: vec![done] });
         }
     }
 }
 
+impl Writer {
+    async fn store(&mut self, mut batch: Batch) {
+        for (chat, done) in batch.strangers {
+            let _ = done.send(Err(self.inner.why_not(chat).await));
+        }
+        for done in batch.empty {
+            let _ = done.send(Ok(()));
+        }
+        if batch.entries.is_empty() {
+            return;
+        }
+        for entry in &mut batch.entries {
+            entry.text = rows::write(&entry.rows);
+        }
+        let answer = match self.insert(&batch.entries).await {
+            Ok(Stored::Yes) => Ok(()),
+            Ok(Stored::No) => Err(WriteError::Fenced),
+            Err(error) => Err(error.into()),
+        };
+        batch.entries.into_iter().for_each(|entry| entry.settle(&self.inner, &answer));
+    }
+
+    /// As whom to write, if anybody believes that this process is alive. Nothing of before can happen afterwards.
+    async fn worker(&mut self) -> Result<Option<i64>, StoreError> {
+        let Some(worker) = self.inner.life().current() else { return Ok(None) };
+        if worker != self.worker {
+            (self.worker, self.journalled, self.is_in_doubt) = (worker, 0, false);
+        }
+        if self.is_in_doubt {
+            let sql = "UPDATE workers SET journalled = journalled + 1 WHERE id = $1 RETURNING journalled";
+            let mut patience = self.inner.patience();
+            let rows = loop {
+                match self.inner.query_once(Mode::Write, sql, &[(&worker, Type::INT8)]).await {
+                    Ok(rows) => break rows,
+                    Err(fault) => patience.wait(fault).await?,
+                }
+            };
+            let Some(row) = rows.first() else { return Ok(None) };
+            (self.journalled, self.is_in_doubt) = (row.get(0), false);
+        }
+        Ok(Some(worker))
+    }
+
+    /// Stores the rows of all entries, or none.
+    async fn insert(&mut self, entries: &[Entry]) -> Result<Stored, StoreError> {
+        let Some(worker) = self.worker().await? else { return Ok(Stored::No) };
+        let mut patience = self.inner.patience();
+        self.is_in_doubt = true;
+        loop {
+            let tried = match try_insert(&self.inner, worker, self.journalled, entries).await {
+                Ok(0) => self.counted(worker).await,
+                Ok(_) => Ok(Some(self.journalled + 1)),
+                Err(fault) => Err(fault),
+            };
+            match tried {
+                Ok(Some(counted)) if counted == self.journalled + 1 => break,
+                Ok(Some(counted)) if counted == self.journalled => {} // The try before had not got through.
+                Ok(Some(_)) => {
+                    tracing::warn!("the database has lost some of its newest rows: taking up all chats again");
+                    self.inner.desks.clear();
+                    return Ok(Stored::No);
+                }
+                Ok(None) => return Ok(Stored::No),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+        self.journalled += 1;
+        self.is_in_doubt = false;
+        Ok(Stored::Yes)
+    }
+
+    /// How many batches the database has counted of this process, if it knows it.
+    async fn counted(&self, worker: i64) -> Result<Option<i64>, Fault> {
+        let sql = "SELECT journalled FROM workers WHERE id = $1";
+        let rows = self.inner.query_once(Mode::Read, sql, &[(&worker, Type::INT8)]).await?;
+        Ok(rows.first().map(|row| row.get(0)))
+    }
+}
+
+enum Stored {
+    Yes,
+    No,
+}
+
 impl Entry {
-    fn settle(self, inner: &Inner, stored: &HashSet<ChatId>) {
-        let answer = if stored.contains(&self.pen.chat) {
+    /// Answers those who wait. Unless the rows are stored, the chat must be taken anew: they may still be.
+    fn settle(self, inner: &Inner, answer: &Result<(), WriteError>) {
+        if answer.is_ok() {
             if let Some(held) = self.desk.held().as_mut().filter(|held| held.fence == self.pen.fence) {
                 held.appended(&self.rows);
             }
             inner.tell(Hint::News(self.pen.chat), Haste::Soon);
-            Ok(())
         } else {
             self.desk.clear(self.pen.fence);
-            Err(WriteError::Fenced)
-        };
+        }
         for done in self.waiting {
             let _ = done.send(answer.clone());
         }
     }
-
-    /// Whether the rows are stored is not known, so the chat must be taken anew.
-    fn fail(self, error: &StoreError) {
-        self.desk.clear(self.pen.fence);
-        for done in self.waiting {
-            let _ = done.send(Err(error.clone().into()));
-        }
-    }
 }
 
-/// Stores the rows of all chats that are still ours, and says which.
-async fn insert(inner: &Inner, worker: i64, entries: &[Entry]) -> Result<HashSet<ChatId>, StoreError> {
-    let mut patience = inner.patience();
-    let mut is_again = false;
-    loop {
-        match try_insert(inner, worker, entries, is_again).await {
-            Ok(stored) => return Ok(stored),
-            Err(fault) => patience.wait(fault).await?,
-        }
-        is_again = true;
-    }
-}
-
-/// A row goes in if the chat is ours and what it follows is there: a database that crashed may have lost the newest rows
-/// of a draft, and a draft has no gaps.
 const INSERT: &str = "
-    WITH alive AS MATERIALIZED (SELECT id FROM workers WHERE id = $1 FOR SHARE)
-    INSERT INTO drafts (chat, step, first, len, body)
-    SELECT new.chat, new.step, new.first, new.len, new.body
-    FROM alive, unnest($2, $3, $4, $5, $6, $7, $8) AS new (chat, fence, step, first, after, len, body)
-    WHERE EXISTS (SELECT 1 FROM chats WHERE id = new.chat AND fence = new.fence AND worker = alive.id AND step = new.step)
-    AND (new.after = 0 OR EXISTS (
-        SELECT 1 FROM drafts WHERE chat = new.chat AND step = new.step AND first = new.after))
-    ON CONFLICT DO NOTHING
-    RETURNING chat";
+    WITH alive AS (UPDATE workers SET journalled = $2 + 1 WHERE id = $1 AND journalled = $2 RETURNING id)
+    INSERT INTO drafts (no, step, first, len, body)
+    SELECT new.* FROM alive, unnest($3, $4, $5, $6, $7) AS new";
 
-/// What an insert whose answer was lost has left.
-const THERE: &str = "
-    SELECT new.chat FROM unnest($1, $2, $3, $4) AS new (chat, step, first, len)
-    JOIN drafts USING (chat, step, first, len)";
-
-async fn try_insert(inner: &Inner, worker: i64, entries: &[Entry], is_again: bool) -> Result<HashSet<ChatId>, Fault> {
-    let chats: Vec<Vec<u8>> = entries.iter().map(|entry| id_bytes(entry.pen.chat).to_vec()).collect();
-    let fences: Vec<i64> = entries.iter().map(|entry| big(entry.pen.fence.0)).collect();
+async fn try_insert(inner: &Inner, worker: i64, journalled: i64, entries: &[Entry]) -> Result<u64, Fault> {
+    let numbers: Vec<i64> = entries.iter().map(|entry| entry.no).collect();
     let steps: Vec<i64> = entries.iter().map(|entry| big(entry.rows[0].step.0)).collect();
     let firsts: Vec<i64> = entries.iter().map(|entry| big(entry.rows[0].seq.0)).collect();
-    let afters: Vec<i64> = entries.iter().map(|entry| big(entry.after.0)).collect();
     let lens: Vec<i32> = entries.iter().map(|entry| entry.rows.len() as i32).collect();
     let texts: Vec<&str> = entries.iter().map(|entry| entry.text.json.as_str()).collect();
     let blobs: Vec<(ChatId, &Written)> = entries.iter().map(|entry| (entry.pen.chat, &entry.text)).collect();
-    let params: [Param<'_>; 8] = [
+    let params: [Param<'_>; 7] = [
         (&worker, Type::INT8),
-        (&chats, Type::BYTEA_ARRAY),
-        (&fences, Type::INT8_ARRAY),
+        (&journalled, Type::INT8),
+        (&numbers, Type::INT8_ARRAY),
         (&steps, Type::INT8_ARRAY),
         (&firsts, Type::INT8_ARRAY),
-        (&afters, Type::INT8_ARRAY),
         (&lens, Type::INT4_ARRAY),
         (&texts, Type::TEXT_ARRAY),
     ];
-    let conn: Conn = inner.writing.conn().await?;
+    let conn = inner.writing.conn().await?;
     failpoint!("postgres-journal");
-    let (_, _, rows, ()) = tokio::try_join!(
+    let (_, _, stored, ()) = tokio::try_join!(
         conn.begin(inner.draft_mode),
         put_bytes(&conn, &blobs),
-        conn.query(INSERT, &params),
+        conn.execute(INSERT, &params),
         conn.commit()
     )?;
     failpoint!("postgres-journalled");
-    let mut stored = rows.iter().map(|row| id_of(row.get(0))).collect::<Result<HashSet<_>, _>>()?;
-    if is_again && stored.len() < entries.len() {
-        let params: [Param<'_>; 4] = [
-            (&chats, Type::BYTEA_ARRAY),
-            (&steps, Type::INT8_ARRAY),
-            (&firsts, Type::INT8_ARRAY),
-            (&lens, Type::INT4_ARRAY),
-        ];
-        for row in conn.query(THERE, &params).await? {
-            stored.insert(id_of(row.get(0))?);
-        }
-    }
     Ok(stored)
 }
 

@@ -28,12 +28,11 @@ const TAKE: &str = "
     UPDATE chats SET fence = fence + 1, worker = $2
     WHERE id = $1 AND EXISTS (SELECT 1 FROM workers WHERE id = $2)
     AND (worker IS NULL OR worker = $2 OR NOT EXISTS (SELECT 1 FROM workers WHERE id = chats.worker))
-    RETURNING fence, version, step";
+    RETURNING fence, version, step, no";
 
 const END: &str = "
-    SELECT first, len FROM drafts
-    WHERE chat = $1 AND step = (SELECT step FROM chats WHERE id = $1)
-    ORDER BY first DESC LIMIT 1";
+    SELECT first + len - 1 AS seq FROM drafts JOIN chats USING (no, step)
+    WHERE chats.id = $1 ORDER BY first DESC LIMIT 1";
 
 const UNSETTLED: &str = "
     SELECT id FROM chats
@@ -78,7 +77,7 @@ impl Inner {
     pub(super) async fn acquire(self: Arc<Self>, _turn: Turn, chat: ChatId) -> Result<Lease, WriteError> {
         let desk = self.desks.at(chat);
         *desk.held() = None; // Rows under the lease before are refused from here on…
-        self.flush().await; // …and none is on its way any more when the fence is raised.
+        self.flush().await?; // …and none is on its way any more when the fence is raised.
         failpoint!("postgres-acquire");
         let mut patience = self.patience();
         loop {
@@ -120,14 +119,13 @@ impl Inner {
             conn.commit()
         )?;
         let Some(taken) = taken else { return Ok(Err(WriteError::Fenced)) };
-        let (newest, len) = end.map_or((0, 0), |row| (count(&row, "first"), row.get::<_, i32>("len") as u64));
         Ok(Ok(Held {
             fence: Fence(count(&taken, "fence")),
             worker,
             version: Version(count(&taken, "version")),
             step: StepId(count(&taken, "step")),
-            end: Seq((newest + len).saturating_sub(1)),
-            newest: Seq(newest),
+            no: taken.get("no"),
+            end: Seq(end.map_or(0, |row| count(&row, "seq"))),
             chat: None,
             ring: VecDeque::new(),
         }))
@@ -136,7 +134,7 @@ impl Inner {
     pub(super) async fn release(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), StoreError> {
         let desk = self.desks.at(lease.chat());
         let Some(held) = desk.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
-        self.flush().await;
+        self.flush().await?;
         let (id, fence) = (id_bytes(lease.chat()), big(held.fence.0));
         let sql = "
             UPDATE chats SET worker = NULL WHERE id = $1 AND fence = $2 AND worker = $3

@@ -35,7 +35,7 @@ impl Inner {
     async fn try_since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, Fault> {
         let conn = self.link.conn().await?;
         let id = id_bytes(chat);
-        let sql = "SELECT version, step, body FROM chats WHERE id = $1";
+        let sql = "SELECT version, step, no, body FROM chats WHERE id = $1";
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
         let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
         let Some(row) = row else {
@@ -43,9 +43,10 @@ impl Inner {
             return Err(StoreError::NoSuchChat.into());
         };
         let (version, step) = (Version(count(&row, "version")), StepId(count(&row, "step")));
+        let place = (row.get("no"), step);
         // Those who saw something of this draft need the rest of it, the others all.
         let seen = cursor.filter(|seen| seen.step == step).map_or(Seq(0), |seen| seen.seq);
-        let mut rows = journal(&conn, chat, step, seen).await?;
+        let mut rows = journal(&conn, chat, place, seen).await?;
         let now = Cursor { version, step, seq: rows.last().map_or(Seq(0), |row| row.seq) };
         if cursor == Some(now) {
             conn.commit().await?;
@@ -54,7 +55,7 @@ impl Inner {
         let events = match cursor.filter(|seen| is_usable(*seen, now)) {
             None => {
                 if seen > Seq(0) {
-                    rows = journal(&conn, chat, step, Seq(0)).await?;
+                    rows = journal(&conn, chat, place, Seq(0)).await?;
                 }
                 let chat = chat_of(&conn, chat, row.get("body")).await?;
                 vec![Event::Reset(Box::new(snapshot(&conn, chat, &rows).await?))]

@@ -68,7 +68,7 @@ impl Inner {
         let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
             return Err(self.why_not(pen.chat).await);
         };
-        self.flush().await;
+        self.flush().await?;
         let mut patience = self.patience();
         loop {
             match self.try_load(pen, worker).await {
@@ -97,9 +97,9 @@ impl Inner {
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
         let (_, chat, rows) =
             tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker), conn.query(sql, &params),)?;
-        let Some(chat) = chat else { return Ok(None) };
+        let Some((chat, no)) = chat else { return Ok(None) };
         let messages = messages(&conn, pen.chat, &rows).await?;
-        let rows = journal(&conn, pen.chat, chat.step, Seq(0)).await?;
+        let rows = journal(&conn, pen.chat, (no, chat.step), Seq(0)).await?;
         conn.commit().await?;
         Ok(Some(Loaded { chat, messages, rows }))
     }
@@ -112,7 +112,7 @@ impl Inner {
                 let conn = self.link.conn().await?;
                 let (_, chat) = tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker))?;
                 conn.commit().await?;
-                Ok(chat.map(Arc::new))
+                Ok(chat.map(|(chat, _)| Arc::new(chat)))
             };
             match read.await {
                 Ok(chat) => return Ok(chat),
@@ -209,12 +209,13 @@ pub(super) async fn page(conn: &Conn, chat: ChatId, before: i64, len: i64) -> Re
     Ok(rows)
 }
 
-async fn chat_under(conn: &Conn, pen: Pen, worker: i64) -> Result<Option<Chat>, Fault> {
+/// The chat and its short name, if it is still ours.
+async fn chat_under(conn: &Conn, pen: Pen, worker: i64) -> Result<Option<(Chat, i64)>, Fault> {
     let (id, fence) = (id_bytes(pen.chat), big(pen.fence.0));
-    let sql = "SELECT body FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
+    let sql = "SELECT body, no FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
     let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
     match conn.query_opt(sql, &params).await? {
-        Some(row) => chat_of(conn, pen.chat, row.get("body")).await.map(Some),
+        Some(row) => Ok(Some((chat_of(conn, pen.chat, row.get("body")).await?, row.get("no")))),
         None => Ok(None),
     }
 }
@@ -246,14 +247,19 @@ pub(super) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row]) -> Result<V
     built.collect()
 }
 
-/// The journal of a step from the stored row on that holds the delta after `seen`.
-pub(super) async fn journal(conn: &Conn, chat: ChatId, step: StepId, seen: Seq) -> Result<Vec<view::Row>, Fault> {
-    let (id, number, seen) = (id_bytes(chat), big(step.0), big(seen.0));
+/// The journal of a step of a chat, from the stored row on that holds the delta after `seen`.
+pub(super) async fn journal(
+    conn: &Conn,
+    chat: ChatId,
+    (no, step): (i64, StepId),
+    seen: Seq,
+) -> Result<Vec<view::Row>, Fault> {
+    let (number, seen) = (big(step.0), big(seen.0));
     let sql = "
-        SELECT first, body FROM drafts WHERE chat = $1 AND step = $2 AND first >= coalesce((
-            SELECT max(first) FROM drafts WHERE chat = $1 AND step = $2 AND first <= $3), 0)
+        SELECT first, body FROM drafts WHERE no = $1 AND step = $2 AND first >= coalesce((
+            SELECT first FROM drafts WHERE no = $1 AND step = $2 AND first <= $3 ORDER BY first DESC LIMIT 1), 0)
         ORDER BY first";
-    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&number, Type::INT8), (&seen, Type::INT8)];
+    let params: [Param<'_>; 3] = [(&no, Type::INT8), (&number, Type::INT8), (&seen, Type::INT8)];
     let found = conn.query(sql, &params).await?;
     let parse = |row: &Row| rows::parse(step, Seq(count(row, "first")), row.get("body"));
     let stored = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;

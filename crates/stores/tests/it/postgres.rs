@@ -1,5 +1,6 @@
 //! The store in Postgres, against a real server.
 
+mod broken_line;
 mod elsewhere;
 mod outage;
 mod pooled;

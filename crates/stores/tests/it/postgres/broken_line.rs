@@ -1,0 +1,114 @@
+//! The line to the database breaks while a transaction ends: nobody is told whether it happened, and it happens once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use everturn_core::ids::{Seq, StepId, Timestamp};
+use everturn_core::rehearsal::sample::text;
+use everturn_core::view::Row;
+use everturn_props::shared::psql;
+use everturn_stores::Store;
+use everturn_stores::postgres::Options;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{database, make, open, submit};
+
+/// Where the line breaks when a client says that a transaction is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// On the way there: it never happens.
+    Going,
+    /// On the way back: it has happened.
+    Coming,
+}
+
+/// A line to a server that breaks at the next so many ends of transactions.
+struct Line {
+    breaks: Arc<AtomicI64>,
+    url: String,
+}
+
+impl Line {
+    async fn new(server: &str, place: Where) -> Self {
+        let (before, database) = server.rsplit_once('/').expect("it is a URL");
+        let (scheme, port) = before.rsplit_once(':').expect("it has a port");
+        let port: u16 = port.parse().expect("it has a port");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there are ports");
+        let own = listener.local_addr().expect("it was just bound").port();
+        let breaks = Arc::new(AtomicI64::new(0));
+        let left = breaks.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(("127.0.0.1", port)).await.expect("the server is there");
+                tokio::spawn(carry(client, server, left.clone(), place));
+            }
+        });
+        Self { breaks, url: format!("{scheme}:{own}/{database}") }
+    }
+}
+
+async fn carry(mut client: TcpStream, mut server: TcpStream, left: Arc<AtomicI64>, place: Where) {
+    let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let mut is_breaking = false;
+    let ends = |bytes: &[u8]| bytes.windows(7).any(|word| word == b"COMMIT\0");
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => match read {
+                Ok(len @ 1..) => {
+                    let breaks = ends(&asked[..len]) && left.fetch_sub(1, Ordering::Relaxed) > 0;
+                    if breaks && place == Where::Going {
+                        return;
+                    }
+                    is_breaking |= breaks;
+                    if server.write_all(&asked[..len]).await.is_err() {
+                        return;
+                    }
+                }
+                _ => return,
+            },
+            read = server.read(&mut answered) => match read {
+                Ok(len @ 1..) if !is_breaking => {
+                    if client.write_all(&answered[..len]).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(len @ 1..) if !ends(&answered[..len]) => {}
+                _ => return,
+            },
+        }
+    }
+}
+
+/// I2, I4, CS01: whatever was under way when the line broke has happened once in the end, and everybody is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ends_in_the_dark_happens_once() {
+    for place in [Where::Going, Where::Coming] {
+        for breaks in 1..=3 {
+            let url = database();
+            let line = Line::new(&url, place).await;
+            let store = open(&line.url, Options { listen_url: Some(url.clone()), ..Options::default() }).await;
+            let chat = make(&store, 1).await;
+            let again = || line.breaks.store(breaks, Ordering::Relaxed);
+            again();
+            let receipt = submit(&store, chat, "hello", None).await.expect("it is accepted in the end");
+            assert_eq!((receipt.seq.0, store.inbox(chat).await.expect("the chat is there").len()), (1, 1), "{place:?}");
+            again();
+            let mut lease = store.acquire(chat).await.expect("it is taken in the end");
+            for version in 1..=3 {
+                again();
+                assert_eq!(store.commit(&mut lease, &[]).await.map(|version| version.0), Ok(version), "{place:?}");
+            }
+            for seq in 1..=3 {
+                again();
+                let delta = Arc::new(text("word "));
+                let row = Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta };
+                store.append(lease.pen(), vec![row]).await.expect("it is stored in the end");
+            }
+            again();
+            let loaded = store.load(&lease).await.expect("the lease is ours");
+            assert_eq!((loaded.chat.version.0, loaded.rows.len()), (3, 3), "{place:?}");
+            assert_eq!(psql(&url, "SELECT count(*) FROM drafts").expect("it can be read").trim(), "3", "{place:?}");
+        }
+    }
+}
