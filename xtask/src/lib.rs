@@ -7,6 +7,7 @@ pub mod acceptance;
 pub mod bench;
 pub mod clock;
 pub mod gate;
+pub mod interop;
 pub mod rust;
 pub mod tidy;
 pub mod workspace;

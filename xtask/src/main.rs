@@ -1,10 +1,11 @@
-//! `cargo xtask …`: test, tidy, acceptance, bench.
+//! `cargo xtask …`: test, tidy, acceptance, bench, interop.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::gate::Step;
-use xtask::{acceptance, bench, gate, tidy, workspace};
+use xtask::interop::Peer;
+use xtask::{acceptance, bench, gate, interop, tidy, workspace};
 
 /// Everturn's chores.
 #[derive(Parser)]
@@ -48,6 +49,12 @@ enum Chore {
         #[arg(long)]
         list: bool,
     },
+    /// Try other people's clients on the understudy, and our adapters on other people's servers
+    Interop {
+        /// Try these alone (repeat it, or separate with commas)
+        #[arg(long, value_name = "PEER", value_delimiter = ',')]
+        only: Vec<Peer>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -71,6 +78,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
             let form = if json { acceptance::Form::Json } else { acceptance::Form::Table };
             acceptance::run(&root, source, form)
         }
+        Chore::Interop { only } => interop::run(&root, &only),
         Chore::Bench { list: true, .. } => bench::list(&root),
         Chore::Bench { name, json, list: false } => {
             let name = name.expect("clap asks for a name unless --list is given");

@@ -1,17 +1,22 @@
 //! The everturn command.
 
+mod backup;
 mod understudy;
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
 use everturn::core::chat::TurnEnd;
 use everturn::core::delta::Delta;
+use everturn::core::ids::ChatId;
 use everturn::core::message::Body;
 use everturn::core::status::Status;
 use everturn::core::view::{Event, View};
+use everturn::stores::sqlite::{Options, Sqlite};
 use everturn::{Agent, ChatHandle, Engine};
 use everturn_understudy::Understudy;
 
@@ -27,8 +32,8 @@ struct Args {
 enum Command {
     /// Run one turn and print the answer as it arrives.
     ///
-    /// The chat lives in memory and the model is the understudy, a stand-in that needs no key. Ctrl-C stops the turn and
-    /// keeps what was said so far.
+    /// The model is the understudy, a stand-in that needs no key. The chat lives in memory, or with --data in a directory,
+    /// where it can go on later. Ctrl-C stops the turn and keeps what was said so far.
     ///
     /// Exit codes: 0 the turn is done, 1 it failed, 2 wrong usage, 130 it was stopped.
     #[command(after_help = "Examples:\n  everturn run \"What are you?\"\n  echo \"What are you?\" | everturn run")]
@@ -38,7 +43,18 @@ enum Command {
         /// Instructions for the model.
         #[arg(long, value_name = "TEXT")]
         system: Option<String>,
+        /// Where to keep the chat. Made if it is not there; one process uses it at a time.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// The chat to go on with, as it was named when it began; a new one if left out.
+        #[arg(long, value_name = "ID", requires = "data")]
+        chat: Option<ChatId>,
     },
+    /// Copy a data directory into one file, while it is used.
+    ///
+    /// The copy is checked before it gets its name. To restore it, put it into an empty directory as `everturn.db`.
+    #[command(after_help = "Example:\n  everturn backup monday.db --data ./data")]
+    Backup(backup::Backup),
     /// Serve a stand-in for the models of four providers, without a key and without the network.
     ///
     /// It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on one loopback port, answers
@@ -62,7 +78,8 @@ fn main() -> ExitCode {
     let ran = runtime.map_err(Into::into).and_then(|runtime| {
         runtime.block_on(async {
             match command {
-                Command::Run { prompt, system } => run(prompt, system).await,
+                Command::Run { prompt, system, data, chat } => run(prompt, system, data, chat).await,
+                Command::Backup(backup) => backup.run(),
                 Command::Understudy(serve) => serve.run().await,
             }
         })
@@ -76,7 +93,12 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(prompt: Option<String>, system: Option<String>) -> anyhow::Result<ExitCode> {
+async fn run(
+    prompt: Option<String>,
+    system: Option<String>,
+    data: Option<PathBuf>,
+    id: Option<ChatId>,
+) -> anyhow::Result<ExitCode> {
     let prompt = match prompt {
         Some(prompt) => prompt,
         None => read_prompt()?,
@@ -86,16 +108,27 @@ async fn run(prompt: Option<String>, system: Option<String>) -> anyhow::Result<E
     }
     let mut agent = Agent::new("understudy/persona".parse()?);
     agent.system.extend(system);
-    let engine = Engine::builder().provider(Understudy::persona()).agent("run", agent).start();
-    let chat = engine.create("run").await?;
+    let mut builder = Engine::builder().provider(Understudy::persona()).agent("run", agent);
+    if let Some(dir) = &data {
+        builder = builder.store(Arc::new(Sqlite::open(dir, &Options::default())?));
+    }
+    let engine = builder.start();
+    let chat = match id {
+        Some(id) => engine.chat(id),
+        None => engine.create("run").await?,
+    };
     let interrupt = chat.clone();
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             let _ = interrupt.interrupt().await; // Whatever comes of it, the turn's end is seen below.
         }
     });
-    chat.send(prompt).await?;
-    show(&chat).await
+    let ended = show(&chat, prompt).await;
+    if data.is_some() {
+        eprintln!("everturn: this was chat {}", chat.id());
+    }
+    engine.shutdown().await;
+    ended
 }
 
 fn read_prompt() -> anyhow::Result<String> {
@@ -107,10 +140,13 @@ fn read_prompt() -> anyhow::Result<String> {
     Ok(prompt)
 }
 
-/// Prints text as it becomes durable, and says how the turn ended.
-async fn show(chat: &ChatHandle) -> anyhow::Result<ExitCode> {
+/// Says something, prints text as it becomes durable, and says how the turn ended.
+async fn show(chat: &ChatHandle, prompt: String) -> anyhow::Result<ExitCode> {
     let (mut events, mut view, mut printed) = (chat.events(None), View::default(), String::new());
     let mut out = std::io::stdout();
+    view.fold(&events.next().await?)?;
+    let before = view.messages.last().map(|message| message.id);
+    chat.send(prompt).await?;
     loop {
         let event = events.next().await?;
         view.fold(&event)?;
@@ -128,6 +164,10 @@ async fn show(chat: &ChatHandle) -> anyhow::Result<ExitCode> {
                 }
             }
             Event::Rewound(_) | Event::Standing(_) | Event::Reset(_) => {}
+        }
+        let is_told = matches!(event, Event::Standing(_) | Event::Reset(_));
+        if !is_told || view.messages.last().map(|message| message.id) <= before {
+            continue; // What is known to have ended is an earlier turn.
         }
         let rests = view.standing.as_ref().filter(|standing| matches!(standing.status, Status::Idle | Status::Failed));
         let Some(end) = rests.and_then(|standing| standing.ended.as_ref()) else { continue };

@@ -68,6 +68,7 @@ impl Serve {
             "  Gemini                   POST {}/v1beta/models/persona:streamGenerateContent?alt=sse",
             server.url()
         );
+        println!("  Gemini Interactions      POST {}/v1beta/interactions", server.url());
         println!("Ctrl-C stops it.");
         tokio::signal::ctrl_c().await?;
         Ok(ExitCode::SUCCESS)

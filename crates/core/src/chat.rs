@@ -245,6 +245,9 @@ pub struct Tried {
     pub spent: retry::Spent,
     /// Whether referring to the provider's copy of the transcript was given up.
     pub unchained: bool,
+    /// Whether the last attempt's generation goes on without us, and no row counts it: the attempt that finds it again
+    /// does, or whoever gives it up.
+    pub owed: bool,
 }
 
 /// Why the next attempt waits.

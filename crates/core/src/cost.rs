@@ -225,10 +225,11 @@ impl Tally {
         self.known.total().saturating_add(self.estimated.total())
     }
 
-    /// What it costs at this price.
+    /// What one attempt costs at this price. Known and estimated tokens are of one prompt, so one tariff holds for both.
     #[must_use]
     pub const fn cost(&self, price: &Price) -> Spend {
-        Spend { known: cost(&self.known, price), estimated: cost(&self.estimated, price) }
+        let price = price.at(self.known.prompt().saturating_add(self.estimated.prompt()));
+        Spend { known: cost(&self.known, &price), estimated: cost(&self.estimated, &price) }
     }
 }
 
@@ -284,15 +285,46 @@ pub struct Price {
     pub cache_read: Micros,
     /// Prompt tokens written to the cache.
     pub cache_write: Micros,
+    /// What the same costs where prompts are long, if that is something else.
+    pub above: Option<Above>,
 }
 
-/// What some tokens cost. The parts are added exactly and the sum is rounded up once, to the next millionth: a budget
+/// What a million tokens cost, all of them, once the prompt is longer than so much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Above {
+    /// The longest prompt, cached tokens included, for which this does not hold yet.
+    pub prompt: u64,
+    /// See [`Price::input`].
+    pub input: Micros,
+    /// See [`Price::output`].
+    pub output: Micros,
+    /// See [`Price::cache_read`].
+    pub cache_read: Micros,
+    /// See [`Price::cache_write`].
+    pub cache_write: Micros,
+}
+
+impl Price {
+    /// The price of a request with a prompt of so many tokens.
+    #[must_use]
+    pub const fn at(&self, prompt: u64) -> Self {
+        match self.above {
+            Some(Above { prompt: longest, input, output, cache_read, cache_write }) if prompt > longest => {
+                Self { input, output, cache_read, cache_write, above: None }
+            }
+            Some(_) | None => Self { above: None, ..*self },
+        }
+    }
+}
+
+/// What the tokens of one request cost. The parts are added exactly and the sum is rounded up once, to the next millionth: a budget
 /// is never exceeded by roundings, and an attempt's cost is off by less than a millionth.
 #[must_use]
 pub const fn cost(usage: &Usage, price: &Price) -> Micros {
     const fn part(tokens: u64, per_million: Micros) -> u128 {
         tokens as u128 * per_million.0 as u128
     }
+    let price = price.at(usage.prompt());
     let sum = part(usage.input, price.input)
         .saturating_add(part(usage.output, price.output))
         .saturating_add(part(usage.cache_read, price.cache_read))

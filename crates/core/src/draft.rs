@@ -25,6 +25,7 @@ pub struct Draft {
     ordinals: u16,
     bytes: usize,
     attempt_from: usize,
+    generation_from: usize,
     attempt: Option<Began>,
     attempt_began: Timestamp,
     newest_at: Timestamp,
@@ -78,6 +79,7 @@ impl Draft {
             ordinals: 0,
             bytes: 0,
             attempt_from: 0,
+            generation_from: 0,
             attempt: None,
             attempt_began: Timestamp(0),
             newest_at: Timestamp(0),
@@ -227,6 +229,12 @@ impl Draft {
         self.bytes - self.attempt_from
     }
 
+    /// How much of it came from the generation that attempt reads, earlier attempts at the same one included.
+    #[must_use]
+    pub const fn generation_bytes(&self) -> usize {
+        self.bytes - self.generation_from
+    }
+
     /// The model asked last.
     #[must_use]
     pub fn model(&self) -> Option<&ModelId> {
@@ -367,6 +375,9 @@ impl Draft {
         self.earlier_runtime = self.runtime(self.newest_at); // The wait until now was nobody's streaming.
         self.attempt_began = at;
         self.attempt_from = self.bytes;
+        if began.rung != Rung::Reattach {
+            self.generation_from = self.bytes;
+        }
         self.attempt = Some(began.clone());
     }
 
@@ -390,6 +401,7 @@ impl Draft {
         self.open = Open::Nothing;
         self.bytes = 0;
         self.attempt_from = 0;
+        self.generation_from = 0;
     }
 
     fn end_reasoning(&mut self, at: Timestamp) {

@@ -42,7 +42,7 @@ pub use request::{CacheMarks, Chain, Continue, Effort, OUTPUT_MAX, Request, Tool
 pub use schema::{ToolSpec, gemini_schema, normal_schema};
 pub use target::{Target, Wire};
 pub use user::INLINE_BYTES_MAX;
-pub use validate::{Violation, validate};
+pub use validate::{NotOfferable, Violation, offerable, validate};
 
 use crate::ids::{MessageId, ModelId};
 use crate::message::{Body, CallResult, Message, Meta, Reply, Stop, Summary};

@@ -4,7 +4,7 @@
 //! for it. The ladder asks, best rung first, what of it can go on. The same question is asked by the attempt that saw
 //! the break and by a new process that found the draft in the journal.
 
-use crate::delta::Handle;
+use crate::delta::{Handle, Rung};
 use crate::draft::Draft;
 use crate::error::Cause;
 
@@ -104,7 +104,7 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
     // output, so whatever the draft holds then is of an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
     // A generation that ended in failure, or that its provider no longer has, is not there to be found again.
-    let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish);
+    let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish) || found_dumb(draft, cause);
     let reattach = can.reattach == Reattach::Yes && !is_over && budget == Budget::Left;
     if let Some(handle) = draft.handle().filter(|_| reattach) {
         return Recovery::Reattach(handle.clone());
@@ -119,6 +119,13 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
         (Budget::SpentHere, false) => Recovery::FallBack { carry: Carry::Nothing },
         (Budget::Spent, _) => Recovery::GiveUp,
     }
+}
+
+/// Whether the generation was found again and said nothing more. A connection that broke proves nothing about it; a
+/// stream that ended, failed or fell silent at once does, and would again.
+fn found_dumb(draft: &Draft, cause: Cause) -> bool {
+    let found = draft.current().is_some_and(|began| began.rung == Rung::Reattach);
+    found && draft.current_bytes() == 0 && matches!(cause, Cause::Truncated | Cause::IdleStall | Cause::ServerError)
 }
 
 /// How this model is brought to go on.

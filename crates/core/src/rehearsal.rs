@@ -1,7 +1,7 @@
 //! A driver that throws dice.
 //!
 //! A chat, a store and a client must hold their promises whatever a driver does, in any order. The real one needs an
-//! engine, providers and time; this one asks the same questions ([`plan`], [`check`]), makes the same changes, and takes
+//! engine, providers and time; this one asks the same questions ([`plan`], [`check_inbound`]), makes the same changes, and takes
 //! everything it would have to wait for from a number. So a whole life of a chat is a list of numbers, and a test that
 //! fails shrinks it to a short list of small ones: 0 is always the dullest choice.
 //!

@@ -27,6 +27,10 @@ use crate::governor::Permit;
 use crate::hub::Bell;
 use crate::metrics::Metrics;
 
+/// How much longer than the adapter we wait for a stream to open. It keeps the same bound and knows what it waited for;
+/// this is for one that does not come back.
+const OPEN_GRACE: Duration = Duration::from_secs(1);
+
 /// Everything one provider call needs.
 pub(crate) struct Attempt {
     pub(crate) store: Arc<dyn Store>,
@@ -103,7 +107,7 @@ impl Attempt {
         let frames = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Ok(Ended::Cancelled),
-            opened = timeout(self.windows.open_max, open(&*self.provider, &model, opening)) => opened,
+            opened = timeout(self.windows.open_max + OPEN_GRACE, open(&*self.provider, &model, opening)) => opened,
         };
         let frames = match frames {
             Ok(Ok(frames)) => frames,

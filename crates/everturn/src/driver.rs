@@ -28,6 +28,7 @@ use crate::agent::Agent;
 use crate::compact::Room;
 use crate::engine::Ports;
 use crate::hub::Bell;
+use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
 
 /// The holder of a chat's lease.
@@ -43,6 +44,8 @@ pub(crate) struct Driver {
     pub(crate) prompt: Option<Prompt>,
     /// The reply that is arriving, or that broke off.
     pub(crate) draft: Option<Draft>,
+    /// The generation it comes from, if that goes on without us.
+    pub(crate) kept: Option<Kept>,
     /// How it broke off.
     pub(crate) cause: Cause,
     /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
@@ -70,6 +73,7 @@ impl Driver {
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
         let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
         let draft = rebuild(&rows);
+        let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         Ok(Self {
@@ -81,6 +85,7 @@ impl Driver {
             messages,
             prompt: None,
             draft,
+            kept,
             cause: Cause::Resumed,
             inherited: true,
             gauge: Gauge::default(),
@@ -145,6 +150,7 @@ impl Driver {
         let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
         self.meter.committed(&commit, &self.agent.toolbox.shelf());
         self.chat.apply(&facts);
+        self.forsake(&facts);
         for fact in &facts {
             match fact {
                 Fact::Said(message, _) => self.said(message),

@@ -83,6 +83,11 @@ impl Ports {
         }
     }
 
+    /// Does something nobody waits for, except a shutdown.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
     async fn drive(self: Arc<Self>, chat: ChatId) {
         let mut panics = 0;
         loop {

@@ -38,6 +38,7 @@ mod entropy;
 mod governor;
 mod handle;
 mod hub;
+mod kept;
 mod metrics;
 mod model;
 mod outcome;

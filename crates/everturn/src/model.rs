@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use everturn_core::chat::{CallState, Failure, Tried, Wait};
 use everturn_core::context::Size;
-use everturn_core::cost::Price;
+use everturn_core::cost::{End, Price};
 use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
@@ -27,6 +27,7 @@ use crate::agent::{Background, Chaining};
 use crate::attempt::{Attempt, Ended, Opening, Windows};
 use crate::driver::Driver;
 use crate::governor::Permit;
+use crate::kept::Kept;
 use crate::toolbox;
 
 /// Whom the next attempt asks.
@@ -67,6 +68,12 @@ impl Driver {
         let Some(request) = self.fitting(&asked).await? else { return Ok(()) };
         let Some(permit) = self.permit(&asked).await? else { return Ok(()) };
         let climb = self.climb(&asked, request);
+        if climb.rung != Rung::Reattach
+            && let Some(given_up) = self.owed().and_then(|_| self.end_attempt(AttemptOutcome::Lost))
+        {
+            drop(permit);
+            return self.change(|change| change.fact(given_up)).await;
+        }
         self.attempt(asked, climb, permit).await
     }
 
@@ -127,8 +134,7 @@ impl Driver {
     }
 
     pub(crate) fn next_model(&self) -> Tried {
-        let Tried { attempts, model, unchained, .. } = self.chat.tried;
-        Tried { attempts, model: model + 1, spent: Spent::default(), unchained }
+        Tried { model: self.chat.tried.model + 1, spent: Spent::default(), ..self.chat.tried }
     }
 
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
@@ -231,6 +237,7 @@ impl Driver {
         };
         let outcome = self.listening(attempt.run(retract, began, opening), &cancel).await?;
         self.draft = Some(outcome.draft);
+        self.kept = Kept::of(self.draft.as_ref(), &self.agent);
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);
         }
@@ -267,6 +274,7 @@ impl Driver {
             let error = ProviderError::filtered(provider, category, detail).with_cause(Cause::ErrorFinish);
             return self.fail(&error, None).await;
         }
+        self.kept = None; // It is over.
         let attempted = self.end_attempt(AttemptOutcome::Answered);
         self.learn();
         self.seal(stop, attempted).await
@@ -330,17 +338,18 @@ impl Driver {
         match (recovery::plan(draft, error.cause, can, budget), verdict) {
             (Recovery::Salvage { retract }, _) if error.is_broken_stream() => self.salvage(retract, row(tried)).await,
             (Recovery::FallBack { .. }, _) => {
-                let row = row(Tried { attempts: tried.attempts, ..self.next_model() });
+                let row = row(Tried { attempts: tried.attempts, owed: false, ..self.next_model() });
                 self.change(|change| change.fact(row)).await
             }
             (
                 recovery @ (Recovery::Reattach(_) | Recovery::Continue { .. } | Recovery::Restart),
                 Verdict::Wait(span),
             ) => {
-                let mut attempted = attempted.clone();
+                let (mut attempted, mut tried) = (attempted.clone(), tried);
                 if matches!(recovery, Recovery::Reattach(_)) {
                     // The same generation goes on: it is paid once, and the attempt that ends it says how much.
                     (attempted.tally, attempted.spend) = Default::default();
+                    tried.owed = true;
                 }
                 let wait = self.wait(self.now() + span, &error, tried.attempts);
                 self.change(|change| change.fact(Fact::Attempted(attempted, tried)).fact(wait)).await
@@ -384,7 +393,10 @@ impl Driver {
 
     /// The row of the attempt that has just ended, if it has none yet: what it used and what that leaves.
     pub(crate) fn end_attempt(&mut self, outcome: AttemptOutcome) -> Option<Fact> {
-        let began = self.unrecorded()?;
+        let (began, is_made) = match self.unrecorded() {
+            Some(began) => (began, true),
+            None => (self.owed()?, false),
+        };
         let sent = self.asked().map_or(0, |asked| {
             self.prepare(&asked);
             self.gauge.tokens(Size::text(self.request(&asked).bytes()))
@@ -392,13 +404,17 @@ impl Driver {
         let draft = self.draft.as_ref()?;
         let facts = self.ports.providers.get(began.model.provider()).map(|provider| provider.facts(began.model.name()));
         let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
-        let output = draft.current_bytes() as u64;
-        let tally = draft.usage().settle(outcome.end(), sent, output);
+        let end = match outcome.end() {
+            End::Refused if began.rung == Rung::Reattach => End::Broken, // What was refused is only to hear the rest.
+            end => end,
+        };
+        let tally = draft.usage().settle(end, sent, draft.generation_bytes() as u64);
         let spend = tally.cost(&price);
-        let (began_at, took) = (draft.current_began(), self.attempt_ended().since(draft.current_began()));
-        let progress = if output > 0 { Progress::Output } else { Progress::None };
+        let began_at = if is_made { draft.current_began() } else { self.attempt_ended() };
+        let took = self.attempt_ended().since(began_at);
+        let progress = if draft.current_bytes() > 0 { Progress::Output } else { Progress::None };
         let spent = self.chat.tried.spent.failed(progress, took, spend.total(), &self.agent.limits.retry);
-        let tried = Tried { attempts: began.number, spent, ..self.chat.tried };
+        let tried = Tried { attempts: began.number, spent, owed: false, ..self.chat.tried };
         let row = Attempted {
             step: draft.step(),
             number: began.number,

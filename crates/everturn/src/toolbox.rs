@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use everturn_core::chat::CallState;
 use everturn_core::message::{Call, RunBy};
-use everturn_core::prompt::ToolSpec;
+use everturn_core::prompt::{NotOfferable, ToolSpec, offerable};
 use serde_json::Value;
 
 use crate::tool::{Approval, Beside, Policy, SharedTool, Tool};
@@ -61,6 +61,9 @@ pub enum BadTool {
     /// Its schema is none.
     #[error("the input schema of tool `{0}` is not a JSON schema: {1}")]
     Schema(String, String),
+    /// Some provider would refuse every request that offers it.
+    #[error("tool `{0}` cannot be offered: {1}")]
+    NotOfferable(String, NotOfferable),
 }
 
 impl Toolbox {
@@ -82,6 +85,7 @@ impl Toolbox {
 
     fn put(&self, tool: SharedTool, offered: bool) -> Result<(), BadTool> {
         let (spec, policy) = (tool.spec(), tool.policy());
+        offerable(&spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
         let bad = |error: jsonschema::ValidationError<'_>| BadTool::Schema(spec.name.clone(), error.to_string());
         let fits = Arc::new(jsonschema::validator_for(&spec.input_schema).map_err(bad)?);
         self.change(|shelf| {
@@ -94,11 +98,13 @@ impl Toolbox {
     }
 
     /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
-    pub fn add_client(&self, spec: ToolSpec) {
+    pub fn add_client(&self, spec: ToolSpec) -> Result<(), BadTool> {
+        offerable(&spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
         let fits = jsonschema::validator_for(&spec.input_schema).ok().map(Arc::new);
         self.change(|shelf| {
             shelf.clients.insert(spec.name.clone(), ClientTool { spec, fits });
         });
+        Ok(())
     }
 
     /// Lets an old name call a tool. The result keeps the name the model used.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use everturn_core::cost::{Micros, Price};
+use everturn_core::cost::{Above, Micros, Price};
 use everturn_core::limits::Thinking;
 use everturn_core::prompt::{Effort, OUTPUT_MAX, Target, Wire};
 use everturn_core::recovery::{Capabilities, Prefill, Reattach};
@@ -107,6 +107,24 @@ pub enum WireName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceCard {
+    /// Prompt tokens outside the cache.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Prompt tokens read from the cache; as `input` if absent.
+    pub cache_read: Option<u64>,
+    /// Prompt tokens written to the cache; as `input` if absent.
+    pub cache_write: Option<u64>,
+    /// What the whole request costs once its prompt is long.
+    pub above: Option<AboveCard>,
+}
+
+/// What a million tokens cost when the prompt is longer than `prompt` tokens, in millionths of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AboveCard {
+    /// The longest prompt for which this does not hold yet.
+    pub prompt: u64,
     /// Prompt tokens outside the cache.
     pub input: u64,
     /// Output tokens.
@@ -258,6 +276,19 @@ impl From<WireName> for Wire {
 impl From<PriceCard> for Price {
     fn from(card: PriceCard) -> Self {
         Self {
+            input: Micros(card.input),
+            output: Micros(card.output),
+            cache_read: Micros(card.cache_read.unwrap_or(card.input)),
+            cache_write: Micros(card.cache_write.unwrap_or(card.input)),
+            above: card.above.map(Above::from),
+        }
+    }
+}
+
+impl From<AboveCard> for Above {
+    fn from(card: AboveCard) -> Self {
+        Self {
+            prompt: card.prompt,
             input: Micros(card.input),
             output: Micros(card.output),
             cache_read: Micros(card.cache_read.unwrap_or(card.input)),

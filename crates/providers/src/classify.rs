@@ -75,6 +75,8 @@ pub enum Transport {
     Dns,
     /// The other side was done, and had not said so in its protocol.
     Closed,
+    /// Something answered that does not speak HTTP.
+    Foreign,
 }
 
 /// One of the two ends of a connection.
@@ -180,10 +182,17 @@ fn of_transport(evidence: &Evidence, transport: Transport) -> ProviderError {
         (Transport::TimedOut, Phase::Opening) => (Kind::Timeout, Retry::Backoff, Cause::Refused),
         (Transport::TimedOut, Phase::Streaming) => (Kind::Silence, Retry::Backoff, Cause::IdleStall),
         (Transport::Closed, Phase::Streaming) => (Kind::Truncated, Retry::Backoff, Cause::Truncated),
+        (Transport::Foreign, Phase::Opening) => (Kind::Malformed, Retry::Backoff, Cause::Malformed),
         (Transport::GoAway, _) => (Kind::Timeout, Retry::Backoff, Cause::GoAway),
-        (Transport::Reset | Transport::Closed | Transport::Connect | Transport::Dns | Transport::Tls, _) => {
-            (Kind::Timeout, Retry::Backoff, Cause::Reset)
-        }
+        (
+            Transport::Reset
+            | Transport::Closed
+            | Transport::Connect
+            | Transport::Dns
+            | Transport::Tls
+            | Transport::Foreign, // An answer had begun, so what came then was damaged on its way.
+            _,
+        ) => (Kind::Timeout, Retry::Backoff, Cause::Reset),
         (Transport::Http2 { code, by }, _) => of_http2(code, by),
     };
     let error = ProviderError::new(&evidence.provider, kind).with_retry(retry).with_cause(cause);

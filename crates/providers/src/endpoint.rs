@@ -158,6 +158,12 @@ impl Endpoint {
         &self.provider
     }
 
+    /// The host, and the port if it is not the usual one.
+    pub(crate) fn host(&self) -> String {
+        let host = self.base.host_str().unwrap_or_default();
+        self.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
     /// The variable the key was, or would be, read from.
     #[must_use]
     pub fn key_variable(&self) -> Option<&str> {

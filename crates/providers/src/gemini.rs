@@ -8,6 +8,7 @@ use everturn_core::delta::Handle;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::prompt::{Request, Wire};
 use everturn_core::recovery::Reattach;
+use reqwest::Method;
 
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
@@ -143,6 +144,12 @@ impl Provider for Gemini {
             Some(400 | 404 | 410) => ProviderError { status: error.status, ..self.gone(&error.detail) },
             _ => error,
         })
+    }
+
+    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+        let path = interactions::cancel_path(&handle.id).ok_or_else(|| self.gone("no id of an interaction"))?;
+        let call = Call { method: Method::POST, ..Call::get(path) };
+        self.http.fetch(&self.endpoint, call).await.map(drop)
     }
 }
 

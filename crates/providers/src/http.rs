@@ -210,7 +210,18 @@ impl Seen {
 }
 
 fn broke(endpoint: &Endpoint, phase: Phase, error: &reqwest::Error, seen: &Seen) -> ProviderError {
-    let evidence = Evidence::of_transport(endpoint.provider(), phase, trouble::of(error, phase), &trouble::told(error));
+    let transport = trouble::of(error, phase);
+    let told = match (transport, phase) {
+        // Who cannot be reached is the first thing to look at.
+        (Transport::Tls, _) => format!("no secure connection to {}: {}", endpoint.host(), trouble::told(error)),
+        (Transport::Dns | Transport::Connect, Phase::Opening) => {
+            format!("no connection to {}: {}", endpoint.host(), trouble::told(error))
+        }
+        // Several clocks run against one bound, each with words of its own.
+        (Transport::TimedOut, Phase::Opening) => "no connection in time".to_owned(),
+        _ => trouble::told(error),
+    };
+    let evidence = Evidence::of_transport(endpoint.provider(), phase, transport, &told);
     seen.tell(endpoint.veiled(classify(&evidence)))
 }
 
@@ -218,7 +229,13 @@ fn broke(endpoint: &Endpoint, phase: Phase, error: &reqwest::Error, seen: &Seen)
 fn answered(endpoint: &Endpoint, status: u16, headers: &HeaderMap, body: &[u8]) -> ProviderError {
     let body = endpoint.veil(body);
     let evidence = Evidence::of_response(endpoint.provider(), status, |name| text(headers, name), &body, clock::now());
-    classify(&Evidence { key_variable: endpoint.key_variable().map(str::to_owned), ..evidence })
+    let error = classify(&Evidence { key_variable: endpoint.key_variable().map(str::to_owned), ..evidence });
+    match status {
+        300..400 if error.detail.is_empty() => {
+            error.with_detail("a redirect, which is not followed; check the base URL")
+        }
+        _ => error,
+    }
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {

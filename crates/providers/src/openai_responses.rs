@@ -81,16 +81,6 @@ impl OpenAiResponses {
         self
     }
 
-    /// Puts an end to a generation in the background. One that is over stays as it is.
-    ///
-    /// # Errors
-    /// The provider does not know it, or cannot be asked.
-    pub async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
-        let path = format!("{PATH}/{}/cancel", self.id(handle)?);
-        let call = Call { method: Method::POST, ..Call::get(path) };
-        self.http.fetch(&self.endpoint, call).await.map(drop)
-    }
-
     fn thinks(&self, model: &str) -> Thinking {
         self.facts(model).thinks
     }
@@ -134,5 +124,11 @@ impl Provider for OpenAiResponses {
         let decoder = Responses::resumed(self.name(), &handle.id, cursor);
         let call = Call::get(path).thinking(thinks);
         self.http.stream(&self.endpoint, call, decoder).await.map_err(classify::not_resumed)
+    }
+
+    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+        let path = format!("{PATH}/{}/cancel", self.id(handle)?);
+        let call = Call { method: Method::POST, ..Call::get(path) };
+        self.http.fetch(&self.endpoint, call).await.map(drop)
     }
 }

@@ -1,6 +1,6 @@
 //! What the engine asks of a provider.
 //!
-//! Thin on purpose: open a stream, or find one again. A provider never retries, never waits longer than its own sockets
+//! Thin on purpose: open a stream, find one again, or end what it came from. A provider never retries, never waits longer than its own sockets
 //! make it, and says of every error what may be done about it. Whoever drops the stream closes the connection.
 
 use async_trait::async_trait;
@@ -34,6 +34,13 @@ pub trait Provider: Send + Sync + 'static {
     async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
         let _ = (model, handle);
         Err(ProviderError::new(self.name(), Kind::Config).with_detail("this provider keeps no generations"))
+    }
+
+    /// Ends a generation that goes on without its stream, because nobody will come back for it. One that is over stays as
+    /// it is, and whoever keeps none has nothing to end.
+    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+        let _ = handle;
+        Ok(())
     }
 }
 

@@ -103,13 +103,21 @@ impl Decoder {
     /// An event that the end of the stream cuts short is none: nothing needs to be called there.
     pub fn push<E: From<Overlong>>(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &[u8],
         mut each: impl FnMut(Event<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.read = self.read.saturating_add(bytes.len());
-        if self.read > self.bounds.response_bytes_max {
-            return Err(Overlong::Response(self.bounds.response_bytes_max).into());
-        }
+        // What is within the bound is read, whatever it comes in one piece with.
+        let (within, beyond) = bytes.split_at(bytes.len().min(self.bounds.response_bytes_max - self.read));
+        self.read += within.len();
+        self.take(within, &mut each)?;
+        if beyond.is_empty() { Ok(()) } else { Err(Overlong::Response(self.bounds.response_bytes_max).into()) }
+    }
+
+    fn take<E: From<Overlong>>(
+        &mut self,
+        mut bytes: &[u8],
+        each: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         while !bytes.is_empty() {
             if self.at == Place::AfterCr {
                 self.at = Place::Elsewhere;
@@ -126,11 +134,11 @@ impl Decoder {
                 return Ok(());
             };
             if self.line.is_empty() {
-                self.line(piece, &mut each)?;
+                self.line(piece, each)?;
             } else {
                 let mut line = std::mem::take(&mut self.line);
                 line.extend_from_slice(piece);
-                self.line(&line, &mut each)?;
+                self.line(&line, each)?;
                 line.clear();
                 self.line = line; // For its room.
             }

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use everturn_core::error::{Kind, ProviderError};
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use memchr::memchr2;
 
 use crate::provider::{Frame, Frames};
 use crate::sse::{Bounds, Decoder, Event, Overlong};
@@ -69,6 +70,9 @@ impl<D: Decode> Fold<D> {
             if *stopped {
                 return Ok(());
             }
+            if has_more_values(event.data, VALUES_MAX) {
+                return Err(Broke::Values);
+            }
             let seen = out.len();
             let decoded = decode.event(&event, out);
             *stopped = cut_at_stop(out, seen);
@@ -79,6 +83,10 @@ impl<D: Decode> Fold<D> {
             Err(Broke::Overlong(_)) if *stopped => Ok(()),
             Err(Broke::Overlong(what)) => {
                 Err(ProviderError::new(&*provider, Kind::Malformed).with_detail(&what.to_string()))
+            }
+            Err(Broke::Values) => {
+                let detail = format!("an event of more than {VALUES_MAX} values");
+                Err(ProviderError::new(&*provider, Kind::Malformed).with_detail(&detail))
             }
             Err(Broke::Provider(error)) => Err(error),
         }
@@ -100,6 +108,7 @@ impl<D: Decode> Fold<D> {
 
 enum Broke {
     Overlong(Overlong),
+    Values,
     Provider(ProviderError),
 }
 
@@ -107,6 +116,39 @@ impl From<Overlong> for Broke {
     fn from(overlong: Overlong) -> Self {
         Self::Overlong(overlong)
     }
+}
+
+/// JSON values that one event may hold; a long list of search results has some thousand. `{"":0}` is seven bytes on the
+/// wire and a hundred times that in memory, so a bound on bytes alone would be none.
+const VALUES_MAX: usize = 50_000;
+
+/// Whether some JSON holds more than `max` values. A value takes at least a byte, so short texts are not looked at.
+fn has_more_values(json: &str, max: usize) -> bool {
+    let (bytes, mut at, mut count) = (json.as_bytes(), 0, 0);
+    if bytes.len() <= max {
+        return false;
+    }
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at += string_len(&bytes[at..]),
+            b',' | b'[' | b'{' => count += 1,
+            _ => {}
+        }
+    }
+    count > max
+}
+
+/// How long the rest of a JSON string is, its end included.
+fn string_len(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        match bytes[at + found] {
+            b'"' => return at + found + 1,
+            _ => at += found + 2, // What is behind a backslash ends nothing.
+        }
+    }
+    bytes.len()
 }
 
 /// Leaves nothing behind a stop among the frames from `seen` on, and tells whether there is one.

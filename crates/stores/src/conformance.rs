@@ -17,7 +17,7 @@ pub mod unicode;
 pub mod watchers;
 mod witness;
 
-use witness::Witness;
+pub use witness::Witness;
 
 /// Makes a test of every case, in a module of the store's name.
 ///

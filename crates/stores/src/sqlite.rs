@@ -216,7 +216,7 @@ impl Store for Sqlite {
     }
 
     async fn release(&self, _lease: Lease) -> Result<(), StoreError> {
-        Ok(()) // Nobody else can be waiting for it.
+        Ok(()) // Nobody else can be waiting for it, and what is remembered of the chat is bounded anyway.
     }
 
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {

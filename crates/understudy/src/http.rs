@@ -21,6 +21,7 @@
 mod act;
 mod answer;
 mod background;
+mod dialect;
 mod fault;
 mod house;
 mod line;

@@ -46,6 +46,8 @@ pub enum Asked {
     Answer(Box<Request>),
     /// To go on with a generation whose stream was lost.
     Reattach(Handle),
+    /// To end one.
+    Cancel(Handle),
 }
 
 impl Understudy {
@@ -109,7 +111,7 @@ impl Understudy {
     pub fn requests(&self) -> Vec<Request> {
         let answers = self.asked().into_iter().filter_map(|asked| match asked {
             Asked::Answer(request) => Some(*request),
-            Asked::Reattach(_) => None,
+            Asked::Reattach(_) | Asked::Cancel(_) => None,
         });
         answers.collect()
     }
@@ -231,6 +233,11 @@ impl Provider for Understudy {
     async fn reattach(&self, _model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
         let script = self.next_script(Asked::Reattach(handle.clone()))?;
         self.play(script).await
+    }
+
+    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+        self.stage().asked.push(Asked::Cancel(handle.clone()));
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ const PRICE: Price = Price {
     output: Micros(15_000_000),
     cache_read: Micros(300_000),
     cache_write: Micros(3_750_000),
+    above: None,
 };
 
 fn report(input: i64, output: i64) -> Report {
@@ -124,6 +125,27 @@ fn any_usage() -> impl Strategy<Value = Usage> {
             cache_write,
         },
     )
+}
+
+/// Some charge more for the whole request once its prompt is long, and what came from the cache is part of the prompt.
+#[test]
+fn long_prompts_have_their_own_price() {
+    let above = Above {
+        prompt: 200_000,
+        input: Micros::units(6),
+        output: Micros::units(22),
+        cache_read: Micros(600_000),
+        cache_write: Micros(7_500_000),
+    };
+    let price = Price { above: Some(above), ..PRICE };
+    let at = |input, cache_read| Usage { input, output: 1_000, cache_read, ..Usage::default() };
+    assert_eq!(cost(&at(200_000, 0), &price), cost(&at(200_000, 0), &PRICE), "the line itself is not above it");
+    assert_eq!(cost(&at(200_001, 0), &price), Micros(200_001 * 6 + 22_000), "all of it, not what is above");
+    assert_eq!(cost(&at(1, 200_000), &price), Micros(6 + 120_000 + 22_000), "cached tokens count");
+    let tally = Tally { known: at(150_000, 0), estimated: Usage { input: 50_001, ..Usage::default() } };
+    let spend = tally.cost(&price);
+    assert_eq!(spend.known, Micros(150_000 * 6 + 22_000), "known and estimated are one prompt");
+    assert_eq!(spend.estimated, Micros(50_001 * 6));
 }
 
 proptest! {

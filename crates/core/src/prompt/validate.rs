@@ -8,11 +8,13 @@
 mod entries;
 mod law;
 mod offer;
+mod offerable;
 mod pairs;
 #[cfg(test)]
 mod tests;
 
 use law::Law;
+pub use offerable::{NotOfferable, offerable};
 
 use super::request::Request;
 use super::target::Target;

@@ -96,6 +96,23 @@ fn reattaching_comes_first() {
     assert_eq!(plan(&draft(&[]), Cause::Reset, EVERYTHING, Budget::Left), Recovery::Restart, "no handle, no way");
 }
 
+/// A generation that is there and says nothing more is gone on with elsewhere, before the budget is spent on it.
+#[test]
+fn nobody_reattaches_twice_to_one_that_says_nothing() {
+    let again = Began { number: 2, model: "understudy/one".parse().unwrap(), rung: Rung::Reattach };
+    let found = [words(), Delta::Handle(Box::new(handle())), Delta::Attempt(Box::new(again))];
+    for cause in CAUSES {
+        let recovery = plan(&draft(&found), cause, EVERYTHING, Budget::Left);
+        let is_given_up = matches!(recovery, Recovery::Continue { .. });
+        let proves_nothing = matches!(cause, Cause::Refused | Cause::Reset | Cause::GoAway | Cause::Resumed);
+        assert_eq!(is_given_up, !proves_nothing, "{cause:?}");
+        let spoke = draft(&[found.as_slice(), &[words()]].concat());
+        let recovery = plan(&spoke, cause, EVERYTHING, Budget::Left);
+        let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish);
+        assert_eq!(recovery == Recovery::Reattach(handle()), !is_over, "{cause:?}, after some words");
+    }
+}
+
 #[test]
 fn a_prefill_is_used_where_the_model_takes_it() {
     let recovery = plan(&draft(&[words()]), Cause::Reset, EVERYTHING, Budget::Left);

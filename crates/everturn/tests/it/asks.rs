@@ -25,8 +25,8 @@ const APPROVED: Policy = Policy { approval: Approval::Needed, ..ANY };
 fn with_clients() -> Agent {
     let agent = agent();
     let schema = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
-    agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", schema));
-    agent.toolbox.add_client(ToolSpec::new("photo", "Takes a photo.", json!({"type": "object"})));
+    agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", schema)).unwrap();
+    agent.toolbox.add_client(ToolSpec::new("photo", "Takes a photo.", json!({"type": "object"}))).unwrap();
     agent
 }
 

@@ -296,7 +296,10 @@ async fn an_edit_while_tools_run_stops_them() {
 #[tokio::test(start_paused = true)]
 async fn an_edit_while_asking_or_after_a_failure() {
     let agent = agent();
-    agent.toolbox.add_client(everturn::core::prompt::ToolSpec::new("photo", "Takes one.", json!({"type": "object"})));
+    agent
+        .toolbox
+        .add_client(everturn::core::prompt::ToolSpec::new("photo", "Takes one.", json!({"type": "object"})))
+        .unwrap();
     let [calls, _] = calling([call("photo", json!({}))]);
     let scripts = [calls, script([text("half "), wait(1), refuse(401)]), script([text("Hi."), stop(Stop::End)])];
     let stage = Stage::new(Understudy::new(scripts), agent).await;

@@ -27,6 +27,7 @@ const PRICE: Price = Price {
     output: Micros::units(15),
     cache_read: Micros(300_000),
     cache_write: Micros(3_750_000),
+    above: None,
 };
 
 fn priced(scripts: impl IntoIterator<Item = Script>) -> Understudy {

@@ -240,7 +240,10 @@ async fn stopping_what_rests_is_harmless() {
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_lets_the_queue_go_on() {
     let agent = agent();
-    agent.toolbox.add_client(everturn::core::prompt::ToolSpec::new("photo", "Takes one.", json!({"type": "object"})));
+    agent
+        .toolbox
+        .add_client(everturn::core::prompt::ToolSpec::new("photo", "Takes one.", json!({"type": "object"})))
+        .unwrap();
     let [asks, done] = calling([call("photo", json!({}))]);
     let again = script([text("Done too."), stop(Stop::End)]);
     let stage = Stage::new(Understudy::new([asks, done, again]), agent).await;

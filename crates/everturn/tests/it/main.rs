@@ -15,6 +15,7 @@ mod endings;
 mod fallback;
 mod governor;
 mod interrupts;
+mod kept;
 mod ladder;
 mod metrics;
 mod outcomes;
@@ -29,6 +30,7 @@ mod stepwise;
 mod tools;
 mod turns;
 mod unsummarised;
+mod wires;
 
 #[test]
 fn the_example_runs() {

@@ -34,12 +34,12 @@ async fn silence_while_opening() {
         t=000.0 message 1 user "hi"
         t=000.0 running
         t=000.0 delta 1 attempt 1 First understudy/one
-        t=020.0 running retry Silence until 20.9
-        t=020.9 delta 2 attempt 2 Restart understudy/one
-        t=020.9 delta 3 Text("lo.")
-        t=020.9 message 2 reply ["lo."] End
-        t=020.9 running
-        t=020.9 idle Done
+        t=021.0 running retry Silence until 21.9
+        t=021.9 delta 2 attempt 2 Restart understudy/one
+        t=021.9 delta 3 Text("lo.")
+        t=021.9 message 2 reply ["lo."] End
+        t=021.9 running
+        t=021.9 idle Done
     "#]],
     )
     .await;

@@ -198,7 +198,7 @@ async fn an_exclusive_call_beside_a_clients_asks_nobody() {
     for approval in [Approval::NotNeeded, Approval::Needed] {
         let diary = Diary::new();
         let agent = agent().tool(diary.tool("deploy", 1, Policy { approval, ..EXCLUSIVE })).unwrap();
-        agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", json!({"type": "object"})));
+        agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", json!({"type": "object"}))).unwrap();
         let understudy = Understudy::new(calling([call("map", json!({})), call("deploy", json!({}))]));
         let stage = Stage::new(understudy, agent).await;
         let seen = stage.run("go").await;
@@ -289,4 +289,20 @@ async fn hosted_results_carry_times() {
     };
     assert_eq!((call.at.0, provided.at.0), (7000, 7000));
     assert_eq!(stage.ended().await, TurnEnd::Done, "nobody here has to answer it");
+}
+
+/// A tool that some provider would refuse is refused when it is made, not when a turn needs it.
+#[test]
+fn a_tool_that_cannot_be_offered_is_refused_at_once() {
+    let toolbox = everturn::Toolbox::new();
+    let bad = toolbox.add_client(ToolSpec::new("2nd map", "", json!({"type": "object"}))).unwrap_err();
+    assert!(
+        bad.to_string().starts_with("tool `2nd map` cannot be offered: its name is not taken by Anthropic"),
+        "{bad}"
+    );
+    let odd = json!({"type": "object", "properties": {"to whom?": {"type": "string"}}});
+    let bad = toolbox.add_client(ToolSpec::new("map", "", odd)).unwrap_err();
+    assert!(bad.to_string().contains("its input schema is not taken by Anthropic: a property"), "{bad}");
+    let bad = toolbox.add(Diary::new().tool("naïve", 1, Policy::default())).unwrap_err();
+    assert!(matches!(bad, everturn::BadTool::NotOfferable(name, _) if name == "naïve"));
 }

@@ -404,7 +404,7 @@ async fn a_panic_in_a_summary_is_recorded_and_survived() {
 async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
     let asks = script([call("pick", json!({})), stop(Stop::ToolUse)]);
     let agent = agent();
-    agent.toolbox.add_client(ToolSpec::new("pick", "Lets the person pick.", json!({"type": "object"})));
+    agent.toolbox.add_client(ToolSpec::new("pick", "Lets the person pick.", json!({"type": "object"}))).unwrap();
     let understudy = small([asks, says("They picked."), says("Fine.")]).with(|facts| facts.context_limit = Some(7_000));
     let stage = Stage::new(understudy, agent).await;
     let mut watch = stage.watch();

@@ -35,6 +35,11 @@ fn the_embedded_table_is_right() {
             if let Some(price) = facts.price {
                 assert!(price.cache_read <= price.input && price.input < price.output, "{name}");
                 assert!(price.output < Micros::units(1_000), "{name}: per million, in millionths");
+                if let Some(above) = price.above {
+                    assert!(above.input > price.input && above.output > price.output, "{name}: longer is dearer");
+                    assert!(above.cache_read <= above.input && above.prompt >= 100_000, "{name}");
+                    assert!(facts.context_limit.is_some_and(|context| context > above.prompt), "{name}");
+                }
             }
             let known = |level: &String| Effort::ALL.iter().any(|effort| label(*effort) == level);
             assert!(card.efforts.iter().flatten().all(known), "{name}");
@@ -74,6 +79,26 @@ fn cards_become_facts() {
     assert_eq!((unknown.context_limit, unknown.price), (None, None));
 }
 
+/// Names that begin alike are told apart where it costs money, and long prompts have their price.
+#[test]
+fn the_embedded_table_knows_its_families() {
+    let real = Catalogue::embedded();
+    let price = |provider, model| real.card(provider, model).price.map(|price| (price.input, price.output));
+    assert_eq!(price("google", "gemini-3.5-flash"), Some((1_500_000, 9_000_000)));
+    assert_eq!(price("google", "gemini-3.5-flash-lite"), Some((300_000, 2_500_000)));
+    assert_eq!(price("google", "gemini-3-pro-image"), None, "pictures are paid otherwise");
+    assert_eq!(price("openai", "gpt-6-luna"), Some((100_000, 500_000)));
+    assert_eq!(price("openai", "gpt-6-terra"), None, "nobody is guessed at");
+    assert_eq!(price("anthropic", "claude-mythos-5-2"), None);
+    let above = |provider, model| {
+        let price = real.card(provider, model).facts(provider, Wire::Gemini).price.unwrap();
+        price.above.map(|above| (above.prompt, above.input, above.cache_read))
+    };
+    assert_eq!(above("google", "gemini-2.5-pro"), Some((200_000, Micros(2_500_000), Micros(250_000))));
+    assert_eq!(above("anthropic", "claude-haiku-5-5"), Some((100_000, Micros(500_000), Micros(50_000))));
+    assert_eq!(above("anthropic", "claude-opus-5-5"), None);
+}
+
 /// A user's table goes over the other, field by field, and may add what is new.
 #[test]
 fn tables_go_over_tables() {
@@ -94,6 +119,7 @@ fn unknown_keys_are_errors() {
         "[acme.all]\nwire = \"smoke_signals\"",
         "[acme.all]\nprice = { input = 1, output = 2, tax = 3 }",
         "[acme.all]\nprice = { input = 1 }",
+        "[acme.all]\nprice = { input = 1, output = 2, above = { input = 1, output = 2 } }",
         "[acme.all]\ncontext = -1",
         "acme = 3",
         "[[",

@@ -23,6 +23,8 @@ pub(super) enum Family {
         size: Size,
         /// Whether it knows a middle way. The first of the large ones did not.
         has_medium: bool,
+        /// Whether it knows `minimal`. Some of the small ones do; from 3.7 on they begin with `low`.
+        has_minimal: bool,
     },
 }
 
@@ -39,20 +41,26 @@ impl Family {
     pub(super) fn of(model: &str, effort: Option<&str>) -> Self {
         let name = model.rsplit('/').next().unwrap_or(model);
         let size = if name.split('-').any(|word| word == "pro") { Size::Pro } else { Size::Flash };
+        let rest = name.strip_prefix("gemini-");
+        let version = rest.and_then(|rest| rest.split('-').next());
+        let version = version.filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        let levelled = Self::Levelled {
+            size,
+            has_medium: version != Some("3") || size == Size::Flash,
+            has_minimal: size == Size::Flash && matches!(version, Some("3" | "3.1" | "3.5" | "3.6")),
+        };
         match effort {
             Some("none") => return Self::Plain,
             Some("budget") => return Self::Budgeted { size },
-            Some("level") => return Self::Levelled { size, has_medium: !name.starts_with("gemini-3-pro") },
+            Some("level") => return levelled,
             Some(_) | None => {}
         }
-        let Some(rest) = name.strip_prefix("gemini-") else { return Self::Plain };
-        let version = rest.split('-').next().filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        let Some(rest) = rest else { return Self::Plain };
         match version {
             Some("2.5") if rest.contains("-image") => Self::Plain,
             Some("2.5") => Self::Budgeted { size },
             Some(old) if old.starts_with("1.") || old.starts_with("2.") => Self::Plain,
-            Some("3") => Self::Levelled { size, has_medium: size == Size::Flash },
-            Some(_) | None => Self::Levelled { size, has_medium: true },
+            Some(_) | None => levelled,
         }
     }
 
@@ -94,12 +102,12 @@ impl Family {
 
     /// The word for an effort, for those who take words.
     pub(super) const fn level(self, effort: Effort) -> Option<&'static str> {
-        let Self::Levelled { size, has_medium } = self else { return None };
-        Some(match (effort, size) {
-            (Effort::None | Effort::Minimal, Size::Flash) => "minimal",
-            (Effort::None | Effort::Minimal, Size::Pro) | (Effort::Low, _) => "low",
-            (Effort::Medium, _) if has_medium => "medium",
-            (Effort::Medium | Effort::High | Effort::XHigh | Effort::Max, _) => "high",
+        let Self::Levelled { has_medium, has_minimal, .. } = self else { return None };
+        Some(match effort {
+            Effort::None | Effort::Minimal if has_minimal => "minimal",
+            Effort::None | Effort::Minimal | Effort::Low => "low",
+            Effort::Medium if has_medium => "medium",
+            Effort::Medium | Effort::High | Effort::XHigh | Effort::Max => "high",
         })
     }
 }
@@ -127,6 +135,11 @@ const fn budget(effort: Effort, size: Size) -> u32 {
 mod tests {
     use super::*;
 
+    fn levelled(size: Size, words: &str) -> Family {
+        let knows = |word| words.split(' ').any(|known| known == word);
+        Family::Levelled { size, has_medium: knows("medium"), has_minimal: knows("minimal") }
+    }
+
     #[test]
     fn a_model_is_known_by_its_name() {
         let cases = [
@@ -136,11 +149,13 @@ mod tests {
             ("gemma-3-27b-it", Family::Plain),
             ("gemini-2.5-pro", Family::Budgeted { size: Size::Pro }),
             ("models/gemini-2.5-flash-lite", Family::Budgeted { size: Size::Flash }),
-            ("gemini-3-pro-preview", Family::Levelled { size: Size::Pro, has_medium: false }),
-            ("gemini-3.1-pro-preview", Family::Levelled { size: Size::Pro, has_medium: true }),
-            ("publishers/google/models/gemini-3-flash", Family::Levelled { size: Size::Flash, has_medium: true }),
-            ("gemini-4-argon", Family::Levelled { size: Size::Flash, has_medium: true }),
-            ("gemini-pro-latest", Family::Levelled { size: Size::Pro, has_medium: true }),
+            ("gemini-3-pro-preview", levelled(Size::Pro, "low high")),
+            ("gemini-3.1-pro-preview", levelled(Size::Pro, "low medium high")),
+            ("publishers/google/models/gemini-3-flash", levelled(Size::Flash, "minimal low medium high")),
+            ("gemini-3.6-flash", levelled(Size::Flash, "minimal low medium high")),
+            ("gemini-3.8-flash", levelled(Size::Flash, "low medium high")),
+            ("gemini-4-argon", levelled(Size::Flash, "low medium high")),
+            ("gemini-pro-latest", levelled(Size::Pro, "low medium high")),
         ];
         for (model, family) in cases {
             assert_eq!(Family::of(model, None), family, "{model}");
@@ -152,7 +167,7 @@ mod tests {
     fn a_card_overrules_the_name() {
         assert_eq!(Family::of("gemini-9-pro", Some("none")), Family::Plain);
         assert_eq!(Family::of("tuned/my-pro", Some("budget")), Family::Budgeted { size: Size::Pro });
-        assert_eq!(Family::of("mine", Some("level")), Family::Levelled { size: Size::Flash, has_medium: true });
+        assert_eq!(Family::of("mine", Some("level")), levelled(Size::Flash, "low medium high"));
         assert_eq!(Family::of("gemini-2.5-pro", Some("?")), Family::of("gemini-2.5-pro", None));
     }
 

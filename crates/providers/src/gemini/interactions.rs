@@ -23,12 +23,20 @@ pub(super) const PATH: &str = "interactions";
 
 /// Where an interaction is read on. None if that is no id of an interaction.
 pub(super) fn path(id: &str, cursor: &Cursor) -> Option<String> {
-    let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
     let after = match cursor.event.as_str() {
         "" => String::new(),
         event => format!("&last_event_id={}", escaped(event)),
     };
-    plain(id).then(|| format!("{PATH}/{id}?stream=true{after}"))
+    is_plain(id).then(|| format!("{PATH}/{id}?stream=true{after}"))
+}
+
+/// Where an interaction is put to an end. None if that is no id of an interaction.
+pub(super) fn cancel_path(id: &str) -> Option<String> {
+    is_plain(id).then(|| format!("{PATH}/{id}/cancel"))
+}
+
+fn is_plain(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
 }
 
 /// A text as the value of a query.
@@ -46,10 +54,11 @@ mod tests {
     fn a_path_holds_an_id_and_nothing_else() {
         let at = |id: &str, event: &str| path(id, &Cursor { event: event.into(), ..Cursor::default() });
         assert_eq!(at("v1_a-B", ""), Some("interactions/v1_a-B?stream=true".into()));
+        assert_eq!(cancel_path("v1_a-B"), Some("interactions/v1_a-B/cancel".into()));
         let after = "interactions/v1_a?stream=true&last_event_id=e%2F1%3D%3D%26x";
         assert_eq!(at("v1_a", "e/1==&x"), Some(after.into()));
         for id in ["", "..", "../x", "a/b", "a?b", "a#b", "a b", "ä"] {
-            assert_eq!(at(id, ""), None, "{id}");
+            assert_eq!((at(id, ""), cancel_path(id)), (None, None), "{id}");
         }
     }
 }

@@ -16,6 +16,9 @@ use crate::endpoint::Auth;
 use crate::provider::Frame;
 use crate::sse::Event;
 
+mod elsewhere;
+mod tls;
+
 const KEY: &str = "sk-very-secret-0123456789";
 
 /// Every event is a text, until the one that stops.
@@ -181,15 +184,6 @@ async fn a_refusal_is_read() {
     assert_eq!((error.kind, error.retry), (Kind::RateLimit, Retry::After(Duration::from_secs(7))));
     assert_eq!(refused("529", "", "").await.kind, Kind::Overloaded);
     assert_eq!(refused("503", "", "<html>").await.kind, Kind::Timeout);
-}
-
-/// P9: a redirect is not followed, to nowhere.
-#[tokio::test]
-async fn redirects_are_not_followed() {
-    for status in ["301", "302", "307", "308"] {
-        let error = refused(status, "location: http://127.0.0.1:1/elsewhere\r\n", "").await;
-        assert_eq!((error.kind, error.retry), (Kind::Config, Retry::Never), "{status}");
-    }
 }
 
 /// P8, P26: a good status with something else in it is not an answer, and says what it can.

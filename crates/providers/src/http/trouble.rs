@@ -48,7 +48,8 @@ fn known(error: &(dyn Error + 'static)) -> Option<Transport> {
         return of_http2(error);
     }
     if let Some(error) = error.downcast_ref::<hyper::Error>() {
-        return error.is_incomplete_message().then_some(Transport::Closed);
+        let foreign = error.is_parse().then_some(Transport::Foreign);
+        return error.is_incomplete_message().then_some(Transport::Closed).or(foreign);
     }
     of_io(error.downcast_ref::<io::Error>()?)
 }

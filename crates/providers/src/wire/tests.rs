@@ -80,6 +80,21 @@ fn too_much_is_refused() {
     assert_eq!(error.detail, "a line of more than 1048576 bytes");
 }
 
+/// P15: values are counted as JSON has them, not in its strings.
+#[test]
+fn values_are_counted() {
+    let more = |json: &str, max| has_more_values(&format!("{json}{}", " ".repeat(64)), max);
+    for (json, count) in
+        [("{}", 1), ("[0,0,[]]", 4), (r#"{"a":",[{","b\",":"\\"}"#, 2), (r#"["unfinished,,,"#, 1), (r#"["\"#, 1)]
+    {
+        assert!(more(json, count - 1) && !more(json, count), "{json}");
+    }
+    assert!(
+        !has_more_values(&",".repeat(VALUES_MAX), VALUES_MAX)
+            && has_more_values(&",".repeat(VALUES_MAX + 1), VALUES_MAX)
+    );
+}
+
 /// Every cut of a stream of this wire holds what every wire must hold.
 #[test]
 fn cuts_are_harmless() {

@@ -159,7 +159,7 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
         Fact::Overflowed,
         Fact::Briefed,
         Fact::CompactionAsked,
-        Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true }),
+        Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true, owed: true }),
         Fact::Compacts(Box::new(Compacting {
             began: Timestamp(-1),
             model: samples::model(odd),

@@ -17,18 +17,22 @@ use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 use crate::{CallRecord, Heading, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
 
 /// One chat in a store, its lease, and the picture it must equal.
-pub(super) struct Witness<S> {
-    pub(super) store: Arc<S>,
-    pub(super) lease: Lease,
-    pub(super) stage: Stage,
-    pub(super) limits: Limits,
+pub struct Witness<S> {
+    /// The store.
+    pub store: Arc<S>,
+    /// The newest lease.
+    pub lease: Lease,
+    /// The picture.
+    pub stage: Stage,
+    /// What commands are held to.
+    pub limits: Limits,
     /// The tool calls that were started.
-    pub(super) calls: BTreeMap<CallUid, CallRecord>,
+    pub calls: BTreeMap<CallUid, CallRecord>,
 }
 
 impl<S: Store> Witness<S> {
     /// Makes chat `number` and takes its lease.
-    pub(super) async fn new(store: &Arc<S>, number: u128) -> Self {
+    pub async fn new(store: &Arc<S>, number: u128) -> Self {
         let (store, stage) = (store.clone(), Stage::new(chat_id(number)));
         store.create(stage.chat.id, &stage.chat.agent, &stage.chat.owner).await.expect("a store makes chats");
         let lease = store.acquire(stage.chat.id).await.expect("the chat was just made");
@@ -36,18 +40,19 @@ impl<S: Store> Witness<S> {
     }
 
     /// The same, with a turn under way.
-    pub(super) async fn in_a_turn(store: &Arc<S>, number: u128) -> Self {
+    pub async fn in_a_turn(store: &Arc<S>, number: u128) -> Self {
         let mut witness = Self::new(store, number).await;
         witness.say("hello").await;
         witness
     }
 
-    pub(super) const fn chat(&self) -> ChatId {
+    /// Its name.
+    pub const fn chat(&self) -> ChatId {
         self.stage.chat.id
     }
 
     /// Submits to both. They agree on whether it is accepted, and under which number.
-    pub(super) async fn submit(&mut self, command: Command) -> Result<InboxSeq, Refusal> {
+    pub async fn submit(&mut self, command: Command) -> Result<InboxSeq, Refusal> {
         let submission = Submission { command: command.clone(), key: None, at: self.stage.now };
         let stored = self.store.submit(self.chat(), submission, &self.limits).await;
         let expected = self.stage.submit(command, &self.limits);
@@ -57,25 +62,25 @@ impl<S: Store> Witness<S> {
     }
 
     /// Submits, which must be accepted, and obeys.
-    pub(super) async fn obey(&mut self, command: Command) {
+    pub async fn obey(&mut self, command: Command) {
         self.submit(command).await.expect("the command fits");
         self.obey_next().await;
     }
 
     /// Lets the driver take the next command out of the inbox, if there is one.
-    pub(super) async fn obey_next(&mut self) {
+    pub async fn obey_next(&mut self) {
         if let Some(facts) = self.stage.obey_next() {
             self.commit(&facts).await;
         }
     }
 
     /// Sends words to a chat that has nothing else to do, and begins the turn.
-    pub(super) async fn say(&mut self, words: &str) {
+    pub async fn say(&mut self, words: &str) {
         self.obey(send(words, When::Queue)).await;
     }
 
     /// Commits to both.
-    pub(super) async fn commit(&mut self, facts: &[Fact]) -> Version {
+    pub async fn commit(&mut self, facts: &[Fact]) -> Version {
         let stored = self.store.commit(&mut self.lease, facts).await;
         facts.iter().for_each(|fact| self.note(fact));
         self.stage.commit(facts);
@@ -104,39 +109,41 @@ impl<S: Store> Witness<S> {
     }
 
     /// Commits what `make` puts together to both.
-    pub(super) async fn change(&mut self, make: impl for<'c, 'a> FnOnce(&'c mut Change<'a>) -> &'c mut Change<'a>) {
+    pub async fn change(&mut self, make: impl for<'c, 'a> FnOnce(&'c mut Change<'a>) -> &'c mut Change<'a>) {
         let facts = self.stage.change(make);
         self.commit(&facts).await;
     }
 
     /// Journals to both.
-    pub(super) async fn journal(&mut self, deltas: Vec<Delta>) -> Vec<Row> {
+    pub async fn journal(&mut self, deltas: Vec<Delta>) -> Vec<Row> {
         let rows = self.stage.journal(deltas);
         assert_eq!(self.store.append(self.lease.pen(), rows.clone()).await, Ok(()));
         rows
     }
 
     /// Takes the lease again, as a new driver does.
-    pub(super) async fn take_over(&mut self) -> Lease {
+    pub async fn take_over(&mut self) -> Lease {
         let lease = self.store.acquire(self.chat()).await.expect("the chat is there");
         std::mem::replace(&mut self.lease, lease)
     }
 
-    pub(super) async fn since(&self, cursor: Option<Cursor>) -> Option<News> {
+    /// What the store says happened after `cursor`.
+    pub async fn since(&self, cursor: Option<Cursor>) -> Option<News> {
         self.store.since(self.chat(), cursor).await.expect("the chat is there")
     }
 
     /// Where a watcher stands that has seen everything.
-    pub(super) async fn now(&self) -> Cursor {
+    pub async fn now(&self) -> Cursor {
         self.since(None).await.expect("there is always a snapshot").cursor
     }
 
-    pub(super) fn tick(&mut self) {
+    /// Lets some time go by.
+    pub fn tick(&mut self) {
         self.stage.now = Timestamp(self.stage.now.0 + 10);
     }
 
     /// What a snapshot must show.
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         let Stage { chat, transcript, draft, .. } = &self.stage;
         Snapshot { messages: transcript.clone(), standing: Standing::from(chat), draft: draft.clone() }
     }
@@ -148,7 +155,7 @@ impl<S: Store> Witness<S> {
     }
 
     /// Holds everything the store tells against the picture.
-    pub(super) async fn agrees(&self) {
+    pub async fn agrees(&self) {
         let (store, stage, chat) = (&self.store, &self.stage, self.chat());
         assert_eq!(store.heading(chat).await, Ok(Heading::from(&stage.chat)));
         let loaded = store.load(&self.lease).await.expect("the lease is ours");
@@ -174,7 +181,7 @@ impl<S: Store> Witness<S> {
     }
 
     /// Whether a snapshot shows what is there: everything, or the newest page.
-    pub(super) fn is_shown(&self, shown: &Snapshot) {
+    pub fn is_shown(&self, shown: &Snapshot) {
         let mut expected = self.snapshot();
         assert!(expected.messages.ends_with(&shown.messages), "the newest messages, in order");
         assert!(shown.messages.len() >= expected.messages.len().min(PAGE_LEN_MIN), "at least a page of them");
@@ -183,7 +190,7 @@ impl<S: Store> Witness<S> {
     }
 
     /// Asserts that a write under `lease` is refused as `error`, and that nothing has changed by it.
-    pub(super) async fn is_shut_out(&self, lease: &mut Lease, error: &WriteError) {
+    pub async fn is_shut_out(&self, lease: &mut Lease, error: &WriteError) {
         let seq = Seq(self.stage.rows.len() as u64).next();
         let delta = Arc::new(attempt());
         let row = Row { step: self.stage.chat.step, seq, at: self.stage.now, delta };
@@ -197,4 +204,4 @@ impl<S: Store> Witness<S> {
 }
 
 /// The smallest page a snapshot may show of a longer chat.
-pub(super) const PAGE_LEN_MIN: usize = 50;
+pub const PAGE_LEN_MIN: usize = 50;

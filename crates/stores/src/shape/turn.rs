@@ -171,6 +171,8 @@ pub(super) struct Tried {
     spent: Spent,
     #[serde(default, skip_serializing_if = "unset")]
     unchained: bool,
+    #[serde(default, skip_serializing_if = "unset")]
+    owed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -186,18 +188,18 @@ struct Spent {
 }
 
 impl From<chat::Tried> for Tried {
-    fn from(chat::Tried { attempts, model, spent, unchained }: chat::Tried) -> Self {
+    fn from(chat::Tried { attempts, model, spent, unchained, owed }: chat::Tried) -> Self {
         let retry::Spent { tries, attempts: failed, time, cost } = spent;
         let spent = Spent { tries, attempts: failed, time_ns: Nanos(time), cost: cost.0 };
-        Self { attempts, model, spent, unchained }
+        Self { attempts, model, spent, unchained, owed }
     }
 }
 
 impl From<Tried> for chat::Tried {
-    fn from(Tried { attempts, model, spent, unchained }: Tried) -> Self {
+    fn from(Tried { attempts, model, spent, unchained, owed }: Tried) -> Self {
         let Spent { tries, attempts: failed, time_ns, cost } = spent;
         let spent = retry::Spent { tries, attempts: failed, time: time_ns.0, cost: Micros(cost) };
-        Self { attempts, model, spent, unchained }
+        Self { attempts, model, spent, unchained, owed }
     }
 }
 

@@ -1,1 +1,28 @@
+//! What cannot be seen from outside.
 
+mod batches;
+mod trimming;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Options, Sqlite};
+
+/// A directory for one test, empty.
+fn dir(test: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("everturn-{test}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir); // Of an earlier process of the same number.
+    dir
+}
+
+fn open(dir: &std::path::Path) -> Arc<Sqlite> {
+    Arc::new(Sqlite::open(dir, &Options::default()).expect("the directory can be used"))
+}
+
+/// How many rows the log has.
+async fn log_len(store: &Sqlite) -> usize {
+    let count = |snapshot: &rusqlite::Connection| {
+        Ok(snapshot.query_row("SELECT count(*) FROM drafts", [], |row| row.get::<_, i64>(0))?)
+    };
+    store.read(count).await.expect("it can be asked").unsigned_abs() as usize
+}

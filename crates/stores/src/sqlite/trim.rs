@@ -35,9 +35,10 @@ const PAGES_MAX: u32 = 16 << 10;
 const READERS_MAX: Duration = Duration::from_millis(50);
 
 impl Writer {
-    /// Does what nobody waits for, as long as nobody comes.
-    pub(super) fn tidy(&mut self, is_idle: impl Fn() -> bool) {
-        loop {
+    /// Does what nobody waits for, as long as nobody comes; and at least as much as `jobs` may have made necessary, or
+    /// under load the log would grow for ever.
+    pub(super) fn tidy(&mut self, jobs: usize, is_idle: impl Fn() -> bool) {
+        for round in 0_usize.. {
             let done = if let Some(chat) = self.long.pop() {
                 self.transact(Needs::Process, |desk| desk.merge(chat))
             } else if self.is_trim_due() {
@@ -45,7 +46,7 @@ impl Writer {
             } else {
                 break;
             };
-            if done.is_err() || !is_idle() {
+            if done.is_err() || (round > 2 * jobs / TRIM_LEN_MAX && !is_idle()) {
                 break; // A later one will do.
             }
         }
@@ -134,6 +135,7 @@ impl Desk<'_> {
         rows: &[everturn_core::view::Row],
     ) -> Result<(), rusqlite::Error> {
         let Some(first) = rows.first() else { return Ok(()) };
+        failpoint!("sqlite-merge");
         let (place, count) = (self.log.next, rows.len() as u64);
         let sql = "INSERT INTO drafts (place, chat, step, first, count, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let body = shape::rows::write(rows).json; // Its bytes are stored.

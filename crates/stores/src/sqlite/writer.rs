@@ -110,11 +110,12 @@ impl Writer {
             {
                 batch.push(next);
             }
+            let jobs = batch.len();
             self.serve(batch);
             if self.seats.len() > SEATS_LEN_MAX {
                 self.seats.clear();
             }
-            self.tidy(|| queue.is_empty());
+            self.tidy(jobs, || queue.is_empty());
         }
     }
 

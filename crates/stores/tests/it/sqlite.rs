@@ -1,6 +1,36 @@
 //! The store in a data directory, held to the rules of stores and to its own.
 
+mod backup;
+mod long;
+mod opening;
+mod trouble;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use everturn_stores::sqlite::{Options, Sqlite};
+
 use crate::housed::Housed;
+
+fn open(dir: impl AsRef<Path>) -> Arc<Sqlite> {
+    Arc::new(Sqlite::open(dir.as_ref(), &Options::default()).expect("the directory can be used"))
+}
+
+/// Where a process that plays `part` is told its directory.
+const DIR: &str = "EVERTURN_TEST_DIR";
+
+/// Another process, which plays one of the parts below in `dir`.
+fn other(part: &str, dir: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a test knows itself"));
+    command.args(["--exact", part, "--ignored", "--nocapture"]).env(DIR, dir.as_ref()).env_remove("EVERTURN_FAILPOINT");
+    command
+}
+
+/// The directory, in a process that plays a part.
+fn given() -> std::path::PathBuf {
+    std::env::var_os(DIR).expect("played by another test alone").into()
+}
 
 everturn_stores::conformance! {
     /// CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: SQLite keeps the rules of stores.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::act::{self, Act, Break, Opening, perform};
 use super::background::{self, Generation};
+use super::dialect::{Dialect, Keeps};
 use super::fault::{Fault, Says, Trouble};
 use super::house::{House, Record};
 use super::line::Line;
@@ -69,49 +70,72 @@ impl Asked {
     async fn fulfil(self, want: Want, alt: Option<String>) -> Result<Response<Body>, Refusal> {
         match want {
             Want::Models => Ok(json_response(&models(self.wire))),
-            Want::Again { id, stream } => background::again(&self.house, self.line, &id, stream),
-            Want::Cancel { id } => background::cancel(&self.house, &id).map(|response| json_response(&response)),
+            Want::Again { id, stream } => {
+                background::again(&self.house, self.line, (Keeps::of(self.wire), &id), stream)
+            }
+            Want::Cancel { id } => {
+                background::cancel(&self.house, Keeps::of(self.wire), &id).map(|response| json_response(&response))
+            }
+            Want::NoEvent { id } => Err(Refusal::new(400, format!("Invalid last_event_id '{id}'."))),
+            Want::Interaction => self.answer(Dialect::Interactions, None, None).await,
             Want::Answer { model, streams } => {
                 if streams == Some(true) && alt.as_deref() != Some("sse") {
                     return Err(Refusal::new(400, "the understudy streams this wire with alt=sse alone"));
                 }
-                self.answer(model, streams).await
+                let dialect = Dialect::Usual(self.wire);
+                self.answer(dialect, model, streams).await
             }
         }
     }
 
-    async fn answer(self, model: Option<String>, streams: Option<bool>) -> Result<Response<Body>, Refusal> {
+    async fn answer(
+        self,
+        dialect: Dialect,
+        model: Option<String>,
+        streams: Option<bool>,
+    ) -> Result<Response<Body>, Refusal> {
         let Some(body @ Value::Object(fields)) = &self.body else { return Err(not_json(self.wire)) };
         let model = model.unwrap_or_else(|| body["model"].as_str().unwrap_or_default().into());
         let streams = streams.unwrap_or(body["stream"] == true);
-        wire::check(self.wire, fields, &model, &|id| self.house.chainable(id))?;
+        dialect.check(fields, &model, &|id| self.house.chainable(id))?;
         let faults = self.house.faults(&model).map_err(|unknown| Refusal::new(404, unknown.to_string()))?;
         if let Some(response) = self.before(&faults).await? {
             return Ok(response);
         }
-        let heard = wire::hear(self.wire, body, &model);
+        let heard = dialect.hear(body, &model);
         let script = self.house.understudy.script_for(&heard).ok_or_else(|| Refusal::new(404, "no script is left"))?;
         let script = self.enter(script).await?;
-        let opening = Opening::of(&script, &model, wire::response_id(self.wire, self.house.number()));
+        let opening = Opening::of(&script, &model, dialect.response_id(self.house.number()));
         let id = opening.id.clone();
-        let says = says(self.wire, &opening, body);
-        let mut encoder = wire::encoder(self.wire, opening, body);
+        let says = says(dialect, &opening, body);
+        let mut encoder = dialect.encoder(opening, body);
         let mut acts = perform(script, encoder.as_mut());
         for fault in &faults {
             acts = fault.trouble.befall(acts, &says);
         }
-        if self.wire == Wire::OpenAiResponses && body["background"] == true {
-            let generation = Generation::start(&self.house, encoder, acts);
+        if let Some(keeps) = dialect.keeps(body) {
+            let generation = Generation::start(&self.house, encoder, acts, (keeps, keeps.queued(&id, &model)));
             self.house.keep(&id, Record::Background(generation.clone()));
-            let stream = background::attach(&self.house, generation.clone(), self.line, None);
-            return Ok(if streams { respond(200, EVENTS, stream) } else { json_response(&generation.now()) });
+            return match (streams, body["background"] == true) {
+                (true, _) => Ok(respond(200, EVENTS, background::attach(&self.house, generation, self.line, None))),
+                (false, true) => Ok(json_response(&generation.now())),
+                (false, false) => {
+                    let whole = generation.whole().await.ok_or_else(|| Refusal::new(500, "Internal server error"))?;
+                    Ok(json_response(&whole))
+                }
+            };
+        }
+        if !streams && dialect == Dialect::Interactions {
+            return Err(Refusal::new(400, "the understudy streams what it does not store"));
         }
         if !streams {
             return whole::answer(self.wire, acts).await.map(|whole| json_response(&whole));
         }
         let witness = witness(&self.house, self.wire, &id, body["store"] != false);
         let open = self.house.understudy.opened();
-        Ok(respond(200, EVENTS, play::acting(acts, self.line, open, witness)))
+        let hangs_up = faults.iter().any(|fault| fault.trouble == Trouble::HangUp);
+        let end = if hangs_up { play::AtEnd::HangUp(self.line.clone()) } else { play::AtEnd::Stay };
+        Ok(respond(200, EVENTS, play::acting(acts, self.line, (open, end), witness)))
     }
 
     /// What happens before there is an answer at all.
@@ -133,7 +157,7 @@ impl Asked {
                     response.headers_mut().insert("location", HeaderValue::from_static("http://127.0.0.1:9/elsewhere"));
                     return Ok(Some(response));
                 }
-                Trouble::Ends { .. } | Trouble::Slow(_) | Trouble::Drip => {}
+                Trouble::Ends { .. } | Trouble::Slow(_) | Trouble::Drip | Trouble::Odd | Trouble::HangUp => {}
             }
         }
         Ok(None)
@@ -200,8 +224,8 @@ fn witness(house: &Arc<House>, wire: Wire, id: &str, is_stored: bool) -> play::W
 }
 
 /// What a wire says for a sign of life and for an error.
-fn says(wire: Wire, opening: &Opening, body: &Value) -> Says {
-    let mut encoder = wire::encoder(wire, opening.clone(), body);
+fn says(dialect: Dialect, opening: &Opening, body: &Value) -> Says {
+    let mut encoder = dialect.encoder(opening.clone(), body);
     let (mut ping, mut error) = (Vec::new(), Vec::new());
     encoder.ping(&mut ping);
     let overloaded = ProviderError::new("understudy", everturn_core::error::Kind::Overloaded);

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::act::{Act, Encode, go_on};
 use super::answer::{events_response, json_response};
+use super::dialect::Keeps;
 use super::house::{House, Record};
 use super::line::Line;
 use super::play::{Body, broken};
@@ -20,6 +21,9 @@ use super::wire::Refusal;
 
 /// One generation: everything it has said, and who makes it say more.
 pub(super) struct Generation {
+    keeps: Keeps,
+    /// The response before anything was said.
+    queued: Value,
     script: Mutex<Script>,
     /// Counts changes.
     changed: watch::Sender<u64>,
@@ -27,6 +31,7 @@ pub(super) struct Generation {
 }
 
 struct Script {
+    keeps: Keeps,
     encoder: Box<dyn Encode>,
     entries: Vec<Entry>,
     phase: Phase,
@@ -54,10 +59,15 @@ enum Entry {
 
 impl Generation {
     /// Begins to generate, by itself.
-    pub(super) fn start(house: &Arc<House>, encoder: Box<dyn Encode>, acts: Vec<Act>) -> Arc<Self> {
-        let script = Script { encoder, entries: Vec::new(), phase: Phase::Speaking };
+    pub(super) fn start(
+        house: &Arc<House>,
+        encoder: Box<dyn Encode>,
+        acts: Vec<Act>,
+        (keeps, queued): (Keeps, Value),
+    ) -> Arc<Self> {
+        let script = Mutex::new(Script { keeps, encoder, entries: Vec::new(), phase: Phase::Speaking });
         let (changed, _) = watch::channel(0);
-        let generation = Arc::new(Self { script: Mutex::new(script), changed, cancelled: house.stop.child_token() });
+        let generation = Arc::new(Self { keeps, queued, script, changed, cancelled: house.stop.child_token() });
         tokio::spawn(generation.clone().generate(acts));
         generation
     }
@@ -116,30 +126,39 @@ impl Generation {
     /// The response as it stands.
     pub(super) fn now(&self) -> Value {
         let script = self.script();
-        let responses = script.entries.iter().rev().filter_map(|entry| match entry {
-            Entry::Event(_, frame) => data(frame)?.get("response").cloned(),
+        let events = script.entries.iter().filter_map(|entry| match entry {
+            Entry::Event(_, frame) => data(frame),
             Entry::Noise(_) | Entry::Once(_) => None,
         });
-        let mut response = responses.into_iter().next().unwrap_or_default();
-        match script.phase {
-            Phase::Cancelled => response["status"] = "cancelled".into(),
-            Phase::Speaking | Phase::Silent if response.is_null() => response["status"] = "queued".into(),
-            Phase::Speaking | Phase::Silent | Phase::Done => {}
+        let mut response = self.keeps.now(&self.queued, events);
+        if script.phase == Phase::Cancelled {
+            response["status"] = "cancelled".into();
         }
         response
     }
 
-    /// The response, if it is over.
+    /// The response, if it is over and can be built upon.
     pub(super) fn completed(&self) -> Option<Value> {
         let is_done = self.script().phase == Phase::Done;
-        is_done.then(|| self.now()).filter(|response| response["status"] == "completed")
+        let is_good =
+            |response: &Value| ["completed", "requires_action"].iter().any(|good| response["status"] == *good);
+        is_done.then(|| self.now()).filter(is_good)
+    }
+
+    /// The same once it is over, however it ends; none if it only falls silent.
+    pub(super) async fn whole(&self) -> Option<Value> {
+        let mut changed = self.changed.subscribe();
+        let phase = || self.script().phase;
+        let _ = changed.wait_for(|_| phase() != Phase::Speaking).await; // The sender is ours.
+        (phase() == Phase::Done).then(|| self.now())
     }
 }
 
 impl Script {
     fn say(&mut self, frame: Bytes) {
-        let number = data(&frame).and_then(|data| data["sequence_number"].as_u64());
-        if ended(&frame).is_some() || frame.starts_with(b"event: error") {
+        let event = data(&frame);
+        let number = event.as_ref().and_then(|event| self.keeps.number(event));
+        if event.is_some_and(|event| self.keeps.is_last(&event)) {
             self.phase = Phase::Done;
         }
         self.entries.push(match number {
@@ -163,11 +182,6 @@ pub(super) fn ended(frame: &Bytes) -> Option<Value> {
     is_last.then(|| data(frame)).flatten().and_then(|mut data| data.get_mut("response").map(Value::take))
 }
 
-fn not_found(id: &str) -> Refusal {
-    let refusal = Refusal::new(404, format!("Response with id '{id}' not found."));
-    Refusal { code: Some("response_not_found"), ..refusal }
-}
-
 /// A response again: as it stands, or as a stream from after a number.
 ///
 /// # Errors
@@ -175,10 +189,10 @@ fn not_found(id: &str) -> Refusal {
 pub(super) fn again(
     house: &Arc<House>,
     line: Line,
-    id: &str,
+    (keeps, id): (Keeps, &str),
     stream: Option<Option<u64>>,
 ) -> Result<Response<Body>, Refusal> {
-    match (house.kept(id).ok_or_else(|| not_found(id))?, stream) {
+    match (house.kept(id).ok_or_else(|| keeps.not_found(id))?, stream) {
         (Record::Done(response), None) => Ok(json_response(&response)),
         (Record::Done(_), Some(_)) => Err(Refusal::new(
             400,
@@ -196,8 +210,8 @@ pub(super) fn again(
 ///
 /// # Errors
 /// If nobody knows it, or it is not in the background.
-pub(super) fn cancel(house: &House, id: &str) -> Result<Value, Refusal> {
-    match house.kept(id).ok_or_else(|| not_found(id))? {
+pub(super) fn cancel(house: &House, keeps: Keeps, id: &str) -> Result<Value, Refusal> {
+    match house.kept(id).ok_or_else(|| keeps.not_found(id))? {
         Record::Done(_) => Err(Refusal::new(400, "Cannot cancel a synchronous response.")),
         Record::Background(generation) => {
             generation.push(|script| {

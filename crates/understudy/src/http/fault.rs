@@ -18,14 +18,21 @@
 //! | `chatter` | events | only signs of life come |
 //! | `malformed` | events | something comes that is not the protocol |
 //! | `error` | events | the provider says in the stream that it failed |
+//! | `line`, `event`, `flood` | events | a line, an event, or signs of life without end: 100 MiB of them |
 //! | `slow` | milliseconds | every event takes that long |
 //! | `drip` | | every byte comes alone |
+//! | `odd` | | every event is written in another way that event streams allow |
+//! | `hangup` | | the connection is closed once the answer is over, without a word |
 //!
 //! `cut`, `truncate`, `reset`, `goaway` and `stall` also exist as `…-at-byte`, where the number counts bytes of the body.
+
+mod odd;
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::act::{Act, Break, MALFORMED};
 use crate::dice::Dice;
@@ -59,6 +66,8 @@ pub(super) enum Trouble {
     Ends { how: Ends, at: At },
     Slow(Duration),
     Drip,
+    Odd,
+    HangUp,
 }
 
 /// How a stream goes wrong once it has begun.
@@ -70,6 +79,9 @@ pub(super) enum Ends {
     Chatter,
     Malformed,
     Error,
+    Line,
+    Event,
+    Flood,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +94,8 @@ pub(super) enum At {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no fault {0:?}; there are a status such as 429, late, silent, html, empty, redirect, cut, truncate, reset, \
-     goaway, stall, chatter, malformed, error, slow and drip, each with @number and xtimes if you like"
+     goaway, stall, chatter, malformed, error, line, event, flood, slow, drip, odd and hangup, each with @number and \
+     xtimes if you like"
 )]
 pub struct UnknownFault(String);
 
@@ -131,6 +144,8 @@ impl Trouble {
             "empty" => return Some(Self::Empty),
             "redirect" => return Some(Self::Redirect),
             "drip" => return Some(Self::Drip),
+            "odd" => return Some(Self::Odd),
+            "hangup" => return Some(Self::HangUp),
             "cut" => Ends::Cut,
             "truncate" => Ends::Broken(Break::Closed),
             "reset" => Ends::Broken(Break::Reset),
@@ -139,6 +154,9 @@ impl Trouble {
             "chatter" => Ends::Chatter,
             "malformed" => Ends::Malformed,
             "error" => Ends::Error,
+            "line" => Ends::Line,
+            "event" => Ends::Event,
+            "flood" => Ends::Flood,
             _ => return None,
         };
         Some(Self::Ends { how, at })
@@ -173,7 +191,14 @@ impl Trouble {
             Self::Ends { how, at } => end(acts, how, at, says),
             Self::Slow(time) => acts.into_iter().flat_map(|act| slowed(act, time)).collect(),
             Self::Drip => acts.into_iter().flat_map(dripped).collect(),
-            Self::Refuse { .. } | Self::Late(_) | Self::Silent | Self::Html | Self::Empty | Self::Redirect => acts,
+            Self::Odd => odd::stream(acts),
+            Self::Refuse { .. }
+            | Self::Late(_)
+            | Self::Silent
+            | Self::Html
+            | Self::Empty
+            | Self::Redirect
+            | Self::HangUp => acts,
         }
     }
 }
@@ -235,8 +260,26 @@ impl Ends {
             }
             Self::Malformed => vec![Act::Frame(MALFORMED.into()), Act::End],
             Self::Error => says.error.iter().cloned().chain([Act::End]).collect(),
+            Self::Line => endless(b"data: ", b"x"),
+            Self::Event => endless(b"", &[b"data: ".as_slice(), &[b'x'; 250], b"\n"].concat()),
+            Self::Flood => {
+                let ping = says.ping.iter().filter_map(|act| match act {
+                    Act::Frame(bytes) => Some(bytes.as_ref()),
+                    _ => None,
+                });
+                endless(b"", &ping.collect::<Vec<_>>().concat())
+            }
         }
     }
+}
+
+/// The same again and again, 100 MiB of it, in pieces of 64 KiB that share their bytes.
+fn endless(begin: &'static [u8], what: &[u8]) -> Vec<Act> {
+    const PIECE: usize = 64 << 10;
+    const PIECES: usize = (100 << 20) / PIECE;
+    let piece = Bytes::from(what.repeat(PIECE / what.len().max(1)));
+    let pieces = std::iter::repeat_n(Act::Frame(piece), PIECES);
+    [Act::Frame(begin.into())].into_iter().chain(pieces).chain([Act::End]).collect()
 }
 
 #[cfg(test)]

@@ -28,8 +28,27 @@ pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
 /// Who is told of each event that goes out.
 pub(super) type Witness = Box<dyn FnMut(&Bytes) + Send>;
 
+/// What becomes of the connection when an answer is over.
+pub(super) enum AtEnd {
+    Stay,
+    /// It is closed, without a word, once what was written is out.
+    HangUp(Line),
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if let Self::HangUp(line) = self {
+            let line = line.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(GRACE).await;
+                line.lose(Break::Closed);
+            });
+        }
+    }
+}
+
 /// A body that acts. Whoever drops it ends the performance.
-pub(super) fn acting(acts: Vec<Act>, line: Line, open: Open, witness: Witness) -> Body {
+pub(super) fn acting(acts: Vec<Act>, line: Line, open: (Open, AtEnd), witness: Witness) -> Body {
     let state = (VecDeque::from(acts), line, open, witness);
     let frames = stream::unfold(state, |(mut acts, line, open, mut witness)| async move {
         loop {

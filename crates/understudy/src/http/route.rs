@@ -4,7 +4,7 @@ use everturn_core::prompt::Wire;
 use hyper::header::HeaderMap;
 use hyper::{Method, Uri};
 
-use super::wire::Refusal;
+use super::wire::{Refusal, interactions};
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub(super) enum Want {
     Again { id: String, stream: Option<Option<u64>> },
     /// An end to a response in the background.
     Cancel { id: String },
+    /// An interaction with Gemini.
+    Interaction,
+    /// An interaction again, from after an event that no interaction has.
+    NoEvent { id: String },
     /// The names of models.
     Models,
 }
@@ -43,6 +47,11 @@ impl Route {
             (&Method::POST, ["v1", "chat", "completions"]) => (Wire::OpenAiChat, answer),
             (&Method::POST, ["v1beta" | "v1", "models", rest @ ..]) => (Wire::Gemini, generate(&rest.join("/"))?),
             (&Method::GET, ["v1beta", "models", ..]) => (Wire::Gemini, Want::Models),
+            (&Method::POST, ["v1beta" | "v1", "interactions"]) => (Wire::Gemini, Want::Interaction),
+            (&Method::POST, ["v1beta" | "v1", "interactions", id, "cancel"]) => {
+                (Wire::Gemini, Want::Cancel { id: (*id).into() })
+            }
+            (&Method::GET, ["v1beta" | "v1", "interactions", id]) => (Wire::Gemini, interaction(id, uri)),
             (&Method::GET, ["v1", "models", ..]) if is_anthropic(headers) => (Wire::Anthropic, Want::Models),
             (&Method::GET, ["v1", "models", ..]) => (Wire::OpenAiResponses, Want::Models),
             _ => return None,
@@ -122,6 +131,15 @@ fn generate(rest: &str) -> Option<Want> {
 fn stream(uri: &Uri) -> Option<Option<u64>> {
     let streams = query(uri, "stream").is_some_and(|value| value == "true");
     streams.then(|| query(uri, "starting_after").and_then(|after| after.parse().ok()))
+}
+
+fn interaction(id: &str, uri: &Uri) -> Want {
+    let streams = query(uri, "stream").is_some_and(|value| value == "true");
+    let after = query(uri, "last_event_id").filter(|event| streams && !event.is_empty());
+    match after.map(|event| interactions::number(&event).ok_or(event)) {
+        Some(Err(id)) => Want::NoEvent { id },
+        after => Want::Again { id: id.into(), stream: streams.then(|| after.and_then(Result::ok)) },
+    }
 }
 
 pub(super) fn query(uri: &Uri, name: &str) -> Option<String> {

@@ -5,4 +5,5 @@ mod client;
 mod encode;
 mod faults;
 mod front;
+mod interactions;
 mod whole;

@@ -7,6 +7,7 @@
 pub(super) mod anthropic;
 pub(super) mod chat;
 pub(super) mod gemini;
+pub(super) mod interactions;
 pub(super) mod openai;
 pub(super) mod responses;
 

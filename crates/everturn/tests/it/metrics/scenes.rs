@@ -59,6 +59,7 @@ pub async fn a_turn(metrics: Metrics) {
         output: Micros::units(15),
         cache_read: Micros(300_000),
         cache_write: Micros(3_750_000),
+        above: None,
     };
     let report = Report {
         input: Reported::Known(1_000),
@@ -312,7 +313,7 @@ pub async fn panicked(metrics: Metrics) {
 pub async fn resting(metrics: Metrics) -> (Stage, Stage) {
     let asks = Understudy::new([script([call("ask", json!({})), stop(Stop::ToolUse)])]);
     let agent = agent();
-    agent.toolbox.add_client(ToolSpec::new("ask", "", json!({"type": "object"})));
+    agent.toolbox.add_client(ToolSpec::new("ask", "", json!({"type": "object"}))).unwrap();
     let awaiting = on_stage(metrics.clone(), asks, agent).await;
     say(&awaiting, "go").await;
     let failed = plays(metrics, [script([refuse(401)])]).await;

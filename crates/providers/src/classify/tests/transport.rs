@@ -28,6 +28,15 @@ fn what_cannot_be_reached_is_tried_again() {
     }
 }
 
+/// P26: whoever does not speak HTTP is not the provider; what is damaged on the way may be.
+#[test]
+fn what_is_not_http_is_not_the_protocol() {
+    let error = broke(Phase::Opening, Transport::Foreign);
+    assert_eq!((told(&error), error.cause), ((Kind::Malformed, Retry::Backoff), Cause::Malformed));
+    let error = broke(Phase::Streaming, Transport::Foreign);
+    assert_eq!((told(&error), error.cause), ((Kind::Timeout, Retry::Backoff), Cause::Reset));
+}
+
 /// CE02, CE08: once an answer is arriving, each end of it has its own cause, and all can be carried on.
 #[test]
 fn a_stream_breaks_in_typed_ways() {

@@ -34,8 +34,21 @@ fn tell(acts: &[Act], told: &mut String) {
 
 #[test]
 fn names_are_read() {
-    for name in ["429", "529x3", "429@7x2", "cut", "cut@137", "reset-at-byte@4711", "slow@5", "drip", "html", "stall@0"]
-    {
+    for name in [
+        "429",
+        "529x3",
+        "429@7x2",
+        "cut",
+        "cut@137",
+        "reset-at-byte@4711",
+        "slow@5",
+        "drip",
+        "html",
+        "stall@0",
+        "odd",
+        "line@3x1",
+        "hangup",
+    ] {
         let fault: Fault = name.parse().unwrap();
         assert_eq!(fault.to_string(), name);
     }

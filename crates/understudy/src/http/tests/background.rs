@@ -78,6 +78,17 @@ async fn the_next_script_goes_on_with_a_generation_that_fell_silent() {
     assert_eq!(words(&[first.events(), second.events()].concat()), "Hello, world.");
 }
 
+/// Whoever does not stream must still learn the name of what he asked for.
+#[tokio::test]
+async fn one_that_has_said_nothing_has_a_name() {
+    let server = start(Understudy::new([script([text("Hello"), stop(Stop::End)])])).await;
+    let body = json!({"model": "m-faults:slow@60000", "background": true, "input": "hi"});
+    let begun = post(&server, WIRE, "/v1/responses", &body).await.json();
+    assert_eq!(begun["status"], "queued");
+    let id = begun["id"].as_str().unwrap();
+    assert_eq!(get(&server, WIRE, &format!("/v1/responses/{id}")).await.json(), begun);
+}
+
 #[tokio::test]
 async fn one_that_is_cancelled_ends() {
     let server = start(Understudy::new([script([text("Hello"), hang(), wait_ms(60_000), text("never")])])).await;

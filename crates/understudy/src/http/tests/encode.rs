@@ -9,7 +9,7 @@ use expect_test::{ExpectFile, expect_file};
 use serde_json::json;
 
 use super::super::act::{Act, Opening, perform};
-use super::super::wire;
+use super::super::dialect::Dialect;
 use crate::{
     Cue, Script, begin_call, call, ended, fail, input, malformed, ping, provided, reasoning, redacted, response_id,
     script, sealed, source, stop, text,
@@ -45,10 +45,10 @@ fn everything() -> Script {
     ])
 }
 
-fn told(wire: Wire, script: Script) -> String {
+fn told(dialect: Dialect, script: Script) -> String {
     let opening = Opening::of(&script, "model", "own_id".into());
     let body = json!({"stream_options": {"include_usage": true}, "background": true, "stream": true, "include": ["reasoning.encrypted_content"]});
-    let mut encoder = wire::encoder(wire, opening, &body);
+    let mut encoder = dialect.encoder(opening, &body);
     let mut told = String::new();
     for act in perform(script, encoder.as_mut()) {
         match act {
@@ -59,7 +59,7 @@ fn told(wire: Wire, script: Script) -> String {
     told
 }
 
-fn check(wire: Wire, expected: ExpectFile) {
+fn check(dialect: Dialect, expected: ExpectFile) {
     let scripts = [
         ("everything", everything()),
         ("length", script([text("Hel"), begin_call("look", "{\"at\":"), stop(Stop::Length)])),
@@ -78,33 +78,38 @@ fn check(wire: Wire, expected: ExpectFile) {
         ("broken", script([fail(Kind::Timeout, Cause::Reset), fail(Kind::Timeout, Cause::GoAway)])),
     ];
     let all: String =
-        scripts.into_iter().map(|(name, script)| format!("==== {name}\n{}", told(wire, script))).collect();
+        scripts.into_iter().map(|(name, script)| format!("==== {name}\n{}", told(dialect, script))).collect();
     expected.assert_eq(&all);
 }
 
 #[test]
 fn anthropic_tells_everything() {
-    check(Wire::Anthropic, expect_file!["snapshots/anthropic.txt"]);
+    check(Dialect::Usual(Wire::Anthropic), expect_file!["snapshots/anthropic.txt"]);
 }
 
 #[test]
 fn responses_tell_everything() {
-    check(Wire::OpenAiResponses, expect_file!["snapshots/responses.txt"]);
+    check(Dialect::Usual(Wire::OpenAiResponses), expect_file!["snapshots/responses.txt"]);
 }
 
 #[test]
 fn chat_tells_everything() {
-    check(Wire::OpenAiChat, expect_file!["snapshots/chat.txt"]);
+    check(Dialect::Usual(Wire::OpenAiChat), expect_file!["snapshots/chat.txt"]);
 }
 
 #[test]
 fn gemini_tells_everything() {
-    check(Wire::Gemini, expect_file!["snapshots/gemini.txt"]);
+    check(Dialect::Usual(Wire::Gemini), expect_file!["snapshots/gemini.txt"]);
+}
+
+#[test]
+fn interactions_tell_everything() {
+    check(Dialect::Interactions, expect_file!["snapshots/interactions.txt"]);
 }
 
 #[test]
 fn responses_number_their_events() {
-    let told = told(Wire::OpenAiResponses, everything());
+    let told = told(Dialect::Usual(Wire::OpenAiResponses), everything());
     let numbers = told
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))

@@ -188,7 +188,8 @@ impl Encode for Encoder {
     }
 
     fn ping(&mut self, out: &mut Vec<String>) {
-        out.push(sse::comment("keep-alive"));
+        // An event without content. Google's own client takes no comments.
+        out.push(sse::crlf(&json!({"modelVersion": self.opening.model, "responseId": self.opening.id})));
     }
 
     fn stop(&mut self, stop: &Stop, out: &mut Vec<String>) {

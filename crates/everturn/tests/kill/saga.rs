@@ -1,0 +1,230 @@
+//! A chat's life over many processes, and what must hold between any two of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use everturn::core::chat::{Chat, Effect};
+use everturn::core::draft::Draft;
+use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::message::{Body, Message, Stop, Verdict, text_of};
+use everturn::core::view::{Cursor, Event, Row};
+use everturn::stores::{Loaded, Store};
+
+use crate::mortal::{PLACE, TOKENS, TRACE, fingerprint, tokens};
+use crate::place::Place;
+
+/// How long a process may say nothing before something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Everything that outlives the processes: the store, the trace of the tools, and what was promised so far.
+pub struct Saga {
+    pub place: Place,
+    pub trace: PathBuf,
+    chats: Vec<ChatId>,
+    /// What was sent, by its key, and where; and whether that was ever acknowledged.
+    sent: BTreeMap<String, (ChatId, bool)>,
+    /// The newest place each chat's reader said it had got to, and what the draft looked like there.
+    seen: BTreeMap<ChatId, (Cursor, u64)>,
+}
+
+/// A process that can be killed.
+pub struct Mortal {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Saga {
+    /// Nothing yet, not even a store.
+    pub fn unmade(place: Place, trace: PathBuf) -> Self {
+        Self { place, trace, chats: Vec::new(), sent: BTreeMap::new(), seen: BTreeMap::new() }
+    }
+
+    /// Makes `chats` empty chats at `place`.
+    pub async fn begin(place: Place, trace: PathBuf, chats: u128) -> Self {
+        let store = place.open().await;
+        let chats: Vec<ChatId> = (1..=chats).map(|number| ChatId::new(Timestamp(1), number)).collect();
+        for chat in &chats {
+            store.create(*chat, "it", "").await.unwrap();
+        }
+        Self { chats, ..Self::unmade(place, trace) }
+    }
+
+    /// Starts a process; `death` is where it is to kill itself, if it comes there.
+    pub fn start(&self, death: Option<&str>) -> Mortal {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["mortal::mortal", "--exact", "--ignored", "--nocapture", "--quiet"]);
+        command.env(PLACE, self.place.to_string()).env(TRACE, &self.trace);
+        command.envs(death.map(|death| ("EVERTURN_FAILPOINT", death)));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (stdout, (tell, lines)) = (child.stdout.take().unwrap(), channel());
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some(line) = line.strip_prefix('@') {
+                    let _ = tell.send(line.to_string());
+                }
+            }
+        });
+        let input = child.stdin.take();
+        Mortal { child, input, lines }
+    }
+
+    /// Makes a process watch every chat, send what was never acknowledged again and `more` besides, and go on.
+    pub fn set_going(&mut self, mortal: &mut Mortal, more: usize) {
+        for chat in &self.chats {
+            mortal.tell(&format!("watch {chat}"));
+        }
+        mortal.tell("go");
+        for number in self.sent.len()..self.sent.len() + more {
+            let chat = self.chats[number % self.chats.len()];
+            self.sent.insert(format!("m{number}"), (chat, false));
+        }
+        for (key, (chat, _)) in self.sent.iter().filter(|(_, (_, is_acknowledged))| !is_acknowledged) {
+            mortal.tell(&format!("send {chat} {key}"));
+        }
+    }
+
+    /// Notes what a process said.
+    pub fn heed(&mut self, line: &str) {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["ok", key] => self.sent.get_mut(key).unwrap().1 = true,
+            ["seen", chat, cursor, shown] => {
+                let (chat, cursor): (ChatId, Cursor) = (chat.parse().unwrap(), cursor.parse().unwrap());
+                let earlier = self.seen.insert(chat, (cursor, shown.parse().unwrap()));
+                assert!(earlier.is_none_or(|(earlier, _)| earlier <= cursor), "a reader went back to {cursor}");
+            }
+            ["up" | "rest", ..] | ["not", ..] => {}
+            _ => panic!("a process said {line}"),
+        }
+    }
+
+    /// What must hold after any death: everything promised is there, once; everything shown is there, as it was shown.
+    pub async fn check(&self) {
+        let store = self.place.open().await;
+        for chat in &self.chats {
+            let lease = store.acquire(*chat).await.unwrap();
+            let Loaded { chat: standing, rows, .. } = store.load(&lease).await.unwrap();
+            store.release(lease).await.unwrap();
+            let transcript = store.transcript(*chat).await.unwrap();
+            self.everything_accepted_is_there(&*store, &standing, &transcript).await;
+            self.everything_shown_is_there(&*store, *chat, &rows).await;
+            self.every_effect_is_in_the_ledger(&*store, *chat, &transcript).await;
+        }
+    }
+
+    async fn everything_accepted_is_there(&self, store: &dyn Store, chat: &Chat, transcript: &[Arc<Message>]) {
+        let mut there: BTreeMap<String, usize> = BTreeMap::new();
+        let said = transcript.iter().filter_map(|message| match &message.body {
+            Body::User(parts) => Some(text_of(parts)),
+            _ => None,
+        });
+        let queued = chat.queue.iter().map(|queued| text_of(&queued.parts));
+        let inbox = store.inbox(chat.id).await.unwrap().into_iter().filter_map(|inbound| match inbound.command {
+            everturn::core::command::Command::Send { parts, .. } => Some(text_of(&parts)),
+            _ => None,
+        });
+        for key in said.chain(queued).chain(inbox) {
+            *there.entry(key).or_default() += 1;
+        }
+        for (key, (of, is_acknowledged)) in self.sent.iter().filter(|(_, (of, _))| *of == chat.id) {
+            let times = there.get(key).copied().unwrap_or_default();
+            assert!(times <= 1 && times >= usize::from(*is_acknowledged), "{key} of {of} is there {times} times");
+        }
+    }
+
+    async fn everything_shown_is_there(&self, store: &dyn Store, chat: ChatId, rows: &[Row]) {
+        let Some((cursor, shown)) = self.seen.get(&chat).copied() else { return };
+        let news = store.since(chat, Some(cursor)).await.unwrap();
+        let is_reset = news.is_some_and(|news| matches!(news.events[..], [Event::Reset(_)]));
+        assert!(!is_reset, "{cursor} was given to a reader and cannot be used any more");
+        let seen: Vec<&Row> = rows.iter().filter(|row| row.step == cursor.step && row.seq <= cursor.seq).collect();
+        if let Some(first) = seen.first() {
+            let mut draft = Draft::new(first.step);
+            for row in &seen {
+                draft.push(row.at, &row.delta).unwrap();
+            }
+            assert_eq!(fingerprint(&draft), shown, "at {cursor} the reader saw something else than is stored");
+            assert_eq!(draft.seq(), cursor.seq, "some of what was shown is gone");
+        }
+    }
+
+    /// I9: what was started is in the ledger, what is not in the ledger was never started, and nothing harmful happened
+    /// twice.
+    async fn every_effect_is_in_the_ledger(&self, store: &dyn Store, chat: ChatId, transcript: &[Arc<Message>]) {
+        let trace = std::fs::read_to_string(&self.trace).unwrap_or_default();
+        let mut effects: BTreeMap<String, u32> = BTreeMap::new();
+        let prefix = format!(" {chat} ");
+        for (_, uid) in trace.lines().filter_map(|line| line.split_once(&prefix)) {
+            *effects.entry(uid.into()).or_default() += 1;
+        }
+        let ledger = store.calls(chat).await.unwrap();
+        for record in &ledger {
+            let times = effects.remove(&record.uid.to_string()).unwrap_or_default();
+            assert!(times <= record.starts, "{record:?} happened {times} times");
+            if record.effect == Effect::Once {
+                assert_eq!(record.starts, 1, "{record:?}");
+            }
+            if let Some((_, Verdict::Done)) = record.ended {
+                assert!(times >= 1, "{record:?} never happened");
+            }
+        }
+        assert!(effects.is_empty(), "not in the ledger: {effects:?}");
+        let ended: BTreeSet<_> =
+            ledger.iter().filter(|record| record.ended.is_some()).map(|record| record.uid).collect();
+        for message in transcript {
+            if let Body::Result(result) = &message.body {
+                let is_noted = ended.contains(&result.call) || result.began.is_none();
+                assert!(is_noted, "the result of {} is not in the ledger", result.call);
+            }
+        }
+    }
+
+    /// What must hold at the end: every message was answered in full, every number once.
+    pub async fn is_complete(&self) {
+        self.check().await;
+        let store = self.place.open().await;
+        let mut answered = 0;
+        for chat in &self.chats {
+            for message in store.transcript(*chat).await.unwrap() {
+                if let Body::Reply(reply) = &message.body {
+                    assert_eq!(reply.text().trim_end(), tokens(TOKENS), "{chat} {}", message.id);
+                    answered += usize::from(reply.stop == Stop::End);
+                }
+            }
+        }
+        assert_eq!(answered, self.sent.len());
+    }
+}
+
+impl Mortal {
+    fn tell(&mut self, line: &str) {
+        // Whoever is dead already hears nothing.
+        let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
+    }
+
+    /// What it says next; `None` once it is gone.
+    pub fn next(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing for {PATIENCE:?}: {}", self.kill()),
+        }
+    }
+
+    /// Kills it, if nobody did. What it wrote to its error output.
+    pub fn kill(&mut self) -> String {
+        let _ = self.child.kill(); // SIGKILL.
+        let _ = self.child.wait();
+        std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap_or_default()
+    }
+
+    /// Tells it that nothing more comes: it ends when every chat rests.
+    pub fn end_input(&mut self) {
+        self.input = None;
+    }
+}

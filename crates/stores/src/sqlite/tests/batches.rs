@@ -1,0 +1,111 @@
+//! Jobs that share a transaction do not share their fate.
+
+use std::sync::mpsc::channel;
+
+use everturn_core::fact::Fact;
+use everturn_core::ids::Version;
+use everturn_core::rehearsal::sample::{attempt, chat_id};
+use everturn_core::status::Status;
+use rusqlite::ffi;
+
+use super::{dir, open};
+use crate::conformance::Witness;
+use crate::sqlite::QUEUE_LEN_MAX;
+use crate::sqlite::desk::Desk;
+use crate::sqlite::trouble::Halt;
+use crate::sqlite::writer::Needs;
+use crate::store::StoreError;
+use crate::{Store as _, WriteError};
+
+/// A job that the database refuses in the middle, and one that panics, are answered with an error. What was queued between
+/// them is done, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_fails_takes_no_other_with_it() {
+    let dir = dir("batch");
+    let store = open(&dir);
+    let ((go, gate), (enter, entered)) = (channel::<()>(), tokio::sync::oneshot::channel());
+    let held = tokio::spawn({
+        let (store, mut enter) = (store.clone(), Some(enter));
+        let hold = move |_: &mut Desk<'_>| {
+            enter.take().unwrap().send(()).unwrap();
+            gate.recv().map_err(|_| Halt::No(StoreError::NoSuchChat))
+        };
+        async move { store.write(Needs::Nothing, hold).await }
+    });
+    entered.await.unwrap(); // Whatever comes now shares the next transaction.
+    let mut jobs = Vec::new();
+    for number in 0..20_u128 {
+        let store = store.clone();
+        jobs.push(tokio::spawn(async move {
+            match number {
+                5 => {
+                    let fails = move |desk: &mut Desk<'_>| {
+                        desk.connection.execute("DELETE FROM chats", [])?;
+                        Err::<(), Halt<StoreError>>(desk.connection.execute("nonsense", []).unwrap_err().into())
+                    };
+                    store.write(Needs::Full, fails).await
+                }
+                11 => store.write(Needs::Full, |_| -> Result<(), Halt<StoreError>> { panic!("on purpose") }).await,
+                _ => store.create(chat_id(number), "agent", "owner").await,
+            }
+        }));
+    }
+    while store.queue.as_ref().unwrap().capacity() > QUEUE_LEN_MAX - 20 {
+        tokio::task::yield_now().await;
+    }
+    go.send(()).unwrap();
+    held.await.unwrap().unwrap();
+    for (number, job) in jobs.into_iter().enumerate() {
+        let done = job.await.unwrap();
+        match number {
+            5 | 11 => assert!(matches!(done, Err(StoreError::Unavailable(_))), "{number}: {done:?}"),
+            _ => {
+                assert_eq!(done, Ok(()), "{number}");
+                store.heading(chat_id(number as u128)).await.unwrap();
+            }
+        }
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// After the disk has failed, nothing that the connection holds in memory is trusted: it is made anew.
+#[tokio::test]
+async fn a_connection_that_failed_is_not_used_again() {
+    let dir = dir("anew");
+    let store = open(&dir);
+    let marks = |desk: &mut Desk<'_>| {
+        let count =
+            desk.connection.query_row("SELECT count(*) FROM temp.sqlite_schema", [], |row| row.get::<_, i64>(0));
+        desk.connection.execute_batch("CREATE TEMP TABLE mark (x)")?;
+        Ok::<_, Halt<StoreError>>(count?)
+    };
+    assert_eq!(store.write(Needs::Nothing, marks).await, Ok(0));
+    for (code, told) in
+        [(ffi::SQLITE_FULL, "full"), (ffi::SQLITE_IOERR_FSYNC, "fails"), (ffi::SQLITE_READONLY, "writable")]
+    {
+        let fails = move |_: &mut Desk<'_>| {
+            Err::<(), Halt<StoreError>>(Halt::Failed(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)))
+        };
+        let failed = store.write(Needs::Full, fails).await;
+        assert!(matches!(&failed, Err(StoreError::Unavailable(why)) if why.contains(told)), "{failed:?}");
+        let is_anew = store.write(Needs::Nothing, marks).await == Ok(0);
+        assert_eq!(is_anew, code != ffi::SQLITE_FULL, "{told}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// A change that the table does not know stops in the store's own thread. The store goes on, and the chat is as it was.
+#[tokio::test]
+async fn a_change_that_cannot_be_is_refused_and_the_writer_lives() {
+    let dir = dir("panic");
+    let store = open(&dir);
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let twice = [Status::Failed, Status::Awaiting].map(Fact::Moved);
+    let refused = store.commit(&mut witness.lease, &twice).await;
+    assert!(matches!(refused, Err(WriteError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+    witness.agrees().await;
+    assert_eq!(witness.stage.chat.version, Version(1));
+    witness.journal(vec![attempt()]).await;
+    witness.agrees().await;
+    std::fs::remove_dir_all(dir).unwrap();
+}

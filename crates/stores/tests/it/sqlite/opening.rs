@@ -1,0 +1,128 @@
+//! What a data directory says to whoever wants to use it.
+
+use everturn_core::rehearsal::sample::chat_id;
+use everturn_stores::conformance::Witness;
+use everturn_stores::sqlite::{OpenError, Options, Sqlite};
+use everturn_stores::{Store as _, StoreError};
+use rusqlite::Connection;
+
+use super::{given, open, other};
+use crate::scratch::Scratch;
+
+fn refused(dir: impl AsRef<std::path::Path>) -> OpenError {
+    Sqlite::open(dir.as_ref(), &Options::default()).expect_err("it must be refused")
+}
+
+/// A second process is told which directory it is and who has it, and changes nothing. Then it is its turn.
+#[tokio::test]
+async fn one_process_at_a_time() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let told = other("sqlite::opening::is_in_use", &dir).output().expect("a test can be run");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let (path, holder) = (dir.as_ref().display().to_string(), std::process::id().to_string());
+    assert!(told.contains(&format!("{path} is in use by process {holder}: stop it")), "{told}");
+    let witness = Witness::in_a_turn(&store, 1).await;
+    witness.agrees().await;
+    drop((store, witness));
+    let played = other("sqlite::opening::is_free", &dir).output().expect("a test can be run");
+    assert!(played.status.success(), "{played:?}");
+}
+
+#[test]
+#[ignore = "a part that is played in another process"]
+fn is_in_use() {
+    println!("{}", refused(given()));
+}
+
+#[test]
+#[ignore = "a part that is played in another process"]
+fn is_free() {
+    drop(open(given()));
+}
+
+/// PR18: what a later release has made is refused by number, and left as it is.
+#[test]
+fn a_newer_schema_is_refused_with_both_numbers() {
+    let dir = Scratch::new();
+    drop(open(&dir));
+    let file = dir.as_ref().join("everturn.db");
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(refused(&dir), OpenError::Newer { found: 99, known: 1 }));
+    assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 1: upgrade it");
+    let found: i64 =
+        Connection::open(&file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(found, 99);
+}
+
+#[test]
+fn somebody_elses_database_is_refused() {
+    let dir = Scratch::new();
+    let file = dir.as_ref().join("everturn.db");
+    Connection::open(&file).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    assert!(matches!(refused(&dir), OpenError::Foreign));
+    std::fs::write(&file, "not a database at all, but long enough to be one ".repeat(100)).unwrap();
+    assert!(matches!(refused(&dir), OpenError::Damaged(_)));
+}
+
+/// Damage is found at the start, and said.
+#[tokio::test]
+async fn a_damaged_database_is_refused() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    for number in 1..200 {
+        store.create(chat_id(number), "agent", &"owner".repeat(50)).await.unwrap();
+    }
+    drop(store);
+    let file = dir.as_ref().join("everturn.db");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let len = bytes.len();
+    assert!(len > 100_000, "it was written back when it was closed: {len}");
+    bytes[len / 2..len / 2 + 8_192].fill(0xa5);
+    std::fs::write(&file, bytes).unwrap();
+    assert!(matches!(refused(&dir), OpenError::Damaged(_)), "{}", refused(&dir));
+}
+
+/// What cannot be made out is told for the one chat; the others go on.
+#[tokio::test]
+async fn a_text_that_cannot_be_read_harms_its_own_chat_alone() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let witness = Witness::in_a_turn(&store, 1).await;
+    let mut lost = Witness::in_a_turn(&store, 2).await;
+    let raw = Connection::open(dir.as_ref().join("everturn.db")).unwrap();
+    let id = lost.chat().as_u128().to_be_bytes();
+    raw.execute("UPDATE messages SET body = '{\"v\":9,\"is\":0}' WHERE chat = ?1", [id]).unwrap();
+    raw.execute("UPDATE chats SET body = '{\"v\":9,\"is\":0}' WHERE id = ?1", [id]).unwrap();
+    drop((raw, store));
+    let store = open_after(witness.store, lost.store, &dir);
+    let (witness, newer) = (Witness { store: store.clone(), ..witness }, "version 9");
+    for told in [
+        store.transcript(lost.stage.chat.id).await.unwrap_err(),
+        store.since(lost.stage.chat.id, None).await.unwrap_err(),
+    ] {
+        assert!(matches!(&told, StoreError::Unreadable(why) if why.contains(newer)), "{told}");
+    }
+    let told = store.commit(&mut lost.lease, &[]).await.unwrap_err().to_string();
+    assert!(told.contains(newer), "{told}");
+    witness.agrees().await;
+}
+
+fn open_after(one: std::sync::Arc<Sqlite>, two: std::sync::Arc<Sqlite>, dir: &Scratch) -> std::sync::Arc<Sqlite> {
+    drop((one, two));
+    open(dir)
+}
+
+/// A process that dies while it brings the database up to date, wherever that is, leaves one that the next can open.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn a_killed_migration_runs_again() {
+    for point in ["begin", "middle", "commit", "end"] {
+        let dir = Scratch::new();
+        let mut dies = other("sqlite::opening::is_free", &dir);
+        let died = dies.env("EVERTURN_FAILPOINT", format!("sqlite-migrate-{point}:1")).output().unwrap();
+        assert!(!died.status.success(), "{point}: {died:?}");
+        let store = open(&dir);
+        Witness::in_a_turn(&store, 1).await.agrees().await;
+    }
+}

@@ -1,0 +1,8 @@
+#![no_main]
+
+mod half;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| everturn_fuzz::sse(bytes));
+libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], len: usize, max: usize, seed: u32| {
+    half::half(data, len, max, seed)
+});

@@ -1,0 +1,137 @@
+//! `cargo xtask interop`: other people's software and ours, on one wire.
+//!
+//! Tests of our own can be wrong in the same way on both sides. So the official SDKs read what the understudy streams and
+//! must see exactly what its script says, and our adapters ask a server that somebody else wrote. The checks are small
+//! programs in `xtask/interop/`; each prints a line of JSON a check, and this chore fetches what they need, runs them and
+//! counts.
+
+mod child;
+mod report;
+mod setup;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+
+use crate::workspace;
+use child::Child;
+use report::{Report, Row};
+
+/// Whose software is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    /// The official SDKs in Python.
+    Python,
+    /// The official SDKs in JavaScript.
+    Node,
+    /// aimock, a server of all wires.
+    Aimock,
+}
+
+/// Where the checks are, and where what they need is put.
+struct Place {
+    root: PathBuf,
+    checks: PathBuf,
+    made: PathBuf,
+}
+
+/// Tries the chosen peers, or all when none is chosen.
+pub fn run(root: &Path, only: &[Peer]) -> Result<ExitCode> {
+    let place =
+        Place { root: root.into(), checks: root.join("xtask/interop"), made: root.join("target").join("interop") };
+    eprintln!("== building the stage for their clients and the guest for their servers");
+    let built = workspace::cargo(root)
+        .args(["build", "--quiet", "--package", "everturn-understudy", "--example", "stage", "--example", "guest"])
+        .status()
+        .context("cargo could not be started")?;
+    ensure!(built.success(), "the examples of everturn-understudy do not build");
+    let mut report = Report::default();
+    for peer in Peer::value_variants().iter().filter(|peer| only.is_empty() || only.contains(peer)) {
+        let tried = match peer {
+            Peer::Python => place.python(&mut report),
+            Peer::Node => place.node(&mut report),
+            Peer::Aimock => place.aimock(&mut report),
+        };
+        if let Err(error) = tried {
+            eprintln!("{error:#}");
+            report.rows.push(Row::missing(peer.name(), &error));
+        }
+    }
+    print!("{report}");
+    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Peer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Python => "Python SDKs",
+            Self::Node => "Node SDKs",
+            Self::Aimock => "aimock",
+        }
+    }
+}
+
+/// The clients, by the names of their files.
+const CLIENTS: [&str; 3] = ["openai_sdk", "anthropic_sdk", "google_sdk"];
+
+impl Place {
+    fn python(&self, report: &mut Report) -> Result<()> {
+        let python = setup::python(&self.checks.join("python"), &self.made.join("python"))?;
+        self.clients(report, |client| {
+            let mut command = Command::new(&python);
+            command.current_dir(self.checks.join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
+            command.arg(format!("{client}.py"));
+            command
+        })
+    }
+
+    fn node(&self, report: &mut Report) -> Result<()> {
+        let modules = setup::node(&self.checks.join("node"), &self.made.join("node"))?;
+        self.clients(report, |client| {
+            let mut command = Command::new("node");
+            command.current_dir(&modules).arg(format!("{client}.mjs"));
+            command
+        })
+    }
+
+    /// Their clients read what the understudy streams.
+    fn clients(&self, report: &mut Report, command: impl Fn(&str) -> Command) -> Result<()> {
+        let mut stage = Child::start(&mut self.example("stage"))?;
+        let scenes = stage.line().context("the stage said nothing")?;
+        for client in CLIENTS {
+            let mut command = command(client);
+            eprintln!("== {}", child::shown(&command));
+            report.rows.push(Row::of(Child::start(command.env("STAGE", &scenes))?, client));
+        }
+        Ok(())
+    }
+
+    /// Our adapters ask their server.
+    fn aimock(&self, report: &mut Report) -> Result<()> {
+        let modules = setup::node(&self.checks.join("node"), &self.made.join("node"))?;
+        let package = modules.join("node_modules/@copilotkit/aimock");
+        let mut command = Command::new("node");
+        command.arg(package.join("dist/cli.js")).args(["--port", "0", "--strict", "--validate-on-load", "--fixtures"]);
+        let mut server = Child::start(command.arg(self.checks.join("aimock.json")))?;
+        eprintln!("== {}", child::shown(&command));
+        let url = loop {
+            let line = server.line().context("aimock did not say where it listens")?;
+            if let Some((_, url)) = line.split_once("listening on ") {
+                break url.trim().to_owned();
+            }
+        };
+        let mut guest = self.example("guest");
+        guest.args([url, setup::version(&package)?]);
+        eprintln!("== {}", child::shown(&guest));
+        report.rows.push(Row::of(Child::start(&mut guest)?, "aimock"));
+        Ok(())
+    }
+
+    fn example(&self, name: &str) -> Command {
+        let mut command = workspace::cargo(&self.root);
+        command.args(["run", "--quiet", "--package", "everturn-understudy", "--example", name, "--"]);
+        command
+    }
+}
