@@ -23,7 +23,7 @@ enum Where {
     Coming,
 }
 
-/// A line to a server that breaks at the next so many ends of transactions.
+/// A line to a server that breaks at the next so many ends of transactions that write.
 struct Line {
     breaks: Arc<AtomicI64>,
     url: String,
@@ -50,13 +50,15 @@ impl Line {
 
 async fn carry(mut client: TcpStream, mut server: TcpStream, left: Arc<AtomicI64>, place: Where) {
     let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-    let mut is_breaking = false;
-    let ends = |bytes: &[u8]| bytes.windows(7).any(|word| word == b"COMMIT\0");
+    let (mut is_breaking, mut is_writing) = (false, false);
+    let says = |bytes: &[u8], words: &[u8]| bytes.windows(words.len()).any(|part| part == words);
+    let ends = |bytes: &[u8]| says(bytes, b"COMMIT\0");
     loop {
         tokio::select! {
             read = client.read(&mut asked) => match read {
                 Ok(len @ 1..) => {
-                    let breaks = ends(&asked[..len]) && left.fetch_sub(1, Ordering::Relaxed) > 0;
+                    is_writing = says(&asked[..len], b"READ WRITE") || is_writing && !says(&asked[..len], b"READ ONLY");
+                    let breaks = is_writing && ends(&asked[..len]) && left.fetch_sub(1, Ordering::Relaxed) > 0;
                     if breaks && place == Where::Going {
                         return;
                     }
