@@ -1,6 +1,7 @@
 //! The everturn command.
 
 mod backup;
+mod serve;
 mod understudy;
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -55,6 +56,15 @@ enum Command {
     /// The copy is checked before it gets its name. To restore it, put it into an empty directory as `everturn.db`.
     #[command(after_help = "Example:\n  everturn backup monday.db --data ./data")]
     Backup(backup::Backup),
+    /// Serve chats over HTTP, with a stream of events per chat.
+    ///
+    /// Listens on loopback. Every request needs the token that the first start writes into the data directory. Models come
+    /// with the keys in ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; without any, the understudy stands in.
+    /// Ctrl-C or SIGTERM ends it in good order: streams end, and turns under way are handed over.
+    ///
+    /// EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(serve::Serve),
     /// Serve a stand-in for the models of four providers, without a key and without the network.
     ///
     /// It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on one loopback port, answers
@@ -80,6 +90,7 @@ fn main() -> ExitCode {
             match command {
                 Command::Run { prompt, system, data, chat } => run(prompt, system, data, chat).await,
                 Command::Backup(backup) => backup.run(),
+                Command::Serve(serve) => serve.run().await,
                 Command::Understudy(serve) => serve.run().await,
             }
         })

@@ -18,6 +18,7 @@ mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+mod tokens;
 
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
@@ -28,3 +29,4 @@ pub use sqlite::Sqlite;
 pub use store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
+pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};
