@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn::stores::{Memory, Store, Tokens};
+use everturn::stores::sqlite::Options;
+use everturn::stores::{Sqlite, Store, Tokens};
 use everturn::{Agent, Engine, Metrics};
 use everturn_server::{Bounds, Brought, DataDir, Parts, Server, bring};
 use prometheus_client::registry::Registry;
@@ -55,9 +56,11 @@ struct Kept {
 }
 
 /// Opens the store. The only place that knows which one it is.
-fn open(_data: &DataDir) -> anyhow::Result<Kept> {
-    let memory = Arc::new(Memory::new());
-    Ok(Kept { store: memory.clone(), tokens: memory, what: "in memory: chats end with this process" })
+async fn open(data: &DataDir) -> anyhow::Result<Kept> {
+    let dir = data.path().to_owned();
+    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &Options::default()));
+    let sqlite = Arc::new(opened.await??);
+    Ok(Kept { store: sqlite.clone(), tokens: sqlite, what: "SQLite" })
 }
 
 impl Serve {
@@ -70,7 +73,7 @@ impl Serve {
         let variable = |name: &str| std::env::var(name).ok();
         let path = self.data.clone().map_or_else(|| DataDir::usual(variable), Ok)?;
         let data = DataDir::open(&path)?;
-        let Kept { store, tokens, what } = open(&data)?;
+        let Kept { store, tokens, what } = open(&data).await?;
         let mut registry = Registry::default();
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
         let Brought { builder, model, with_key } = bring(builder, &Limits::default(), variable)?;

@@ -20,7 +20,7 @@ pub use ask::{Accepted, Answer, Answers, Create, Edit, NewPart, Nothing, Patch, 
 pub use chat::{Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued, Retry, Standing, Summarising};
 pub use draft::Draft;
 pub use event::{Began, Counts, Delta, Event, Increment, Rewound, Snapshot};
-pub use fold::{BadFold, View};
+pub use fold::{BadFold, Follower, View};
 pub use message::{Body, Media, Message, Messages, Reply, ResultOf, Stop, Summary};
 pub use name::{AskKind, RunBy, Rung, SourceOfSummary, Status, Verdict, When};
 pub use part::{Call, File, Part, Provided, Reasoning, Source, Text};

@@ -76,6 +76,45 @@ impl View {
     }
 }
 
+/// A client that may be cut at any byte.
+///
+/// Only some events carry an `id:` to resume from. The events before one belong to it: a client that was cut in between
+/// is sent them again. So they are folded together, when it is there.
+#[derive(Debug, Clone, Default)]
+pub struct Follower {
+    view: View,
+    cursor: Option<String>,
+    half: Vec<Event>,
+}
+
+impl Follower {
+    /// Takes in an event and its `id:`, if it has one. Says whether the view has changed.
+    ///
+    /// # Errors
+    /// The events do not fit together.
+    pub fn take(&mut self, event: Event, id: Option<&str>) -> Result<bool, BadFold> {
+        self.half.push(event);
+        let Some(id) = id else { return Ok(false) };
+        for event in self.half.drain(..) {
+            self.view.fold(&event)?;
+        }
+        self.cursor = Some(id.into());
+        Ok(true)
+    }
+
+    /// The connection was cut: where to resume. What came without an end is forgotten.
+    pub fn cut(&mut self) -> Option<&str> {
+        self.half.clear();
+        self.cursor.as_deref()
+    }
+
+    /// The chat as far as it is known.
+    #[must_use]
+    pub const fn view(&self) -> &View {
+        &self.view
+    }
+}
+
 impl From<&view::View> for View {
     fn from(view::View { messages, standing, draft }: &view::View) -> Self {
         Self {

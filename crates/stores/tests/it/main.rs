@@ -6,6 +6,7 @@ mod housed;
 mod scratch;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod tokens;
 
 use everturn_stores::Memory;
 
