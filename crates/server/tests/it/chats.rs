@@ -111,7 +111,9 @@ async fn what_is_not_valid_is_refused_by_name() {
         let (status, problem) = stage.send(method, path, body.clone()).await;
         assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{path} {body}");
     }
-    for path in ["/v1/chats?limit=-1", "/v1/chats?after=nowhere", "/v1/chats?owner=you", &format!("{messages}?before=x")] {
+    for path in
+        ["/v1/chats?limit=-1", "/v1/chats?after=nowhere", "/v1/chats?owner=you", &format!("{messages}?before=x")]
+    {
         let (status, problem) = stage.get(path).await;
         assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{path}");
     }
@@ -170,6 +172,6 @@ async fn the_house_describes_itself() {
     let (_, metrics) = stage.get("/metrics").await;
     let metrics = metrics.as_str().unwrap();
     assert!(metrics.contains(r#"everturn_http_requests_total{method="GET",route="/v1/models",status="200"} 1"#));
-    assert!(metrics.contains("everturn_chats"), "the engine's are there too");
+    assert!(metrics.contains("everturn_drivers"), "the engine's are there too");
     stage.server.stop().await;
 }

@@ -26,9 +26,12 @@ async fn raw(stage: &Stage, bytes: &[u8]) -> Option<u16> {
 async fn only_names_of_ours_are_answered() {
     let stage = Stage::new().await;
     let port = stage.server.address().port();
-    let ours = [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}"), "Everturn.test".into()];
-    let others = ["evil.example", "localhost", "localhost:1", "", "127.0.0.1.evil.example", "localhost:80@evil.example"];
-    let others = others.map(String::from).into_iter().chain([format!("evil.example:{port}"), format!("localhost:{port}.")]);
+    let ours =
+        [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}"), "Everturn.test".into()];
+    let others =
+        ["evil.example", "localhost", "localhost:1", "", "127.0.0.1.evil.example", "localhost:80@evil.example"];
+    let others =
+        others.map(String::from).into_iter().chain([format!("evil.example:{port}"), format!("localhost:{port}.")]);
     for path in ["/healthz", "/v1/chats", "/nowhere"] {
         let get = |host: &str| format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
         for host in &ours {
@@ -93,7 +96,8 @@ async fn forms_change_nothing() {
 async fn what_comes_in_has_bounds() {
     let bounds = Bounds { head_time_max: Duration::from_millis(50), ..Bounds::default() };
     let stage = Stage::with(bounds, Duration::ZERO).await;
-    let post = |body: String| stage.ask(Method::POST, "/v1/chats").header("content-type", "application/json").body(body);
+    let post =
+        |body: String| stage.ask(Method::POST, "/v1/chats").header("content-type", "application/json").body(body);
     let large = format!(r#"{{"title": "{}"}}"#, "x".repeat(1024 * 1024));
     let (status, problem) = answer(post(large).send().await.unwrap()).await;
     assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));

@@ -6,6 +6,7 @@ mod chats;
 mod cuts;
 mod data;
 mod ends;
+mod folds;
 mod guards;
 mod keys;
 mod reader;

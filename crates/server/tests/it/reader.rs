@@ -22,7 +22,9 @@ pub struct Reader {
 #[derive(Debug, PartialEq)]
 pub enum Came {
     /// Something, and the view has changed or not.
-    Event { changed: bool },
+    Event {
+        changed: bool,
+    },
     Comment,
     /// The end of the stream.
     End,
@@ -57,7 +59,9 @@ impl Reader {
         let rests = |view: &View| {
             let status = view.status.as_ref();
             status.is_some_and(|status| {
-                matches!(status.status, Status::Idle | Status::Failed) && status.ended.is_some() && status.queue.is_empty()
+                matches!(status.status, Status::Idle | Status::Failed)
+                    && status.ended.is_some()
+                    && status.queue.is_empty()
             })
         };
         self.until(rests).await

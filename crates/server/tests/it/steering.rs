@@ -63,10 +63,14 @@ async fn queued_messages_are_listed_deleted_promoted_and_heard_once() {
     assert_eq!(code, StatusCode::OK);
     stage.post(&format!("{chat}/interrupt"), json!({})).await;
     let view = reader.until_rest().await;
-    let said: Vec<String> = view.messages.iter().filter_map(|message| match &message.body {
-        Body::User { parts } => Some(serde_json::to_value(parts).unwrap()[0]["text"].as_str().unwrap().to_owned()),
-        _ => None,
-    }).collect();
+    let said: Vec<String> = view
+        .messages
+        .iter()
+        .filter_map(|message| match &message.body {
+            Body::User { parts } => Some(serde_json::to_value(parts).unwrap()[0]["text"].as_str().unwrap().to_owned()),
+            _ => None,
+        })
+        .collect();
     assert_eq!(said, ["count to 5000", "count to 3", "count to 2"]);
     assert_eq!(view, stage.view(&chat).await);
     stage.server.stop().await;
@@ -92,7 +96,10 @@ async fn a_full_queue_says_so_and_when_to_come_back() {
     }
     let request = stage.ask(Method::POST, &format!("{chat}/messages")).json(&json!({"text": "more"}));
     let response = request.send().await.unwrap();
-    assert_eq!((response.status(), response.headers()["retry-after"].to_str().unwrap()), (StatusCode::TOO_MANY_REQUESTS, "1"));
+    assert_eq!(
+        (response.status(), response.headers()["retry-after"].to_str().unwrap()),
+        (StatusCode::TOO_MANY_REQUESTS, "1")
+    );
     stage.server.stop().await;
 }
 
@@ -108,7 +115,9 @@ async fn a_client_answers_the_calls_of_its_tools() {
     assert_eq!((ask.tool.as_str(), serde_json::to_value(ask.wants).unwrap()), ("map", json!("result")));
     let answers = format!("{chat}/answers");
     let result = |call: &str| json!({"answers": [{"kind": "result", "call": call, "output": "a map of Oslo"}]});
-    for (call, code, name) in [("99.0", StatusCode::CONFLICT, "not-asked"), ("x", StatusCode::UNPROCESSABLE_ENTITY, "invalid")] {
+    for (call, code, name) in
+        [("99.0", StatusCode::CONFLICT, "not-asked"), ("x", StatusCode::UNPROCESSABLE_ENTITY, "invalid")]
+    {
         let (status, problem) = stage.post(&answers, result(call)).await;
         assert_eq!((status, kind(&problem)), (code, name));
     }
@@ -194,10 +203,8 @@ async fn two_clients_that_race_both_hear_what_came_of_it() {
         let queued = stage.say(&chat, "count to 2").await;
         let path = format!("{chat}/queue/{queued}");
         let promote = format!("{path}/promote");
-        let (one, other) = tokio::join!(
-            stage.send(Method::DELETE, &path, Value::Null),
-            stage.send(Method::POST, &promote, json!({}))
-        );
+        let (one, other) =
+            tokio::join!(stage.send(Method::DELETE, &path, Value::Null), stage.send(Method::POST, &promote, json!({})));
         let view = reader.until_rest().await;
         let heard = view.messages.iter().filter(|message| matches!(message.body, Body::User { .. })).count() == 2;
         assert_eq!(one.0 == StatusCode::OK, !heard, "round {round}: {one:?} {other:?}");
