@@ -1,6 +1,7 @@
 //! The everturn command.
 
 mod backup;
+mod config;
 mod serve;
 mod understudy;
 
@@ -64,7 +65,10 @@ enum Command {
     ///
     /// EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
     #[command(after_help = serve::EXAMPLES)]
-    Serve(serve::Serve),
+    Serve(config::Flags),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Serve a stand-in for the models of four providers, without a key and without the network.
     ///
     /// It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on one loopback port, answers
@@ -82,6 +86,12 @@ enum Command {
     Understudy(understudy::Serve),
 }
 
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Say what `serve` would be told with the same flags, and where each value came from. Keys are not shown.
+    Show(config::Flags),
+}
+
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -90,7 +100,11 @@ fn main() -> ExitCode {
             match command {
                 Command::Run { prompt, system, data, chat } => run(prompt, system, data, chat).await,
                 Command::Backup(backup) => backup.run(),
-                Command::Serve(serve) => serve.run().await,
+                Command::Serve(flags) => serve::run(&flags).await,
+                Command::Config(ConfigCommand::Show(flags)) => {
+                    let variable = |name: &str| std::env::var(name).ok();
+                    config::Config::read(&flags, variable).map(|config| config.show(variable))
+                }
                 Command::Understudy(serve) => serve.run().await,
             }
         })

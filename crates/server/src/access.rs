@@ -132,6 +132,18 @@ impl FromRequestParts<Shared> for Number {
     }
 }
 
+/// A number behind that one.
+pub struct Place(pub usize);
+
+impl FromRequestParts<Shared> for Place {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let place = param(parts, app, "place").await?;
+        place.parse().map(Self).map_err(|_| Problem::not_found())
+    }
+}
+
 /// A name at the end of a path.
 pub struct Name(pub String);
 

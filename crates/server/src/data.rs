@@ -30,7 +30,7 @@ pub enum DataError {
     #[error("there is no place for data: set HOME or XDG_DATA_HOME, or give --data")]
     Nowhere,
     /// Others may write there, or own it.
-    #[error("{0} is open to others: it must belong to you, with mode 0700")]
+    #[error("{0} is open to others: make it yours alone, as with `chmod go= {0}`")]
     Open(PathBuf),
     /// The file system says no.
     #[error("{path} cannot be used: {error}")]
@@ -70,7 +70,7 @@ impl DataDir {
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let io = |error| DataError::Io { path: path.into(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
-        let about = std::fs::symlink_metadata(path).map_err(io)?;
+        let about = std::fs::metadata(path).map_err(io)?;
         if !about.is_dir() || about.mode() & 0o077 != 0 {
             return Err(DataError::Open(path.into()));
         }

@@ -1,6 +1,7 @@
 //! The routes, and the document that describes them. A route is in both or in neither.
 
 mod chats;
+mod files;
 mod house;
 mod messages;
 mod steering;
@@ -54,6 +55,7 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(chats::usage))
         .routes(routes!(messages::page, messages::send))
         .routes(routes!(messages::edit))
+        .routes(routes!(files::file))
         .routes(routes!(steering::queue))
         .routes(routes!(steering::unqueue))
         .routes(routes!(steering::promote))

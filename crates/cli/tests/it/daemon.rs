@@ -36,9 +36,10 @@ pub fn everturn(arguments: &[&str]) -> Command {
     for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
         command.env_remove(name);
     }
-    for name in ["EVERTURN_LISTEN", "EVERTURN_DATA", "EVERTURN_MODEL", "EVERTURN_LOG", "DATABASE_URL"] {
+    for name in ["EVERTURN_CONFIG", "EVERTURN_LISTEN", "EVERTURN_DATA", "EVERTURN_MODEL", "EVERTURN_SYSTEM"] {
         command.env_remove(name);
     }
+    command.env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     command
 }

@@ -95,3 +95,29 @@ async fn what_cannot_be_served_is_refused() {
         assert!(error.contains(said), "{error}");
     }
 }
+
+/// The file makes agents, and `config show` says where each value came from and no key.
+#[tokio::test]
+async fn the_configuration_is_read_and_shown() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.path()).unwrap();
+    let file = scratch.path().join("config.toml");
+    let file_text = file.to_str().unwrap();
+    std::fs::write(&file, "model = \"understudy/numbered\"\n[agents.other]\nmodel = \"understudy/persona\"\n").unwrap();
+    let mut command = everturn(&["config", "show", "--config", file_text, "--listen", "127.0.0.1:9"]);
+    let output = command.env("OPENAI_API_KEY", "sk-not-to-be-shown").output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "listen = \"127.0.0.1:9\"  # --listen",
+        &format!("model = \"understudy/numbered\"  # {file_text}"),
+        "[agents.other]",
+        "# OPENAI_API_KEY: set",
+    ] {
+        assert!(shown.contains(line), "{line} is missing:\n{shown}");
+    }
+    assert!(!shown.contains("sk-not"));
+    std::fs::write(&file, "modle = \"understudy/numbered\"\n").unwrap();
+    let output = everturn(&["config", "show", "--config", file_text]).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("unknown field `modle`"));
+}

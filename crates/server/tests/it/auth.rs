@@ -41,7 +41,12 @@ fn operations() -> Vec<Operation> {
 }
 
 async fn ask(stage: &Stage, operation: &Operation, chat: &str, token: Option<&str>) -> (StatusCode, Value) {
-    let path = operation.path.replace("{id}", chat).replace("{number}", "77").replace("{name}", "none");
+    let path = operation
+        .path
+        .replace("{id}", chat)
+        .replace("{number}", "77")
+        .replace("{place}", "0")
+        .replace("{name}", "none");
     let mut request = stage.client.request(operation.method.clone(), format!("{}{path}", stage.base));
     if let Some(token) = token {
         request = request.bearer_auth(token);

@@ -124,7 +124,7 @@ async fn what_is_not_valid_is_refused_by_name() {
     stage.server.stop().await;
 }
 
-/// Files travel to the transcript, and their bytes stay out of it.
+/// Files travel to the transcript; their bytes stay out of it and are read apart, as something to save and not to run.
 #[tokio::test]
 async fn files_are_kept_and_described() {
     let stage = Stage::new().await;
@@ -137,6 +137,15 @@ async fn files_are_kept_and_described() {
     let (_, page) = stage.get(&format!("{chat}/messages")).await;
     let shown = json!({"type": "file", "name": "dot.png", "media_type": "image/png", "size": 8});
     assert_eq!(page["messages"][0]["parts"][1], shown);
+    let file = async |path: &str| stage.ask(Method::GET, &format!("{chat}/messages/{path}")).send().await.unwrap();
+    let response = file("1/files/1").await;
+    assert_eq!(response.headers()["content-type"], "image/png");
+    assert_eq!(response.headers()["content-disposition"], "attachment");
+    assert_eq!(response.headers()["content-security-policy"], "sandbox; default-src 'none'");
+    assert_eq!(&response.bytes().await.unwrap()[..], b"\x89PNG\r\n\x1a\n");
+    for path in ["1/files/0", "1/files/2", "2/files/0", "9/files/0", "1/files/x", "0/files/0"] {
+        assert_eq!(file(path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
     stage.server.stop().await;
 }
 

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use everturn_core::ids::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::Sqlite;
 use super::value::name;
 use super::writer::Needs;
-use super::Sqlite;
 use crate::store::StoreError;
 use crate::tokens::{Scopes, Token, TokenHash, Tokens};
 

@@ -45,10 +45,10 @@ async fn in_sqlite_also_after_it_was_closed() {
     use everturn_stores::sqlite::Options;
 
     let scratch = crate::scratch::Scratch::new();
-    let sqlite = Sqlite::open(scratch.path(), &Options::default()).unwrap();
+    let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
     tokens_are_kept_by_their_hash(&sqlite).await;
     let before = sqlite.list().await.unwrap();
     drop(sqlite);
-    let sqlite = Sqlite::open(scratch.path(), &Options::default()).unwrap();
+    let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
     assert_eq!(sqlite.list().await.unwrap(), before);
 }
