@@ -1,6 +1,8 @@
 //! The everturn command.
 
 mod backup;
+mod config;
+mod serve;
 mod understudy;
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -55,6 +57,18 @@ enum Command {
     /// The copy is checked before it gets its name. To restore it, put it into an empty directory as `everturn.db`.
     #[command(after_help = "Example:\n  everturn backup monday.db --data ./data")]
     Backup(backup::Backup),
+    /// Serve chats over HTTP, with a stream of events per chat.
+    ///
+    /// Listens on loopback. Every request needs the token that the first start writes into the data directory. Models come
+    /// with the keys in ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; without any, the understudy stands in.
+    /// Ctrl-C or SIGTERM ends it in good order: streams end, and turns under way are handed over.
+    ///
+    /// EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(config::Flags),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Serve a stand-in for the models of four providers, without a key and without the network.
     ///
     /// It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on one loopback port, answers
@@ -72,6 +86,12 @@ enum Command {
     Understudy(understudy::Serve),
 }
 
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Say what `serve` would be told with the same flags, and where each value came from. Keys are not shown.
+    Show(config::Flags),
+}
+
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -80,6 +100,11 @@ fn main() -> ExitCode {
             match command {
                 Command::Run { prompt, system, data, chat } => run(prompt, system, data, chat).await,
                 Command::Backup(backup) => backup.run(),
+                Command::Serve(flags) => serve::run(&flags).await,
+                Command::Config(ConfigCommand::Show(flags)) => {
+                    let variable = |name: &str| std::env::var(name).ok();
+                    config::Config::read(&flags, variable).map(|config| config.show(variable))
+                }
                 Command::Understudy(serve) => serve.run().await,
             }
         })

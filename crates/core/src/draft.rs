@@ -199,6 +199,26 @@ impl Draft {
         &self.parts
     }
 
+    /// Whether the newest part still grows: more words of its kind belong to it.
+    #[must_use]
+    pub const fn grows(&self) -> bool {
+        !matches!(self.open, Open::Nothing)
+    }
+
+    /// The calls that the attempt under way can speak of, by the adapter's names for them.
+    pub fn slots(&self) -> impl Iterator<Item = (u32, CallUid)> {
+        self.slots.iter().filter_map(|(slot, index)| match self.parts.get(*index) {
+            Some(Part::Call(call)) => Some((*slot, call.uid)),
+            _ => None,
+        })
+    }
+
+    /// How many calls the step has begun, retracted ones included: the place of the next one.
+    #[must_use]
+    pub const fn calls_begun(&self) -> u16 {
+        self.ordinals
+    }
+
     /// How much it is, roughly, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use everturn_core::change::Change;
 use everturn_core::chat::Failure;
 use everturn_core::error::Kind;
-use everturn_core::ids::{ChatId, Timestamp};
+use everturn_core::ids::{ChatId, ModelId, Timestamp};
 use everturn_core::message::Stop;
 use everturn_core::status::Status;
-use everturn_providers::Provider;
+use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -203,13 +203,40 @@ impl Engine {
 
     /// Makes a chat with an agent.
     pub async fn create(&self, agent: &str) -> Result<ChatHandle, CreateError> {
+        self.create_as(self.new_id(), agent, "").await
+    }
+
+    /// Makes a chat of `owner` under this id. Making the same one again does nothing.
+    pub async fn create_as(&self, id: ChatId, agent: &str, owner: &str) -> Result<ChatHandle, CreateError> {
         if self.ports.agent(agent).is_none() {
             return Err(CreateError::NoSuchAgent(agent.into()));
         }
-        let chance = (u128::from(self.ports.entropy.next()) << 64) | u128::from(self.ports.entropy.next());
-        let id = ChatId::new(self.ports.clock.now(), chance);
-        self.ports.store.create(id, agent, "").await?;
+        self.ports.store.create(id, agent, owner).await?;
         Ok(self.chat(id))
+    }
+
+    /// An id that no chat has yet.
+    #[must_use]
+    pub fn new_id(&self) -> ChatId {
+        let chance = (u128::from(self.ports.entropy.next()) << 64) | u128::from(self.ports.entropy.next());
+        ChatId::new(self.now(), chance)
+    }
+
+    /// What the engine's clock says.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.ports.clock.now()
+    }
+
+    /// Its agents, by name.
+    pub fn agents(&self) -> impl Iterator<Item = (&str, &Agent)> {
+        self.ports.agents.iter().map(|(name, agent)| (name.as_str(), &**agent))
+    }
+
+    /// What is known about a model, if somebody here provides it.
+    #[must_use]
+    pub fn facts(&self, model: &ModelId) -> Option<ModelFacts> {
+        self.ports.providers.get(model.provider()).map(|provider| provider.facts(model.name()))
     }
 
     /// A chat that was made before.

@@ -69,7 +69,12 @@ impl ChatHandle {
 
     /// Stops the turn. Returns once what was shown is stored; at a chat that rests already, at once.
     pub async fn interrupt(&self) -> Result<(), SubmitError> {
-        match self.submit(Command::Interrupt, None).await {
+        self.interrupt_as(None).await
+    }
+
+    /// The same with a request id.
+    pub async fn interrupt_as(&self, key: Option<String>) -> Result<(), SubmitError> {
+        match self.submit(Command::Interrupt, key).await {
             Ok(receipt) => {
                 self.outcome(receipt).await?.or_else(already_resting)?;
                 self.until(|standing| standing.status != Status::Interrupting).await?;

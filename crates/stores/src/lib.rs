@@ -27,6 +27,7 @@ mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+mod tokens;
 
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
@@ -39,3 +40,4 @@ pub use sqlite::Sqlite;
 pub use store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
+pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};

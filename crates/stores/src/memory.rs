@@ -13,7 +13,7 @@ use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::draft::Draft;
 use everturn_core::fact::{Attempted, Fact};
-use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, Version};
+use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
@@ -24,11 +24,13 @@ use crate::sql::PAGE_LEN_MAX;
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
+use crate::tokens::{Token, TokenHash, Tokens};
 
 /// A store that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct Memory {
     rooms: Mutex<BTreeMap<ChatId, Room>>,
+    tokens: Mutex<BTreeMap<TokenHash, Token>>,
 }
 
 /// A command, and what became of it once the driver has come to it.
@@ -57,6 +59,10 @@ impl Memory {
 
     fn rooms(&self) -> MutexGuard<'_, BTreeMap<ChatId, Room>> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole or not at all.
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, BTreeMap<TokenHash, Token>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read<T>(&self, chat: ChatId, read: impl FnOnce(&Room) -> T) -> Result<T, StoreError> {
@@ -161,6 +167,31 @@ impl Store for Memory {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.read(chat, |room| room.calls.values().cloned().collect())
+    }
+}
+
+#[async_trait]
+impl Tokens for Memory {
+    async fn put(&self, token: &Token) -> Result<(), StoreError> {
+        self.tokens().entry(token.hash).or_insert_with(|| token.clone());
+        Ok(())
+    }
+
+    async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        Ok(self.tokens().get(hash).cloned())
+    }
+
+    async fn list(&self) -> Result<Vec<Token>, StoreError> {
+        let mut tokens: Vec<Token> = self.tokens().values().cloned().collect();
+        tokens.sort_by_key(|token| (token.made, token.hash));
+        Ok(tokens)
+    }
+
+    async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
+        if let Some(token) = self.tokens().get_mut(hash) {
+            token.revoked.get_or_insert(at);
+        }
+        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ mod rows;
 mod submit;
 #[cfg(all(test, feature = "conformance"))]
 mod tests;
+mod tokens;
 mod trim;
 mod trouble;
 mod value;

@@ -8,6 +8,7 @@ mod postgres;
 mod scratch;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod tokens;
 
 use everturn_stores::Memory;
 

@@ -1,0 +1,109 @@
+//! The server, from the command line.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use everturn::core::ids::ModelId;
+use everturn::core::limits::Limits;
+use everturn::stores::sqlite::Options;
+use everturn::stores::{Sqlite, Store, Tokens};
+use everturn::{Agent, Engine, Metrics};
+use everturn_server::{Bounds, Brought, DataDir, Parts, Server, bring};
+use prometheus_client::registry::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{AGENT, Config, Flags};
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn serve
+  everturn serve --model anthropic/claude-sonnet-4-5
+  everturn serve --listen 127.0.0.1:8080 --data ./data";
+
+/// Everything that is kept, wherever that is.
+struct Kept {
+    store: Arc<dyn Store>,
+    tokens: Arc<dyn Tokens>,
+    /// What the banner says of it.
+    what: &'static str,
+}
+
+/// Opens the store. The only place that knows which one it is.
+async fn open(data: &DataDir) -> anyhow::Result<Kept> {
+    let dir = data.path().to_owned();
+    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &Options::default()));
+    let sqlite = Arc::new(opened.await??);
+    Ok(Kept { store: sqlite.clone(), tokens: sqlite, what: "SQLite" })
+}
+
+/// Serves until Ctrl-C or SIGTERM.
+pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let config = Config::read(flags, variable)?;
+    if !config.listen.value.ip().is_loopback() && !flags.expose {
+        bail!("{} can be reached from other machines; add --expose if that is meant", config.listen.value);
+    }
+    log();
+    let data = DataDir::open(&config.data.value)?;
+    let Kept { store, tokens, what } = open(&data).await?;
+    let mut registry = Registry::default();
+    let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
+    let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;
+    let model = config.model.value.clone().unwrap_or(model);
+    let mut agent = Agent::new(model.clone());
+    agent.system.extend(config.system.value.clone());
+    builder = builder.agent(AGENT, agent);
+    for (name, profile) in &config.agents {
+        builder = builder.agent(name, profile.agent().with_context(|| format!("the agent `{name}`"))?);
+    }
+    let engine = builder.start();
+    for (name, agent) in engine.agents() {
+        if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
+            let providers = "anthropic, gemini, openai and understudy";
+            bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
+        }
+    }
+    data.first_token(&*tokens, engine.now()).await?;
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: Bounds::default() };
+    let server =
+        Server::start(parts, config.listen.value, &config.hosts.value).await.context("try another --listen")?;
+    banner(&server, &data, &model, &with_key, what);
+    if flags.expose {
+        println!("  Other machines can reach this address, and there is no TLS: put a proxy that has it in front.");
+    }
+    println!("Ctrl-C ends it.");
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    eprintln!("Ending: turns under way are handed over.");
+    server.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn banner(server: &Server, data: &DataDir, model: &ModelId, with_key: &[&str], store: &str) {
+    println!("Everturn listens on http://{}", server.address());
+    println!("  data   {}", data.path().display());
+    println!("  store  {store}");
+    println!("  token  in {}", data.token_file().display());
+    match (model.provider(), with_key) {
+        ("understudy", []) => println!("  model  {model}: no key is set, so the understudy stands in for a model"),
+        ("understudy", _) => println!("  model  {model}: the understudy stands in for a model"),
+        (provider, keys) if !keys.contains(&provider) => {
+            println!("  model  {model}: but no key for {provider} is set");
+        }
+        _ => println!("  model  {model}"),
+    }
+    if server.resumed() > 0 {
+        println!("  chats  {} taken up where they were", server.resumed());
+    }
+}
+
+/// Logs go to standard error, as EVERTURN_LOG says.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("EVERTURN_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

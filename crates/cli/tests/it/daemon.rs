@@ -1,0 +1,101 @@
+//! `everturn serve` as a process of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// A directory of its own, deleted when dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("everturn-cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // The system cleans up sooner or later.
+    }
+}
+
+/// The command with these arguments, and without the keys of whoever runs the tests.
+pub fn everturn(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_everturn"));
+    for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
+        command.env_remove(name);
+    }
+    for name in ["EVERTURN_CONFIG", "EVERTURN_LISTEN", "EVERTURN_DATA", "EVERTURN_MODEL", "EVERTURN_SYSTEM"] {
+        command.env_remove(name);
+    }
+    command.env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// A server that runs, and a client of it.
+pub struct Daemon {
+    pub child: Child,
+    pub banner: Vec<String>,
+    base: String,
+    token: String,
+    client: Client,
+    _out: Lines<BufReader<ChildStdout>>,
+}
+
+impl Daemon {
+    /// Starts one on a free port, and waits for its banner.
+    pub async fn start(data: &Path, model: &str) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+        let data_text = data.to_str().unwrap();
+        let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", data_text, "--model", model]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut banner = Vec::new();
+        while banner.last().is_none_or(|line: &String| !line.starts_with("Ctrl-C")) {
+            banner.push(out.next_line().await.unwrap().expect("a banner"));
+        }
+        let base = banner[0].strip_prefix("Everturn listens on ").unwrap().to_owned();
+        let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
+        Self { child, banner, base, token, client: Client::new(), _out: out }
+    }
+
+    pub fn ask(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token)
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Value {
+        let response = self.ask(Method::POST, path).json(body).send().await.unwrap();
+        assert!(response.status().is_success(), "{path}: {}", response.status());
+        response.json().await.unwrap()
+    }
+
+    /// A new chat, by its path.
+    pub async fn chat(&self) -> String {
+        let chat = self.post("/v1/chats", &json!({})).await;
+        format!("/v1/chats/{}", chat["id"].as_str().unwrap())
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        let response = self.ask(Method::GET, path).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        response.json().await.unwrap()
+    }
+
+    /// Sends it a signal by name.
+    pub async fn signal(&self, name: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().await.unwrap().success());
+    }
+}

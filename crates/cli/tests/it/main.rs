@@ -1,0 +1,8 @@
+//! The command itself, as its users run it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod daemon;
+#[path = "../../../server/tests/it/reader.rs"]
+#[allow(dead_code, reason = "the server's own tests use all of it")]
+mod reader;
+mod serve;

@@ -1,0 +1,123 @@
+//! Starting, dying and ending.
+
+use everturn_server::wire::{Follower, View};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::daemon::{Daemon, Scratch, everturn};
+use crate::reader::{Reader, reply};
+
+const CHATS: usize = 12;
+const TOKENS: usize = 150;
+
+fn has_begun(view: &View) -> bool {
+    view.draft.as_ref().is_some_and(|draft| draft.n > 10)
+}
+
+/// A server is killed while it streams, started again, and every client that comes back with its cursor sees every
+/// token once: what it had been shown, and what came after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_goes_on_where_it_was() {
+    let scratch = Scratch::new();
+    let mut daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    let mut clients: Vec<(String, Follower)> = Vec::new();
+    let mut readers = Vec::new();
+    for _ in 0..CHATS {
+        let chat = daemon.chat().await;
+        let reader = Reader::open(daemon.ask(Method::GET, &format!("{chat}/stream"))).await;
+        daemon.post(&format!("{chat}/messages"), &json!({"text": format!("count to {TOKENS}")})).await;
+        readers.push((chat, reader));
+    }
+    for (chat, mut reader) in readers {
+        reader.until(has_begun).await;
+        clients.push((chat, reader.follower));
+    }
+    daemon.child.kill().await.unwrap();
+    let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    assert!(daemon.banner.iter().any(|line| line.contains("taken up where they were")), "{:?}", daemon.banner);
+    let words: Vec<String> = (1..=TOKENS).map(|n| format!("t{n}")).collect();
+    for (chat, follower) in clients {
+        let seen = follower.view().draft.clone().unwrap();
+        let mut reader = Reader::resume(daemon.ask(Method::GET, &format!("{chat}/stream")), follower).await;
+        let view = reader.until_rest().await;
+        assert_eq!(reply(&view), words.join(" "), "after {} deltas", seen.n);
+        let page = daemon.get(&format!("{chat}/messages")).await;
+        assert_eq!(page["messages"], serde_json::to_value(&view.messages).unwrap());
+    }
+}
+
+/// SIGTERM ends streams in good order and the process with 0; the turn goes on at the next start.
+#[tokio::test]
+async fn a_server_that_is_told_to_end_hands_its_turns_over() {
+    let scratch = Scratch::new();
+    let mut daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    let chat = daemon.chat().await;
+    let mut reader = Reader::open(daemon.ask(Method::GET, &format!("{chat}/stream"))).await;
+    daemon.post(&format!("{chat}/messages"), &json!({"text": format!("count to {TOKENS}")})).await;
+    reader.until(has_begun).await;
+    daemon.signal("TERM").await;
+    reader.to_the_end().await;
+    assert_eq!(reader.comments.last().unwrap(), "bye, the server is going down");
+    assert_eq!(daemon.child.wait().await.unwrap().code(), Some(0));
+    let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    let mut reader = Reader::resume(daemon.ask(Method::GET, &format!("{chat}/stream")), reader.follower).await;
+    let words: Vec<String> = (1..=TOKENS).map(|n| format!("t{n}")).collect();
+    assert_eq!(reply(&reader.until_rest().await), words.join(" "));
+}
+
+/// Without a key the banner says who stands in; and where everything is.
+#[tokio::test]
+async fn the_banner_says_what_a_newcomer_needs() {
+    let scratch = Scratch::new();
+    let daemon = Daemon::start(scratch.path(), "understudy/persona").await;
+    let banner = daemon.banner.join("\n");
+    let data = scratch.path().to_str().unwrap();
+    for part in ["http://127.0.0.1:", data, &format!("{data}/token"), "no key is set, so the understudy stands in"] {
+        assert!(banner.contains(part), "{part} is missing:\n{banner}");
+    }
+}
+
+/// What would be unsafe or cannot work is refused, with what to do.
+#[tokio::test]
+async fn what_cannot_be_served_is_refused() {
+    let scratch = Scratch::new();
+    let _daemon = Daemon::start(scratch.path(), "understudy/persona").await;
+    let (data, other) = (scratch.path().to_str().unwrap(), Scratch::new());
+    let other = other.path().to_str().unwrap();
+    for (arguments, said) in [
+        (vec!["serve", "--listen", "0.0.0.0:0", "--data", other], "--expose"),
+        (vec!["serve", "--listen", "127.0.0.1:0", "--data", data], "in use by process"),
+        (vec!["serve", "--listen", "127.0.0.1:0", "--data", other, "--model", "nobody/any"], "nobody here provides"),
+    ] {
+        let output = everturn(&arguments).output().await.unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+/// The file makes agents, and `config show` says where each value came from and no key.
+#[tokio::test]
+async fn the_configuration_is_read_and_shown() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.path()).unwrap();
+    let file = scratch.path().join("config.toml");
+    let file_text = file.to_str().unwrap();
+    std::fs::write(&file, "model = \"understudy/numbered\"\n[agents.other]\nmodel = \"understudy/persona\"\n").unwrap();
+    let mut command = everturn(&["config", "show", "--config", file_text, "--listen", "127.0.0.1:9"]);
+    let output = command.env("OPENAI_API_KEY", "sk-not-to-be-shown").output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "listen = \"127.0.0.1:9\"  # --listen",
+        &format!("model = \"understudy/numbered\"  # {file_text}"),
+        "[agents.other]",
+        "# OPENAI_API_KEY: set",
+    ] {
+        assert!(shown.contains(line), "{line} is missing:\n{shown}");
+    }
+    assert!(!shown.contains("sk-not"));
+    std::fs::write(&file, "modle = \"understudy/numbered\"\n").unwrap();
+    let output = everturn(&["config", "show", "--config", file_text]).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("unknown field `modle`"));
+}

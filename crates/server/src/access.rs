@@ -1,0 +1,162 @@
+//! Who asks, and what they may have.
+//!
+//! Routes say what they need in their arguments: [`May`] a scope, or [`Own`] a chat under a scope. There is no other
+//! way to either, so a route that compiles has asked.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use everturn::stores::{Scope, Token};
+
+use crate::app::{OwnChat, Shared};
+use crate::problem::{Kind, Problem};
+
+/// Whoever carries a good token. Only the guard makes one.
+#[derive(Debug, Clone)]
+pub struct Caller(Token);
+
+impl Caller {
+    /// The bearer of this token, which was found good.
+    pub(crate) const fn bearing(token: Token) -> Self {
+        Self(token)
+    }
+
+    /// In whose name they act.
+    pub fn owner(&self) -> &str {
+        &self.0.owner
+    }
+
+    /// What they carry.
+    pub const fn token(&self) -> &Token {
+        &self.0
+    }
+
+    /// Nothing, if they may do this.
+    pub fn needs(&self, scope: Scope) -> Result<(), Problem> {
+        if self.0.scopes.has(scope) {
+            return Ok(());
+        }
+        Err(Problem::new(Kind::Scope, format!("The token lacks the scope `{}`.", scope.name())))
+    }
+}
+
+/// A scope as a type.
+pub trait Needed: Send + Sync + 'static {
+    /// Which.
+    const SCOPE: Scope;
+}
+
+/// [`Scope::Read`].
+pub struct Reading;
+/// [`Scope::Chat`].
+pub struct Chatting;
+/// [`Scope::Admin`].
+pub struct Managing;
+
+impl Needed for Reading {
+    const SCOPE: Scope = Scope::Read;
+}
+
+impl Needed for Chatting {
+    const SCOPE: Scope = Scope::Chat;
+}
+
+impl Needed for Managing {
+    const SCOPE: Scope = Scope::Admin;
+}
+
+/// A caller who may do this.
+pub struct May<S> {
+    caller: Caller,
+    _scope: PhantomData<S>,
+}
+
+impl<S> Deref for May<S> {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl<S: Needed> FromRequestParts<Shared> for May<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))?;
+        caller.needs(S::SCOPE)?;
+        Ok(Self { caller, _scope: PhantomData })
+    }
+}
+
+/// A chat in the path, for its owner with this scope.
+pub struct Own<S> {
+    /// Whoever asks.
+    pub caller: May<S>,
+    chat: OwnChat,
+}
+
+impl<S> Deref for Own<S> {
+    type Target = OwnChat;
+
+    fn deref(&self) -> &OwnChat {
+        &self.chat
+    }
+}
+
+impl<S: Needed> FromRequestParts<Shared> for Own<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let caller = May::<S>::from_request_parts(parts, app).await?;
+        let id = param(parts, app, "id").await?.parse().map_err(|_| Problem::not_found())?;
+        let chat = app.open(&caller, id).await?;
+        Ok(Self { caller, chat })
+    }
+}
+
+/// The number at the end of a path, after the chat's id.
+pub struct Number(pub u64);
+
+impl FromRequestParts<Shared> for Number {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let number = param(parts, app, "number").await?;
+        // Only as it is written by us: "+1" and "01" are names of nothing.
+        let parsed = number.parse().ok().filter(|parsed: &u64| parsed.to_string() == number);
+        parsed.map(Self).ok_or_else(Problem::not_found)
+    }
+}
+
+/// A number behind that one.
+pub struct Place(pub usize);
+
+impl FromRequestParts<Shared> for Place {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let place = param(parts, app, "place").await?;
+        place.parse().map(Self).map_err(|_| Problem::not_found())
+    }
+}
+
+/// A name at the end of a path.
+pub struct Name(pub String);
+
+impl FromRequestParts<Shared> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        param(parts, app, "name").await.map(Self)
+    }
+}
+
+async fn param(parts: &mut Parts, app: &Shared, name: &str) -> Result<String, Problem> {
+    let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::not_found())?;
+    let found = params.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned());
+    found.ok_or_else(Problem::not_found)
+}

@@ -1,0 +1,242 @@
+//! What every request shares, and the one way to a chat.
+//!
+//! The engine is private to this file. Whoever wants a chat says in whose name ([`App::open`]), so no route can forget
+//! to ask, and a chat of somebody else's cannot be told from one that does not exist.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::core::ids::{ChatId, Timestamp};
+use everturn::stores::{Heading, Query, Store, StoreError, Token, TokenHash, Tokens};
+use everturn::{ChatHandle, Engine};
+use prometheus_client::registry::Registry;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Caller;
+use crate::failures::Failures;
+use crate::guard::Hosts;
+use crate::meter::Meter;
+use crate::problem::{Kind, Problem};
+use crate::stream::Streams;
+use crate::wire;
+
+/// What a server is made of.
+pub struct Parts {
+    /// Drives the chats.
+    pub engine: Engine,
+    /// The store it drives them on.
+    pub store: Arc<dyn Store>,
+    /// Who may come in.
+    pub tokens: Arc<dyn Tokens>,
+    /// What `/metrics` shows.
+    pub registry: Registry,
+    /// The agent of chats that name none.
+    pub agent: String,
+    /// The server's bounds.
+    pub bounds: Bounds,
+}
+
+/// The server's bounds.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Connections at once: 20,000.
+    pub connections_max: usize,
+    /// Streams of one token at once: 100.
+    pub streams_max: usize,
+    /// How long a stream lasts before it ends in good order, sooner than proxies cut it: 1 h.
+    pub stream_time_max: Duration,
+    /// How often a stream without events says that it lives: 15 s.
+    pub heartbeat: Duration,
+    /// How often an open stream asks whether its token is still good: 5 s.
+    pub recheck: Duration,
+    /// How long a reader may not read before it is cut: 30 s.
+    pub stall_max: Duration,
+    /// How long the head of a request may take: 10 s.
+    pub head_time_max: Duration,
+    /// How large it may be: 16 KiB.
+    pub head_bytes_max: usize,
+    /// Failed logins a minute and address: 10.
+    pub failures_max: u32,
+    /// How long a request waits for its command to be obeyed: 10 s.
+    pub outcome_max: Duration,
+    /// How long a shutdown waits for requests under way: 10 s.
+    pub drain_max: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections_max: 20_000,
+            streams_max: 100,
+            stream_time_max: Duration::from_secs(60 * 60),
+            heartbeat: Duration::from_secs(15),
+            recheck: Duration::from_secs(5),
+            stall_max: Duration::from_secs(30),
+            head_time_max: Duration::from_secs(10),
+            head_bytes_max: 16 * 1024,
+            failures_max: 10,
+            outcome_max: Duration::from_secs(10),
+            drain_max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What every request shares.
+pub struct App {
+    engine: Engine,
+    store: Arc<dyn Store>,
+    pub(crate) tokens: Arc<dyn Tokens>,
+    pub(crate) registry: Registry,
+    pub(crate) agent: String,
+    pub(crate) bounds: Bounds,
+    pub(crate) hosts: Hosts,
+    pub(crate) meter: Meter,
+    pub(crate) failures: Failures,
+    pub(crate) streams: Streams,
+    pub(crate) shutdown: CancellationToken,
+    /// Held while a chat is made under a request id: two such requests must not both find nothing.
+    making: Mutex<()>,
+}
+
+/// The state of the router.
+pub type Shared = Arc<App>;
+
+/// A chat whose owner asks for it.
+pub struct OwnChat {
+    /// To talk to.
+    pub handle: ChatHandle,
+    /// As it stood when it was opened.
+    pub heading: Heading,
+}
+
+/// Ids made for a request id begin anew so often…
+const BUCKET: Duration = Duration::from_secs(60 * 60);
+/// …and a repeated request looks so many of them back.
+const BUCKETS: i64 = 24;
+
+impl App {
+    pub(crate) fn new(parts: Parts, hosts: Hosts) -> Self {
+        let Parts { engine, store, tokens, mut registry, agent, bounds } = parts;
+        let meter = Meter::register(&mut registry);
+        Self {
+            engine,
+            store,
+            tokens,
+            registry,
+            agent,
+            bounds,
+            hosts,
+            meter,
+            failures: Failures::default(),
+            streams: Streams::default(),
+            shutdown: CancellationToken::new(),
+            making: Mutex::new(()),
+        }
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
+        self.engine.now()
+    }
+
+    /// A chat, for its owner.
+    pub async fn open(&self, caller: &Caller, id: ChatId) -> Result<OwnChat, Problem> {
+        let heading = self.store.heading(id).await?;
+        if heading.owner != caller.owner() {
+            return Err(Problem::not_found());
+        }
+        Ok(OwnChat { handle: self.engine.chat(id), heading })
+    }
+
+    /// A new chat of the caller's; under a request id, the one that was made for it before.
+    pub async fn make(&self, caller: &Caller, agent: &str, key: Option<&str>) -> Result<ChatHandle, Problem> {
+        let Some(key) = key else {
+            return Ok(self.engine.create_as(self.engine.new_id(), agent, caller.owner()).await?);
+        };
+        let _making = self.making.lock().await;
+        let chance = chance_of(caller.owner(), key);
+        let bucket = self.now().0 / BUCKET.as_millis() as i64;
+        let id = |bucket: i64| ChatId::new(Timestamp(bucket * BUCKET.as_millis() as i64), chance);
+        for earlier in (bucket - BUCKETS..=bucket).rev() {
+            match self.store.heading(id(earlier)).await {
+                Ok(heading) if heading.agent == agent => return Ok(self.engine.chat(heading.id)),
+                Ok(_) => return Err(Problem::new(Kind::KeyReused, "The same key made a chat with another agent.")),
+                Err(StoreError::NoSuchChat) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.engine.create_as(id(bucket), agent, caller.owner()).await?)
+    }
+
+    /// The caller's chats.
+    pub async fn list(&self, caller: &Caller, query: Query) -> Result<Vec<Heading>, Problem> {
+        let query = Query { owner: Some(caller.owner().into()), ..query };
+        Ok(self.store.headings(&query).await?)
+    }
+
+    /// Whether chats can be read now.
+    pub async fn is_ready(&self) -> bool {
+        let nothing = Query { len: 0, ..Query::default() };
+        !self.shutdown.is_cancelled() && self.store.headings(&nothing).await.is_ok()
+    }
+
+    /// The token behind a secret, if it is known and good.
+    pub async fn token(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        let token = self.tokens.find(hash).await?;
+        Ok(token.filter(|token| token.hash.matches(hash) && token.is_good(self.now())))
+    }
+
+    /// The models that agents here talk to.
+    pub fn models(&self) -> Vec<wire::Model> {
+        let mut models: BTreeMap<String, wire::Model> = BTreeMap::new();
+        for (name, agent) in self.engine.agents() {
+            for model in &agent.models {
+                let facts = self.engine.facts(model);
+                let entry = models.entry(model.to_string()).or_insert_with(|| wire::Model {
+                    id: model.to_string(),
+                    agents: Vec::new(),
+                    context_limit: facts.as_ref().and_then(|facts| facts.context_limit),
+                    output_max: facts.as_ref().map(|facts| facts.output_max),
+                });
+                entry.agents.push(name.into());
+            }
+        }
+        models.into_values().collect()
+    }
+
+    pub(crate) async fn halt(&self) {
+        self.engine.shutdown().await;
+    }
+
+    pub(crate) async fn resume(&self) -> Result<usize, StoreError> {
+        self.engine.resume().await
+    }
+
+    /// A page of a chat.
+    pub async fn page(
+        &self,
+        chat: &OwnChat,
+        before: Option<everturn::core::ids::MessageId>,
+        len: usize,
+    ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
+        Ok(self.store.page(chat.handle.id(), before, len).await?)
+    }
+}
+
+impl OwnChat {
+    /// The chat as it stands now.
+    pub async fn now(&self) -> Result<wire::Chat, Problem> {
+        let view = self.handle.view().await?;
+        let standing = view.standing.as_ref().ok_or_else(Problem::not_found)?;
+        Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing: standing.into() })
+    }
+}
+
+/// What tells a chat made under a request id from its neighbours: the same for the same request.
+fn chance_of(owner: &str, key: &str) -> u128 {
+    let hash = Sha256::new().chain_update(owner).chain_update([0]).chain_update(key).finalize();
+    hash.iter().take(16).fold(0, |bits, byte| (bits << 8) | u128::from(*byte))
+}

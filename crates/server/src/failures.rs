@@ -1,0 +1,54 @@
+//! Failed logins, counted.
+//!
+//! A token cannot be guessed, but somebody who tries costs time and fills logs. Whoever fails too often is told to wait.
+//! A good token always passes: somebody on the same machine must not be able to lock its owner out.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses remembered at once; when there are more, all are forgotten.
+const ADDRESSES_MAX: usize = 4096;
+
+/// Failed logins by address.
+#[derive(Debug, Default)]
+pub struct Failures(Mutex<HashMap<IpAddr, (Instant, u32)>>);
+
+impl Failures {
+    /// Counts a failure, and says whether there were more than `max` in the last minute.
+    pub fn is_over(&self, peer: IpAddr, max: u32) -> bool {
+        let now = Instant::now();
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() >= ADDRESSES_MAX {
+            failures.clear();
+        }
+        let (since, count) = failures.entry(peer).or_insert((now, 0));
+        if now.duration_since(*since) >= WINDOW {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count > max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_forgotten_after_a_minute() {
+        let (failures, peer) = (Failures::default(), IpAddr::from(Ipv4Addr::LOCALHOST));
+        assert!(!failures.is_over(peer, 2));
+        assert!(!failures.is_over(peer, 2));
+        assert!(failures.is_over(peer, 2));
+        assert!(!failures.is_over(IpAddr::from([10, 0, 0, 1]), 2));
+        tokio::time::advance(WINDOW).await;
+        assert!(!failures.is_over(peer, 2));
+    }
+}

@@ -1,0 +1,162 @@
+//! What stands before every route.
+//!
+//! A page of any site can make its reader's browser send requests to this machine, also under a name that was just bound
+//! to it. So a request must be for a name of ours, must not come from another site, must be JSON if it changes
+//! something, and must carry a token. Only then a route hears of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{self, HeaderMap, HeaderName};
+use axum::http::{HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use everturn::stores::TokenHash;
+use tokio::time::Instant;
+
+use crate::access::Caller;
+use crate::app::Shared;
+use crate::problem::{Kind, Problem};
+
+/// The one path that answers without a token.
+pub const LIVENESS: &str = "/healthz";
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub IpAddr);
+
+/// The names this server answers under, with their ports, in lower case.
+#[derive(Debug, Clone)]
+pub struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// The names of a server that listens here, and others it was given.
+    pub fn new(address: SocketAddr, given: &[String]) -> Self {
+        let port = address.port();
+        let mut hosts: Vec<String> =
+            ["localhost", "127.0.0.1", "[::1]"].iter().map(|name| format!("{name}:{port}")).collect();
+        hosts.push(address.to_string());
+        hosts.extend(given.iter().map(|host| host.to_ascii_lowercase()));
+        if port == 80 {
+            hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(String::from));
+        }
+        Self(hosts)
+    }
+
+    fn has(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        self.0.contains(&host)
+    }
+
+    fn has_origin(&self, origin: &str) -> bool {
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        host.is_some_and(|host| self.has(host))
+    }
+}
+
+/// Lets a request in, or says why not. Counts and logs it either way.
+pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let (id, method) = (request_id(), request.method().clone());
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let mut response = match admit(&app, &mut request).await {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    let (status, took) = (response.status(), began.elapsed());
+    app.meter.answered(&method, &route, status, took);
+    tracing::info!(request = %id, %method, route, status = status.as_u16(), ms = took.as_millis() as u64, "answered");
+    let headers = response.headers_mut();
+    for (name, value) in EVERYWHERE {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert("x-request-id", id);
+    }
+    response
+}
+
+const EVERYWHERE: [(HeaderName, &str); 5] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+async fn admit(app: &Shared, request: &mut Request) -> Result<(), Problem> {
+    is_for_us(app, request)?;
+    is_from_us(app, request.headers())?;
+    if request.uri().path() == LIVENESS {
+        return Ok(());
+    }
+    let peer = request.extensions().get::<Peer>().copied();
+    let caller = identify(app, request.headers(), peer).await?;
+    is_json(request)?;
+    request.extensions_mut().insert(caller);
+    Ok(())
+}
+
+fn is_for_us(app: &Shared, request: &Request) -> Result<(), Problem> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (host, more) = (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next());
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let is_ours = match (authority, host) {
+        (Some(authority), Some(host)) => authority.eq_ignore_ascii_case(host) && app.hosts.has(host),
+        (Some(host), None) | (None, Some(host)) => app.hosts.has(host),
+        (None, None) => false,
+    };
+    if is_ours && more.is_none() {
+        return Ok(());
+    }
+    Err(Problem::new(Kind::Host, "Use the address the server printed, or start it with --host for this name."))
+}
+
+fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_foreign = |origin: &HeaderValue| !origin.to_str().is_ok_and(|origin| app.hosts.has_origin(origin));
+    let is_cross = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
+    if headers.get_all(header::ORIGIN).iter().any(is_foreign) || headers.get_all("sec-fetch-site").iter().any(is_cross)
+    {
+        return Err(Problem::new(Kind::Origin, "The request comes from a page of another site."));
+    }
+    Ok(())
+}
+
+/// Whatever may change something is JSON, which no form of another site can send.
+fn is_json(request: &Request) -> Result<(), Problem> {
+    if !matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
+        return Ok(());
+    }
+    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(Kind::MediaType, "Send it with `content-type: application/json`."))
+}
+
+async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<Peer>) -> Result<Caller, Problem> {
+    let mut headers = headers.get_all(header::AUTHORIZATION).iter();
+    let bearer = headers.next().and_then(|value| value.to_str().ok()).and_then(bearer);
+    if let (Some(secret), None) = (bearer, headers.next())
+        && let Some(token) = app.token(&TokenHash::of(secret)).await?
+    {
+        return Ok(Caller::bearing(token));
+    }
+    if bearer.is_some() && peer.is_some_and(|peer| app.failures.is_over(peer.0, app.bounds.failures_max)) {
+        return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute."));
+    }
+    Err(Problem::new(Kind::Unauthorized, "Send `authorization: Bearer …` with a token that is known and not expired."))
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, secret) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+}
+
+/// Names a request in answers and logs. A count, because it must only be told apart from its neighbours.
+fn request_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("req-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}

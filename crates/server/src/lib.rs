@@ -1,0 +1,28 @@
+//! Everturn over HTTP.
+//!
+//! One process that owns a store, drives its chats and serves any number of clients: a JSON API under `/v1`, and a stream
+//! of events per chat that can be cut anywhere and resumed. `docs/protocol.md` describes both. Nothing but `/healthz`
+//! answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its owner.
+
+mod access;
+mod app;
+mod body;
+mod data;
+mod entropy;
+mod failures;
+mod guard;
+mod meter;
+mod models;
+mod problem;
+mod routes;
+mod serve;
+mod stall;
+mod stream;
+pub mod wire;
+
+pub use app::{Bounds, Parts};
+pub use data::{DataDir, DataError};
+pub use models::{Brought, bring};
+pub use problem::{Kind, Problem};
+pub use routes::openapi;
+pub use serve::{Server, StartError};

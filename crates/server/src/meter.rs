@@ -1,0 +1,69 @@
+//! What the server counts, beside what the engine counts.
+
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Requests by what was asked and how it was answered. The route is a pattern of ours, never a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Requests {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+/// The server's numbers.
+#[derive(Debug)]
+pub struct Meter {
+    requests: Family<Requests, Counter>,
+    duration: Histogram,
+    /// Streams that are open.
+    pub streams: Gauge,
+    /// Connections that are open.
+    pub connections: Gauge,
+}
+
+impl Meter {
+    /// Numbers that `registry` shows.
+    pub fn register(registry: &mut Registry) -> Self {
+        let meter = Self {
+            requests: Family::default(),
+            duration: Histogram::new(exponential_buckets(0.001, 4.0, 8)),
+            streams: Gauge::default(),
+            connections: Gauge::default(),
+        };
+        let http = registry.sub_registry_with_prefix("everturn_http");
+        http.register("requests", "Requests that were answered", meter.requests.clone());
+        let help = "From a request's head to the head of its answer";
+        http.register_with_unit("duration", help, Unit::Seconds, meter.duration.clone());
+        http.register("streams", "Event streams that are open", meter.streams.clone());
+        http.register("connections", "Connections that are open", meter.connections.clone());
+        meter
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
+        let labels = Requests { method: name(method), route: route.into(), status: status.as_u16() };
+        self.requests.get_or_create(&labels).inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+}
+
+/// A client can invent methods, but no labels.
+fn name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}

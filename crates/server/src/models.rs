@@ -1,0 +1,60 @@
+//! Which models a server can ask.
+//!
+//! Keys come from the environment, and each goes to its own provider alone. Without any, the understudy stands in, so
+//! that a first chat needs nothing.
+
+use std::sync::Arc;
+
+use everturn::Builder;
+use everturn::core::ids::ModelId;
+use everturn::core::limits::Limits;
+use everturn::providers::anthropic::Anthropic;
+use everturn::providers::catalogue::Catalogue;
+use everturn::providers::endpoint::BadEndpoint;
+use everturn::providers::gemini::Gemini;
+use everturn::providers::http::Http;
+use everturn::providers::openai_responses::OpenAiResponses;
+use everturn_understudy::{Manner, Understudy};
+
+/// The variables that hold a provider's key, by its name, and the model that is asked if nobody names one.
+const KEYS: [(&str, &[&str], &str); 3] = [
+    ("anthropic", &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], "anthropic/claude-sonnet-4-5"),
+    ("openai", &["OPENAI_API_KEY"], "openai/gpt-5-mini"),
+    ("gemini", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini/gemini-2.5-flash"),
+];
+
+/// The stand-in's model.
+const UNDERSTUDY: &str = "understudy/persona";
+
+/// What came of looking for keys.
+pub struct Brought {
+    /// The engine with its providers.
+    pub builder: Builder,
+    /// The model to ask if nobody names one.
+    pub model: ModelId,
+    /// The providers that have a key.
+    pub with_key: Vec<&'static str>,
+}
+
+/// Adds every provider, with the keys that the environment has. `variable` looks one up.
+///
+/// # Errors
+/// A key or an address in the environment cannot be used.
+pub fn bring(
+    builder: Builder,
+    limits: &Limits,
+    variable: impl Fn(&str) -> Option<String> + Copy,
+) -> Result<Brought, BadEndpoint> {
+    let (http, catalogue) = (Http::new(limits), Arc::new(Catalogue::embedded()));
+    let builder = builder
+        .provider(Understudy::company(Manner::default()))
+        .provider(Anthropic::usual(http.clone(), catalogue.clone(), variable)?)
+        .provider(OpenAiResponses::usual(http.clone(), catalogue, variable)?)
+        .provider(Gemini::usual(http, variable)?);
+    let is_set = |name: &&str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    let known = KEYS.iter().filter(|(_, variables, _)| variables.iter().any(is_set));
+    let (with_key, models): (Vec<_>, Vec<_>) = known.map(|(provider, _, model)| (*provider, *model)).unzip();
+    let model = models.first().copied().unwrap_or(UNDERSTUDY);
+    let model = model.parse().expect("a name of ours is provider and model");
+    Ok(Brought { builder, model, with_key })
+}

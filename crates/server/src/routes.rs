@@ -1,0 +1,68 @@
+//! The routes, and the document that describes them. A route is in both or in neither.
+
+mod chats;
+mod files;
+mod house;
+mod messages;
+mod steering;
+mod tokens;
+mod watching;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::Shared;
+use crate::guard::guard;
+use crate::problem::{Kind, Problem};
+
+/// The router, with the guard before every route.
+pub fn router(app: Shared) -> Router {
+    let (router, document) = described().split_for_parts();
+    let document = document.to_json().unwrap_or_default();
+    router
+        .route("/openapi.json", axum::routing::get(move |_: house::Reader| house::document(document.clone())))
+        .fallback(|| async { Problem::not_found() })
+        .method_not_allowed_fallback(|| async { Problem::new(Kind::Method, "Another method is meant for this path.") })
+        .layer(from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// The API, described in OpenAPI 3.1.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    described().split_for_parts().1
+}
+
+fn described() -> OpenApiRouter<Shared> {
+    let info = InfoBuilder::new()
+        .title("Everturn")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("The agent loop that never loses a token, a tool result or a turn."));
+    let mut document = OpenApiBuilder::new().info(info).build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    OpenApiRouter::with_openapi(document)
+        .routes(routes!(house::healthz))
+        .routes(routes!(house::readyz))
+        .routes(routes!(house::metrics))
+        .routes(routes!(house::models))
+        .routes(routes!(chats::list, chats::create))
+        .routes(routes!(chats::get, chats::patch))
+        .routes(routes!(chats::usage))
+        .routes(routes!(messages::page, messages::send))
+        .routes(routes!(messages::edit))
+        .routes(routes!(files::file))
+        .routes(routes!(steering::queue))
+        .routes(routes!(steering::unqueue))
+        .routes(routes!(steering::promote))
+        .routes(routes!(steering::interrupt))
+        .routes(routes!(steering::answers))
+        .routes(routes!(steering::compact))
+        .routes(routes!(watching::stream))
+        .routes(routes!(tokens::list, tokens::make))
+        .routes(routes!(tokens::revoke))
+}

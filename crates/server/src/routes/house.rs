@@ -1,0 +1,56 @@
+//! What concerns the server itself.
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::encode;
+
+use crate::access::{Managing, May, Reading};
+use crate::app::Shared;
+use crate::problem::{Kind, Problem};
+use crate::wire;
+
+/// Whoever may read.
+pub type Reader = May<Reading>;
+
+/// That the process lives. The one path that needs no token, and says nothing.
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It lives")))]
+pub async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// That chats can be read and driven.
+#[utoipa::path(get, path = "/readyz", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "It is ready"),
+    (status = 503, description = "It is not", body = wire::ProblemBody),
+))]
+pub async fn readyz(_: May<Reading>, State(app): State<Shared>) -> Result<&'static str, Problem> {
+    if app.is_ready().await {
+        return Ok("ready\n");
+    }
+    Err(Problem::new(Kind::Unavailable, "The store cannot be read, or the server is going down."))
+}
+
+/// Numbers for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "All metrics, in the OpenMetrics text format", content_type = "application/openmetrics-text"),
+))]
+pub async fn metrics(_: May<Managing>, State(app): State<Shared>) -> Result<Response, Problem> {
+    let mut text = String::new();
+    encode(&mut text, &app.registry).map_err(|_| Problem::new(Kind::Internal, "The metrics cannot be written."))?;
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, content_type)], text).into_response())
+}
+
+/// The models that agents here talk to.
+#[utoipa::path(get, path = "/v1/models", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "The models", body = wire::Models),
+))]
+pub async fn models(_: May<Reading>, State(app): State<Shared>) -> axum::Json<wire::Models> {
+    axum::Json(wire::Models { models: app.models() })
+}
+
+/// This document.
+pub async fn document(json: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+}

@@ -1,0 +1,168 @@
+//! The queue, stopping, answering, summarising.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use everturn::core::command::Command;
+use everturn::core::ids::InboxSeq;
+use everturn::stores::{Receipt, Scope, SubmitError};
+use tokio::time::timeout;
+
+use crate::access::{Chatting, Number, Own, Reading};
+use crate::app::{App, OwnChat, Shared};
+use crate::body::{FILES_BYTES_MAX, Json, Key};
+use crate::problem::{Kind, Problem};
+use crate::wire;
+
+/// Puts a command into a chat's inbox. From here on it is kept, whatever happens.
+pub async fn accepted(chat: &OwnChat, command: Command, key: Option<String>) -> Result<wire::Accepted, Problem> {
+    let Receipt { chat: id, seq } = match chat.handle.submit(command, key).await {
+        Ok(receipt) => receipt,
+        Err(error) => return Err(with_standing(chat, error.into()).await),
+    };
+    Ok(wire::Accepted { chat: id.to_string(), id: seq.0 })
+}
+
+/// The same, and waits until it has been done: the chat may have moved on since it was accepted.
+pub async fn obeyed(
+    app: &App,
+    chat: &OwnChat,
+    command: Command,
+    key: Option<String>,
+) -> Result<wire::Accepted, Problem> {
+    let accepted = accepted(chat, command, key).await?;
+    let receipt = Receipt { chat: chat.handle.id(), seq: InboxSeq(accepted.id) };
+    match timeout(app.bounds.outcome_max, chat.handle.outcome(receipt)).await {
+        Ok(Ok(Ok(()))) => Ok(accepted),
+        Ok(Ok(Err(refusal))) => Err(with_standing(chat, refusal.into()).await),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(late()),
+    }
+}
+
+/// It is in the inbox, and nobody has come to it: whether it was done shows when it is asked again with the same key.
+fn late() -> Problem {
+    Problem::new(Kind::Unavailable, "It is kept, but was not done yet; ask again with the same Idempotency-Key.")
+}
+
+/// Tells a client that meant another state of the chat what the state is.
+async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
+    let moved = matches!(
+        problem.kind(),
+        Kind::Status | Kind::Archived | Kind::QueueFull | Kind::NotEditable | Kind::NotAsked | Kind::NotFound
+    );
+    if !moved {
+        return problem;
+    }
+    match chat.now().await {
+        Ok(now) => problem.with_chat(now),
+        Err(_) => problem,
+    }
+}
+
+/// The messages that wait, next first.
+#[utoipa::path(get, path = "/v1/chats/{id}/queue", tag = "queue", params(("id" = String, Path)), security(("token" = [])), responses(
+    (status = 200, description = "Who waits", body = Vec<wire::Queued>),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+))]
+pub async fn queue(chat: Own<Reading>) -> Result<Answer<Vec<wire::Queued>>, Problem> {
+    Ok(Answer(chat.now().await?.standing.queue))
+}
+
+/// Deletes a message that waits.
+#[utoipa::path(delete, path = "/v1/chats/{id}/queue/{number}", tag = "queue", security(("token" = [])),
+    params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "It is gone and will not be heard", body = wire::Accepted),
+    (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
+    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+))]
+pub async fn unqueue(
+    chat: Own<Chatting>,
+    Number(number): Number,
+    State(app): State<Shared>,
+    key: Key,
+) -> Result<Answer<wire::Accepted>, Problem> {
+    Ok(Answer(obeyed(&app, &chat, Command::Unqueue(InboxSeq(number)), key.0).await?))
+}
+
+/// Makes a message that waits the next one, at the next step boundary.
+#[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", tag = "queue", request_body = Option<wire::Nothing>, security(("token" = [])),
+    params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "It is next", body = wire::Accepted),
+    (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
+    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+))]
+pub async fn promote(
+    chat: Own<Chatting>,
+    Number(number): Number,
+    State(app): State<Shared>,
+    key: Key,
+    Json(wire::Nothing {}): Json<wire::Nothing>,
+) -> Result<Answer<wire::Accepted>, Problem> {
+    Ok(Answer(obeyed(&app, &chat, Command::Promote(InboxSeq(number)), key.0).await?))
+}
+
+/// Stops the turn and keeps what was shown.
+///
+/// It is answered when that is stored. A chat that rests already is left as it is.
+#[utoipa::path(post, path = "/v1/chats/{id}/interrupt", tag = "messages", request_body = Option<wire::Nothing>, security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "The chat as it is now", body = wire::Chat),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
+))]
+pub async fn interrupt(
+    chat: Own<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Json(wire::Nothing {}): Json<wire::Nothing>,
+) -> Result<Answer<wire::Chat>, Problem> {
+    let stopped: Result<(), SubmitError> =
+        timeout(app.bounds.outcome_max, chat.handle.interrupt_as(key.0)).await.map_err(|_| late())?;
+    if let Err(error) = stopped {
+        return Err(with_standing(&chat, error.into()).await);
+    }
+    Ok(Answer(chat.now().await?))
+}
+
+/// Answers calls that wait: results of tools that the client runs, and approvals.
+///
+/// Allowing and denying takes the scope `approve`.
+#[utoipa::path(post, path = "/v1/chats/{id}/answers", tag = "messages", request_body = wire::Answers, security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "They were taken", body = wire::Accepted),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+    (status = 409, description = "A call does not wait for this answer", body = wire::ProblemBody),
+    (status = 413, description = "They are too long", body = wire::ProblemBody),
+    (status = 422, description = "The request is not valid", body = wire::ProblemBody),
+))]
+pub async fn answers(
+    chat: Own<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Json(answers): Json<wire::Answers, FILES_BYTES_MAX>,
+) -> Result<Answer<wire::Accepted>, Problem> {
+    if answers.answers.iter().any(wire::Answer::approves) {
+        chat.caller.needs(Scope::Approve)?;
+    }
+    let answers: Option<_> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
+    let answers = answers.ok_or_else(|| {
+        Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
+    })?;
+    Ok(Answer(obeyed(&app, &chat, Command::Answer(answers), key.0).await?))
+}
+
+/// Summarises what was said so far, for later prompts.
+#[utoipa::path(post, path = "/v1/chats/{id}/compact", tag = "messages", request_body = Option<wire::Nothing>, security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "A summary is being written", body = wire::Accepted),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+))]
+pub async fn compact(
+    chat: Own<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Json(wire::Nothing {}): Json<wire::Nothing>,
+) -> Result<Answer<wire::Accepted>, Problem> {
+    Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
+}

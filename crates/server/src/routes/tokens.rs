@@ -1,0 +1,76 @@
+//! Who may come in.
+
+use std::time::Duration;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::StatusCode;
+use everturn::stores::{Scope, Token, TokenHash};
+
+use crate::access::{Managing, May, Name};
+use crate::app::Shared;
+use crate::body::Json;
+use crate::entropy;
+use crate::problem::{Kind, Problem};
+use crate::wire;
+
+/// The longest name of a token or an owner.
+const NAME_LEN_MAX: usize = 100;
+
+/// All tokens, without their secrets.
+#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", security(("token" = [])), responses(
+    (status = 200, description = "The tokens", body = wire::TokensList),
+))]
+pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<wire::TokensList>, Problem> {
+    let tokens = app.tokens.list().await?;
+    Ok(Answer(wire::TokensList { tokens: tokens.iter().map(wire::TokenInfo::from).collect() }))
+}
+
+/// A new token. Its secret is shown this once.
+#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = wire::NewToken, security(("token" = [])), responses(
+    (status = 201, description = "The token", body = wire::Secret),
+    (status = 422, description = "The request is not valid", body = wire::ProblemBody),
+))]
+pub async fn make(
+    caller: May<Managing>,
+    State(app): State<Shared>,
+    Json(new): Json<wire::NewToken>,
+) -> Result<(StatusCode, Answer<wire::Secret>), Problem> {
+    let wire::NewToken { name, owner, scopes, seconds } = new;
+    let owner = owner.unwrap_or_else(|| caller.owner().into());
+    let is_name =
+        |text: &str| !text.trim().is_empty() && text.len() <= NAME_LEN_MAX && !text.contains(char::is_control);
+    if !is_name(&name) || !is_name(&owner) || scopes.is_empty() {
+        let detail = format!("A token needs a scope, and a name and an owner of 1 to {NAME_LEN_MAX} bytes.");
+        return Err(Problem::new(Kind::Invalid, detail));
+    }
+    let secret = entropy::secret().map_err(|_| Problem::new(Kind::Internal, "No token can be made here."))?;
+    let token = Token {
+        hash: TokenHash::of(&secret),
+        name,
+        owner,
+        scopes: scopes.into_iter().map(Scope::from).collect(),
+        made: app.now(),
+        expires: seconds.map(|seconds| app.now() + Duration::from_secs(seconds)),
+        revoked: None,
+    };
+    app.tokens.put(&token).await?;
+    Ok((StatusCode::CREATED, Answer(wire::Secret { token: secret, info: (&token).into() })))
+}
+
+/// Takes a token back. Its open streams end within seconds.
+#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "tokens", params(("name" = String, Path)), security(("token" = [])), responses(
+    (status = 200, description = "It opens nothing any more", body = wire::TokenInfo),
+    (status = 404, description = "There is no such token", body = wire::ProblemBody),
+))]
+pub async fn revoke(
+    _: May<Managing>,
+    Name(name): Name,
+    State(app): State<Shared>,
+) -> Result<Answer<wire::TokenInfo>, Problem> {
+    let tokens = app.tokens.list().await?;
+    let token = tokens.iter().find(|token| token.hash.id() == name).ok_or_else(Problem::not_found)?;
+    app.tokens.revoke(&token.hash, app.now()).await?;
+    let revoked = app.tokens.find(&token.hash).await?.ok_or_else(Problem::not_found)?;
+    Ok(Answer((&revoked).into()))
+}

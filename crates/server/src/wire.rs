@@ -1,0 +1,29 @@
+//! Every JSON shape of the API.
+//!
+//! These are what clients see, not what is stored: no provider's metadata, no signatures, no keys. Both directions are
+//! here, so that the command-line client and the tests speak with the same types. Times are milliseconds since 1970;
+//! what JavaScript cannot count is text. `docs/protocol.md` says it for people.
+
+mod ask;
+mod chat;
+mod draft;
+mod event;
+mod fold;
+mod message;
+mod name;
+mod part;
+mod problem;
+mod token;
+mod usage;
+
+pub use ask::{Accepted, Answer, Answers, Create, Edit, NewPart, Nothing, Patch, Said, Send};
+pub use chat::{Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued, Retry, Standing, Summarising};
+pub use draft::Draft;
+pub use event::{Began, Counts, Delta, Event, Increment, Rewound, Snapshot};
+pub use fold::{BadFold, Follower, View};
+pub use message::{Body, Media, Message, Messages, Reply, ResultOf, Stop, Summary};
+pub use name::{AskKind, RunBy, Rung, SourceOfSummary, Status, Verdict, When};
+pub use part::{Call, File, Part, Provided, Reasoning, Source, Text};
+pub use problem::ProblemBody;
+pub use token::{NewToken, ScopeName, Secret, TokenInfo, TokensList};
+pub use usage::{Attempt, Money, Tokens, Usage};

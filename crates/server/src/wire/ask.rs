@@ -1,0 +1,213 @@
+//! What clients send.
+//!
+//! Unknown fields are refused: a field that a server owns has no place here, and a misspelt one is better said than
+//! ignored.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use everturn::core::command::{self, Answered};
+use everturn::core::ids::{CallUid, StepId};
+use everturn::core::message::{self, Meta, Output};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::name::When;
+
+/// A new chat.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    /// The agent to talk to; the server's default if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What to call it; else it is called after what is said first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// Something to say.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    /// Words; a short form of one part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Words and files, in order, behind `text` if both are given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<NewPart>,
+    /// When a busy chat hears it; after the turn if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
+}
+
+/// What to say instead.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// Words; a short form of one part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Words and files, in order, behind `text` if both are given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<NewPart>,
+}
+
+/// A piece of what is said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum NewPart {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// A file or an image.
+    File {
+        /// Its name.
+        #[serde(default)]
+        name: String,
+        /// Its media type.
+        #[schema(example = "image/png")]
+        media_type: String,
+        /// Its bytes in base64.
+        data: String,
+    },
+}
+
+/// What to change about a chat. What is left out stays.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Patch {
+    /// What to call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Whether to put it away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<bool>,
+}
+
+/// A body without content, where one is sent at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// Answers to calls that wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Answers {
+    /// Each call once.
+    pub answers: Vec<Answer>,
+}
+
+/// An answer to one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Answer {
+    /// What a client's tool gave back.
+    Result {
+        /// The call.
+        #[schema(example = "3.0")]
+        call: String,
+        /// What the model is told.
+        output: String,
+    },
+    /// That a client's tool failed.
+    Error {
+        /// The call.
+        #[schema(example = "3.0")]
+        call: String,
+        /// What the model is told.
+        output: String,
+    },
+    /// The call may run.
+    Approve {
+        /// The call.
+        #[schema(example = "3.0")]
+        call: String,
+        /// As it stands in the ask: nothing else is approved.
+        input_hash: String,
+    },
+    /// The call may not run.
+    Deny {
+        /// The call.
+        #[schema(example = "3.0")]
+        call: String,
+        /// What the model is told.
+        #[serde(default)]
+        reason: String,
+    },
+}
+
+/// That something was accepted, and is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Accepted {
+    /// By which chat.
+    pub chat: String,
+    /// Its number there. A message that has to wait is known by it in the queue.
+    pub id: u64,
+}
+
+/// Parts that were sent and are fit to keep, or why not.
+pub type Said = Result<Arc<[message::Part]>, &'static str>;
+
+impl Send {
+    /// What is said.
+    pub fn said(self) -> Said {
+        said(self.text, self.parts)
+    }
+}
+
+impl Edit {
+    /// What is said.
+    pub fn said(self) -> Said {
+        said(self.text, self.parts)
+    }
+}
+
+fn said(text: Option<String>, parts: Vec<NewPart>) -> Said {
+    let text = text.map(|text| NewPart::Text { text });
+    text.into_iter().chain(parts).map(NewPart::into_core).collect()
+}
+
+impl NewPart {
+    fn into_core(self) -> Result<message::Part, &'static str> {
+        match self {
+            Self::Text { text } => Ok(message::Part::Text(message::Text { text, meta: Meta::new() })),
+            Self::File { name, media_type, data } => {
+                let bytes = STANDARD.decode(data).map_err(|_| "the data of a file is not base64")?;
+                let is_type = |text: &str| text.split_once('/').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty());
+                if !is_type(&media_type) || media_type.len() > 100 || !media_type.is_ascii() || name.len() > 255 {
+                    return Err("a file needs a media type such as image/png, and a name of at most 255 bytes");
+                }
+                let bytes = Some(Arc::from(bytes));
+                Ok(message::Part::File(message::File { name, media_type, bytes, meta: Meta::new() }))
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// Whether only somebody with leave to approve may say so.
+    #[must_use]
+    pub const fn approves(&self) -> bool {
+        matches!(self, Self::Approve { .. } | Self::Deny { .. })
+    }
+
+    /// What the core makes of it; `None` if it names no call or hash.
+    #[must_use]
+    pub fn into_core(self) -> Option<command::Answer> {
+        let (call, what) = match self {
+            Self::Result { call, output } => (call, Answered::Output(Output::text(output))),
+            Self::Error { call, output } => (call, Answered::Error(Output::text(output))),
+            Self::Approve { call, input_hash } => {
+                (call, Answered::Approve { input_hash: u64::from_str_radix(&input_hash, 16).ok()? })
+            }
+            Self::Deny { call, reason } => (call, Answered::Deny { reason }),
+        };
+        let (step, ordinal) = call.split_once('.')?;
+        let call = CallUid { step: StepId(step.parse().ok()?), ordinal: ordinal.parse().ok()? };
+        Some(command::Answer { call, what })
+    }
+}

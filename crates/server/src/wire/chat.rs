@@ -1,0 +1,295 @@
+//! Chats, without their messages.
+
+use everturn::core::chat::{self, CallState, OpenCall, TurnEnd, Wait};
+use everturn::core::view;
+use everturn::stores;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::name::{AskKind, SourceOfSummary, Status};
+use super::part::Part;
+use super::usage::Usage;
+
+/// What a list says about a chat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Heading {
+    /// Its id.
+    #[schema(example = "01jgfj9a5v0000000000000000")]
+    pub id: String,
+    /// The agent it talks to.
+    pub agent: String,
+    /// What people call it; empty before anything was said.
+    pub title: String,
+    /// Where it stands.
+    pub status: Status,
+    /// Whether it is put away.
+    pub archived: bool,
+    /// How many commits it has seen.
+    pub version: u64,
+    /// When something was said last, or when it was made.
+    pub touched: i64,
+}
+
+/// Chats, those first in which something was said last.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Chats {
+    /// The chats.
+    pub chats: Vec<Heading>,
+    /// What to give as `after` for the next page; none at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// A chat, without its messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Chat {
+    /// Its id.
+    #[schema(example = "01jgfj9a5v0000000000000000")]
+    pub id: String,
+    /// The agent it talks to.
+    pub agent: String,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub standing: Standing,
+}
+
+/// Everything about a chat that is neither message nor draft. It replaces what was told before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Standing {
+    /// As of this commit.
+    pub version: u64,
+    /// The open step: a draft of an earlier one is over.
+    pub step: u64,
+    /// What people call it.
+    pub title: String,
+    /// Where it stands.
+    pub status: Status,
+    /// Whether it is put away.
+    pub archived: bool,
+    /// Messages that wait, next first.
+    pub queue: Vec<Queued>,
+    /// Calls that wait for a client or a person.
+    pub asks: Vec<Ask>,
+    /// Until when they do, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits_until: Option<i64>,
+    /// Why the next attempt waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// The summary that is being written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacting: Option<Summarising>,
+    /// How the last turn ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+    /// What it all cost.
+    pub usage: Usage,
+}
+
+/// A message that waits to be heard.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Queued {
+    /// Its name in the queue: the number that sending it returned.
+    pub id: u64,
+    /// When it was accepted.
+    pub at: i64,
+    /// What it says.
+    pub parts: Vec<Part>,
+    /// Whether it goes in at the next step boundary rather than the next turn.
+    pub steers: bool,
+}
+
+/// A call that waits for somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ask {
+    /// The call.
+    #[schema(example = "3.0")]
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// What it waits for.
+    pub wants: AskKind,
+    /// Stands for the tool and its input. An approval repeats it, so that nothing else is approved.
+    pub input_hash: String,
+}
+
+/// Why the next attempt waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Retry {
+    /// Not before this.
+    pub until: i64,
+    /// The kind of trouble.
+    pub kind: String,
+    /// What to tell people.
+    pub message: String,
+    /// The attempt that failed.
+    pub attempt: u32,
+}
+
+/// A summary that is being written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Summarising {
+    /// Since when.
+    pub began: i64,
+    /// By whom.
+    pub model: String,
+    /// Why.
+    pub source: SourceOfSummary,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Ended {
+    /// The model was done.
+    Done,
+    /// A tool that ends turns succeeded.
+    StopAfter {
+        /// The tool.
+        tool: String,
+    },
+    /// A person stopped it.
+    Interrupted,
+    /// The answer reached the output limit.
+    Length,
+    /// The provider cut the answer by its policy.
+    Filtered,
+    /// The model said nothing, twice.
+    Empty,
+    /// As many steps as a turn may take.
+    StepsMax,
+    /// As long as a turn may last.
+    TimeMax,
+    /// As many tokens as a turn may use.
+    TokensMax,
+    /// As much money as a turn may cost.
+    CostMax,
+    /// The same call with the same input, again and again.
+    SameCallMax,
+    /// An error that could not be recovered.
+    Failed(Failure),
+}
+
+/// Why a turn failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Failure {
+    /// The kind of error.
+    pub kind: String,
+    /// What to tell people.
+    pub message: String,
+    /// What the provider said, without keys.
+    pub detail: String,
+    /// Attempts made in the step.
+    pub attempts: u32,
+}
+
+/// The models that agents here talk to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Models {
+    /// The models.
+    pub models: Vec<Model>,
+}
+
+/// A model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Model {
+    /// Its full name.
+    #[schema(example = "understudy/persona")]
+    pub id: String,
+    /// The agents that ask it, first choice or later.
+    pub agents: Vec<String>,
+    /// Its window in tokens, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_limit: Option<u64>,
+    /// The most it says at once, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_max: Option<u32>,
+}
+
+impl From<&stores::Heading> for Heading {
+    fn from(heading: &stores::Heading) -> Self {
+        Self {
+            id: heading.id.to_string(),
+            agent: heading.agent.clone(),
+            title: heading.title.clone(),
+            status: heading.status.into(),
+            archived: heading.archived,
+            version: heading.version.0,
+            touched: heading.touched.0,
+        }
+    }
+}
+
+impl From<&view::Standing> for Standing {
+    fn from(standing: &view::Standing) -> Self {
+        Self {
+            version: standing.version.0,
+            step: standing.step.0,
+            title: standing.title.clone(),
+            status: standing.status.into(),
+            archived: standing.archived,
+            queue: standing.queue.iter().map(Queued::from).collect(),
+            asks: standing.asks.iter().map(Ask::from).collect(),
+            awaits_until: standing.awaits_until.map(|at| at.0),
+            retry: standing.retry.as_ref().map(Retry::from),
+            compacting: standing.compacting.as_ref().map(Summarising::from),
+            ended: standing.ended.as_ref().map(Ended::from),
+            usage: standing.totals.into(),
+        }
+    }
+}
+
+impl From<&chat::Queued> for Queued {
+    fn from(chat::Queued { id, at, parts, steers }: &chat::Queued) -> Self {
+        Self { id: id.0, at: at.0, parts: parts.iter().map(Part::from).collect(), steers: *steers }
+    }
+}
+
+impl From<&OpenCall> for Ask {
+    fn from(OpenCall { uid, tool, input_hash, state }: &OpenCall) -> Self {
+        let wants = match state {
+            CallState::AsksApproval => AskKind::Approval,
+            CallState::AsksClient | CallState::Ready | CallState::Approved | CallState::Started { .. } => {
+                AskKind::Result
+            }
+        };
+        Self { call: uid.to_string(), tool: tool.clone(), wants, input_hash: format!("{input_hash:016x}") }
+    }
+}
+
+impl From<&Wait> for Retry {
+    fn from(Wait { until, kind, message, attempt }: &Wait) -> Self {
+        Self { until: until.0, kind: kind.label().into(), message: message.clone(), attempt: *attempt }
+    }
+}
+
+impl From<&chat::Compacting> for Summarising {
+    fn from(compacting: &chat::Compacting) -> Self {
+        let (model, source) = (compacting.model.to_string(), compacting.source.into());
+        Self { began: compacting.began.0, model, source }
+    }
+}
+
+impl From<&TurnEnd> for Ended {
+    fn from(end: &TurnEnd) -> Self {
+        match end {
+            TurnEnd::Done => Self::Done,
+            TurnEnd::StopAfter(tool) => Self::StopAfter { tool: tool.clone() },
+            TurnEnd::Interrupted => Self::Interrupted,
+            TurnEnd::Length => Self::Length,
+            TurnEnd::Filtered => Self::Filtered,
+            TurnEnd::Empty => Self::Empty,
+            TurnEnd::StepsMax => Self::StepsMax,
+            TurnEnd::TimeMax => Self::TimeMax,
+            TurnEnd::TokensMax => Self::TokensMax,
+            TurnEnd::CostMax => Self::CostMax,
+            TurnEnd::SameCallMax => Self::SameCallMax,
+            TurnEnd::Failed(failure) => Self::Failed(Failure {
+                kind: failure.kind.label().into(),
+                message: failure.message.clone(),
+                detail: failure.detail.clone(),
+                attempts: failure.attempts,
+            }),
+        }
+    }
+}

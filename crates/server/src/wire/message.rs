@@ -1,0 +1,219 @@
+//! Committed messages.
+
+use everturn::core::message;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::name::{SourceOfSummary, Verdict};
+use super::part::Part;
+use super::usage::Tokens;
+
+/// One committed entry of a chat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Message {
+    /// Its number in the chat. Numbers only grow; an edit leaves a gap.
+    pub id: u64,
+    /// When it was committed.
+    pub at: i64,
+    /// What it is.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// The kinds of entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Body {
+    /// What a person said.
+    User {
+        /// Text and files.
+        parts: Vec<Part>,
+    },
+    /// What the program told the model between steps.
+    Context {
+        /// The words.
+        text: String,
+    },
+    /// What the model answered, whole or interrupted.
+    Reply(Reply),
+    /// What a call came to.
+    Result(ResultOf),
+    /// What stands for everything before it in later prompts.
+    Summary(Summary),
+}
+
+/// What the model answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reply {
+    /// The step it is the reply of: it stands for that step's draft.
+    pub step: u64,
+    /// What it said, in order.
+    pub parts: Vec<Part>,
+    /// Why it ended.
+    pub stop: Stop,
+    /// The model that said it; the last one, when several did.
+    #[schema(example = "anthropic/claude-sonnet-4-5")]
+    pub model: String,
+    /// What the attempt that ended it reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Tokens>,
+    /// How long the model streamed, in milliseconds.
+    pub runtime_ms: u64,
+    /// The model's window in tokens, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_limit: Option<u64>,
+    /// How often attempts were joined in it.
+    #[serde(default)]
+    pub seams: u64,
+    /// Tools whose calls were cut off and taken back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retracted: Vec<String>,
+}
+
+/// Why a reply ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum Stop {
+    /// The model was done.
+    End,
+    /// The model waits for tools.
+    ToolUse,
+    /// The output limit was reached.
+    Length,
+    /// The provider or the model refused to go on.
+    Filtered {
+        /// The provider's category, if it gave one.
+        category: String,
+        /// Its explanation, if it gave one.
+        detail: String,
+    },
+    /// A person stopped it.
+    Interrupted,
+    /// It broke and could not be recovered.
+    Broken,
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResultOf {
+    /// The call it answers.
+    #[schema(example = "3.0")]
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// How it went.
+    pub verdict: Verdict,
+    /// What the model is told.
+    pub output: String,
+    /// Images and other media, without their bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Media>,
+    /// Whether more is kept than `output` shows.
+    #[serde(default)]
+    pub cut: bool,
+    /// When the tool was started, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<i64>,
+    /// When the outcome was known.
+    pub ended: i64,
+}
+
+/// Bytes with a type, without the bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Media {
+    /// Their type.
+    pub media_type: String,
+    /// How many.
+    pub size: u64,
+}
+
+/// What stands for everything before it in later prompts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Summary {
+    /// The summary.
+    pub text: String,
+    /// Why it was made.
+    pub source: SourceOfSummary,
+    /// Prompt tokens before.
+    pub tokens_before: u64,
+}
+
+/// A page of messages, oldest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Messages {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// What to give as `before` for the page before this one; none at the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+}
+
+impl From<&message::Message> for Message {
+    fn from(message::Message { id, at, body }: &message::Message) -> Self {
+        Self { id: id.0, at: at.0, body: body.into() }
+    }
+}
+
+impl From<&message::Body> for Body {
+    fn from(body: &message::Body) -> Self {
+        match body {
+            message::Body::User(parts) => Self::User { parts: parts.iter().map(Part::from).collect() },
+            message::Body::Context(text) => Self::Context { text: text.clone() },
+            message::Body::Reply(reply) => Self::Reply((&**reply).into()),
+            message::Body::Result(result) => Self::Result((&**result).into()),
+            message::Body::Summary(summary) => Self::Summary(Summary {
+                text: summary.text.clone(),
+                source: summary.source.into(),
+                tokens_before: summary.tokens_before,
+            }),
+        }
+    }
+}
+
+impl From<&message::Reply> for Reply {
+    fn from(reply: &message::Reply) -> Self {
+        Self {
+            step: reply.step.0,
+            parts: reply.parts.iter().map(Part::from).collect(),
+            stop: (&reply.stop).into(),
+            model: reply.model.to_string(),
+            usage: reply.usage.map(Tokens::from),
+            runtime_ms: reply.runtime.as_millis() as u64,
+            context_limit: reply.context_limit,
+            seams: reply.seams.len() as u64,
+            retracted: reply.retracted.clone(),
+        }
+    }
+}
+
+impl From<&message::Stop> for Stop {
+    fn from(stop: &message::Stop) -> Self {
+        match stop {
+            message::Stop::End => Self::End,
+            message::Stop::ToolUse => Self::ToolUse,
+            message::Stop::Length => Self::Length,
+            message::Stop::Filtered { category, detail } => {
+                Self::Filtered { category: category.clone(), detail: detail.clone() }
+            }
+            message::Stop::Interrupted => Self::Interrupted,
+            message::Stop::Broken => Self::Broken,
+        }
+    }
+}
+
+impl From<&message::CallResult> for ResultOf {
+    fn from(result: &message::CallResult) -> Self {
+        let media =
+            |media: &message::Media| Media { media_type: media.media_type.clone(), size: media.bytes.len() as u64 };
+        Self {
+            call: result.call.to_string(),
+            tool: result.tool.clone(),
+            verdict: result.verdict.into(),
+            output: result.output.text.clone(),
+            media: result.output.media.iter().map(media).collect(),
+            cut: result.output.full.is_some(),
+            began: result.began.map(|at| at.0),
+            ended: result.ended.0,
+        }
+    }
+}

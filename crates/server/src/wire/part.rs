@@ -1,0 +1,144 @@
+//! Pieces of messages and drafts.
+
+use everturn::core::message;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::name::RunBy;
+
+/// A typed piece of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words.
+    Text(Text),
+    /// The model's thinking.
+    Reasoning(Reasoning),
+    /// A tool use.
+    Call(Call),
+    /// What a tool that ran at the provider gave back.
+    Provided(Provided),
+    /// Something the answer rests on.
+    Source(Source),
+    /// A file or an image.
+    File(File),
+    /// A kind of part this version does not know.
+    Other,
+}
+
+/// Words.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Text {
+    /// The words.
+    pub text: String,
+}
+
+/// The model's thinking.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Reasoning {
+    /// What may be shown; empty when the provider withholds it.
+    pub text: String,
+    /// When it began.
+    pub began: i64,
+    /// When it ended, or grew last.
+    pub ended: i64,
+}
+
+/// A tool use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Call {
+    /// Our name for it within the chat: the step, and its place there.
+    #[schema(example = "3.0")]
+    pub id: String,
+    /// The tool, as the model wrote it.
+    pub tool: String,
+    /// The input as it came: meant to be a JSON object, and not always one.
+    pub input: String,
+    /// Whether the input arrived whole.
+    pub whole: bool,
+    /// Who runs it.
+    pub run_by: RunBy,
+    /// When it began to arrive.
+    pub at: i64,
+}
+
+/// What a tool that ran at the provider gave back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Provided {
+    /// The call it answers, if the provider said which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// The outcome, as it came.
+    #[schema(value_type = Object)]
+    pub output: Value,
+    /// When it came.
+    pub at: i64,
+}
+
+/// Something an answer rests on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Source {
+    /// Where it is.
+    pub url: String,
+    /// What it is called.
+    pub title: String,
+}
+
+/// A file or an image, without its bytes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct File {
+    /// Its name, if it has one.
+    pub name: String,
+    /// Its media type.
+    #[schema(example = "image/png")]
+    pub media_type: String,
+    /// How many bytes it has; none if they are not kept any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+}
+
+impl From<&message::Part> for Part {
+    fn from(part: &message::Part) -> Self {
+        match part {
+            message::Part::Text(text) => Self::Text(Text { text: text.text.clone() }),
+            message::Part::Reasoning(reasoning) => Self::Reasoning(Reasoning {
+                text: reasoning.text.clone(),
+                began: reasoning.began.0,
+                ended: reasoning.ended.0,
+            }),
+            message::Part::Call(call) => Self::Call(Call {
+                id: call.uid.to_string(),
+                tool: call.tool.clone(),
+                input: call.input.clone(),
+                whole: call.whole,
+                run_by: call.run_by.into(),
+                at: call.at.0,
+            }),
+            message::Part::Provided(provided) => Self::Provided(Provided {
+                call: provided.uid.map(|uid| uid.to_string()),
+                tool: provided.tool.clone(),
+                output: provided.output.clone(),
+                at: provided.at.0,
+            }),
+            message::Part::Source(source) => Self::Source(source.into()),
+            message::Part::File(file) => Self::File(file.into()),
+            message::Part::Other(_) => Self::Other,
+        }
+    }
+}
+
+impl From<&message::Source> for Source {
+    fn from(message::Source { url, title, meta: _ }: &message::Source) -> Self {
+        Self { url: url.clone(), title: title.clone() }
+    }
+}
+
+impl From<&message::File> for File {
+    fn from(message::File { name, media_type, bytes, meta: _ }: &message::File) -> Self {
+        let size = bytes.as_ref().map(|bytes| bytes.len() as u64);
+        Self { name: name.clone(), media_type: media_type.clone(), size }
+    }
+}

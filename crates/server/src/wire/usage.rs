@@ -1,0 +1,110 @@
+//! Tokens and money.
+
+use everturn::core::cost;
+use everturn::core::fact::{AttemptOutcome, Attempted, Totals};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Tokens {
+    /// Prompt tokens outside the provider's cache.
+    pub input: u64,
+    /// Tokens the model produced, reasoning included.
+    pub output: u64,
+    /// Of those, reasoning.
+    pub reasoning: u64,
+    /// Prompt tokens read from the cache.
+    pub cache_read: u64,
+    /// Prompt tokens written to the cache.
+    pub cache_write: u64,
+}
+
+/// Money in millionths of the price list's unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Money {
+    /// For tokens that were reported.
+    pub known_micros: u64,
+    /// For tokens that had to be estimated.
+    pub estimated_micros: u64,
+}
+
+/// What a chat has used, interrupted and failed attempts included.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// Tokens as providers reported them.
+    pub known: Tokens,
+    /// Tokens as they had to be estimated.
+    pub estimated: Tokens,
+    /// What they cost, where the price is known.
+    pub cost: Money,
+    /// How many provider calls were made.
+    pub attempts: u64,
+    /// Each of them, oldest first. Only where asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<Attempt>,
+}
+
+/// One provider call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Attempt {
+    /// The step it was made for.
+    pub step: u64,
+    /// Its number in the step.
+    pub number: u32,
+    /// Who was asked.
+    pub model: String,
+    /// When it began.
+    pub began: i64,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+    /// Tokens as reported.
+    pub known: Tokens,
+    /// Tokens as estimated.
+    pub estimated: Tokens,
+    /// What they cost.
+    pub cost: Money,
+    /// `answered`, `interrupted`, `lost`, or how it broke.
+    pub outcome: String,
+}
+
+impl From<cost::Usage> for Tokens {
+    fn from(cost::Usage { input, output, reasoning, cache_read, cache_write }: cost::Usage) -> Self {
+        Self { input, output, reasoning, cache_read, cache_write }
+    }
+}
+
+impl From<cost::Spend> for Money {
+    fn from(cost::Spend { known, estimated }: cost::Spend) -> Self {
+        Self { known_micros: known.0, estimated_micros: estimated.0 }
+    }
+}
+
+impl From<Totals> for Usage {
+    fn from(Totals { tally, spend, attempts }: Totals) -> Self {
+        let (known, estimated) = (tally.known.into(), tally.estimated.into());
+        Self { known, estimated, cost: spend.into(), attempts, each: Vec::new() }
+    }
+}
+
+impl From<&Attempted> for Attempt {
+    fn from(attempted: &Attempted) -> Self {
+        let outcome = match attempted.outcome {
+            AttemptOutcome::Answered => "answered".into(),
+            AttemptOutcome::Broke(cause, kind) => format!("{}: {}", cause.label(), kind.label()),
+            AttemptOutcome::Interrupted => "interrupted".into(),
+            AttemptOutcome::Lost => "lost".into(),
+        };
+        Self {
+            step: attempted.step.0,
+            number: attempted.number,
+            model: attempted.model.to_string(),
+            began: attempted.began.0,
+            took_ms: attempted.took.as_millis() as u64,
+            known: attempted.tally.known.into(),
+            estimated: attempted.tally.estimated.into(),
+            cost: attempted.spend.into(),
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Every route × every token × every owner, from the document that describes them.
+
+use everturn::core::ids::Timestamp;
+use everturn::stores::{Scope, TokenHash, Tokens as _};
+use everturn_server::openapi;
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::stage::{Stage, TOKEN, answer, kind};
+
+/// One operation of the document.
+#[derive(Debug, Clone)]
+struct Operation {
+    method: Method,
+    path: String,
+}
+
+/// What an operation needs. A route that is not listed here fails the test: somebody has to decide.
+fn needs(operation: &Operation) -> Option<Scope> {
+    let Operation { method, path } = operation;
+    Some(match (method.as_str(), path.as_str()) {
+        ("GET", "/healthz") => return None,
+        ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{name}") => Scope::Admin,
+        ("GET", _) => Scope::Read,
+        ("POST" | "PUT" | "PATCH" | "DELETE", path) if path.starts_with("/v1/chats") => Scope::Chat,
+        _ => panic!("nobody has decided who may {method} {path}"),
+    })
+}
+
+fn operations() -> Vec<Operation> {
+    let document: Value = serde_json::from_str(&openapi().to_json().unwrap()).unwrap();
+    let mut operations = vec![Operation { method: Method::GET, path: "/openapi.json".into() }];
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let method = method.to_uppercase().parse().unwrap();
+            operations.push(Operation { method, path: path.clone() });
+        }
+    }
+    assert!(operations.len() > 18, "{operations:?}");
+    operations
+}
+
+async fn ask(stage: &Stage, operation: &Operation, chat: &str, token: Option<&str>) -> (StatusCode, Value) {
+    let path = operation
+        .path
+        .replace("{id}", chat)
+        .replace("{number}", "77")
+        .replace("{place}", "0")
+        .replace("{name}", "none");
+    let mut request = stage.client.request(operation.method.clone(), format!("{}{path}", stage.base));
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    if [Method::POST, Method::PUT, Method::PATCH].contains(&operation.method) {
+        request = request.header("content-type", "application/json").body("{}");
+    }
+    let response = request.send().await.unwrap();
+    if response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream") {
+        return (response.status(), Value::Null); // It has no end.
+    }
+    answer(response).await
+}
+
+/// Nobody without a good token gets anything but the liveness; whoever has one gets what its scopes say.
+#[tokio::test]
+async fn every_route_asks_for_its_scope() {
+    let stage = Stage::new().await;
+    let secret = |name: &str| format!("evt_matrix-of-tokens-and-routes-{name}");
+    for scope in Scope::ALL {
+        stage.grant(&secret(scope.name()), "me", &[scope]).await;
+    }
+    stage.grant(&secret("revoked"), "me", &Scope::ALL).await;
+    stage.memory.revoke(&TokenHash::of(&secret("revoked")), Timestamp(1)).await.unwrap();
+    for operation in operations() {
+        let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned();
+        let needed = needs(&operation);
+        let revoked = secret("revoked");
+        for token in [None, Some(""), Some("evt_wrong"), Some(revoked.as_str())] {
+            let (status, problem) = ask(&stage, &operation, &chat, token).await;
+            match needed {
+                None => assert_eq!(status, StatusCode::OK),
+                // Whoever tries too often is told to wait instead.
+                Some(_) => assert!(
+                    matches!(kind(&problem), "unauthorized" | "too-many"),
+                    "{operation:?} with {token:?}: {status} {problem}"
+                ),
+            }
+        }
+        for scope in Scope::ALL {
+            let (status, problem) = ask(&stage, &operation, &chat, Some(&secret(scope.name()))).await;
+            let refused = needed.is_some_and(|needed| needed != scope);
+            let said = (status == StatusCode::FORBIDDEN, kind(&problem) == "scope");
+            assert_eq!(said, (refused, refused), "{operation:?} with {scope:?}: {status} {problem}");
+        }
+    }
+    stage.server.stop().await;
+}
+
+/// A chat of somebody else's cannot be told from one that does not exist, or from what is no id at all.
+#[tokio::test]
+async fn foreign_chats_look_like_missing_ones() {
+    let stage = Stage::new().await;
+    let other = "evt_of-somebody-else-who-may-do-anything";
+    stage.grant(other, "you", &Scope::ALL).await;
+    let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned();
+    let about_chats = operations().into_iter().filter(|operation| operation.path.contains("{id}"));
+    let mut count = 0;
+    for operation in about_chats {
+        let mut answers = Vec::new();
+        for id in [chat.as_str(), "00000000000000000000000000", "x", "..%2f..%2fetc", "%00", "%ff"] {
+            let (status, problem) = ask(&stage, &operation, id, Some(other)).await;
+            assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"), "{operation:?} {id}");
+            answers.push(problem);
+        }
+        answers.dedup();
+        assert_eq!(answers.len(), 1, "they are all told the same: {answers:?}");
+        let (status, _) = ask(&stage, &operation, &chat, Some(TOKEN)).await;
+        let is_ours = status != StatusCode::NOT_FOUND || operation.path.contains("{number}");
+        assert!(is_ours, "{operation:?}");
+        count += 1;
+    }
+    assert!(count >= 12);
+    let request = stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(other);
+    let (_, list) = answer(request.send().await.unwrap()).await;
+    assert_eq!(list["chats"], serde_json::json!([]));
+    stage.server.stop().await;
+}
+
+/// Whoever guesses is told to wait; whoever has the token is let in meanwhile.
+#[tokio::test]
+async fn whoever_guesses_is_told_to_wait() {
+    let stage = Stage::new().await;
+    let guess = async |guess: usize| {
+        let request = stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(format!("evt_{guess}"));
+        request.send().await.unwrap().status()
+    };
+    for number in 0..10 {
+        assert_eq!(guess(number).await, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(guess(10).await, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(stage.get("/v1/chats").await.0, StatusCode::OK);
+    stage.server.stop().await;
+}

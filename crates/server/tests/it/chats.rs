@@ -1,0 +1,186 @@
+//! Making, finding and naming chats, and talking to them.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::reader::reply;
+use crate::stage::{Stage, kind};
+
+/// The whole path: make a chat, say something, see the answer grow, find it in the transcript.
+#[tokio::test]
+async fn a_chat_is_made_spoken_to_and_answers() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("default").await;
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "What are you?").await;
+    let view = reader.until_rest().await;
+    assert!(reply(&view).contains("What are you?"), "{view:?}");
+    assert_eq!(view, stage.view(&chat).await);
+    let (status, page) = stage.get(&format!("{chat}/messages")).await;
+    assert_eq!((status, page["messages"].as_array().unwrap().len()), (StatusCode::OK, 2));
+    assert_eq!(page["messages"], serde_json::to_value(&view.messages).unwrap());
+    let (_, now) = stage.get(&chat).await;
+    assert_eq!((&now["status"], &now["title"]), (&json!("idle"), &json!("What are you?")));
+    stage.server.stop().await;
+}
+
+/// Lists show one's own chats by pages, newest first, by what their titles say, and apart from those put away.
+#[tokio::test]
+async fn chats_are_listed_by_pages() {
+    let stage = Stage::new().await;
+    let mut made = Vec::new();
+    for i in 0..5 {
+        let (_, chat) = stage.post("/v1/chats", json!({"title": format!("Kelp {i}")})).await;
+        made.push(chat["id"].as_str().unwrap().to_owned());
+    }
+    let (mut seen, mut path) = (Vec::new(), "/v1/chats?limit=2&text=kelp".to_owned());
+    loop {
+        let (status, page) = stage.get(&path).await;
+        assert_eq!(status, StatusCode::OK);
+        seen.extend(page["chats"].as_array().unwrap().iter().map(|chat| chat["id"].as_str().unwrap().to_owned()));
+        let Some(after) = page["after"].as_str() else { break };
+        path = format!("/v1/chats?limit=2&text=kelp&after={after}");
+    }
+    seen.sort();
+    made.sort();
+    assert_eq!(seen, made);
+    let path = format!("/v1/chats/{}", made[0]);
+    let (status, away) = stage.send(Method::PATCH, &path, json!({"archived": true, "title": "Away"})).await;
+    assert_eq!((status, &away["archived"], &away["title"]), (StatusCode::OK, &json!(true), &json!("Away")));
+    let count = async |path: &str| stage.get(path).await.1["chats"].as_array().unwrap().len();
+    assert_eq!(count("/v1/chats?archived=true").await, 1);
+    assert_eq!(count("/v1/chats?archived=false").await, 4);
+    let (status, back) = stage.send(Method::PATCH, &path, json!({"archived": false, "title": "Back"})).await;
+    assert_eq!((status, &back["archived"], &back["title"]), (StatusCode::OK, &json!(false), &json!("Back")));
+    stage.server.stop().await;
+}
+
+/// What is said to a chat that was put away is refused, with where the chat stands.
+#[tokio::test]
+async fn a_chat_put_away_takes_nothing_and_says_so() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("default").await;
+    stage.send(Method::PATCH, &chat, json!({"archived": true})).await;
+    let (status, problem) = stage.post(&format!("{chat}/messages"), json!({"text": "Hello?"})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "archived"));
+    assert_eq!(problem["chat"]["archived"], json!(true));
+    stage.server.stop().await;
+}
+
+/// Pages of messages go back to the beginning without a gap.
+#[tokio::test]
+async fn messages_are_read_by_pages() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("numbered").await;
+    let mut reader = stage.watch(&chat).await;
+    for turn in 1..=3 {
+        stage.say(&chat, "count to 2").await;
+        reader.until(|view| view.messages.len() == 2 * turn).await;
+    }
+    let (mut ids, mut path) = (Vec::new(), format!("{chat}/messages?limit=4"));
+    loop {
+        let (_, page) = stage.get(&path).await;
+        let page_ids = page["messages"].as_array().unwrap().iter().map(|message| message["id"].as_u64().unwrap());
+        ids = page_ids.chain(ids).collect::<Vec<_>>();
+        let Some(before) = page["before"].as_u64() else { break };
+        path = format!("{chat}/messages?limit=4&before={before}");
+    }
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6]);
+    stage.server.stop().await;
+}
+
+/// What cannot be taken is refused by name and leaves nothing behind.
+#[tokio::test]
+async fn what_is_not_valid_is_refused_by_name() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("default").await;
+    let messages = format!("{chat}/messages");
+    let unprocessable = [
+        (Method::POST, "/v1/chats", json!({"agent": "nobody"})),
+        (Method::POST, "/v1/chats", json!({"owner": "somebody else"})),
+        (Method::POST, "/v1/chats", json!({"title": "  "})),
+        (Method::POST, &messages, json!({})),
+        (Method::POST, &messages, json!({"text": "  "})),
+        (Method::POST, &messages, json!({"text": 7})),
+        (Method::POST, &messages, json!({"text": "x", "when": "later"})),
+        (Method::POST, &messages, json!({"parts": [{"type": "file", "media_type": "image/png", "data": "?"}]})),
+        (Method::POST, &messages, json!({"parts": [{"type": "file", "media_type": "png", "data": ""}]})),
+        (Method::PATCH, &chat, json!({"archived": "yes"})),
+    ];
+    for (method, path, body) in unprocessable {
+        let (status, problem) = stage.send(method, path, body.clone()).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{path} {body}");
+    }
+    for path in
+        ["/v1/chats?limit=-1", "/v1/chats?after=nowhere", "/v1/chats?owner=you", &format!("{messages}?before=x")]
+    {
+        let (status, problem) = stage.get(path).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{path}");
+    }
+    let long = "x".repeat(1024 * 1024 + 1);
+    let (status, problem) = stage.post(&messages, json!({"text": long})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
+    assert_eq!(stage.view(&chat).await.messages, []);
+    stage.server.stop().await;
+}
+
+/// Files travel to the transcript; their bytes stay out of it and are read apart, as something to save and not to run.
+#[tokio::test]
+async fn files_are_kept_and_described() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("default").await;
+    let mut reader = stage.watch(&chat).await;
+    let file = json!({"type": "file", "name": "dot.png", "media_type": "image/png", "data": "iVBORw0KGgo="});
+    let (status, _) = stage.post(&format!("{chat}/messages"), json!({"text": "Look:", "parts": [file]})).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    reader.until_rest().await;
+    let (_, page) = stage.get(&format!("{chat}/messages")).await;
+    let shown = json!({"type": "file", "name": "dot.png", "media_type": "image/png", "size": 8});
+    assert_eq!(page["messages"][0]["parts"][1], shown);
+    let file = async |path: &str| stage.ask(Method::GET, &format!("{chat}/messages/{path}")).send().await.unwrap();
+    let response = file("1/files/1").await;
+    assert_eq!(response.headers()["content-type"], "image/png");
+    assert_eq!(response.headers()["content-disposition"], "attachment");
+    assert_eq!(response.headers()["content-security-policy"], "sandbox; default-src 'none'");
+    assert_eq!(&response.bytes().await.unwrap()[..], b"\x89PNG\r\n\x1a\n");
+    for path in ["1/files/0", "1/files/2", "2/files/0", "9/files/0", "1/files/x", "0/files/0"] {
+        assert_eq!(file(path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    stage.server.stop().await;
+}
+
+/// Any text comes back as it was sent, whatever it holds, and events stay one line.
+#[tokio::test]
+async fn odd_text_comes_back_as_it_was() {
+    let stage = Stage::new().await;
+    let odd = "a\u{0}b\u{2028}c\r\ndata: d\n\nevent: reset\n\u{feff}\u{1f600}\u{202e}";
+    let chat = stage.chat("default").await;
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, odd).await;
+    reader.until_rest().await;
+    let (_, page) = stage.get(&format!("{chat}/messages")).await;
+    assert_eq!(page["messages"][0]["parts"][0]["text"], odd);
+    // Half of a pair is no text.
+    let half = stage.ask(Method::POST, &format!("{chat}/messages")).header("content-type", "application/json");
+    let half = half.body(r#"{"text": "\ud83d"}"#).send().await.unwrap();
+    assert_eq!(half.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    stage.server.stop().await;
+}
+
+/// The document, the models and the numbers are there for whoever may see them.
+#[tokio::test]
+async fn the_house_describes_itself() {
+    let stage = Stage::new().await;
+    let (_, document) = stage.get("/openapi.json").await;
+    assert_eq!(document["openapi"], "3.1.0");
+    let (_, models) = stage.get("/v1/models").await;
+    let names: Vec<&Value> = models["models"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
+    assert_eq!(names, ["understudy/numbered", "understudy/persona"]);
+    let (_, ready) = stage.get("/readyz").await;
+    assert_eq!(ready, "ready\n");
+    let (_, metrics) = stage.get("/metrics").await;
+    let metrics = metrics.as_str().unwrap();
+    assert!(metrics.contains(r#"everturn_http_requests_total{method="GET",route="/v1/models",status="200"} 1"#));
+    assert!(metrics.contains("everturn_drivers"), "the engine's are there too");
+    stage.server.stop().await;
+}

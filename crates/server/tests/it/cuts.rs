@@ -1,0 +1,93 @@
+//! Streams that are cut anywhere and resumed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_server::Bounds;
+use everturn_server::wire::Follower;
+use futures_util::future::join_all;
+use reqwest::Method;
+
+use crate::reader::{Reader, reply};
+use crate::stage::Stage;
+
+/// Numbers that nobody would call regular, the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// Watches a chat until its turn is over, and is cut at a random byte again and again.
+async fn cut_again_and_again(stage: Arc<Stage>, chat: String, seed: u64) -> (Follower, usize) {
+    let (mut dice, mut follower, mut cuts) = (Dice(seed), Follower::default(), 0);
+    loop {
+        let request = stage.ask(Method::GET, &format!("{chat}/stream"));
+        let reader = Reader::resume(request, follower).await;
+        let bytes = 1 + dice.below(3_000);
+        follower = reader.cut_after(bytes).await;
+        let rests = follower.view().status.as_ref().is_some_and(|status| status.ended.is_some());
+        if rests {
+            return (follower, cuts);
+        }
+        cuts += 1;
+    }
+}
+
+/// Clients that are cut at random bytes and come back with the cursor they have all see what the server sees.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
+    let stage = Arc::new(Stage::with(Bounds::default(), Duration::from_millis(1)).await);
+    let chat = stage.chat("numbered").await;
+    let clients = (0..40).map(|seed| tokio::spawn(cut_again_and_again(stage.clone(), chat.clone(), seed)));
+    let clients: Vec<_> = clients.collect();
+    stage.say(&chat, "count to 300").await;
+    let (mut cuts_all, server) = (0, async { stage.view(&chat).await });
+    for client in join_all(clients).await {
+        let (follower, cuts) = client.unwrap();
+        cuts_all += cuts;
+        let words: Vec<String> = (1..=300).map(|n| format!("t{n}")).collect();
+        assert_eq!(reply(follower.view()), words.join(" "));
+        assert_eq!(*follower.view(), stage.view(&chat).await);
+    }
+    assert_eq!(server.await.messages.len(), 2);
+    assert!(cuts_all > 200, "only {cuts_all} cuts");
+}
+
+/// Whoever comes late, with a cursor of nobody's, or with one of another chat, is told how it is.
+#[tokio::test]
+async fn a_cursor_that_cannot_be_used_gets_a_snapshot() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("numbered").await;
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "count to 20").await;
+    let view = reader.until_rest().await;
+    for cursor in ["", "nonsense", "ffff.ffff.ffff", "-1.0.0", "1.1.1.1"] {
+        let request = stage.ask(Method::GET, &format!("{chat}/stream?after={cursor}"));
+        let mut late = Reader::open(request).await;
+        assert_eq!(late.until_rest().await, view, "{cursor}");
+    }
+    stage.server.stop().await;
+}
+
+/// The header of a browser that reconnects beats the address it began with.
+#[tokio::test]
+async fn the_header_beats_the_address() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("numbered").await;
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "count to 5").await;
+    reader.until_rest().await;
+    let mut follower = reader.follower.clone();
+    stage.say(&chat, "count to 6").await;
+    let before = follower.view().messages.len();
+    let cursor = follower.cut().unwrap().to_owned();
+    let request = stage.ask(Method::GET, &format!("{chat}/stream?after=0.1.0")).header("last-event-id", cursor);
+    let mut resumed = Reader::resume(request, follower).await;
+    let view = resumed.until(|view| view.messages.len() == before + 2 && reply(view) == "t1 t2 t3 t4 t5 t6").await;
+    assert_eq!(view.messages.len(), 4);
+    stage.server.stop().await;
+}

@@ -1,0 +1,79 @@
+//! The data directory is its owner's alone.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everturn::core::ids::Timestamp;
+use everturn::stores::{Memory, Scopes, TokenHash, Tokens as _};
+use everturn_server::{DataDir, DataError};
+
+/// A directory of its own, deleted when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("everturn-server-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // The system cleans up sooner or later.
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The first start makes directory and token for nobody else; the next one finds them.
+#[tokio::test]
+async fn the_first_start_makes_a_token_that_stays() {
+    let (scratch, memory) = (Scratch::new(), Memory::new());
+    let data = DataDir::open(&scratch.0.join("a/b")).unwrap();
+    assert_eq!(mode(data.path()), 0o700);
+    assert_eq!(data.read_token().unwrap(), None);
+    data.first_token(&memory, Timestamp(1)).await.unwrap();
+    assert_eq!(mode(&data.token_file()), 0o600);
+    let secret = data.read_token().unwrap().unwrap();
+    let token = memory.find(&TokenHash::of(&secret)).await.unwrap().unwrap();
+    assert_eq!((token.scopes, token.owner.as_str()), (Scopes::all(), "local"));
+    data.first_token(&memory, Timestamp(2)).await.unwrap();
+    assert_eq!(data.read_token().unwrap().unwrap(), secret);
+    assert_eq!(memory.list().await.unwrap().len(), 1);
+    memory.revoke(&token.hash, Timestamp(3)).await.unwrap();
+    assert!(matches!(data.first_token(&memory, Timestamp(4)).await, Err(DataError::OldToken(_))));
+}
+
+/// What others can read is not used.
+#[tokio::test]
+async fn what_is_open_to_others_is_refused() {
+    let (scratch, memory) = (Scratch::new(), Memory::new());
+    let data = DataDir::open(&scratch.0).unwrap();
+    data.first_token(&memory, Timestamp(1)).await.unwrap();
+    for open in [0o755, 0o770, 0o701] {
+        std::fs::set_permissions(&scratch.0, Permissions::from_mode(open)).unwrap();
+        assert!(matches!(DataDir::open(&scratch.0), Err(DataError::Open(_))), "{open:o}");
+    }
+    std::fs::set_permissions(&scratch.0, Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(data.token_file(), Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(data.read_token(), Err(DataError::Open(_))));
+    std::fs::set_permissions(data.token_file(), Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(data.token_file(), "short\n").unwrap();
+    assert!(matches!(data.first_token(&memory, Timestamp(2)).await, Err(DataError::NoToken(_))));
+}
+
+#[test]
+fn the_usual_place_is_where_xdg_says() {
+    let usual = |set: &[(&str, &str)]| {
+        DataDir::usual(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    };
+    assert_eq!(usual(&[("HOME", "/h")]).unwrap(), Path::new("/h/.local/share/everturn"));
+    assert_eq!(usual(&[("HOME", "/h"), ("XDG_DATA_HOME", "/x")]).unwrap(), Path::new("/x/everturn"));
+    assert_eq!(usual(&[("HOME", "/h"), ("XDG_DATA_HOME", "relative")]).unwrap(), Path::new("/h/.local/share/everturn"));
+    assert!(matches!(usual(&[]), Err(DataError::Nowhere)));
+}

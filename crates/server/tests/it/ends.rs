@@ -1,0 +1,125 @@
+//! How streams live and end.
+
+use std::time::Duration;
+
+use everturn::stores::{Scope, TokenHash, Tokens as _};
+use everturn_server::Bounds;
+use reqwest::{Method, StatusCode};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::reader::{Came, Reader};
+use crate::stage::{Stage, TOKEN, answer, kind};
+
+const SOON: Duration = Duration::from_millis(20);
+
+/// A stream without events says that it lives.
+#[tokio::test]
+async fn a_quiet_stream_says_that_it_lives() {
+    let stage = Stage::with(Bounds { heartbeat: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let chat = stage.chat("default").await;
+    let mut reader = stage.watch(&chat).await;
+    while reader.comments.iter().filter(|comment| *comment == "still here").count() < 3 {
+        assert_ne!(reader.next().await, Came::End);
+    }
+    stage.server.stop().await;
+}
+
+/// A server that goes down ends every stream in good order, and at once.
+#[tokio::test]
+async fn a_server_that_goes_down_says_good_bye() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("default").await;
+    let mut readers = Vec::new();
+    for _ in 0..5 {
+        let mut reader = stage.watch(&chat).await;
+        reader.until(|view| view.status.is_some()).await;
+        readers.push(reader);
+    }
+    let stopped = timeout(Duration::from_secs(5), stage.server.stop());
+    let read = async {
+        for reader in &mut readers {
+            reader.to_the_end().await;
+            assert_eq!(reader.comments.last().unwrap(), "bye, the server is going down");
+        }
+    };
+    tokio::join!(async { stopped.await.unwrap() }, read);
+}
+
+/// A stream ends before proxies would cut it, and is resumed without a word of loss.
+#[tokio::test]
+async fn a_long_stream_ends_in_good_order() {
+    let stage = Stage::with(Bounds { stream_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let chat = stage.chat("default").await;
+    let mut reader = stage.watch(&chat).await;
+    reader.to_the_end().await;
+    assert_eq!(reader.comments.last().unwrap(), "bye, time to reconnect");
+    stage.server.stop().await;
+}
+
+/// Taking a token back ends its open streams, and not those of others.
+#[tokio::test]
+async fn a_revoked_token_loses_its_streams() {
+    let stage = Stage::with(Bounds { recheck: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let secret = "evt_of-a-device-that-will-be-lost-soon";
+    stage.grant(secret, "me", &[Scope::Read]).await;
+    let chat = stage.chat("default").await;
+    let mut mine = stage.watch(&chat).await;
+    let url = format!("{}{chat}/stream", stage.base);
+    let mut lost = Reader::open(stage.client.get(url).bearer_auth(secret)).await;
+    lost.until(|view| view.status.is_some()).await;
+    stage.memory.revoke(&TokenHash::of(secret), stage.engine.now()).await.unwrap();
+    lost.to_the_end().await;
+    assert_eq!(lost.comments.last().unwrap(), "bye, the token is not good any more");
+    stage.say(&chat, "Still there?").await;
+    mine.until_rest().await;
+    stage.server.stop().await;
+}
+
+/// A token has so many streams at once; one that ends makes room.
+#[tokio::test]
+async fn a_token_has_only_so_many_streams() {
+    let stage = Stage::with(Bounds { streams_max: 2, ..Bounds::default() }, Duration::ZERO).await;
+    let chat = stage.chat("default").await;
+    let first = stage.watch(&chat).await;
+    let _second = stage.watch(&chat).await;
+    let third = async || stage.ask(Method::GET, &format!("{chat}/stream")).send().await.unwrap();
+    let (status, problem) = answer(third().await).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::TOO_MANY_REQUESTS, "too-many"));
+    drop(first);
+    while third().await.status() != StatusCode::OK {
+        tokio::task::yield_now().await;
+    }
+    stage.server.stop().await;
+}
+
+/// A reader that stops reading is cut, and harms nobody meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_stops_reading_is_cut() {
+    let bounds = Bounds { stall_max: Duration::from_secs(1), ..Bounds::default() };
+    let stage = Stage::with(bounds, Duration::ZERO).await;
+    let chat = stage.chat("numbered").await;
+    let mut stuck = TcpStream::connect(stage.server.address()).await.unwrap();
+    let host = stage.base.strip_prefix("http://").unwrap();
+    let head = format!("GET {chat}/stream HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
+    stuck.write_all(head.as_bytes()).await.unwrap();
+    let mut reader = stage.watch(&chat).await;
+    // More than all buffers on the way hold.
+    let long = format!("count to 1 {}", "x".repeat(1_000_000));
+    for turn in 1..=16 {
+        stage.say(&chat, &long).await;
+        reader.until(|view| view.messages.len() == 2 * turn).await;
+    }
+    let streams = async || stage.get("/metrics").await.1.as_str().unwrap().contains("everturn_http_streams 1\n");
+    timeout(Duration::from_secs(30), async {
+        while !streams().await {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the stuck one is gone");
+    let mut rest = Vec::new();
+    let _ = stuck.read_to_end(&mut rest).await; // It was cut: in whichever way, it is over.
+    stage.server.stop().await;
+}

@@ -1,0 +1,129 @@
+//! What stands before every route: names, sites, types, sizes.
+
+use std::time::Duration;
+
+use everturn_server::Bounds;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::stage::{Stage, TOKEN, answer, kind};
+
+/// Sends bytes as they are, and gives the status of the answer; `None` if the connection just ends.
+async fn raw(stage: &Stage, bytes: &[u8]) -> Option<u16> {
+    let mut stream = TcpStream::connect(stage.server.address()).await.unwrap();
+    let _ = stream.write_all(bytes).await; // It may be refused before it is all there.
+    let mut head = [0; 64];
+    let read = timeout(Duration::from_secs(30), stream.read(&mut head)).await.expect("an answer or an end");
+    let head = std::str::from_utf8(&head[..read.unwrap_or(0)]).unwrap();
+    head.split(' ').nth(1).and_then(|status| status.parse().ok())
+}
+
+/// A name that was just bound to this machine is not ours, whatever the route; what is configured is.
+#[tokio::test]
+async fn only_names_of_ours_are_answered() {
+    let stage = Stage::new().await;
+    let port = stage.server.address().port();
+    let ours =
+        [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}"), "Everturn.test".into()];
+    let others =
+        ["evil.example", "localhost", "localhost:1", "", "127.0.0.1.evil.example", "localhost:80@evil.example"];
+    let others =
+        others.map(String::from).into_iter().chain([format!("evil.example:{port}"), format!("localhost:{port}.")]);
+    for path in ["/healthz", "/v1/chats", "/nowhere"] {
+        let get = |host: &str| format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
+        for host in &ours {
+            assert_ne!(raw(&stage, get(host).as_bytes()).await, Some(421), "{host}");
+        }
+        for host in others.clone() {
+            assert!(matches!(raw(&stage, get(&host).as_bytes()).await, Some(421 | 400)), "{host}");
+        }
+        let twice = format!("GET {path} HTTP/1.1\r\nhost: localhost:{port}\r\nhost: evil.example\r\n\r\n");
+        assert!(matches!(raw(&stage, twice.as_bytes()).await, Some(421 | 400)));
+        let none = format!("GET {path} HTTP/1.1\r\n\r\n");
+        assert!(matches!(raw(&stage, none.as_bytes()).await, Some(421 | 400)));
+        let other = format!("GET http://evil.example{path} HTTP/1.1\r\nhost: localhost:{port}\r\n\r\n");
+        assert!(matches!(raw(&stage, other.as_bytes()).await, Some(421 | 400)));
+    }
+    stage.server.stop().await;
+}
+
+/// A page of another site gets nothing, not even the liveness, and no header that would let it read an answer.
+#[tokio::test]
+async fn pages_of_other_sites_get_nothing() {
+    let stage = Stage::new().await;
+    let foreign = [
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("origin", "http://localhost:1"),
+        ("origin", "file://"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ];
+    for (name, value) in foreign {
+        for path in ["/healthz", "/v1/chats"] {
+            let response = stage.ask(Method::GET, path).header(name, value).send().await.unwrap();
+            assert!(!response.headers().keys().any(|name| name.as_str().starts_with("access-control")));
+            let (status, problem) = answer(response).await;
+            assert_eq!((status, kind(&problem)), (StatusCode::FORBIDDEN, "origin"), "{name}: {value}");
+        }
+    }
+    let own = stage.ask(Method::GET, "/v1/chats").header("origin", &stage.base).header("sec-fetch-site", "same-origin");
+    assert_eq!(own.send().await.unwrap().status(), StatusCode::OK);
+    let preflight = stage.ask(Method::OPTIONS, "/v1/chats").header("origin", "https://evil.example");
+    assert_eq!(preflight.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    stage.server.stop().await;
+}
+
+/// What a form can send changes nothing.
+#[tokio::test]
+async fn forms_change_nothing() {
+    let stage = Stage::new().await;
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
+        let request = stage.ask(Method::POST, "/v1/chats").header("content-type", content_type).body("{}");
+        let (status, problem) = answer(request.send().await.unwrap()).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type"), "{content_type}");
+    }
+    let (_, page) = stage.get("/v1/chats").await;
+    assert_eq!(page["chats"], json!([]));
+    stage.server.stop().await;
+}
+
+/// Bodies have a size and a depth, heads have a size, and both have a time.
+#[tokio::test]
+async fn what_comes_in_has_bounds() {
+    let bounds = Bounds { head_time_max: Duration::from_millis(50), ..Bounds::default() };
+    let stage = Stage::with(bounds, Duration::ZERO).await;
+    let post =
+        |body: String| stage.ask(Method::POST, "/v1/chats").header("content-type", "application/json").body(body);
+    let large = format!(r#"{{"title": "{}"}}"#, "x".repeat(1024 * 1024));
+    let (status, problem) = answer(post(large).send().await.unwrap()).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(65), "}".repeat(65));
+    let (status, problem) = answer(post(deep).send().await.unwrap()).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    assert!(problem["detail"].as_str().unwrap().contains("64"));
+    let twice = r#"{"title": "a", "title": "b"}"#.to_owned();
+    assert_eq!(post(twice).send().await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let port = stage.server.address().port();
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: localhost:{port}\r\nx-much: {}\r\n\r\n", "x".repeat(20_000));
+    assert!(matches!(raw(&stage, head.as_bytes()).await, Some(431) | None));
+    let slow = format!("GET /healthz HTTP/1.1\r\nhost: localhost:{port}\r\n");
+    assert!(matches!(raw(&stage, slow.as_bytes()).await, Some(408) | None));
+    stage.server.stop().await;
+}
+
+/// Paths and methods that are not there are problems like all others, and need a token too.
+#[tokio::test]
+async fn what_is_not_there_is_a_problem_too() {
+    let stage = Stage::new().await;
+    let (status, problem) = stage.get("/v1/nowhere").await;
+    assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"));
+    let (status, problem) = stage.send(Method::PUT, "/v1/chats", json!({})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::METHOD_NOT_ALLOWED, "method"));
+    let nobody = stage.client.get(format!("{}/v1/nowhere", stage.base)).send().await.unwrap();
+    assert_eq!(nobody.status(), StatusCode::UNAUTHORIZED);
+    stage.server.stop().await;
+}

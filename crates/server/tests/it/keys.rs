@@ -1,0 +1,89 @@
+//! One effect per request id.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, answer, kind};
+
+async fn keyed(stage: &Stage, method: Method, path: &str, key: &str, body: Value) -> (StatusCode, Value) {
+    answer(stage.ask(method, path).header("idempotency-key", key).json(&body).send().await.unwrap()).await
+}
+
+/// A thousand repeats at once make one message and get one answer; so do a thousand that make a chat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_repeats_has_one_effect() {
+    let stage = Arc::new(Stage::new().await);
+    let storm = async |path: String, body: Value| {
+        let repeats = (0..1_000).map(|_| {
+            let (stage, path, body) = (stage.clone(), path.clone(), body.clone());
+            tokio::spawn(async move { keyed(&stage, Method::POST, &path, "storm", body).await })
+        });
+        let answers = join_all(repeats).await.into_iter().map(Result::unwrap);
+        let answers: BTreeSet<(u16, String)> =
+            answers.map(|(status, body)| (status.as_u16(), body["id"].to_string())).collect();
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        answers.into_iter().next().unwrap()
+    };
+    let (status, id) = storm("/v1/chats".into(), json!({"agent": "numbered", "title": "Once"})).await;
+    assert_eq!(status, 201);
+    let (_, page) = stage.get("/v1/chats").await;
+    assert_eq!(page["chats"].as_array().unwrap().len(), 1);
+    let chat = format!("/v1/chats/{}", id.trim_matches('"'));
+    let mut reader = stage.watch(&chat).await;
+    let (status, _) = storm(format!("{chat}/messages"), json!({"text": "count to 3"})).await;
+    assert_eq!(status, 202);
+    assert_eq!(reader.until_rest().await.messages.len(), 2);
+}
+
+/// The same key with another body is refused, whatever the two were.
+#[tokio::test]
+async fn a_key_belongs_to_one_request() {
+    let stage = Stage::new().await;
+    let (_, chat) = keyed(&stage, Method::POST, "/v1/chats", "a", json!({"title": "One"})).await;
+    for body in [json!({"agent": "numbered"}), json!({"title": "Two"})] {
+        let (status, problem) = keyed(&stage, Method::POST, "/v1/chats", "a", body).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    }
+    let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
+    let messages = format!("{chat}/messages");
+    keyed(&stage, Method::POST, &messages, "b", json!({"text": "One"})).await;
+    for (method, path, body) in [
+        (Method::POST, &messages, json!({"text": "Two"})),
+        (Method::POST, &messages, json!({"text": "One", "when": "steer"})),
+        (Method::PATCH, &chat, json!({"title": "Three"})),
+    ] {
+        let (status, problem) = keyed(&stage, method, path, "b", body).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    }
+    let (_, again) = keyed(&stage, Method::POST, &messages, "b", json!({"text": "One"})).await;
+    assert_eq!(again["id"], json!(2), "behind the title");
+    stage.server.stop().await;
+}
+
+/// A key of somebody else's has nothing to do with mine.
+#[tokio::test]
+async fn keys_belong_to_their_owners() {
+    let stage = Stage::new().await;
+    stage.grant("evt_of-somebody-else-entirely-of-course", "you", &everturn::stores::Scope::ALL).await;
+    let (_, mine) = keyed(&stage, Method::POST, "/v1/chats", "a", json!({})).await;
+    let request = stage.client.post(format!("{}/v1/chats", stage.base)).header("idempotency-key", "a");
+    let request = request.bearer_auth("evt_of-somebody-else-entirely-of-course").json(&json!({}));
+    let (status, theirs) = answer(request.send().await.unwrap()).await;
+    assert_eq!(status, StatusCode::CREATED);
+    assert_ne!(mine["id"], theirs["id"]);
+    stage.server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_key_is_refused() {
+    let stage = Stage::new().await;
+    for key in ["", "with space", &"k".repeat(256)] {
+        let (status, problem) = keyed(&stage, Method::POST, "/v1/chats", key, json!({})).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{key}");
+    }
+    stage.server.stop().await;
+}

@@ -1,0 +1,149 @@
+//! A client of the stream, as plain as one can be.
+
+use std::time::Duration;
+
+use everturn_server::wire::{Event, Follower, Status, View};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use tokio::time::timeout;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reads a stream and folds it.
+pub struct Reader {
+    response: Response,
+    /// Bytes that are no whole event yet.
+    rest: String,
+    pub follower: Follower,
+    pub comments: Vec<String>,
+}
+
+/// What came next.
+#[derive(Debug, PartialEq)]
+pub enum Came {
+    /// Something, and the view has changed or not.
+    Event {
+        changed: bool,
+    },
+    Comment,
+    /// The end of the stream.
+    End,
+}
+
+impl Reader {
+    pub async fn open(request: RequestBuilder) -> Self {
+        Self::resume(request, Follower::default()).await
+    }
+
+    pub async fn resume(request: RequestBuilder, mut follower: Follower) -> Self {
+        let request = match follower.cut() {
+            Some(cursor) => request.header("last-event-id", cursor),
+            None => request,
+        };
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { response, rest: String::new(), follower, comments: Vec::new() }
+    }
+
+    /// Reads until the view is so, and gives it.
+    pub async fn until(&mut self, is_so: impl Fn(&View) -> bool) -> View {
+        while !is_so(self.follower.view()) {
+            assert_ne!(self.next().await, Came::End, "{:?}", self.follower.view());
+        }
+        self.follower.view().clone()
+    }
+
+    /// Reads until the turn is over.
+    pub async fn until_rest(&mut self) -> View {
+        let rests = |view: &View| {
+            let status = view.status.as_ref();
+            status.is_some_and(|status| {
+                matches!(status.status, Status::Idle | Status::Failed)
+                    && status.ended.is_some()
+                    && status.queue.is_empty()
+            })
+        };
+        self.until(rests).await
+    }
+
+    /// Reads to the end of the stream.
+    pub async fn to_the_end(&mut self) {
+        while self.next().await != Came::End {}
+    }
+
+    /// Reads at most so many bytes and is cut.
+    pub async fn cut_after(mut self, bytes: usize) -> Follower {
+        let mut read = 0;
+        while read < bytes {
+            let Ok(Ok(Some(more))) = timeout(PATIENCE, self.response.chunk()).await else { break };
+            let more = &more[..more.len().min(bytes - read)];
+            read += more.len();
+            // Words of the understudy are ASCII, so a cut is never inside of a letter.
+            self.rest.push_str(std::str::from_utf8(more).unwrap());
+            while let Some(event) = self.whole() {
+                self.take(&event);
+            }
+            if self.is_at_rest() {
+                break;
+            }
+        }
+        self.follower
+    }
+
+    pub fn is_at_rest(&self) -> bool {
+        let status = self.follower.view().status.as_ref();
+        status.is_some_and(|status| status.status == Status::Idle && status.ended.is_some())
+    }
+
+    pub async fn next(&mut self) -> Came {
+        loop {
+            if let Some(event) = self.whole() {
+                return self.take(&event);
+            }
+            match timeout(PATIENCE, self.response.chunk()).await.expect("the stream is silent") {
+                Ok(Some(bytes)) => self.rest.push_str(std::str::from_utf8(&bytes).unwrap()),
+                Ok(None) => return Came::End,
+                Err(error) => panic!("the stream broke: {error}"),
+            }
+        }
+    }
+
+    fn whole(&mut self) -> Option<String> {
+        let end = self.rest.find("\n\n")?;
+        let event = self.rest[..end].to_owned();
+        self.rest.drain(..end + 2);
+        Some(event)
+    }
+
+    fn take(&mut self, event: &str) -> Came {
+        let (mut name, mut id, mut data) = (None, None, None);
+        for line in event.lines() {
+            match line.split_once(": ") {
+                Some(("event", value)) => name = Some(value),
+                Some(("id", value)) => id = Some(value),
+                Some(("data", value)) => assert_eq!(data.replace(value), None, "data is one line"),
+                Some(("retry", _)) => {}
+                Some(("", comment)) => self.comments.push(comment.into()),
+                _ => panic!("not a line of this protocol: {line}"),
+            }
+        }
+        let (Some(name), Some(data)) = (name, data) else { return Came::Comment };
+        let event = Event::parse(name, data).unwrap().unwrap();
+        Came::Event { changed: self.follower.take(event, id).unwrap() }
+    }
+}
+
+/// The text of the newest reply.
+pub fn reply(view: &View) -> String {
+    use everturn_server::wire::{Body, Part};
+    let reply = view.messages.iter().rev().find_map(|message| match &message.body {
+        Body::Reply(reply) => Some(reply),
+        _ => None,
+    });
+    let texts = reply.into_iter().flat_map(|reply| &reply.parts).filter_map(|part| match part {
+        Part::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}

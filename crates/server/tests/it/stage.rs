@@ -1,0 +1,155 @@
+//! A server on a free port, with the understudy behind it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::prompt::ToolSpec;
+use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
+use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
+use everturn_server::{Bounds, Parts, Server, wire};
+use everturn_understudy::{Manner, Understudy};
+use prometheus_client::registry::Registry;
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::reader::Reader;
+
+/// The token of whoever the tests are.
+pub const TOKEN: &str = "evt_of-whoever-the-tests-are-in-most-cases";
+
+/// A server, and a client of it.
+pub struct Stage {
+    pub server: Server,
+    pub engine: Engine,
+    pub memory: Arc<Memory>,
+    pub client: Client,
+    pub base: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Launch {
+    #[expect(dead_code, reason = "only its schema is asked for")]
+    target: String,
+}
+
+impl Stage {
+    /// A server whose agents answer at once: `default`, `numbered` (t1 t2 t3 …), `asks` (runs a tool of its client) and
+    /// `launches` (needs an approval).
+    pub async fn new() -> Self {
+        Self::with(Bounds::default(), Duration::ZERO).await
+    }
+
+    /// The same, with other bounds, and with time between words.
+    pub async fn with(bounds: Bounds, pace: Duration) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+        let memory = Arc::new(Memory::new());
+        let mut registry = Registry::default();
+        let engine = Engine::builder()
+            .store(memory.clone())
+            .metrics(Metrics::register(&mut registry))
+            .provider(Understudy::company(Manner { pace, seed: 7 }))
+            .agent("default", agent("persona"))
+            .agent("numbered", agent("numbered"))
+            .agent("asks", asking())
+            .agent("launches", launching())
+            .start();
+        let parts = Parts {
+            engine: engine.clone(),
+            store: memory.clone(),
+            tokens: memory.clone(),
+            registry,
+            agent: "default".into(),
+            bounds,
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::start(parts, address, &["everturn.test".into()]).await.unwrap();
+        let base = format!("http://{}", server.address());
+        let stage = Self { server, engine, memory, client: Client::new(), base };
+        stage.grant(TOKEN, "me", &Scope::ALL).await;
+        stage
+    }
+
+    /// Makes a token known.
+    pub async fn grant(&self, secret: &str, owner: &str, scopes: &[Scope]) {
+        let token = Token {
+            hash: TokenHash::of(secret),
+            name: "test".into(),
+            owner: owner.into(),
+            scopes: scopes.iter().copied().collect(),
+            made: Timestamp(0),
+            expires: None,
+            revoked: None,
+        };
+        self.memory.put(&token).await.unwrap();
+    }
+
+    /// A request with the usual token.
+    pub fn ask(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base)).bearer_auth(TOKEN)
+    }
+
+    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
+        answer(self.ask(Method::GET, path).send().await.unwrap()).await
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+        answer(self.ask(method, path).json(&body).send().await.unwrap()).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.send(Method::POST, path, body).await
+    }
+
+    /// A new chat, by its path.
+    pub async fn chat(&self, agent: &str) -> String {
+        let (status, chat) = self.post("/v1/chats", json!({"agent": agent})).await;
+        assert_eq!(status, StatusCode::CREATED, "{chat}");
+        format!("/v1/chats/{}", chat["id"].as_str().unwrap())
+    }
+
+    /// Says something to a chat.
+    pub async fn say(&self, chat: &str, text: &str) -> u64 {
+        let (status, accepted) = self.post(&format!("{chat}/messages"), json!({"text": text})).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
+        accepted["id"].as_u64().unwrap()
+    }
+
+    /// Somebody who watches a chat.
+    pub async fn watch(&self, chat: &str) -> Reader {
+        Reader::open(self.ask(Method::GET, &format!("{chat}/stream"))).await
+    }
+
+    /// The chat as the server sees it, in the shapes of its clients.
+    pub async fn view(&self, chat: &str) -> wire::View {
+        let id: ChatId = chat.rsplit('/').next().unwrap().parse().unwrap();
+        (&self.engine.chat(id).view().await.unwrap()).into()
+    }
+}
+
+pub async fn answer(response: Response) -> (StatusCode, Value) {
+    let (status, text) = (response.status(), response.text().await.unwrap());
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// The last word of a problem's type.
+pub fn kind(problem: &Value) -> &str {
+    problem["type"].as_str().and_then(|kind| kind.strip_prefix("urn:everturn:problem:")).unwrap_or("no problem")
+}
+
+fn agent(model: &str) -> Agent {
+    Agent::new(format!("understudy/{model}").parse().unwrap())
+}
+
+fn asking() -> Agent {
+    let agent = agent("persona");
+    let schema = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
+    agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", schema)).unwrap();
+    agent
+}
+
+fn launching() -> Agent {
+    let launch = tool("launch", "Launches.", |_, _: Launch| async move { Ok("launched".to_string()) });
+    agent("persona").tool(launch.with(Policy { approval: Approval::Needed, ..Policy::default() })).unwrap()
+}

@@ -1,0 +1,213 @@
+//! Who may use a server, by the hash of what they carry.
+//!
+//! A token is shown once, when it is made. What is kept is its hash, so that whoever reads the store cannot use what they
+//! find there; and when it was made, ends or was taken back, so that every request can ask anew.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use everturn_core::ids::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use crate::store::StoreError;
+
+/// A place where tokens are kept.
+#[async_trait]
+pub trait Tokens: Send + Sync + 'static {
+    /// Adds a token. One with the same hash stays as it is.
+    async fn put(&self, token: &Token) -> Result<(), StoreError>;
+
+    /// The token with this hash, whether or not it may still be used.
+    async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError>;
+
+    /// All of them, oldest first.
+    async fn list(&self) -> Result<Vec<Token>, StoreError>;
+
+    /// Takes a token back. The first time counts; one that is not there stays so.
+    async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError>;
+}
+
+/// What is kept of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The hash of the secret, and its key here.
+    pub hash: TokenHash,
+    /// What people call it.
+    pub name: String,
+    /// In whose name it acts.
+    pub owner: String,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// When it was made.
+    pub made: Timestamp,
+    /// When it ends by itself.
+    pub expires: Option<Timestamp>,
+    /// When it was taken back.
+    pub revoked: Option<Timestamp>,
+}
+
+impl Token {
+    /// Whether it may be used at `now`.
+    #[must_use]
+    pub fn is_good(&self, now: Timestamp) -> bool {
+        self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+/// The SHA-256 of a token. Tokens are 256 bits of chance, so a plain hash cannot be searched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl TokenHash {
+    /// The hash of a secret.
+    #[must_use]
+    pub fn of(secret: &str) -> Self {
+        Self(Sha256::digest(secret.as_bytes()).into())
+    }
+
+    /// Whether the two are the same, in a time that does not tell where they differ.
+    #[must_use]
+    pub fn matches(&self, other: &Self) -> bool {
+        let differing = self.0.iter().zip(&other.0).fold(0, |bits, (a, b)| bits | (a ^ b));
+        std::hint::black_box(differing) == 0
+    }
+
+    /// What people name it by: the beginning, which opens nothing.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenHash({}…)", self.id())
+    }
+}
+
+/// One thing a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Look at chats.
+    Read,
+    /// Make chats and talk to them.
+    Chat,
+    /// Allow and deny calls.
+    Approve,
+    /// Manage tokens, and see what concerns everybody.
+    Admin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Chat, Self::Approve, Self::Admin];
+
+    /// Its name, as it is stored and sent.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Chat => "chat",
+            Self::Approve => "approve",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The scope of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What a token may do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Self {
+        Scope::ALL.into_iter().collect()
+    }
+
+    /// Whether this is among it.
+    #[must_use]
+    pub const fn has(self, scope: Scope) -> bool {
+        self.0 & scope.bit() != 0
+    }
+
+    /// Each of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
+    }
+
+    /// Their names, with spaces between: how they are stored.
+    #[must_use]
+    pub fn names(self) -> String {
+        self.iter().map(Scope::name).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What [`Self::names`] wrote. A name that nobody knows any more grants nothing.
+    #[must_use]
+    pub fn from_names(names: &str) -> Self {
+        names.split_whitespace().filter_map(Scope::named).collect()
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |bits, scope| bits | scope.bit()))
+    }
+}
+
+impl fmt::Debug for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scopes({})", self.names())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_read_back_as_written_and_unknown_ones_grant_nothing() {
+        for bits in 0..16 {
+            assert_eq!(Scopes::from_names(&Scopes(bits).names()), Scopes(bits));
+        }
+        assert_eq!(Scopes::from_names("read root").names(), "read");
+        assert!(!Scopes::from_names("").has(Scope::Read));
+    }
+
+    #[test]
+    fn hashes_match_only_themselves() {
+        let hash = TokenHash::of("secret");
+        assert!(hash.matches(&TokenHash::of("secret")));
+        for byte in 0..32 {
+            let mut other = hash;
+            other.0[byte] ^= 1;
+            assert!(!hash.matches(&other), "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_good_until_it_ends_or_is_taken_back() {
+        let token = Token {
+            hash: TokenHash::of("secret"),
+            name: "test".into(),
+            owner: "me".into(),
+            scopes: Scopes::all(),
+            made: Timestamp(1),
+            expires: Some(Timestamp(10)),
+            revoked: None,
+        };
+        assert!(token.is_good(Timestamp(9)));
+        assert!(!token.is_good(Timestamp(10)));
+        assert!(!Token { revoked: Some(Timestamp(2)), ..token }.is_good(Timestamp(3)));
+    }
+}

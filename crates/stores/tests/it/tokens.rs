@@ -1,0 +1,54 @@
+//! Tokens, the same in every store.
+
+use everturn_core::ids::Timestamp;
+use everturn_stores::{Memory, Scope, Scopes, Token, TokenHash, Tokens};
+
+fn token(secret: &str, made: i64) -> Token {
+    Token {
+        hash: TokenHash::of(secret),
+        name: format!("näme of {secret}"),
+        owner: "somebody".into(),
+        scopes: [Scope::Read, Scope::Approve].into_iter().collect(),
+        made: Timestamp(made),
+        expires: Some(Timestamp(1_000)),
+        revoked: None,
+    }
+}
+
+async fn tokens_are_kept_by_their_hash(tokens: &dyn Tokens) {
+    let (first, second) = (token("first", 2), token("second", 1));
+    tokens.put(&first).await.unwrap();
+    tokens.put(&second).await.unwrap();
+    assert_eq!(tokens.find(&first.hash).await.unwrap().as_ref(), Some(&first));
+    assert_eq!(tokens.find(&TokenHash::of("third")).await.unwrap(), None);
+    assert_eq!(tokens.list().await.unwrap(), [second.clone(), first.clone()]);
+
+    // Made again, a token gains nothing: neither more scopes nor a life after it was taken back.
+    tokens.revoke(&first.hash, Timestamp(5)).await.unwrap();
+    tokens.revoke(&first.hash, Timestamp(6)).await.unwrap();
+    tokens.put(&Token { scopes: Scopes::all(), ..first.clone() }).await.unwrap();
+    let revoked = Token { revoked: Some(Timestamp(5)), ..first.clone() };
+    assert_eq!(tokens.find(&first.hash).await.unwrap(), Some(revoked));
+    tokens.revoke(&TokenHash::of("third"), Timestamp(7)).await.unwrap();
+    assert_eq!(tokens.list().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn in_memory() {
+    tokens_are_kept_by_their_hash(&Memory::new()).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn in_sqlite_also_after_it_was_closed() {
+    use everturn_stores::Sqlite;
+    use everturn_stores::sqlite::Options;
+
+    let scratch = crate::scratch::Scratch::new();
+    let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
+    tokens_are_kept_by_their_hash(&sqlite).await;
+    let before = sqlite.list().await.unwrap();
+    drop(sqlite);
+    let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
+    assert_eq!(sqlite.list().await.unwrap(), before);
+}
