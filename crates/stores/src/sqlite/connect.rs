@@ -99,3 +99,26 @@ pub(super) fn as_sqlite(error: OpenError) -> rusqlite::Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_was_not_taken_is_an_error() {
+        let memory = Connection::open_in_memory().unwrap();
+        let refused = set(&memory, "journal_mode", "wal", Asked::Always).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "SQLite has journal_mode at memory and not at wal, so nothing could be promised"
+        );
+        let unknown = set(&memory, "no_such_setting", "1", Asked::Always);
+        assert!(unknown.is_err(), "SQLite itself is silent about it");
+        set(&memory, "cache_size", "-8192", Asked::Always).unwrap();
+    }
+
+    #[test]
+    fn the_library_is_new_enough() {
+        is_known_good().unwrap();
+    }
+}

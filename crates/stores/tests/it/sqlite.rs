@@ -44,6 +44,6 @@ everturn_stores::conformance! {
     /// CS05, CS24: and nobody can tell that it was closed and opened again in between.
     #[test]
     fn opened_again() -> Housed {
-        Housed::new(41)
+        Housed::new(101)
     }
 }

@@ -17,8 +17,8 @@ use crate::sqlite::writer::Needs;
 use crate::store::StoreError;
 use crate::{Store as _, WriteError};
 
-/// A job that the database refuses in the middle, and one that panics, are answered with an error. What was queued between
-/// them is done, once.
+/// CS01: a job that the database refuses in the middle, and one that panics, are answered with an error and undone. What was
+/// queued between them is done, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_fails_takes_no_other_with_it() {
     let dir = dir("batch");

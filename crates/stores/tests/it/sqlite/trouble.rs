@@ -35,8 +35,8 @@ fn shim(dir: &Path) -> PathBuf {
     library
 }
 
-/// I21: a write that the disk refuses is refused, what was accepted stays, reading goes on, and once the disk works
-/// everything does: without a restart, and after one.
+/// I21, CS04, CS06: a write that the disk refuses is refused and told to nobody, what was accepted stays, reading goes on,
+/// and once the disk works everything does: without a restart, and after one.
 #[test]
 fn what_was_accepted_outlives_a_failing_disk() {
     let dir = Scratch::new();
@@ -58,6 +58,7 @@ async fn lives_with_a_failing_disk() {
     witness.limits.queue_len_max = 1_000;
     witness.journal(vec![attempt(), text("Hel")]).await;
     for (round, (what, number, told)) in TROUBLES.into_iter().enumerate() {
+        let seen = witness.now().await;
         std::fs::write(&control, format!("{what} {number}")).unwrap();
         for _ in 0..3 {
             let error = submit(&witness, round).await.expect_err("the disk refuses");
@@ -73,7 +74,8 @@ async fn lives_with_a_failing_disk() {
             Ok(witness.stage.pending().cloned().collect()),
             "reading goes on"
         );
-        witness.now().await;
+        assert_eq!(witness.since(Some(seen)).await, None, "nobody is told");
+        assert_eq!(witness.now().await, seen);
         std::fs::write(&control, "").unwrap();
         let receipt = submit(&witness, round).await.expect("the disk works again");
         witness.stage.submit(send(&round.to_string(), When::Queue), &witness.limits).unwrap();
