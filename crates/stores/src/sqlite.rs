@@ -161,7 +161,7 @@ impl Sqlite {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(closed)?;
         queue.send(Box::new(Job { needs, run, done: None, reply })).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
+        answer.await.map_err(|_| closed())?.0
     }
 
     async fn read<T: Send + 'static>(
@@ -247,7 +247,7 @@ impl Store for Sqlite {
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
-        let text = shape::rows::write(&rows);
+        let (text, rows) = (shape::rows::write(&rows), Arc::<[Row]>::from(rows));
         let needs = if rows.is_empty() { Needs::Nothing } else { self.drafts };
         self.write(needs, move |desk| desk.append(pen, &rows, &text)).await
     }

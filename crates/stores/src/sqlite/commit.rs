@@ -1,5 +1,7 @@
 //! A change, written whole.
 
+use std::sync::Arc;
+
 use everturn_core::fact::Fact;
 use everturn_core::ids::{ChatId, Seq, Version};
 use everturn_core::view::Row;
@@ -16,7 +18,7 @@ use crate::store::{Pen, WriteError};
 
 impl Desk<'_> {
     /// Adds rows to the journal of the open step.
-    pub(super) fn append(&mut self, pen: Pen, rows: &[Row], text: &Written) -> Result<(), Halt<WriteError>> {
+    pub(super) fn append(&mut self, pen: Pen, rows: &Arc<[Row]>, text: &Written) -> Result<(), Halt<WriteError>> {
         let seat = self.held(pen)?;
         let next = seat.seq.next();
         let fits = |(i, row): (usize, &Row)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
@@ -34,7 +36,7 @@ impl Desk<'_> {
         self.connection.prepare_cached(sql)?.execute(row)?;
         self.log.next += 1;
         self.log.len += 1;
-        self.told.push(Told::Appended { chat: pen.chat, version, place, rows: rows.to_vec() });
+        self.told.push(Told::Appended { chat: pen.chat, version, place, rows: rows.clone() });
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 //! at least as new.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::ids::{ChatId, Seq, StepId, Version};
 use everturn_core::view::{Cursor, Event, Row};
@@ -33,7 +33,7 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) enum Told {
     /// Rows were added to the open draft.
-    Appended { chat: ChatId, version: Version, place: i64, rows: Vec<Row> },
+    Appended { chat: ChatId, version: Version, place: i64, rows: Arc<[Row]> },
     /// A change was committed.
     Committed { chat: ChatId, version: Version, step: StepId },
     /// A row lies elsewhere now.
@@ -51,7 +51,9 @@ pub(super) struct Head {
     pub(super) marks: Vec<Mark>,
     /// So many marks in front are of rows that were merged.
     pub(super) merged: usize,
-    pub(super) ring: VecDeque<Row>,
+    /// The newest appends.
+    ring: VecDeque<Arc<[Row]>>,
+    ring_len: usize,
     ring_bytes: usize,
 }
 
@@ -99,11 +101,11 @@ impl Heads {
         if seen == now {
             return Some(None);
         }
-        let first = head.ring.front()?.seq;
-        let follows =
-            (seen.version, seen.step) == (now.version, now.step) && seen.seq < now.seq && first <= seen.seq.next();
+        let follows = (seen.version, seen.step) == (now.version, now.step)
+            && seen.seq < now.seq
+            && head.ring_first() <= seen.seq.0 + 1;
         follows.then(|| {
-            let news = head.ring.iter().filter(|row| row.seq > seen.seq).cloned();
+            let news = head.newest_rows().filter(|row| row.seq > seen.seq).cloned();
             Some(News { cursor: now, events: news.map(Event::Delta).collect() })
         })
     }
@@ -145,18 +147,20 @@ impl Heads {
 impl Head {
     pub(super) fn new(version: Version, step: StepId) -> Self {
         let (seq, marks, ring) = (Seq(0), Vec::new(), VecDeque::new());
-        Self { version, step, seq, marks, merged: 0, ring, ring_bytes: 0 }
+        Self { version, step, seq, marks, merged: 0, ring, ring_len: 0, ring_bytes: 0 }
     }
 
-    fn append(&mut self, version: Version, place: i64, rows: Vec<Row>) {
+    fn append(&mut self, version: Version, place: i64, rows: Arc<[Row]>) {
         self.version = version;
         self.marks.push(Mark { first: self.seq.0 + 1, place });
         self.seq = Seq(self.seq.0 + rows.len() as u64);
-        self.ring_bytes += rows.iter().map(|row| row.delta.bytes()).sum::<usize>();
-        self.ring.extend(rows);
-        while self.ring.len() > RING_LEN_MAX || self.ring_bytes > RING_BYTES_MAX {
+        self.ring_len += rows.len();
+        self.ring_bytes += bytes_of(&rows);
+        self.ring.push_back(rows);
+        while self.ring_len > RING_LEN_MAX || self.ring_bytes > RING_BYTES_MAX {
             let Some(oldest) = self.ring.pop_front() else { break };
-            self.ring_bytes -= oldest.delta.bytes();
+            self.ring_len -= oldest.len();
+            self.ring_bytes -= bytes_of(&oldest);
         }
     }
 
@@ -169,6 +173,15 @@ impl Head {
 
     /// Where the newest rows begin that are kept here.
     pub(super) fn ring_first(&self) -> u64 {
-        self.ring.front().map_or(self.seq.0 + 1, |row| row.seq.0)
+        self.newest_rows().next().map_or(self.seq.0 + 1, |row| row.seq.0)
     }
+
+    /// The newest rows, as many as are kept here.
+    pub(super) fn newest_rows(&self) -> impl Iterator<Item = &Row> {
+        self.ring.iter().flat_map(|rows| rows.iter())
+    }
+}
+
+fn bytes_of(rows: &[Row]) -> usize {
+    rows.iter().map(|row| row.delta.bytes()).sum()
 }

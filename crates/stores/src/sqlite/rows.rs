@@ -41,7 +41,7 @@ pub(super) fn journal<E: From<StoreError>>(
             rows.extend(found.into_iter().filter(|row| row.seq > after && row.seq.0 < kept));
         }
     }
-    rows.extend(head.ring.iter().filter(|row| row.seq > after).cloned());
+    rows.extend(head.newest_rows().filter(|row| row.seq > after).cloned());
     let follows = rows.iter().zip(after.0 + 1..).all(|(row, seq)| row.seq.0 == seq);
     if !follows || rows.len() as u64 != head.seq.0 - after.0 {
         return Err(

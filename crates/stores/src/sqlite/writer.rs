@@ -55,7 +55,8 @@ pub(super) struct Job<T, E, F> {
     pub(super) needs: Needs,
     pub(super) run: F,
     pub(super) done: Option<Result<T, E>>,
-    pub(super) reply: oneshot::Sender<Result<T, E>>,
+    /// Goes back together with the function, so that what that holds is not taken apart here, while all others wait.
+    pub(super) reply: oneshot::Sender<(Result<T, E>, F)>,
 }
 
 impl<T: Send, E: From<StoreError> + Send, F> Work for Job<T, E, F>
@@ -81,7 +82,7 @@ where
             Some(error) => Err(error.into()),
             None => self.done.unwrap_or_else(|| Err(unfinished().into())),
         };
-        let _ = self.reply.send(done); // Whoever asked may have gone.
+        let _ = self.reply.send((done, self.run)); // Whoever asked may have gone.
     }
 }
 
