@@ -126,8 +126,9 @@ impl Postgres {
         let link = Arc::new(Link::new(config.clone(), options.connections_max, &options)?);
         migrate::migrate(&link, Patience::new(options.patience)).await?;
         let hints = Arc::new(Hints::default());
-        let worker = Worker::start(config.clone(), &options, hints.clone()).await?;
         let chance = entropy::number();
+        let belief = 1.0 + (chance % 1000) as f64 / 10_000.0;
+        let worker = Worker::start(config.clone(), &options, belief, hints.clone()).await?;
         let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
         let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
@@ -135,7 +136,7 @@ impl Postgres {
             writing: Link::new(config, 1, &options)?,
             draft_mode: journal::draft_mode(options.durability),
             patience: options.patience,
-            belief: 1.0 + (chance % 1000) as f64 / 10_000.0,
+            belief,
             life: worker.life.clone(),
             desks: Desks::default(),
             hints: hints.clone(),

@@ -124,7 +124,8 @@ impl Batch {
 impl Writer {
     async fn store(&mut self, mut batch: Batch) {
         for (chat, done) in batch.strangers {
-            let _ = done.send(Err(self.inner.why_not(chat).await));
+            let inner = self.inner.clone();
+            tokio::spawn(async move { done.send(Err(inner.why_not(chat).await)) }); // Nobody else waits for the answer.
         }
         for done in batch.empty {
             let _ = done.send(Ok(()));

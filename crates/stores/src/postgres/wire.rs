@@ -21,6 +21,8 @@ use super::link::{Link, Mode};
 use crate::store::Hint;
 
 const CHANNEL: &str = "everturn";
+/// Tells everybody that chats have become free.
+pub(super) const LOOK: &str = "NOTIFY everturn, 'm'";
 /// How often drafts are told of at most.
 const DRAFTS_EVERY: Duration = Duration::from_millis(25);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
@@ -135,6 +137,9 @@ async fn listen_once(config: &Config, sender: i64, hints: &Arc<Hints>) -> Result
 
 /// What was said, unless by ourselves.
 fn parse(payload: &str, own: i64) -> Option<Hint> {
+    if payload == "m" {
+        return Some(Hint::Missed);
+    }
     let mut words = payload.split(' ');
     let (kind, chat, sender) = (words.next()?, words.next()?, words.next()?);
     let chat: ChatId = chat.parse().ok()?;

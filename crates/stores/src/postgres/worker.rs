@@ -17,6 +17,8 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::Options;
 use super::fault::Fault;
 use super::hints::Hints;
+use super::link::Param;
+use super::wire::LOOK;
 use crate::clock;
 use crate::store::{Hint, StoreError};
 
@@ -73,14 +75,25 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Makes this process known, and keeps it so until it is dropped.
-    pub(super) async fn start(config: Config, options: &Options, hints: Arc<Hints>) -> Result<Self, StoreError> {
+    pub(super) async fn start(
+        config: Config,
+        options: &Options,
+        belief: f64,
+        hints: Arc<Hints>,
+    ) -> Result<Self, StoreError> {
         let standing = Mutex::new(Standing { id: None, renewed: clock::now(), is_lost: true });
         let life = Arc::new(Life { standing, lasts: options.lease_max, is_paused: AtomicBool::new(false) });
         let (stop, stopped) = watch::channel(false);
         let (is_done, done) = mpsc::channel();
         let (known, is_known) = tokio::sync::oneshot::channel();
-        let pulse =
-            Pulse { life: life.clone(), config, every: options.heartbeat, answer_max: options.lease_max / 3, hints };
+        let pulse = Pulse {
+            life: life.clone(),
+            config,
+            every: options.heartbeat,
+            answer_max: options.lease_max / 3,
+            belief,
+            hints,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let thread = move || {
@@ -110,6 +123,8 @@ struct Pulse {
     config: Config,
     every: Duration,
     answer_max: Duration,
+    /// How much longer than its word a silent process is believed.
+    belief: f64,
     hints: Arc<Hints>,
 }
 
@@ -184,7 +199,7 @@ impl Pulse {
         let is_known = self.answer(client.execute_typed(renew, &[(&id, Type::INT8)])).await? == 1;
         if is_known && self.life.current().is_some() {
             self.life.standing().renewed = asked;
-            return Ok(());
+            return self.bury_others(client, id).await;
         }
         self.lose(if is_known {
             "the database was slow to hear of this process"
@@ -192,6 +207,17 @@ impl Pulse {
             "this process was taken for dead"
         });
         self.register(client).await
+    }
+
+    /// Gives up processes that were silent for too long, and tells all others that there may be work.
+    async fn bury_others(&self, client: &Client, id: i64) -> Result<(), Fault> {
+        let bury = "DELETE FROM workers WHERE id <> $1 AND clock_timestamp() > seen + lasts * $2";
+        let params: [Param<'_>; 2] = [(&id, Type::INT8), (&self.belief, Type::FLOAT8)];
+        if self.answer(client.execute_typed(bury, &params)).await? > 0 {
+            self.hints.put(Hint::Missed);
+            self.answer(client.batch_execute(LOOK)).await?;
+        }
+        Ok(())
     }
 
     /// Makes this process known under a new number. Nobody holds what was held under the one before.
@@ -220,7 +246,7 @@ impl Pulse {
 
     async fn remove(&self, client: &Client, id: i64) -> Result<(), Fault> {
         self.answer(client.execute_typed("DELETE FROM workers WHERE id = $1", &[(&id, Type::INT8)])).await?;
-        Ok(())
+        self.answer(client.batch_execute(LOOK)).await
     }
 
     async fn answer<T>(&self, asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {

@@ -80,8 +80,10 @@ async fn a_process_that_ends_leaves_nothing_held() {
     let chat = make(&one, 1).await;
     one.acquire(chat).await.expect("nobody holds it");
     assert_eq!(two.acquire(chat).await.map(drop), Err(WriteError::Fenced));
+    hears(&two, Hint::Missed).await; // It listens.
     drop(one);
     two.acquire(chat).await.expect("its holder has left");
+    hears(&two, Hint::Missed).await; // And was told to look for work.
 }
 
 /// I6, CS08: a process that stands still lets go before another can take its chats, writes nothing once they did, and
@@ -120,6 +122,24 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     assert_ne!(everything(&url), before, "the other chat was taken");
     two.append(taken.pen(), rows(1, 4..=5)).await.expect("the journal goes on");
     two.commit(&mut taken, &[]).await.expect("the lease is ours");
+}
+
+/// Whoever finds a process silent for too long tells everybody to look for its chats.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_chats_of_a_silent_process_are_looked_for() {
+    let url = database();
+    let (one, two, three) = (open(&url, hasty()).await, open(&url, hasty()).await, open(&url, hasty()).await);
+    let chat = make(&one, 1).await;
+    submit(&two, chat, "hello", None).await.expect("an empty chat takes a message");
+    one.acquire(chat).await.expect("nobody holds it");
+    for other in [&two, &three] {
+        hears(other, Hint::Missed).await; // It listens.
+    }
+    one.pause_heartbeat(true);
+    for other in [&two, &three] {
+        hears(other, Hint::Missed).await;
+        assert_eq!(other.unsettled().await, Ok(vec![chat]));
+    }
 }
 
 /// A process that was taken for dead hears so at its next heartbeat, holds nothing, and goes on under a new number.
