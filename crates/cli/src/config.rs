@@ -129,7 +129,7 @@ impl Config {
         let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data, from_file)?;
         let data = match data {
             Some(data) => data,
-            None => Told { value: DataDir::usual(&set)?, origin: Origin::Default },
+            None => Told { value: DataDir::usual(set)?, origin: Origin::Default },
         };
         let hosts = (!flags.host.is_empty()).then(|| flags.host.clone());
         let hosts = match (hosts, file.hosts) {
@@ -254,7 +254,7 @@ mod tests {
         let flags = Flags { config: Some(path.clone()), ..flags };
         let look =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let config = Config::read(&flags, |name| look(name).or_else(|| (name == "HOME").then(|| "/home/me".into())));
+        let config = Config::read(&flags, |name| look(name).or_else(|| (name == "HOME").then(|| "/h".into())));
         std::fs::remove_file(path)?;
         config
     }
@@ -273,7 +273,7 @@ mod tests {
         assert!(matches!(config.listen.origin, Origin::File(_)));
         let config = read(Flags::default(), &[], "").unwrap();
         assert_eq!((config.listen.value.to_string(), config.listen.origin), ("127.0.0.1:4140".into(), Origin::Default));
-        assert_eq!(config.data.value, Path::new("/home/me/.local/share/everturn"));
+        assert_eq!(config.data.value, Path::new("/h/.local/share/everturn"));
     }
 
     #[test]

@@ -166,7 +166,6 @@ impl Watch {
     }
 
     /// Says why the stream ends. A comment: clients come back with the cursor they have.
-    #[expect(clippy::unnecessary_wraps, reason = "every end is the answer of `frame`")]
     fn end(&mut self, why: &str) -> Option<String> {
         self.state = State::Over;
         Some(format!(": bye, {why}\n\n"))

@@ -56,7 +56,7 @@ async fn a_server_that_is_told_to_end_hands_its_turns_over() {
     daemon.post(&format!("{chat}/messages"), &json!({"text": format!("count to {TOKENS}")})).await;
     reader.until(has_begun).await;
     daemon.signal("TERM").await;
-    reader.to_the_end().await;
+    reader.until_the_end().await;
     assert_eq!(reader.comments.last().unwrap(), "bye, the server is going down");
     assert_eq!(daemon.child.wait().await.unwrap().code(), Some(0));
     let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;

@@ -104,7 +104,7 @@ pub enum Increment {
     /// Two attempts were joined here.
     Seam {
         /// The bytes of text shown before.
-        at: u64,
+        shown: u64,
     },
     /// A call is taken back.
     RetractCall {
@@ -247,7 +247,7 @@ impl From<&delta::Delta> for Increment {
             delta::Delta::File(file) => Self::File((&**file).into()),
             delta::Delta::Other(_) => Self::Other,
             delta::Delta::Usage(report) => Self::Usage((*report).into()),
-            delta::Delta::Seam(seam) => Self::Seam { at: seam.at as u64 },
+            delta::Delta::Seam(seam) => Self::Seam { shown: seam.at as u64 },
             delta::Delta::RetractCall { ordinal } => Self::RetractCall { ordinal: *ordinal },
             delta::Delta::RetractAll => Self::RetractAll,
             delta::Delta::PartMeta(_)

@@ -45,7 +45,7 @@ async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
     let clients = (0..40).map(|seed| tokio::spawn(cut_again_and_again(stage.clone(), chat.clone(), seed)));
     let clients: Vec<_> = clients.collect();
     stage.say(&chat, "count to 300").await;
-    let (mut cuts_all, server) = (0, async { stage.view(&chat).await });
+    let mut cuts_all = 0;
     for client in join_all(clients).await {
         let (follower, cuts) = client.unwrap();
         cuts_all += cuts;
@@ -53,7 +53,6 @@ async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
         assert_eq!(reply(follower.view()), words.join(" "));
         assert_eq!(*follower.view(), stage.view(&chat).await);
     }
-    assert_eq!(server.await.messages.len(), 2);
     assert!(cuts_all > 200, "only {cuts_all} cuts");
 }
 

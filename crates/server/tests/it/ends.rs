@@ -40,7 +40,7 @@ async fn a_server_that_goes_down_says_good_bye() {
     let stopped = timeout(Duration::from_secs(5), stage.server.stop());
     let read = async {
         for reader in &mut readers {
-            reader.to_the_end().await;
+            reader.until_the_end().await;
             assert_eq!(reader.comments.last().unwrap(), "bye, the server is going down");
         }
     };
@@ -53,7 +53,7 @@ async fn a_long_stream_ends_in_good_order() {
     let stage = Stage::with(Bounds { stream_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
     let chat = stage.chat("default").await;
     let mut reader = stage.watch(&chat).await;
-    reader.to_the_end().await;
+    reader.until_the_end().await;
     assert_eq!(reader.comments.last().unwrap(), "bye, time to reconnect");
     stage.server.stop().await;
 }
@@ -70,7 +70,7 @@ async fn a_revoked_token_loses_its_streams() {
     let mut lost = Reader::open(stage.client.get(url).bearer_auth(secret)).await;
     lost.until(|view| view.status.is_some()).await;
     stage.memory.revoke(&TokenHash::of(secret), stage.engine.now()).await.unwrap();
-    lost.to_the_end().await;
+    lost.until_the_end().await;
     assert_eq!(lost.comments.last().unwrap(), "bye, the token is not good any more");
     stage.say(&chat, "Still there?").await;
     mine.until_rest().await;

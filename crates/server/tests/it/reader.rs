@@ -68,7 +68,7 @@ impl Reader {
     }
 
     /// Reads to the end of the stream.
-    pub async fn to_the_end(&mut self) {
+    pub async fn until_the_end(&mut self) {
         while self.next().await != Came::End {}
     }
 

@@ -1,4 +1,5 @@
 //! Tokens, the same in every store.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use everturn_core::ids::Timestamp;
 use everturn_stores::{Memory, Scope, Scopes, Token, TokenHash, Tokens};
