@@ -92,6 +92,6 @@ async fn commits(out: &Out, name: &str, store: &Arc<dyn Store>) {
     let mut first = None;
     for messages in [0, 100, 1_000, 5_000] {
         let took = load.commit_at(messages).await.as_nanos() as f64 / 1e3;
-        out.line(name, "commit", messages, took, "us", *first.get_or_insert(took));
+        out.line(name, "commit", messages as usize, took, "us", *first.get_or_insert(took));
     }
 }
