@@ -34,7 +34,7 @@ impl Pooler {
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir =\nauth_type = any\nauth_file = {dir}/users\npool_mode = transaction\n\
              default_pool_size = 3\nmax_client_conn = 200\nserver_reset_query_always = 1\n\
-             server_reset_query = DISCARD ALL\nlogfile = {dir}/log\n",
+             server_reset_query = DISCARD ALL\nlogfile = {dir}/log\npidfile = {dir}/pid\n",
             server.port(),
             dir = dir.display()
         );
@@ -55,6 +55,10 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
+        // The child may be whoever started it as nobody, and would leave it behind.
+        if let Ok(pid) = std::fs::read_to_string(self.dir.join("pid")) {
+            let _ = Command::new("kill").arg(pid.trim()).status();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.dir);

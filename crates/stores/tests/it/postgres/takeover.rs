@@ -137,8 +137,9 @@ async fn the_chats_of_a_silent_process_are_looked_for() {
     }
     one.pause_heartbeat(true);
     for other in [&two, &three] {
-        hears(other, Hint::Missed).await;
-        assert_eq!(other.unsettled().await, Ok(vec![chat]));
+        while other.unsettled().await != Ok(vec![chat]) {
+            hears(other, Hint::Missed).await; // One more for another reason does no harm.
+        }
     }
 }
 
