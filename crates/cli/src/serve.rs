@@ -6,8 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn::stores::sqlite::Options;
-use everturn::stores::{Sqlite, Store, Tokens};
+use everturn::stores::{Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Agent, Engine, Metrics};
 use everturn_server::{Bounds, Brought, DataDir, Parts, Server, bring};
 use prometheus_client::registry::Registry;
@@ -30,11 +29,16 @@ struct Kept {
 }
 
 /// Opens the store. The only place that knows which one it is.
-async fn open(data: &DataDir) -> anyhow::Result<Kept> {
+async fn open(data: &DataDir, url: Option<String>) -> anyhow::Result<Kept> {
+    if let Some(url) = url.filter(|url| !url.trim().is_empty()) {
+        let opened = Postgres::open(&url, postgres::Options::default()).await;
+        let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
+        return Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says" });
+    }
     let dir = data.path().to_owned();
-    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &Options::default()));
-    let sqlite = Arc::new(opened.await??);
-    Ok(Kept { store: sqlite.clone(), tokens: sqlite, what: "SQLite" })
+    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &sqlite::Options::default()));
+    let kept = Arc::new(opened.await??);
+    Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory" })
 }
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -46,7 +50,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     log();
     let data = DataDir::open(&config.data.value)?;
-    let Kept { store, tokens, what } = open(&data).await?;
+    let Kept { store, tokens, what } = open(&data, variable("DATABASE_URL")).await?;
     let mut registry = Registry::default();
     let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
     let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;

@@ -16,6 +16,7 @@ mod migrate;
 mod news;
 mod read;
 mod submit;
+mod tokens;
 mod trim;
 mod wire;
 mod worker;

@@ -39,7 +39,7 @@ pub fn everturn(arguments: &[&str]) -> Command {
     for name in ["EVERTURN_CONFIG", "EVERTURN_LISTEN", "EVERTURN_DATA", "EVERTURN_MODEL", "EVERTURN_SYSTEM"] {
         command.env_remove(name);
     }
-    command.env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");
+    command.env_remove("DATABASE_URL").env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -57,10 +57,15 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one on a free port, and waits for its banner.
     pub async fn start(data: &Path, model: &str) -> Self {
+        Self::start_on(data, model, "").await
+    }
+
+    /// The same, on the database at this address.
+    pub async fn start_on(data: &Path, model: &str, url: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let data_text = data.to_str().unwrap();
         let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", data_text, "--model", model]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.env("DATABASE_URL", url).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut banner = Vec::new();
         while banner.last().is_none_or(|line: &String| !line.starts_with("Ctrl-C")) {

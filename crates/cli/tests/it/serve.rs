@@ -65,6 +65,24 @@ async fn a_server_that_is_told_to_end_hands_its_turns_over() {
     assert_eq!(reply(&reader.until_rest().await), words.join(" "));
 }
 
+/// Two servers share a database: a client of one watches what the other drives, and when that one is killed, the turn
+/// goes on here, every token once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_goes_on_where_another_was_killed() {
+    let (first, second) = (Scratch::new(), Scratch::new());
+    let url = everturn_props::database().unwrap();
+    let mut one = Daemon::start_on(first.path(), "understudy/numbered", &url).await;
+    let other = Daemon::start_on(second.path(), "understudy/numbered", &url).await;
+    assert!(other.banner.iter().any(|line| line.contains("Postgres")), "{:?}", other.banner);
+    let chat = one.chat().await;
+    let mut reader = Reader::open(other.ask(Method::GET, &format!("{chat}/stream"))).await;
+    one.post(&format!("{chat}/messages"), &json!({"text": "count to 400"})).await;
+    reader.until(has_begun).await;
+    one.child.kill().await.unwrap();
+    let words: Vec<String> = (1..=400).map(|n| format!("t{n}")).collect();
+    assert_eq!(reply(&reader.until_rest().await), words.join(" "));
+}
+
 /// Without a key the banner says who stands in; and where everything is.
 #[tokio::test]
 async fn the_banner_says_what_a_newcomer_needs() {

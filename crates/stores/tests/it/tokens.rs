@@ -53,3 +53,13 @@ async fn in_sqlite_also_after_it_was_closed() {
     let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
     assert_eq!(sqlite.list().await.unwrap(), before);
 }
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_postgres() {
+    use everturn_stores::Postgres;
+    use everturn_stores::postgres::Options;
+
+    let url = everturn_props::database().unwrap();
+    tokens_are_kept_by_their_hash(&Postgres::open(&url, Options::default()).await.unwrap()).await;
+}

@@ -1,0 +1,77 @@
+//! Tokens in their table.
+
+use async_trait::async_trait;
+use everturn_core::ids::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::cells::{name, unreadable};
+use super::fault::Fault;
+use super::link::{Mode, Param};
+use super::{Inner, Postgres, lasting};
+use crate::store::StoreError;
+use crate::tokens::{Scopes, Token, TokenHash, Tokens};
+
+const COLUMNS: &str = "hash, name, owner, scopes, made, expires, revoked";
+
+#[async_trait]
+impl Tokens for Postgres {
+    async fn put(&self, token: &Token) -> Result<(), StoreError> {
+        let Token { hash, name, owner, scopes, made, expires, revoked } = token;
+        let sql = format!("INSERT INTO tokens ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING");
+        let (expires, revoked) = (expires.map(|at| at.0), revoked.map(|at| at.0));
+        let params: [Param<'_>; 7] = [
+            (&&hash.0[..], Type::BYTEA),
+            (&name.as_bytes(), Type::BYTEA),
+            (&owner.as_bytes(), Type::BYTEA),
+            (&scopes.names(), Type::TEXT),
+            (&made.0, Type::INT8),
+            (&expires, Type::INT8),
+            (&revoked, Type::INT8),
+        ];
+        self.inner.write_again(&sql, &params).await
+    }
+
+    async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM tokens WHERE hash = $1");
+        let rows = self.inner.read(&sql, &[(&&hash.0[..], Type::BYTEA)]).await?;
+        rows.first().map(token_of).transpose().map_err(lasting)
+    }
+
+    async fn list(&self) -> Result<Vec<Token>, StoreError> {
+        let rows = self.inner.read(&format!("SELECT {COLUMNS} FROM tokens ORDER BY made, hash"), &[]).await?;
+        rows.iter().map(token_of).collect::<Result<_, _>>().map_err(lasting)
+    }
+
+    async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
+        let sql = "UPDATE tokens SET revoked = $2 WHERE hash = $1 AND revoked IS NULL";
+        self.inner.write_again(sql, &[(&&hash.0[..], Type::BYTEA), (&at.0, Type::INT8)]).await
+    }
+}
+
+impl Inner {
+    /// One statement that writes, and may be done twice.
+    async fn write_again(&self, sql: &str, params: &[Param<'_>]) -> Result<(), StoreError> {
+        let mut patience = self.patience();
+        loop {
+            match self.query_once(Mode::Write, sql, params).await {
+                Ok(_) => return Ok(()),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+}
+
+fn token_of(row: &Row) -> Result<Token, Fault> {
+    let hash =
+        row.get::<_, &[u8]>("hash").try_into().map_err(|_| unreadable("a token has a hash of another length"))?;
+    Ok(Token {
+        hash: TokenHash(hash),
+        name: name(row.get("name"))?,
+        owner: name(row.get("owner"))?,
+        scopes: Scopes::from_names(row.get("scopes")),
+        made: Timestamp(row.get("made")),
+        expires: row.get::<_, Option<i64>>("expires").map(Timestamp),
+        revoked: row.get::<_, Option<i64>>("revoked").map(Timestamp),
+    })
+}
