@@ -90,7 +90,7 @@ mod tests {
         let dependencies =
             dependencies.iter().map(|&(name, kind)| Dependency { name: name.to_owned(), kind }).collect::<Vec<_>>();
         let manifest: String = dependencies.iter().map(|dependency| format!("{} = \"1\"\n", dependency.name)).collect();
-        let package = Package { name: name.into(), dir: "crates/x".into(), dependencies, benches: Vec::new() };
+        let package = Package { name: name.into(), dir: "crates/x".into(), dependencies, ..Package::default() };
         of(&package, &manifest).iter().map(ToString::to_string).collect()
     }
 
