@@ -4,6 +4,7 @@
 //! the manifests, and answers with violations; it never edits. Every violation says where, what, and what to do.
 
 mod allow;
+mod deaths;
 mod direction;
 mod files;
 mod leftovers;
@@ -58,6 +59,7 @@ pub fn check(root: &Path) -> Result<Vec<Violation>> {
 /// Checks one file as if it stood at `path`.
 pub fn check_file(path: &str, text: &str) -> Vec<Violation> {
     let mut violations = machine::check(path, text);
+    violations.extend(deaths::check(path, text));
     if path.ends_with(".rs") {
         match Source::read(path, text) {
             Ok(source) => {
