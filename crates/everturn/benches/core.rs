@@ -244,7 +244,7 @@ const STEPS: usize = 100;
 fn step_at(messages: usize) -> f64 {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Input {
-        #[allow(dead_code)]
+        #[allow(dead_code, reason = "the model has to say something")]
         n: u64,
     }
     let ticks: Arc<Mutex<Vec<Instant>>> = Arc::default();

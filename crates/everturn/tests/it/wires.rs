@@ -117,7 +117,7 @@ rows! {
     p30 calls::many_calls;
 }
 
-/// Every fault of the matrix is played on every wire, or says why it cannot be there.
+/// Every fault of the matrix is played on every wire in some form, and a form that cannot be there says why.
 #[test]
 fn no_cell_is_left_out() {
     let names: Vec<String> = ROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -126,11 +126,7 @@ fn no_cell_is_left_out() {
         let cases = row().cases;
         assert!(cases.iter().flat_map(|case| &case.excused).all(|(_, why)| !why.is_empty()), "{name} says why");
         for way in Way::ALL {
-            let is_played = cases.iter().any(|case| case.ways().any(|own| own == way));
-            assert!(
-                is_played || !cases.is_empty() && cases.iter().all(|case| !case.excused.is_empty()),
-                "{name} on {way}"
-            );
+            assert!(cases.iter().any(|case| case.ways().any(|own| own == way)), "{name} on {way}");
         }
     }
 }
