@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 64;
 /// How long a body may take to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 /// The longest request id.
-const KEY_LEN_MAX: usize = 255;
+pub const KEY_LEN_MAX: usize = 255;
 
 /// A JSON body of at most so many bytes. An empty one counts as `{}`.
 pub struct Json<T, const BYTES_MAX: usize = BODY_BYTES_MAX>(pub T);

@@ -93,7 +93,6 @@ async fn admit(app: &Shared, request: &mut Request) -> Result<(), Problem> {
     }
     let peer = request.extensions().get::<Peer>().copied();
     let caller = identify(app, request.headers(), peer).await?;
-    is_json(request)?;
     request.extensions_mut().insert(caller);
     Ok(())
 }
@@ -123,8 +122,16 @@ fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whatever may change something is JSON, which no form of another site can send.
-fn is_json(request: &Request) -> Result<(), Problem> {
+/// Whatever may change something is JSON, which no form of another site can send. Stands behind the choice of a route, so
+/// that a method nobody knows is told so.
+pub async fn is_json(request: Request, next: Next) -> Response {
+    match check_json(&request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn check_json(request: &Request) -> Result<(), Problem> {
     if !matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
         return Ok(());
     }

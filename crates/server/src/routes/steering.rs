@@ -85,7 +85,7 @@ pub async fn unqueue(
 }
 
 /// Makes a message that waits the next one, at the next step boundary.
-#[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", tag = "queue", request_body = Option<wire::Nothing>, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", tag = "queue", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It is next", body = wire::Accepted),
     (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
@@ -104,7 +104,7 @@ pub async fn promote(
 /// Stops the turn and keeps what was shown.
 ///
 /// It is answered when that is stored. A chat that rests already is left as it is.
-#[utoipa::path(post, path = "/v1/chats/{id}/interrupt", tag = "messages", request_body = Option<wire::Nothing>, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/interrupt", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
@@ -152,7 +152,7 @@ pub async fn answers(
 }
 
 /// Summarises what was said so far, for later prompts.
-#[utoipa::path(post, path = "/v1/chats/{id}/compact", tag = "messages", request_body = Option<wire::Nothing>, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/compact", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "A summary is being written", body = wire::Accepted),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
