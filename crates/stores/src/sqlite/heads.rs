@@ -8,9 +8,10 @@
 //! at least as new.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_core::ids::{ChatId, Seq, StepId, Version};
+use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use everturn_core::view::{Cursor, Event, Row};
 
 use crate::store::News;
@@ -38,6 +39,8 @@ pub(super) enum Told {
     Committed { chat: ChatId, version: Version, step: StepId },
     /// A row lies elsewhere now.
     Moved { chat: ChatId, mark: Mark },
+    /// The chat is gone.
+    Deleted(ChatId),
     /// Some rows are one now, the oldest that were not yet.
     Merged { chat: ChatId, mark: Mark, count: u64 },
 }
@@ -59,11 +62,24 @@ pub(super) struct Head {
 
 /// All open drafts.
 #[derive(Debug, Default)]
-pub(super) struct Heads(Mutex<HashMap<ChatId, Head>>);
+pub(super) struct Heads {
+    heads: Mutex<HashMap<ChatId, Head>>,
+    /// The highest fence of a chat that was deleted since this process began: no lease of it is ever given again.
+    floor: AtomicU64,
+}
 
 impl Heads {
     fn lock(&self) -> MutexGuard<'_, HashMap<ChatId, Head>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+        self.heads.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+    }
+
+    /// No lease may have this number or a lower one.
+    pub(super) fn floor(&self) -> Fence {
+        Fence(self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn raise_floor(&self, fence: Fence) {
+        self.floor.fetch_max(fence.0, Ordering::Relaxed);
     }
 
     /// Takes over what the walk along the log has found.
@@ -128,6 +144,7 @@ impl Heads {
                     Some(_) => drop(heads.remove(&chat)),
                     None => {}
                 },
+                Told::Deleted(chat) => drop(heads.remove(&chat)),
                 Told::Moved { chat, mark } => {
                     if let Some(head) = heads.get_mut(&chat) {
                         head.put(mark, 1);
