@@ -1,6 +1,7 @@
 //! The routes, and the document that describes them. A route is in both or in neither.
 
 mod chats;
+mod export;
 mod files;
 mod house;
 mod messages;
@@ -51,7 +52,9 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(house::metrics))
         .routes(routes!(house::models))
         .routes(routes!(chats::list, chats::create))
-        .routes(routes!(chats::get, chats::patch))
+        .routes(routes!(chats::get, chats::patch, chats::delete))
+        .routes(routes!(chats::fork))
+        .routes(routes!(export::export))
         .routes(routes!(chats::usage))
         .routes(routes!(messages::page, messages::send))
         .routes(routes!(messages::edit))
@@ -63,6 +66,7 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(steering::answers))
         .routes(routes!(steering::compact))
         .routes(routes!(watching::stream))
+        .routes(routes!(watching::all))
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::revoke))
 }
