@@ -13,6 +13,7 @@ pub mod delta;
 pub mod draft;
 pub mod error;
 pub mod fact;
+pub mod fork;
 pub mod governor;
 pub mod ids;
 pub mod limits;

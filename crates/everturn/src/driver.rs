@@ -165,6 +165,7 @@ impl Driver {
             self.room = Room::default();
         }
         self.bell.ring();
+        self.ports.feeds.tell(&self.chat.owner, self.chat.id);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use everturn_core::ids::{ChatId, ModelId, Timestamp};
 use everturn_core::message::Stop;
 use everturn_core::status::Status;
 use everturn_providers::{ModelFacts, Provider};
-use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
+use everturn_stores::{Loaded, MakeError, Memory, New, Store, StoreError, WriteError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -19,6 +19,7 @@ use crate::agent::Agent;
 use crate::clock::Clock;
 use crate::driver::{Driver, rebuild};
 use crate::entropy::Entropy;
+use crate::feed::{Feed, Feeds};
 use crate::governor::Governors;
 use crate::handle::ChatHandle;
 use crate::hub::Hub;
@@ -36,6 +37,7 @@ pub(crate) struct Ports {
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
     pub(crate) agents: BTreeMap<String, Arc<Agent>>,
     pub(crate) hub: Hub,
+    pub(crate) feeds: Arc<Feeds>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) metrics: Metrics,
@@ -212,7 +214,24 @@ impl Engine {
             return Err(CreateError::NoSuchAgent(agent.into()));
         }
         self.ports.store.create(id, agent, owner).await?;
+        self.ports.feeds.tell(owner, id);
         Ok(self.chat(id))
+    }
+
+    /// Makes a chat, empty or with what was said in another; or finds the one that was made under the same key.
+    pub async fn make(&self, new: &New) -> Result<ChatHandle, CreateError> {
+        if self.ports.agent(&new.agent).is_none() {
+            return Err(CreateError::NoSuchAgent(new.agent.clone()));
+        }
+        let id = self.ports.store.make(new).await?;
+        self.ports.feeds.tell(&new.owner, id);
+        Ok(self.chat(id))
+    }
+
+    /// Hints of what changes in an owner's chats from now on.
+    #[must_use]
+    pub fn feed(&self, owner: &str) -> Feed {
+        self.ports.feeds.listen(owner)
     }
 
     /// An id that no chat has yet.
@@ -268,6 +287,9 @@ pub enum CreateError {
     /// The store cannot take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It cannot be made like this.
+    #[error(transparent)]
+    Make(#[from] MakeError),
 }
 
 impl Builder {
@@ -330,6 +352,7 @@ impl Builder {
             providers,
             agents,
             hub: Hub::default(),
+            feeds: Arc::default(),
             clock: origin.map_or_else(Clock::system, Clock::starting_at),
             entropy: seed.map_or_else(Entropy::system, Entropy::seeded),
             metrics,

@@ -9,6 +9,7 @@ use everturn_stores::{Hint, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Ports;
+use crate::feed::Changed;
 
 /// Does what hints say until the engine is gone.
 pub(crate) async fn heed_hints(store: Arc<dyn Store>, ports: Weak<Ports>, gone: CancellationToken) {
@@ -22,11 +23,15 @@ pub(crate) async fn heed_hints(store: Arc<dyn Store>, ports: Weak<Ports>, gone: 
 
 async fn heed(ports: &Arc<Ports>, hint: Hint) {
     match hint {
-        Hint::News(chat) => ports.hub.ring(chat),
+        Hint::News(chat) => {
+            ports.hub.ring(chat);
+            ports.feeds.heard(&ports.store, chat);
+        }
         Hint::Inbox(chat) if ports.is_driven(chat) => ports.wake(chat),
         Hint::Inbox(_) => {} // Whoever accepted it sees to it; should they be gone, a look at everything does.
         Hint::Missed => {
             ports.hub.ring_all();
+            ports.feeds.tell_all(Changed::Anything);
             if let Err(error) = ports.resume().await {
                 tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
             }

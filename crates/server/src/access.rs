@@ -99,6 +99,13 @@ pub struct Own<S> {
     chat: OwnChat,
 }
 
+impl<S> Own<S> {
+    /// The chat alone.
+    pub fn into_chat(self) -> OwnChat {
+        self.chat
+    }
+}
+
 impl<S> Deref for Own<S> {
     type Target = OwnChat;
 

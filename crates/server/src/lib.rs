@@ -11,12 +11,15 @@ mod data;
 mod entropy;
 mod failures;
 mod guard;
+pub mod markdown;
 mod meter;
 mod models;
+mod places;
 mod problem;
 mod routes;
 mod serve;
 mod stall;
+mod starting;
 mod stream;
 pub mod wire;
 

@@ -2,6 +2,7 @@
 
 mod chats;
 mod document;
+mod export;
 mod files;
 mod house;
 mod messages;
@@ -60,7 +61,9 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(house::metrics))
         .routes(routes!(house::models))
         .routes(routes!(chats::list, chats::create))
-        .routes(routes!(chats::get, chats::patch))
+        .routes(routes!(chats::get, chats::patch, chats::delete))
+        .routes(routes!(chats::fork))
+        .routes(routes!(export::export))
         .routes(routes!(chats::usage))
         .routes(routes!(messages::page, messages::send))
         .routes(routes!(messages::edit))
@@ -72,6 +75,7 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(steering::answers))
         .routes(routes!(steering::compact))
         .routes(routes!(watching::stream))
+        .routes(routes!(watching::all))
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::revoke))
 }

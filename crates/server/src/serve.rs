@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use everturn::stores::StoreError;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -22,7 +22,7 @@ use tower::ServiceExt as _;
 use crate::app::{App, Parts, Shared};
 use crate::guard::{Hosts, Peer};
 use crate::routes;
-use crate::stall::Stall;
+use crate::stall::{Stall, Taking};
 
 /// A server that listens.
 pub struct Server {
@@ -138,12 +138,19 @@ fn connect(
         .max_header_list_size(bounds.head_bytes_max as u32)
         .max_concurrent_streams(128)
         .keep_alive_interval(bounds.stall_max);
-    let router = router.clone();
+    let (router, stall_max) = (router.clone(), bounds.stall_max);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        let router = router.clone();
-        async move { router.oneshot(request).await.map_err(|never: Infallible| match never {}) }
+        let (router, is_shared) = (router.clone(), request.version() == hyper::Version::HTTP_2);
+        async move {
+            let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
+            let is_stream = response.body().size_hint().exact().is_none();
+            Ok::<_, Infallible>(match is_shared && is_stream {
+                true => response.map(|body| Body::new(Taking::new(body, stall_max))),
+                false => response,
+            })
+        }
     });
     let io = TokioIo::new(Stall::new(stream, bounds.stall_max));
     let connection = graceful.watch(builder.serve_connection(io, service).into_owned());

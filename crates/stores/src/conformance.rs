@@ -6,11 +6,13 @@
 //! every write. Behind the feature `conformance`; [`conformance!`](crate::conformance!) makes a test of each case.
 
 pub mod commits;
+pub mod deleting;
 pub mod generated;
 pub mod inbox;
 pub mod journal;
 pub mod lease;
 mod lots;
+pub mod making;
 pub mod reads;
 pub(crate) mod samples;
 pub mod unicode;
@@ -58,6 +60,11 @@ macro_rules! conformance {
                     unsettled_chats_are_listed_oldest_first, without_a_cursor_there_is_a_snapshot,
                     a_cursor_that_cannot_be_used_gets_a_snapshot, a_catch_up_is_whole, an_edit_is_told_as_one,
                     a_long_chat_is_shown_by_its_newest_page;
+                making: a_key_of_an_owner_makes_one_chat, parallel_repeats_make_one_chat, a_fork_begins_with_what_was_said,
+                    a_fork_is_a_chat_of_its_own, a_fork_ends_where_no_call_is_open, a_fork_takes_bytes_along,
+                    what_was_said_is_found_by_its_words, chats_at_work_are_found;
+                deleting: nothing_is_left_of_a_deleted_chat, a_deleted_chat_is_not_written_to,
+                    a_deleted_chat_can_be_made_anew, deleting_takes_the_newest_lease;
                 unicode: odd_text_comes_back_from_every_message, odd_text_comes_back_from_every_delta,
                     odd_text_comes_back_from_every_command, odd_text_comes_back_from_every_other_fact,
                     odd_names_and_keys_are_told_apart;

@@ -7,12 +7,14 @@
 mod address;
 mod cells;
 mod commit;
+mod delete;
 mod desk;
 mod fault;
 mod hints;
 mod journal;
 mod lease;
 mod link;
+mod make;
 mod migrate;
 mod news;
 mod read;
@@ -39,6 +41,7 @@ use tokio::task::JoinSet;
 
 use crate::entropy;
 use crate::heading::{Heading, Query};
+use crate::new::{MakeError, New};
 use crate::shape::rows;
 use crate::sql::Durability;
 use crate::store::{
@@ -119,6 +122,8 @@ struct Inner {
     /// By what others know who told them.
     sender: i64,
     tickets: AtomicI64,
+    /// The highest fence of a chat that was deleted here: no lease of it is ever given here again.
+    floor: AtomicI64,
 }
 
 impl Postgres {
@@ -150,6 +155,7 @@ impl Postgres {
             trims,
             sender: (chance >> 1) as i64,
             tickets: AtomicI64::new(0),
+            floor: AtomicI64::new(0),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(journal::run(inner.clone(), taken));
@@ -263,6 +269,15 @@ impl Store for Postgres {
         self.inner.create(id, agent, owner).await
     }
 
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        self.inner.make(new).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        let turn = self.inner.turn(lease.chat()).await;
+        to_the_end(self.inner.clone().delete(turn, lease)).await
+    }
+
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         self.inner.heading(chat).await
     }
@@ -325,6 +340,10 @@ impl Store for Postgres {
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.inner.page(chat, before, len).await
+    }
+
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.inner.after(chat, after, len).await
     }
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {

@@ -10,6 +10,7 @@ use everturn_core::view::Row;
 
 use crate::shape::{self, Written};
 use crate::store::StoreError;
+use crate::words;
 
 /// How much a delta has to survive before it is shown. Whatever was accepted or committed survives everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,6 +41,8 @@ pub(crate) struct MessageRow {
     pub(crate) id: MessageId,
     pub(crate) kind: &'static str,
     pub(crate) body: Written,
+    /// What it is found by.
+    pub(crate) words: Option<Vec<u8>>,
 }
 
 impl Split {
@@ -49,7 +52,8 @@ impl Split {
             match fact {
                 Fact::Said(message, _) => {
                     let (kind, body) = (kind_word(&message.body), shape::message::write(message));
-                    split.messages.push(MessageRow { id: message.id, kind, body });
+                    let words = words::of(message);
+                    split.messages.push(MessageRow { id: message.id, kind, body, words });
                 }
                 Fact::Rewound { from } => {
                     split.messages.retain(|message| message.id < *from);
@@ -64,6 +68,8 @@ impl Split {
     }
 }
 
+/// What the model answered.
+pub(crate) const REPLY: &str = "reply";
 /// A message a person sent.
 pub(crate) const USER: &str = "user";
 /// A summary.
@@ -74,7 +80,7 @@ const fn kind_word(body: &Body) -> &'static str {
         Body::User(_) => USER,
         Body::Summary(_) => SUMMARY,
         Body::Context(_) => "context",
-        Body::Reply(_) => "reply",
+        Body::Reply(_) => REPLY,
         Body::Result(_) => "result",
     }
 }

@@ -7,10 +7,12 @@
 mod backup;
 mod commit;
 mod connect;
+mod delete;
 mod desk;
 mod heads;
 mod keeper;
 mod list;
+mod make;
 mod migrate;
 mod open;
 mod queue;
@@ -43,6 +45,7 @@ use everturn_core::view::{Cursor, Row};
 use tokio::sync::oneshot;
 
 use crate::heading::{Heading, Query};
+use crate::new::{MakeError, New};
 use crate::shape;
 use crate::shape::rows::Piece;
 use crate::sql::{Durability, Split};
@@ -181,6 +184,34 @@ impl Store for Sqlite {
         self.write(Needs::Full, move |desk| desk.create(&chat)).await
     }
 
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        let new = new.clone();
+        let Some(fork) = new.fork else {
+            return self.write(Needs::Full, move |desk| desk.make(&new, None)).await;
+        };
+        for _ in 0..MOVES_MAX {
+            if let Some(key) = new.key.clone() {
+                let (owner, digest) = (new.owner.clone(), new.digest());
+                let made = self.readers.read(move |snapshot| make::made(snapshot, &owner, &key, &digest)).await?;
+                if let Some(made) = made {
+                    return Ok(made); // Whatever has become of the other chat.
+                }
+            }
+            let sheet = Arc::new(self.readers.read(move |snapshot| make::sheet(snapshot, fork)).await?);
+            let new = new.clone();
+            let made = self.write(Needs::Full, move |desk| desk.fork(&new, fork, &sheet)).await?;
+            if let Some(made) = made {
+                return Ok(made);
+            }
+        }
+        Err(moving().into())
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        let pen = lease.pen();
+        self.write(Needs::Full, move |desk| desk.delete(pen)).await
+    }
+
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         self.read(move |snapshot| list::heading(snapshot, chat)).await
     }
@@ -271,6 +302,10 @@ impl Store for Sqlite {
             reads::page(snapshot, chat, before, len)
         };
         self.read(page).await
+    }
+
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(move |snapshot| reads::after(snapshot, chat, after, len)).await
     }
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {

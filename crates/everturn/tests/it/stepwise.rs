@@ -16,8 +16,8 @@ use everturn::core::limits::Limits;
 use everturn::core::message::Message;
 use everturn::core::view::{Cursor, Row};
 use everturn::stores::{
-    CallRecord, Heading, Hint, Inbound, Lease, Loaded, Memory, News, Pen, Query, Receipt, Store, StoreError,
-    Submission, SubmitError, WriteError,
+    CallRecord, Heading, Hint, Inbound, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store,
+    StoreError, Submission, SubmitError, WriteError,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -96,6 +96,14 @@ impl Store for Stepwise {
         self.memory.create(id, agent, owner).await
     }
 
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        slowly(self.memory.make(new)).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        slowly(self.memory.delete(lease)).await
+    }
+
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         self.memory.heading(chat).await
     }
@@ -150,6 +158,10 @@ impl Store for Stepwise {
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.memory.page(chat, before, len).await
+    }
+
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.memory.after(chat, after, len).await
     }
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {

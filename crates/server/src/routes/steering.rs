@@ -155,6 +155,7 @@ pub async fn answers(
 #[utoipa::path(post, path = "/v1/chats/{id}/compact", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "A summary is being written", body = wire::Accepted),
+    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
 ))]
@@ -164,5 +165,6 @@ pub async fn compact(
     key: Key,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
+    let _leave = app.leave(&chat.caller, &chat).await?;
     Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
 }

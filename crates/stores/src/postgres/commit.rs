@@ -206,6 +206,8 @@ async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
         let sql = "UPDATE messages SET gone = $2 WHERE chat = $1 AND id >= $3 AND gone IS NULL";
         let params: [Param<'_>; 3] = [(&id, Type::BYTEA), (&sheet.cells.version, Type::INT8), (&from, Type::INT8)];
         conn.execute(sql, &params).await?;
+        let sql = "DELETE FROM spoken WHERE chat = $1 AND id >= $2";
+        conn.execute(sql, &[(&id, Type::BYTEA), (&from, Type::INT8)]).await?;
     }
     if sheet.split.messages.is_empty() {
         return Ok(());
@@ -223,6 +225,13 @@ async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
         (&bodies, Type::TEXT_ARRAY),
     ];
     conn.execute(sql, &params).await?;
+    let spoken = said.iter().filter_map(|said| Some((big(said.id.0), said.words.as_deref()?)));
+    let (ids, words): (Vec<i64>, Vec<&[u8]>) = spoken.unzip();
+    if !ids.is_empty() {
+        let sql = "INSERT INTO spoken (chat, id, words) SELECT $1, * FROM unnest($2, $3)";
+        let params: [Param<'_>; 3] = [(&id, Type::BYTEA), (&ids, Type::INT8_ARRAY), (&words, Type::BYTEA_ARRAY)];
+        conn.execute(sql, &params).await?;
+    }
     Ok(())
 }
 

@@ -51,6 +51,8 @@ impl Desk<'_> {
             let sql = "UPDATE messages SET gone = ?3 WHERE chat = ?1 AND id >= ?2 AND gone IS NULL";
             let update = self.connection.prepare_cached(sql);
             update?.execute(params![id(pen.chat), number(gone.0)?, number(chat.version.0)?])?;
+            let forget = self.connection.prepare_cached("DELETE FROM spoken WHERE chat = ?1 AND id >= ?2");
+            forget?.execute(params![id(pen.chat), number(gone.0)?])?;
         }
         for message in &split.messages {
             self.say(pen.chat, chat.version, message)?;
@@ -76,6 +78,10 @@ impl Desk<'_> {
         let sql = "INSERT INTO messages (chat, id, version, kind, body) VALUES (?1, ?2, ?3, ?4, ?5)";
         let row = params![id(chat), number(message.id.0)?, number(version.0)?, message.kind, message.body.json];
         self.connection.prepare_cached(sql)?.execute(row)?;
+        if let Some(words) = &message.words {
+            let insert = self.connection.prepare_cached("INSERT INTO spoken (chat, id, words) VALUES (?1, ?2, ?3)");
+            insert?.execute(params![id(chat), number(message.id.0)?, words])?;
+        }
         Ok(())
     }
 

@@ -115,31 +115,11 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Makes a chat, once.
-    pub(super) fn create(&mut self, chat: &Chat) -> Result<(), Halt<StoreError>> {
-        let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
-            step, obeyed, submitted, unsettled, fence, body) \
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, 0, 0, 0, 0, ?10)";
-        let body = shape::chat::write(chat).json;
-        self.connection.prepare_cached(sql)?.execute(params![
-            id(chat.id),
-            chat.agent.as_bytes(),
-            chat.owner.as_bytes(),
-            chat.title.as_bytes(),
-            searchable(&chat.title).as_bytes(),
-            sql::status_word(chat.status),
-            chat.touched.0,
-            number(chat.version.0)?,
-            number(chat.step.0)?,
-            body,
-        ])?;
-        Ok(())
-    }
-
     /// Raises the fence: whoever held the chat before does not any more.
     pub(super) fn acquire(&mut self, chat: ChatId) -> Result<Fence, Halt<WriteError>> {
+        let floor = self.heads.floor();
         let seat = self.seat(chat)?;
-        let fence = seat.fence.next();
+        let fence = seat.fence.max(floor).next();
         seat.fence = fence;
         let update = self.connection.prepare_cached("UPDATE chats SET fence = ?2 WHERE id = ?1");
         update?.execute(params![id(chat), number(fence.0)?])?;

@@ -8,9 +8,10 @@
 //! at least as new.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_core::ids::{ChatId, Seq, StepId, Version};
+use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use everturn_core::view::{Cursor, Event, Row};
 
 use crate::store::News;
@@ -38,6 +39,8 @@ pub(super) enum Told {
     Committed { chat: ChatId, version: Version, step: StepId },
     /// An append lies elsewhere now.
     Moved { chat: ChatId, mark: Mark },
+    /// The chat is gone.
+    Deleted(ChatId),
     /// Some appends are one now, the oldest that were not yet.
     Merged { chat: ChatId, mark: Mark, count: u64 },
 }
@@ -61,7 +64,11 @@ pub(super) struct Head {
 
 /// All open drafts.
 #[derive(Debug, Default)]
-pub(super) struct Heads(Mutex<Open>);
+pub(super) struct Heads {
+    open: Mutex<Open>,
+    /// The highest fence of a chat that was deleted since this process began: no lease of it is ever given again.
+    floor: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Open {
@@ -74,7 +81,16 @@ struct Open {
 
 impl Heads {
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+    }
+
+    /// No lease may have this number or a lower one.
+    pub(super) fn floor(&self) -> Fence {
+        Fence(self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn raise_floor(&self, fence: Fence) {
+        self.floor.fetch_max(fence.0, Ordering::Relaxed);
     }
 
     /// Takes over what the walk along the log has found.
@@ -144,6 +160,7 @@ impl Heads {
                     Some(_) => open.close(chat),
                     None => {}
                 },
+                Told::Deleted(chat) => open.close(chat),
                 Told::Moved { chat, mark } => {
                     if let Some(head) = open.heads.get_mut(&chat) {
                         head.put(mark, 1);

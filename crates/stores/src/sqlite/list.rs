@@ -9,6 +9,7 @@ use super::value::{chat_id, id, name, unsigned};
 use crate::heading::{Heading, Query, searchable};
 use crate::sql;
 use crate::store::StoreError;
+use crate::words;
 
 const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched";
 
@@ -56,9 +57,21 @@ fn some(
         sql.push_str(" AND owner = ?");
         values.push(owner.as_bytes().to_vec().into());
     }
+    if query.works {
+        // The first condition has an index.
+        sql.push_str(" AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)");
+    }
     if !query.text.is_empty() {
-        sql.push_str(" AND instr(searchable, ?) > 0");
+        sql.push_str(" AND (instr(searchable, ?) > 0");
         values.push(searchable(&query.text).into_bytes().into());
+        let wanted = words::wanted(&query.text);
+        if !wanted.is_empty() {
+            sql.push_str(" OR EXISTS (SELECT 1 FROM spoken WHERE spoken.chat = chats.id");
+            sql.push_str(&" AND instr(words, ?) > 0".repeat(wanted.len()));
+            sql.push(')');
+            values.extend(wanted.into_iter().map(Value::from));
+        }
+        sql.push(')');
     }
     if let Some((touched, chat)) = query.after {
         sql.push_str(" AND (touched, id) < (?, ?)");

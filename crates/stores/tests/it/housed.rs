@@ -13,8 +13,8 @@ use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row};
 use everturn_stores::sqlite::{Options, Sqlite};
 use everturn_stores::{
-    CallRecord, Heading, Inbound, Lease, Loaded, News, Pen, Query, Receipt, Store, StoreError, Submission, SubmitError,
-    WriteError,
+    CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Query, Receipt, Store, StoreError,
+    Submission, SubmitError, WriteError,
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
 
@@ -56,6 +56,14 @@ fn open(dir: &Scratch) -> Sqlite {
 impl Store for Housed {
     async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
         self.at_hand().await.create(id, agent, owner).await
+    }
+
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        self.at_hand().await.make(new).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        self.at_hand().await.delete(lease).await
     }
 
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
@@ -112,6 +120,10 @@ impl Store for Housed {
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.at_hand().await.page(chat, before, len).await
+    }
+
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.at_hand().await.after(chat, after, len).await
     }
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {

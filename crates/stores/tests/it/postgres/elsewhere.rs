@@ -12,8 +12,8 @@ use everturn_core::view::{Cursor, Row};
 use everturn_stores::conformance::{generated, inbox, journal, reads, watchers};
 use everturn_stores::postgres::Options;
 use everturn_stores::{
-    CallRecord, Heading, Inbound, Lease, Loaded, News, Pen, Postgres, Query, Receipt, Store, StoreError, Submission,
-    SubmitError, WriteError,
+    CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Postgres, Query, Receipt, Store,
+    StoreError, Submission, SubmitError, WriteError,
 };
 
 use super::{database, open};
@@ -57,6 +57,14 @@ async fn commands_cross_processes() {
 impl Store for Elsewhere {
     async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
         self.there.create(id, agent, owner).await
+    }
+
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        self.there.make(new).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        self.here.delete(lease).await
     }
 
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
@@ -113,6 +121,10 @@ impl Store for Elsewhere {
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.there.page(chat, before, len).await
+    }
+
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.there.after(chat, after, len).await
     }
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
