@@ -170,6 +170,12 @@ impl Driver {
         if self.halt.is_cancelled() {
             return Ok(());
         }
+        if self.ports.drain.is_cancelled() {
+            if batch.running.is_empty() {
+                batch.stop.cancel();
+            }
+            return Ok(());
+        }
         let mut starts = Vec::new();
         let mut busy = batch.running.len();
         while let Some(next) = batch.waiting.front() {

@@ -29,6 +29,7 @@
 
 mod agent;
 mod attempt;
+mod budgets;
 mod calls;
 mod clock;
 mod compact;
@@ -42,6 +43,8 @@ mod kept;
 mod metrics;
 mod model;
 mod outcome;
+mod places;
+mod quarantine;
 mod subscribe;
 mod summarise;
 mod tool;
