@@ -49,6 +49,13 @@ impl Taken {
         }
     }
 
+    /// Whether it may be the one. Then it should be alone for a moment, or those that are merely there when it kills are
+    /// found as often as it is.
+    #[must_use]
+    pub const fn is_suspect(&self) -> bool {
+        self.still + 1 >= DEATHS_MAX || self.in_tools + 1 >= DEATHS_MAX
+    }
+
     /// Whether that was once too often.
     #[must_use]
     pub const fn is_deadly(&self) -> bool {

@@ -22,7 +22,7 @@ use everturn_core::view::Row;
 use everturn_stores::{Lease, Loaded, StoreError, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent::Agent;
 use crate::compact::Room;
@@ -31,6 +31,7 @@ use crate::hub::Bell;
 use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
 use crate::places::Place;
+use crate::spans::Spans;
 
 /// The holder of a chat's lease.
 pub(crate) struct Driver {
@@ -54,10 +55,13 @@ pub(crate) struct Driver {
     pub(crate) gauge: Gauge,
     pub(crate) room: Room,
     pub(crate) meter: Meter,
+    pub(crate) spans: Spans,
     /// What it may work on. None while it waits, or was only woken to obey.
     place: Option<Place>,
     /// Whether it was left in the middle of something, and nothing has been done about it here yet.
-    left_behind: bool,
+    pub(crate) left_behind: bool,
+    /// Keeps other suspects out while this one works, until it has got on.
+    pub(crate) alone: Option<DropGuard>,
     /// Fires when this process may not drive any more: it shuts down, or it may no longer be the one that should.
     pub(crate) halt: CancellationToken,
 }
@@ -87,6 +91,7 @@ impl Driver {
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
+        let spans = Spans::of(&chat);
         Ok(Self {
             ports,
             agent,
@@ -102,8 +107,10 @@ impl Driver {
             gauge: Gauge::default(),
             room,
             meter,
+            spans,
             place,
             left_behind,
+            alone: None,
             halt,
         })
     }
@@ -198,6 +205,7 @@ impl Driver {
         self.ports.store.commit(&mut self.lease, &facts).await?;
         let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
         self.meter.committed(&commit, &self.agent.toolbox.shelf());
+        self.spans.committed(&self.chat, &facts);
         self.chat.apply(&facts);
         self.forsake(&facts);
         for fact in &facts {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use everturn_core::budget::Budget;
 use everturn_core::ids::{ChatId, ModelId, Timestamp};
+use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{Memory, Store, StoreError};
 use tokio::sync::Semaphore;
@@ -42,8 +43,11 @@ pub(crate) struct Ports {
     pub(crate) shutdown: CancellationToken,
     pub(crate) governors: Governors,
     pub(crate) budgets: Budgets,
+    pub(crate) recorder: Option<Arc<dyn Recorder>>,
     /// Chats under way that this process began, or has already counted as taken up.
     pub(crate) known: Mutex<HashSet<ChatId>>,
+    /// One at a time: chats that their processes may have died of.
+    pub(crate) suspects: Arc<Semaphore>,
     /// What the drivers of today halt by: a child of `shutdown`, and a new one after each time this process was lost.
     halt: Mutex<CancellationToken>,
     pub(crate) driven: Mutex<HashSet<ChatId>>,
@@ -126,6 +130,7 @@ pub struct Builder {
     drivers: Drivers,
     chats_max: usize,
     budgets: Budgets,
+    recorder: Option<Arc<dyn Recorder>>,
 }
 
 impl Engine {
@@ -142,6 +147,7 @@ impl Engine {
             drivers: Drivers::Spawned,
             chats_max: CHATS_MAX,
             budgets: Budgets::default(),
+            recorder: None,
         }
     }
 
@@ -294,10 +300,17 @@ impl Builder {
         self
     }
 
+    /// Has whatever is exchanged with providers recorded.
+    #[must_use]
+    pub fn recorder(mut self, recorder: impl Recorder) -> Self {
+        self.recorder = Some(Arc::new(recorder));
+        self
+    }
+
     /// Starts it. Needs a tokio runtime with time.
     #[must_use]
     pub fn start(self) -> Engine {
-        let Self { store, providers, agents, metrics, seed, origin, drivers, chats_max, budgets } = self;
+        let Self { store, providers, agents, metrics, seed, origin, drivers, chats_max, budgets, recorder } = self;
         let (shutdown, worker) = (CancellationToken::new(), CancellationToken::new());
         let ports = Ports {
             store,
@@ -320,7 +333,9 @@ impl Builder {
             shutdown,
             governors: Governors::default(),
             budgets,
+            recorder,
             known: Mutex::default(),
+            suspects: Arc::new(Semaphore::new(1)),
             driven: Mutex::default(),
             drivers,
             tasks: TaskTracker::new(),

@@ -8,7 +8,7 @@
 //! Names and units are Prometheus' own: base units, `_total` for what only grows. A label is a provider, a model, a tool
 //! we registered, or one of a few words of ours. What a model wrote is never one. `docs/metrics.md` lists them all.
 
-mod labels;
+pub(crate) mod labels;
 mod meter;
 mod size;
 #[cfg(test)]

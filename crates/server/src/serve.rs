@@ -76,14 +76,17 @@ impl Server {
     /// turns are handed over.
     pub async fn stop(self) {
         let grace = self.app.bounds.grace_max;
-        self.stop_within(grace).await;
+        self.stop_within(grace, std::future::pending()).await;
     }
 
-    /// The same, with another time for steps that may be nearly done.
-    pub async fn stop_within(self, grace: Duration) {
+    /// The same, with another time for steps that may be nearly done, or until somebody is in a `hurry`.
+    pub async fn stop_within(self, grace: Duration, hurry: impl Future<Output = ()>) {
         self.app.shutdown.cancel();
-        // Listening can only have panicked, and is over then too.
-        let _ = tokio::join!(self.listening, self.app.halt(grace));
+        let ends = async { tokio::join!(self.listening, self.app.halt(grace)) };
+        tokio::select! {
+            _ = ends => {} // Listening can only have panicked, and is over then too.
+            () = hurry => {}
+        }
         self.app.halt(Duration::ZERO).await; // What the last requests began.
     }
 }
