@@ -2,6 +2,9 @@
 
 mod backup;
 mod config;
+mod logs;
+mod private;
+mod record;
 mod serve;
 mod understudy;
 
@@ -94,6 +97,7 @@ enum ConfigCommand {
 
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
+    private::make_files_private();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ran = runtime.map_err(Into::into).and_then(|runtime| {
         runtime.block_on(async {

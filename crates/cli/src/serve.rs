@@ -13,6 +13,8 @@ use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{AGENT, Config, Flags};
+use crate::logs::Logs;
+use crate::private;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -48,8 +50,9 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     if !config.listen.value.ip().is_loopback() && !flags.expose {
         bail!("{} can be reached from other machines; add --expose if that is meant", config.listen.value);
     }
-    log();
     let data = DataDir::open(&config.data.value)?;
+    let logs = Logs::start(data.path(), variable)?;
+    private::hide_from_other_processes();
     let Kept { store, tokens, what } = open(&data, variable("DATABASE_URL")).await?;
     let mut registry = Registry::default();
     let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
@@ -61,7 +64,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     for (name, profile) in &config.agents {
         builder = builder.agent(name, profile.agent().with_context(|| format!("the agent `{name}`"))?);
     }
-    let engine = builder.start();
+    let engine = config.bounded(builder, data.path()).start();
     for (name, agent) in engine.agents() {
         if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
             let providers = "anthropic, gemini, openai and understudy";
@@ -78,12 +81,18 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         println!("  Other machines can reach this address, and there is no TLS: put a proxy that has it in front.");
     }
     println!("Ctrl-C ends it.");
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
-    eprintln!("Ending: turns under way are handed over.");
-    server.stop().await;
+    let mut told_to_end = async || {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    };
+    told_to_end().await;
+    eprintln!(
+        "Ending: steps that are nearly done may finish, turns under way are handed over. Again to hand over now."
+    );
+    server.stop_within(config.drain(), told_to_end()).await;
+    logs.end().await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,11 +112,4 @@ fn banner(server: &Server, data: &DataDir, model: &ModelId, with_key: &[&str], s
     if server.resumed() > 0 {
         println!("  chats  {} taken up where they were", server.resumed());
     }
-}
-
-/// Logs go to standard error, as EVERTURN_LOG says.
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("EVERTURN_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

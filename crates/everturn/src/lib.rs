@@ -29,6 +29,7 @@
 
 mod agent;
 mod attempt;
+mod budgets;
 mod calls;
 mod clock;
 mod compact;
@@ -43,6 +44,9 @@ mod kept;
 mod metrics;
 mod model;
 mod outcome;
+mod places;
+mod quarantine;
+mod spans;
 mod subscribe;
 mod summarise;
 mod tool;
@@ -50,6 +54,7 @@ mod toolbox;
 mod worker;
 
 pub use agent::{Agent, Background, Chaining, Hook};
+pub use calls::AUDIT;
 pub use engine::{Builder, CreateError, Drivers, Engine};
 pub use everturn_core as core;
 pub use everturn_providers as providers;
@@ -57,6 +62,7 @@ pub use everturn_stores as stores;
 pub use feed::{Changed, Feed};
 pub use handle::ChatHandle;
 pub use metrics::Metrics;
+pub use spans::TARGET as SPANS;
 pub use subscribe::Subscription;
 pub use tool::{After, Approval, Beside, FnTool, Policy, Tool, ToolContext, ToolError, ToolOutput, tool};
 pub use toolbox::{BadTool, Toolbox};

@@ -67,6 +67,8 @@ pub struct Bounds {
     pub outcome_max: Duration,
     /// How long a shutdown waits for requests under way: 10 s.
     pub drain_max: Duration,
+    /// How long it waits for steps that may be nearly done, before turns are handed over where they are: 5 s.
+    pub grace_max: Duration,
 }
 
 impl Default for Bounds {
@@ -84,6 +86,7 @@ impl Default for Bounds {
             failures_max: 10,
             outcome_max: Duration::from_secs(10),
             drain_max: Duration::from_secs(10),
+            grace_max: Duration::from_secs(5),
         }
     }
 }
@@ -242,8 +245,8 @@ impl App {
         models.into_values().collect()
     }
 
-    pub(crate) async fn halt(&self) {
-        self.engine.shutdown().await;
+    pub(crate) async fn halt(&self, grace: Duration) {
+        self.engine.drain(grace).await;
     }
 
     pub(crate) async fn resume(&self) -> Result<usize, StoreError> {

@@ -6,6 +6,7 @@
 
 mod access;
 mod app;
+mod audit;
 mod body;
 mod data;
 mod entropy;

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -71,11 +72,22 @@ impl Server {
         self.resumed
     }
 
-    /// Ends it: streams say good-bye, requests under way are answered, turns are handed over.
+    /// Ends it: streams say good-bye, requests under way are answered, steps that are nearly done come to their end, and
+    /// turns are handed over.
     pub async fn stop(self) {
+        let grace = self.app.bounds.grace_max;
+        self.stop_within(grace, std::future::pending()).await;
+    }
+
+    /// The same, with another time for steps that may be nearly done, or until somebody is in a `hurry`.
+    pub async fn stop_within(self, grace: Duration, hurry: impl Future<Output = ()>) {
         self.app.shutdown.cancel();
-        let _ = self.listening.await; // It can only have panicked, and is over then too.
-        self.app.halt().await;
+        let ends = async { tokio::join!(self.listening, self.app.halt(grace)) };
+        tokio::select! {
+            _ = ends => {} // Listening can only have panicked, and is over then too.
+            () = hurry => {}
+        }
+        self.app.halt(Duration::ZERO).await; // What the last requests began.
     }
 }
 
@@ -162,6 +174,6 @@ fn connect(
 }
 
 async fn pause(shutdown: &CancellationToken) {
-    let moment = std::time::Duration::from_millis(100);
+    let moment = Duration::from_millis(100);
     shutdown.run_until_cancelled(tokio::time::sleep(moment)).await;
 }

@@ -5,9 +5,11 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::change::admit_behind;
 use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
@@ -23,7 +25,7 @@ use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
 use crate::new::{Fork, MakeError, New};
-use crate::sql::PAGE_LEN_MAX;
+use crate::sql::{self, PAGE_LEN_MAX};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -35,6 +37,7 @@ use crate::words;
 pub struct Memory {
     house: Mutex<House>,
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
+    used: Mutex<BTreeMap<(String, Day), Used>>,
 }
 
 /// All chats.
@@ -77,6 +80,17 @@ impl Memory {
 
     fn tokens(&self) -> MutexGuard<'_, BTreeMap<TokenHash, Token>> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, owner: &str, facts: &[Fact]) {
+        let mut sums = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        for fact in facts {
+            if let Fact::Attempted(attempted, _) = fact {
+                let (day, used) = sql::used(attempted);
+                let sum = sums.entry((owner.to_owned(), day)).or_default();
+                *sum = sum.plus(used);
+            }
+        }
     }
 
     fn read<T>(&self, chat: ChatId, read: impl FnOnce(&Room) -> T) -> Result<T, StoreError> {
@@ -175,7 +189,11 @@ impl Store for Memory {
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.write(lease.pen(), |room| Ok(room.commit(facts)))
+        self.write(lease.pen(), |room| {
+            let version = room.commit(facts);
+            self.count(&room.chat.owner, facts);
+            Ok(version)
+        })
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
@@ -207,6 +225,12 @@ impl Store for Memory {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.read(chat, |room| room.calls.values().cloned().collect())
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let days = (owner.to_owned(), *days.start())..=(owner.to_owned(), *days.end());
+        Ok(used.range(days).fold(Used::default(), |sum, (_, used)| sum.plus(*used)))
     }
 }
 

@@ -25,11 +25,13 @@ mod trust;
 mod wire;
 mod worker;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
@@ -352,6 +354,10 @@ impl Store for Postgres {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.inner.calls(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.inner.used(owner, days).await
     }
 
     async fn hint(&self) -> Hint {

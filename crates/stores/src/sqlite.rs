@@ -29,12 +29,14 @@ mod value;
 mod writer;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
@@ -314,6 +316,11 @@ impl Store for Sqlite {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.read(move |snapshot| reads::calls(snapshot, chat)).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        let owner = owner.to_owned();
+        self.read(move |snapshot| list::used(snapshot, &owner, &days)).await
     }
 }
 

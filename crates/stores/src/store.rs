@@ -1,8 +1,10 @@
 //! The trait, and what goes through it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::{Chat, Effect};
 use everturn_core::command::{Command, Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
@@ -83,6 +85,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// What all chats of an owner have used on these days, chats that are gone included. Counted with every commit, so it
+    /// is cheap to ask and the same for every process.
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError>;
 
     /// Waits for a hint that something was done by another process. One may be lost, which costs a poll and never an
     /// event. For one listener; a store that no other process can use never answers.

@@ -3,8 +3,11 @@
 
 mod crowd;
 mod daemon;
+mod deploy;
+mod operations;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
 mod replicas;
 mod serve;
+mod traces;

@@ -5,10 +5,12 @@
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use everturn::core::budget::{Day, Used};
 use everturn::core::command::Refusal;
 use everturn::core::fact::{Attempted, Fact};
 use everturn::core::ids::{ChatId, InboxSeq, MessageId, Version};
@@ -166,6 +168,10 @@ impl Store for Stepwise {
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.memory.attempts(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.memory.used(owner, days).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

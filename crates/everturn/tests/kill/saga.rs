@@ -230,7 +230,7 @@ async fn stored(store: &dyn Store, chat: ChatId) -> (Standing, Vec<Row>) {
 }
 
 impl Mortal {
-    fn tell(&mut self, line: &str) {
+    pub fn tell(&mut self, line: &str) {
         // Whoever is dead already hears nothing.
         let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::access::{Chatting, Number, Own, Reading};
 use crate::app::{App, OwnChat, Shared};
+use crate::audit;
 use crate::body::{FILES_BYTES_MAX, Json, Key};
 use crate::problem::{Kind, Problem};
 use crate::wire;
@@ -144,11 +145,14 @@ pub async fn answers(
     if answers.answers.iter().any(wire::Answer::approves) {
         chat.caller.needs(Scope::Approve)?;
     }
-    let answers: Option<_> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
+    let answers: Option<Vec<_>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
     let answers = answers.ok_or_else(|| {
         Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
     })?;
-    Ok(Answer(obeyed(&app, &chat, Command::Answer(answers), key.0).await?))
+    let decided = audit::decided(&answers);
+    let accepted = obeyed(&app, &chat, Command::Answer(answers), key.0).await?;
+    audit::answered(chat.caller.token(), chat.handle.id(), &decided);
+    Ok(Answer(accepted))
 }
 
 /// Summarises what was said so far, for later prompts.

@@ -9,6 +9,7 @@ use everturn::stores::{Scope, Token, TokenHash};
 
 use crate::access::{Managing, May, Name};
 use crate::app::Shared;
+use crate::audit;
 use crate::body::Json;
 use crate::entropy;
 use crate::problem::{Kind, Problem};
@@ -55,6 +56,7 @@ pub async fn make(
         revoked: None,
     };
     app.tokens.put(&token).await?;
+    audit::token("token_made", caller.token(), &token);
     Ok((StatusCode::CREATED, Answer(wire::Secret { token: secret, info: (&token).into() })))
 }
 
@@ -64,13 +66,14 @@ pub async fn make(
     (status = 404, description = "There is no such token", body = wire::ProblemBody),
 ))]
 pub async fn revoke(
-    _: May<Managing>,
+    caller: May<Managing>,
     Name(name): Name,
     State(app): State<Shared>,
 ) -> Result<Answer<wire::TokenInfo>, Problem> {
     let tokens = app.tokens.list().await?;
     let token = tokens.iter().find(|token| token.hash.id() == name).ok_or_else(Problem::not_found)?;
     app.tokens.revoke(&token.hash, app.now()).await?;
+    audit::token("token_revoked", caller.token(), token);
     let revoked = app.tokens.find(&token.hash).await?.ok_or_else(Problem::not_found)?;
     Ok(Answer((&revoked).into()))
 }

@@ -17,6 +17,9 @@ use crate::ledger::{self, Entry};
 use crate::sql::{self, Split};
 use crate::store::{Hint, Pen, WriteError};
 
+/// How many rows count what an owner used on a day.
+const USED_SHARDS: u8 = 16;
+
 /// What a commit writes, made before anything is.
 struct Sheet {
     fence: i64,
@@ -162,6 +165,7 @@ impl Inner {
             write_attempts(&conn, sheet),
             write_ledger(&conn, sheet),
             write_outcomes(&conn, sheet),
+            write_used(&conn, sheet),
         )?;
         conn.commit().await?;
         Ok(Tried::Done)
@@ -280,6 +284,26 @@ async fn write_ledger(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
                 conn.execute(sql, &params).await?;
             }
         }
+    }
+    Ok(())
+}
+
+async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
+    let shard = i16::from(sheet.cells.id[15] % USED_SHARDS);
+    for (day, used) in &sheet.split.used {
+        let sql = "
+            INSERT INTO used (owner, day, shard, tokens, cost) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (owner, day, shard)
+            DO UPDATE SET tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost";
+        let (tokens, cost) = (big(used.tokens), big(used.cost.0));
+        let params: [Param<'_>; 5] = [
+            (&sheet.cells.owner, Type::BYTEA),
+            (&day.0, Type::INT8),
+            (&shard, Type::INT2),
+            (&tokens, Type::INT8),
+            (&cost, Type::INT8),
+        ];
+        conn.execute(sql, &params).await?;
     }
     Ok(())
 }

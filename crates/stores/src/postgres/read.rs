@@ -1,9 +1,12 @@
 //! Reading. Everything that is read together is of one moment, and no more rows are read than are returned.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
+use everturn_core::cost::Micros;
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp};
 use everturn_core::message::Message;
@@ -60,6 +63,16 @@ impl Inner {
         ];
         let rows = self.read(&sql, &params).await?;
         rows.iter().map(heading).collect::<Result<_, _>>().map_err(lasting)
+    }
+
+    pub(super) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        let sql = "
+            SELECT coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost
+            FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
+        let (owner, from, to) = (owner.as_bytes(), days.start().0, days.end().0);
+        let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
+        let sum = |row: &Row| Used { tokens: count(row, "tokens"), cost: Micros(count(row, "cost")) };
+        Ok(rows.first().map(sum).unwrap_or_default())
     }
 
     pub(super) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {

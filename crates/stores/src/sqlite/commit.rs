@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everturn_core::budget::{Day, Used};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{ChatId, Seq, Version};
 use everturn_core::view::Row;
@@ -68,6 +69,9 @@ impl Desk<'_> {
             let update = self.connection.prepare_cached("UPDATE inbox SET outcome = ?3 WHERE chat = ?1 AND seq = ?2");
             update?.execute(params![id(pen.chat), number(seq.0)?, outcome])?;
         }
+        for (day, used) in &split.used {
+            self.count(&chat.owner, *day, *used)?;
+        }
         self.put(&chat, submitted)?;
         self.told.push(Told::Committed { chat: pen.chat, version: chat.version, step: chat.step });
         Ok(chat.version)
@@ -82,6 +86,14 @@ impl Desk<'_> {
             let insert = self.connection.prepare_cached("INSERT INTO spoken (chat, id, words) VALUES (?1, ?2, ?3)");
             insert?.execute(params![id(chat), number(message.id.0)?, words])?;
         }
+        Ok(())
+    }
+
+    fn count(&self, owner: &str, day: Day, used: Used) -> Result<(), Halt<WriteError>> {
+        let sql = "INSERT INTO used (owner, day, tokens, cost) VALUES (?1, ?2, ?3, ?4) \
+            ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens, cost = cost + excluded.cost";
+        let row = params![owner.as_bytes(), day.0, number(used.tokens)?, number(used.cost.0)?];
+        self.connection.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }
 

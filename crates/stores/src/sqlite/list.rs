@@ -1,5 +1,9 @@
-//! Lists of chats. No body is read for them.
+//! Lists of chats, and what their owners used. No body is read for them.
 
+use std::ops::RangeInclusive;
+
+use everturn_core::budget::{Day, Used};
+use everturn_core::cost::Micros;
 use everturn_core::ids::{ChatId, Timestamp, Version};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
@@ -85,6 +89,15 @@ fn some(
         headings.push(heading_of(row)?);
     }
     Ok(())
+}
+
+/// What an owner has used on these days.
+pub(super) fn used(connection: &Connection, owner: &str, days: &RangeInclusive<Day>) -> Result<Used, Halt<StoreError>> {
+    let sql =
+        "SELECT ifnull(sum(tokens), 0), ifnull(sum(cost), 0) FROM used WHERE owner = ?1 AND day BETWEEN ?2 AND ?3";
+    let sum = |row: &Row<'_>| Ok(Used { tokens: unsigned(row, 0)?, cost: Micros(unsigned(row, 1)?) });
+    let found = connection.prepare_cached(sql)?.query_row(params![owner.as_bytes(), days.start().0, days.end().0], sum);
+    Ok(found?)
 }
 
 /// Chats that do not rest, or have commands to obey, oldest first.

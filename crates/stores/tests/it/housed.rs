@@ -1,10 +1,12 @@
 //! A store that is closed and opened again while it is used.
 
 use std::ops::Deref;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::command::Refusal;
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
@@ -128,6 +130,10 @@ impl Store for Housed {
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.at_hand().await.attempts(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.at_hand().await.used(owner, days).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -155,11 +155,11 @@ pub(crate) fn status(error: &ProviderError) -> u16 {
         Kind::ProviderDisabled => 403,
         Kind::Config => 404,
         Kind::ContextFull | Kind::ContentFilter | Kind::ChainBroken => 400,
-        Kind::RateLimit | Kind::UsageLimit => 429,
+        Kind::RateLimit | Kind::UsageLimit | Kind::Budget => 429,
         Kind::Overloaded => 529,
         Kind::Timeout | Kind::Silence => 504,
         Kind::Truncated | Kind::Malformed => 502,
         Kind::Generic if error.retry == everturn_core::error::Retry::Never => 400,
-        Kind::Generic => 500,
+        Kind::Generic | Kind::Quarantine => 500,
     })
 }

@@ -1,8 +1,10 @@
 //! What one process writes another reads, whole and at once: nothing that others need is only in memory.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::command::Refusal;
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
@@ -129,6 +131,10 @@ impl Store for Elsewhere {
 
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.there.attempts(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.there.used(owner, days).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
