@@ -1,7 +1,10 @@
 //! The everturn command.
 
 mod backup;
+#[allow(dead_code, unused_imports, reason = "commands that use all of it are being added")]
+mod client;
 mod config;
+mod entropy;
 mod run;
 mod serve;
 mod understudy;
