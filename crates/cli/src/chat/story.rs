@@ -85,9 +85,11 @@ impl Story {
         lines
     }
 
-    /// Lines that are not the chat's own.
+    /// Lines that are not the chat's own, set apart from it.
     pub fn aside(&mut self, lines: Vec<Line>) -> Vec<Line> {
+        self.blank();
         self.lines(lines);
+        self.blank();
         std::mem::take(&mut self.out)
     }
 

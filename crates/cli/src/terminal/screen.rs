@@ -138,7 +138,8 @@ mod tests {
 
     /// What a terminal shows after this was written to it.
     fn shown(screen: &Screen<Vec<u8>>, (width, height): (u16, u16)) -> (String, (u16, u16)) {
-        let mut parser = vt100::Parser::new(height, width, 100);
+        let size = |cells: u16| std::num::NonZeroU16::new(cells).unwrap();
+        let mut parser = vt100::Parser::new(size(height), size(width), 100);
         parser.process(&screen.out);
         (parser.screen().contents(), parser.screen().cursor_position())
     }
