@@ -62,6 +62,13 @@ pub struct Flags {
     system: Option<String>,
 }
 
+impl Flags {
+    /// What those commands can be told that may run a server of their own.
+    pub fn of(config: Option<PathBuf>, data: Option<PathBuf>, model: Option<ModelId>, system: Option<String>) -> Self {
+        Self { config, data, model, system, ..Self::default() }
+    }
+}
+
 /// The file.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]

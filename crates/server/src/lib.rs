@@ -5,6 +5,7 @@
 //! answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its owner.
 
 mod access;
+mod address;
 mod app;
 mod audit;
 mod body;
@@ -24,6 +25,7 @@ mod starting;
 mod stream;
 pub mod wire;
 
+pub use address::{Address, Announced, Stay};
 pub use app::{Bounds, Parts};
 pub use data::{DataDir, DataError};
 pub use models::{Brought, bring};
