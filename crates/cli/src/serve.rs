@@ -73,6 +73,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: Bounds::default() };
     let server =
         Server::start(parts, config.listen.value, &config.hosts.value).await.context("try another --listen")?;
+    let announced = data.announce(server.address()).await?;
     banner(&server, &data, &model, &with_key, what);
     if flags.expose {
         println!("  Other machines can reach this address, and there is no TLS: put a proxy that has it in front.");
@@ -83,6 +84,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         _ = int.recv() => {}
     }
     eprintln!("Ending: turns under way are handed over.");
+    drop(announced);
     server.stop().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@
 //! answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its owner.
 
 mod access;
+mod address;
 mod app;
 mod body;
 mod data;
@@ -20,6 +21,7 @@ mod stall;
 mod stream;
 pub mod wire;
 
+pub use address::Announced;
 pub use app::{Bounds, Parts};
 pub use data::{DataDir, DataError};
 pub use models::{Brought, bring};
