@@ -1,5 +1,6 @@
 //! The server, from the command line.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,12 +14,23 @@ use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{AGENT, Config, Flags};
+use crate::demo::backstage;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
   everturn serve
   everturn serve --model anthropic/claude-sonnet-4-5
   everturn serve --listen 127.0.0.1:8080 --data ./data";
+
+/// How to serve.
+#[derive(clap::Args)]
+pub struct Serve {
+    #[command(flatten)]
+    flags: Flags,
+    /// Give every agent the tools and the bounds of the demo, which leave lines in this file.
+    #[arg(long, value_name = "FILE", hide = true)]
+    demo_tools: Option<PathBuf>,
+}
 
 /// Everything that is kept, wherever that is.
 struct Kept {
@@ -42,7 +54,7 @@ async fn open(data: &DataDir, url: Option<String>) -> anyhow::Result<Kept> {
 }
 
 /// Serves until Ctrl-C or SIGTERM.
-pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+pub async fn run(Serve { flags, demo_tools }: &Serve) -> anyhow::Result<ExitCode> {
     let variable = |name: &str| std::env::var(name).ok();
     let config = Config::read(flags, variable)?;
     if !config.listen.value.ip().is_loopback() && !flags.expose {
@@ -58,8 +70,15 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let mut agent = Agent::new(model.clone());
     agent.system.extend(config.system.value.clone());
     builder = builder.agent(AGENT, agent);
+    if demo_tools.is_some() {
+        builder = backstage::provide(builder, variable)?;
+    }
     for (name, profile) in &config.agents {
-        builder = builder.agent(name, profile.agent().with_context(|| format!("the agent `{name}`"))?);
+        let mut agent = profile.agent().with_context(|| format!("the agent `{name}`"))?;
+        if let Some(side_file) = demo_tools {
+            agent = backstage::equip(agent, side_file)?;
+        }
+        builder = builder.agent(name, agent);
     }
     let engine = builder.start();
     for (name, agent) in engine.agents() {
