@@ -43,7 +43,8 @@ impl Diff {
     }
 
     /// Whether there is none.
-    pub(super) fn is_none(&self) -> bool {
+    #[cfg(test)]
+    fn is_none(&self) -> bool {
         self.is_complete() && !self.is_disordered
     }
 

@@ -14,7 +14,7 @@ use super::style::Style;
 use bars::{Bar, bar_lines};
 
 /// Where the text of a line begins, behind the scene's number and name.
-const INDENT: usize = 15;
+const INDENT: usize = 18;
 /// How wide lines are where nobody can say.
 const COLUMNS: usize = 100;
 
@@ -88,7 +88,7 @@ impl Narrator {
     pub(super) fn scene(&self, (number, len): (usize, usize), scene: &Scene) {
         self.footer().bars = scene.lanes.iter().map(|lane| Bar::new(lane.wire.name(), lane.len())).collect();
         let place = format!("{:>7}", format!("{}/{len}", number + 1));
-        let name = format!("{:<8}", scene.kind.name());
+        let name = format!("{:<11}", scene.kind.name());
         let told = format!("The saboteur {}.", scene.kind.announcement(scene.at));
         let room = self.columns().saturating_sub(INDENT + 1);
         for (at, line) in wrapped(&told, room).into_iter().enumerate() {
@@ -126,21 +126,22 @@ impl Narrator {
         let told = rows.iter().filter_map(|row| {
             let gap = row.gaps_ms.iter().max().map(|gap| format!("{gap} ms"));
             let said: Vec<String> = row.rungs.iter().map(ToString::to_string).chain(gap).collect();
-            (!said.is_empty()).then(|| format!("{} {}", row.wire, said.join(" ")))
+            // Words that belong together stay on one line.
+            (!said.is_empty()).then(|| format!("{}\u{1}{}", row.wire, said.join(" ").replace(' ', "\u{1}")))
         });
         let told = told.collect::<Vec<_>>().join(", ");
         let indent = " ".repeat(INDENT);
         let room = self.columns().saturating_sub(INDENT + 3);
         let mut lines: Vec<String> =
-            wrapped(&told, room).iter().map(|line| format!("{indent}{}", self.style.calm(line))).collect();
+            wrapped(&told, room).iter().map(|line| format!("{indent}{}", self.style.calm(&line.replace('\u{1}', " ")))).collect();
         let (stored, calls) = (total(rows, |row| row.stored), total(rows, |row| row.calls.made));
         let unknown = total(rows, |row| row.calls.unknown);
-        let unknown = if unknown > 0 { format!(", {unknown} with an outcome nobody knows") } else { String::new() };
+        let unknown = if unknown > 0 { format!(", {unknown} told as unknown") } else { String::new() };
         let tools = if calls > 0 { format!("; {calls} tool calls{unknown}") } else { String::new() };
         let balances = rows.iter().all(|row| row.wrong.is_empty());
         let sign = if balances { self.style.good("✓") } else { self.style.bad("✗") };
         let words = format!(
-            "{} chats, {stored} tokens, stored once and shown once to A and to B, who came at t{}{tools}",
+            "{} chats: {stored} tokens stored once, shown once to A and to B, who came at t{}{tools}",
             rows.len(),
             scene.joins_at
         );
