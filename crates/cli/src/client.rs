@@ -38,7 +38,6 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub struct Client {
     http: reqwest::Client,
     daemon: Arc<Daemon>,
-    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -64,15 +63,15 @@ impl Client {
     }
 
     /// A client of the daemon that runs on this data directory, also after it was started anew; `None` if none runs.
+    #[allow(dead_code, reason = "for commands that need a daemon and start none")]
     pub fn local(data: &DataDir) -> Result<Option<Self>, ClientError> {
         let is_there = data.address()?.is_some();
-        Ok(is_there.then(|| Self::with(Daemon::Of(data.clone()), true)))
+        Ok(is_there.then(|| Self::of(data)))
     }
 
-    /// The same client, that tries this long.
-    #[must_use]
-    pub fn patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    /// A client of whichever daemon runs on this data directory whenever something is asked.
+    pub fn of(data: &DataDir) -> Self {
+        Self::with(Daemon::Of(data.clone()), true)
     }
 
     fn with(daemon: Daemon, is_near: bool) -> Self {
@@ -86,7 +85,7 @@ impl Client {
         // A proxy has no business between two processes of one machine.
         let builder = if is_near { builder.no_proxy() } else { builder };
         let http = builder.build().expect("a client without files or addresses of its own can be built");
-        Self { http, daemon: Arc::new(daemon), patience: PATIENCE }
+        Self { http, daemon: Arc::new(daemon) }
     }
 
     /// Where the daemon is at the moment, and what opens it.
@@ -95,7 +94,7 @@ impl Client {
             Daemon::At { base, token } => Ok((base.as_str().trim_end_matches('/').into(), token.clone())),
             Daemon::Of(data) => {
                 let none = || ClientError::NoDaemon(data.path().into());
-                Ok((data.address()?.ok_or_else(none)?, data.read_token()?.ok_or_else(none)?))
+                Ok((data.address()?.ok_or_else(none)?.url, data.read_token()?.ok_or_else(none)?))
             }
         }
     }
@@ -117,7 +116,7 @@ impl Client {
     }
 
     async fn ask_bytes(&self, asked: &Asked) -> Result<Vec<u8>, ClientError> {
-        let (until, mut backoff) = (Instant::now() + self.patience, Backoff::default());
+        let (until, mut backoff) = (Instant::now() + PATIENCE, Backoff::default());
         loop {
             let error = match timeout(ANSWER_MAX, self.once(asked)).await {
                 Ok(Ok(bytes)) => return Ok(bytes),

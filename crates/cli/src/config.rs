@@ -51,6 +51,13 @@ pub struct Flags {
     system: Option<String>,
 }
 
+impl Flags {
+    /// What those commands can be told that may run a server of their own.
+    pub fn of(config: Option<PathBuf>, data: Option<PathBuf>, model: Option<ModelId>, system: Option<String>) -> Self {
+        Self { config, data, model, system, ..Self::default() }
+    }
+}
+
 /// The file.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +122,8 @@ pub struct Config {
     pub model: Told<Option<ModelId>>,
     pub system: Told<Option<String>>,
     pub agents: BTreeMap<String, Profile>,
+    /// Where the tools of the demo leave lines, if this is its daemon.
+    pub demo_tools: Option<PathBuf>,
 }
 
 impl Config {
@@ -149,6 +158,7 @@ impl Config {
             model: optional(model),
             system: optional(system),
             agents: file.agents,
+            demo_tools: flags.demo_tools.clone(),
         })
     }
 

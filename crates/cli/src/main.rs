@@ -1,18 +1,24 @@
 //! The everturn command.
 
 mod backup;
-#[allow(dead_code, unused_imports, reason = "commands that use all of it are being added")]
+mod chat;
+mod chats;
 mod client;
+mod clock;
 mod config;
 mod demo;
 mod entropy;
+mod house;
 mod run;
 mod serve;
+mod terminal;
+mod tokens;
+mod turn;
 mod understudy;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// The agent loop that never loses a token, a tool result or a turn.
 #[derive(Parser)]
@@ -24,12 +30,18 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Chat in the terminal.
+    ///
+    /// Talks to the daemon of the data directory, or is one for as long as it lasts. What was said is kept: stop, close
+    /// the window, pull the plug, and go on later with --last or --resume.
+    #[command(after_help = chat::EXAMPLES)]
+    Chat(chat::Args),
+    /// List chats.
+    Chats(chats::Chats),
     /// Run one turn and print the answer as it arrives.
     ///
-    /// The model is the understudy, a stand-in that needs no key. The chat lives in memory, or with --data in a directory,
-    /// where it can go on later. Ctrl-C stops the turn and keeps what was said so far.
-    ///
-    /// Exit codes: 0 the turn is done, 1 it failed, 2 wrong usage, 130 it was stopped.
+    /// Talks to the daemon of the data directory, or is one for as long as the turn lasts. Ctrl-C stops the turn and keeps
+    /// what was said so far.
     #[command(after_help = run::EXAMPLES)]
     Run(run::Run),
     /// Copy a data directory into one file, while it is used.
@@ -45,7 +57,7 @@ enum Command {
     ///
     /// EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
     #[command(after_help = serve::EXAMPLES)]
-    Serve(serve::Serve),
+    Serve(config::Flags),
     /// Break everything, and prove that nothing was lost.
     ///
     /// Starts the daemon and a stand-in for the models in a directory of their own, lets four wires talk, and cuts streams,
@@ -56,6 +68,17 @@ enum Command {
     /// Exit codes: 0 the ledger balances, 1 it does not, 2 wrong usage, 130 it was stopped.
     #[command(after_help = demo::EXAMPLES)]
     Demo(demo::Demo),
+    /// Say who may come in: list, make and revoke tokens.
+    #[command(after_help = tokens::EXAMPLES)]
+    Tokens(tokens::Tokens),
+    /// Print what a shell needs to complete these commands.
+    #[command(
+        after_help = "Example:\n  everturn completions bash > ~/.local/share/bash-completion/completions/everturn"
+    )]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -90,9 +113,16 @@ fn main() -> ExitCode {
     let ran = runtime.map_err(Into::into).and_then(|runtime| {
         runtime.block_on(async {
             match command {
+                Command::Chat(chat) => chat.run().await,
+                Command::Chats(chats) => chats.run().await,
                 Command::Run(run) => run.run().await,
+                Command::Tokens(tokens) => tokens.run().await,
+                Command::Completions { shell } => {
+                    clap_complete::generate(shell, &mut Args::command(), "everturn", &mut std::io::stdout());
+                    Ok(ExitCode::SUCCESS)
+                }
                 Command::Backup(backup) => backup.run(),
-                Command::Serve(serve) => serve::run(&serve).await,
+                Command::Serve(flags) => serve::run(&flags).await,
                 Command::Demo(demo) => demo.run().await,
                 Command::Config(ConfigCommand::Show(flags)) => {
                     let variable = |name: &str| std::env::var(name).ok();

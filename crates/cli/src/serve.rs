@@ -1,15 +1,15 @@
 //! The server, from the command line.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn::stores::{Postgres, Sqlite, Store, Tokens, postgres, sqlite};
+use everturn::stores::{Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Agent, Engine, Metrics};
-use everturn_server::{Bounds, Brought, DataDir, Parts, Server, bring};
+use everturn_server::{Announced, Bounds, Brought, DataDir, Parts, Server, Stay, bring};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -21,16 +21,6 @@ pub const EXAMPLES: &str = "Examples:
   everturn serve
   everturn serve --model anthropic/claude-sonnet-4-5
   everturn serve --listen 127.0.0.1:8080 --data ./data";
-
-/// How to serve.
-#[derive(clap::Args)]
-pub struct Serve {
-    #[command(flatten)]
-    flags: Flags,
-    /// Give every agent the tools and the bounds of the demo, which leave lines in this file.
-    #[arg(long, value_name = "FILE", hide = true)]
-    demo_tools: Option<PathBuf>,
-}
 
 /// Everything that is kept, wherever that is.
 struct Kept {
@@ -53,47 +43,86 @@ async fn open(data: &DataDir, url: Option<String>) -> anyhow::Result<Kept> {
     Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory" })
 }
 
+/// Where a server in this process keeps its chats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// As the configuration says.
+    Told,
+    /// In memory: they are gone with the process.
+    Memory,
+}
+
+/// A server in this process.
+pub struct Running {
+    /// The server.
+    pub server: Server,
+    data: DataDir,
+    announced: Option<Announced>,
+    model: ModelId,
+    with_key: Vec<&'static str>,
+    what: &'static str,
+}
+
+impl Running {
+    /// Starts one that listens on this address.
+    pub async fn start(config: &Config, listen: SocketAddr, keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let data = DataDir::open(&config.data.value)?;
+        let Kept { store, tokens, what } = match keeps {
+            Keeps::Told => open(&data, variable("DATABASE_URL")).await?,
+            Keeps::Memory => {
+                let kept = Arc::new(Memory::new());
+                Kept { store: kept.clone(), tokens: kept, what: "memory" }
+            }
+        };
+        let mut registry = Registry::default();
+        let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
+        let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;
+        let model = config.model.value.clone().unwrap_or(model);
+        let mut agent = Agent::new(model.clone());
+        agent.system.extend(config.system.value.clone());
+        builder = builder.agent(AGENT, agent);
+        if config.demo_tools.is_some() {
+            builder = backstage::provide(builder, variable)?;
+        }
+        for (name, profile) in &config.agents {
+            let mut agent = profile.agent().with_context(|| format!("the agent `{name}`"))?;
+            if let Some(side_file) = &config.demo_tools {
+                agent = backstage::equip(agent, side_file)?;
+            }
+            builder = builder.agent(name, agent);
+        }
+        let engine = builder.start();
+        for (name, agent) in engine.agents() {
+            if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
+                let providers = "anthropic, gemini, openai and understudy";
+                bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
+            }
+        }
+        data.first_token(&*tokens, engine.now()).await?;
+        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: Bounds::default() };
+        let server = Server::start(parts, listen, &config.hosts.value).await.context("try another --listen")?;
+        let announced = data.announce(server.address(), stay).await?;
+        Ok(Self { server, data, announced, model, with_key, what })
+    }
+
+    /// Ends it in good order: turns under way are handed over.
+    pub async fn stop(self) {
+        drop(self.announced);
+        self.server.stop().await;
+    }
+}
+
 /// Serves until Ctrl-C or SIGTERM.
-pub async fn run(Serve { flags, demo_tools }: &Serve) -> anyhow::Result<ExitCode> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let config = Config::read(flags, variable)?;
+pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    let config = Config::read(flags, |name| std::env::var(name).ok())?;
     if !config.listen.value.ip().is_loopback() && !flags.expose {
         bail!("{} can be reached from other machines; add --expose if that is meant", config.listen.value);
     }
     log();
-    let data = DataDir::open(&config.data.value)?;
-    let Kept { store, tokens, what } = open(&data, variable("DATABASE_URL")).await?;
-    let mut registry = Registry::default();
-    let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
-    let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;
-    let model = config.model.value.clone().unwrap_or(model);
-    let mut agent = Agent::new(model.clone());
-    agent.system.extend(config.system.value.clone());
-    builder = builder.agent(AGENT, agent);
-    if demo_tools.is_some() {
-        builder = backstage::provide(builder, variable)?;
-    }
-    for (name, profile) in &config.agents {
-        let mut agent = profile.agent().with_context(|| format!("the agent `{name}`"))?;
-        if let Some(side_file) = demo_tools {
-            agent = backstage::equip(agent, side_file)?;
-        }
-        builder = builder.agent(name, agent);
-    }
-    let engine = builder.start();
-    for (name, agent) in engine.agents() {
-        if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
-            let providers = "anthropic, gemini, openai and understudy";
-            bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
-        }
-    }
-    data.first_token(&*tokens, engine.now()).await?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: Bounds::default() };
-    let server =
-        Server::start(parts, config.listen.value, &config.hosts.value).await.context("try another --listen")?;
-    let announced = data.announce(server.address()).await?;
-    banner(&server, &data, &model, &with_key, what);
+    let running = Running::start(&config, config.listen.value, Keeps::Told, Stay::Daemon).await?;
+    banner(&running);
     if flags.expose {
         println!("  Other machines can reach this address, and there is no TLS: put a proxy that has it in front.");
     }
@@ -103,17 +132,16 @@ pub async fn run(Serve { flags, demo_tools }: &Serve) -> anyhow::Result<ExitCode
         _ = int.recv() => {}
     }
     eprintln!("Ending: turns under way are handed over.");
-    drop(announced);
-    server.stop().await;
+    running.stop().await;
     Ok(ExitCode::SUCCESS)
 }
 
-fn banner(server: &Server, data: &DataDir, model: &ModelId, with_key: &[&str], store: &str) {
+fn banner(Running { server, data, announced: _, model, with_key, what }: &Running) {
     println!("Everturn listens on http://{}", server.address());
     println!("  data   {}", data.path().display());
-    println!("  store  {store}");
+    println!("  store  {what}");
     println!("  token  in {}", data.token_file().display());
-    match (model.provider(), with_key) {
+    match (model.provider(), &with_key[..]) {
         ("understudy", []) => println!("  model  {model}: no key is set, so the understudy stands in for a model"),
         ("understudy", _) => println!("  model  {model}: the understudy stands in for a model"),
         (provider, keys) if !keys.contains(&provider) => {

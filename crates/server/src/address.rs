@@ -13,12 +13,32 @@ use std::time::Duration;
 
 use crate::data::{DataDir, DataError};
 
+/// What stands behind the address of a guest.
+const GUEST: &str = " guest";
 const ADDRESS_FILE: &str = "address";
 /// Longer than any address.
 const ADDRESS_BYTES_MAX: u64 = 256;
 /// How often the lock is tried: a client that looks holds it for a moment.
 const TRIES_MAX: u32 = 50;
 const TRY_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a server means to stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// It is the daemon here, and when it goes away it comes back.
+    Daemon,
+    /// It is part of a command and ends with it; whoever needs one then has to be one.
+    Guest,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Its URL.
+    pub url: String,
+    /// How long it means to stay.
+    pub stay: Stay,
+}
 
 /// An address that clients can find, until it is dropped or the process dies.
 #[derive(Debug)]
@@ -39,7 +59,7 @@ impl DataDir {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub async fn announce(&self, address: SocketAddr) -> Result<Option<Announced>, DataError> {
+    pub async fn announce(&self, address: SocketAddr, stay: Stay) -> Result<Option<Announced>, DataError> {
         let path = self.path().join(ADDRESS_FILE);
         let io = |error| DataError::Io { path: path.clone(), error };
         let mut options = OpenOptions::new();
@@ -49,7 +69,8 @@ impl DataDir {
         }
         file.set_permissions(Permissions::from_mode(0o600)).map_err(io)?;
         file.set_len(0).map_err(io)?;
-        file.write_all(format!("http://{}\n", reachable(address)).as_bytes()).map_err(io)?;
+        let guest = if stay == Stay::Guest { GUEST } else { "" };
+        file.write_all(format!("http://{}{guest}\n", reachable(address)).as_bytes()).map_err(io)?;
         Ok(Some(Announced { path, _locked: file }))
     }
 
@@ -57,7 +78,7 @@ impl DataDir {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn address(&self) -> Result<Option<String>, DataError> {
+    pub fn address(&self) -> Result<Option<Address>, DataError> {
         let path = self.path().join(ADDRESS_FILE);
         let io = |error| DataError::Io { path: path.clone(), error };
         let file = match File::open(&path) {
@@ -73,7 +94,10 @@ impl DataDir {
         let mut text = String::new();
         file.take(ADDRESS_BYTES_MAX).read_to_string(&mut text).map_err(io)?;
         // Without its end it is being written.
-        Ok(text.strip_suffix('\n').map(Into::into))
+        Ok(text.strip_suffix('\n').map(|line| match line.strip_suffix(GUEST) {
+            Some(url) => Address { url: url.into(), stay: Stay::Guest },
+            None => Address { url: line.into(), stay: Stay::Daemon },
+        }))
     }
 }
 
@@ -111,9 +135,13 @@ mod tests {
     async fn an_address_is_known_as_long_as_its_server_lives() {
         let data = directory("lives");
         assert_eq!(data.address().unwrap(), None);
-        let announced = data.announce("0.0.0.0:4140".parse().unwrap()).await.unwrap().unwrap();
-        assert_eq!(data.address().unwrap().unwrap(), "http://127.0.0.1:4140");
-        assert!(data.announce("127.0.0.1:1".parse().unwrap()).await.unwrap().is_none(), "there is one server");
+        let announced = data.announce("0.0.0.0:4140".parse().unwrap(), Stay::Guest).await.unwrap().unwrap();
+        let address = Address { url: "http://127.0.0.1:4140".into(), stay: Stay::Guest };
+        assert_eq!(data.address().unwrap(), Some(address));
+        assert!(
+            data.announce("127.0.0.1:1".parse().unwrap(), Stay::Daemon).await.unwrap().is_none(),
+            "there is one server"
+        );
         drop(announced);
         assert_eq!(data.address().unwrap(), None);
         assert!(!data.path().join(ADDRESS_FILE).exists());

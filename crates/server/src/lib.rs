@@ -21,7 +21,7 @@ mod stall;
 mod stream;
 pub mod wire;
 
-pub use address::Announced;
+pub use address::{Address, Announced, Stay};
 pub use app::{Bounds, Parts};
 pub use data::{DataDir, DataError};
 pub use models::{Brought, bring};

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use everturn::providers::sse::{Bounds, Decoder, Overlong};
 use everturn_server::wire::{BadFold, Event, Follower, View};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use reqwest::{Method, Response};
 use tokio::time::{Instant, sleep_until};
 
@@ -16,6 +18,8 @@ pub struct Watch {
     chat: String,
     follower: Follower,
     connection: Option<Connection>,
+    /// Kept across waits: whoever stops waiting does not begin anew.
+    connecting: Option<BoxFuture<'static, Result<Response, ClientError>>>,
     backoff: Backoff,
     /// No new connection before this.
     not_before: Option<Instant>,
@@ -81,6 +85,7 @@ impl Client {
             chat: chat.into(),
             follower,
             connection: None,
+            connecting: None,
             backoff: Backoff::default(),
             not_before: None,
             is_lost: false,
@@ -92,11 +97,6 @@ impl Watch {
     /// The chat, as far as it was told.
     pub const fn view(&self) -> &View {
         self.follower.view()
-    }
-
-    /// Where to watch on later.
-    pub fn into_follower(self) -> Follower {
-        self.follower
     }
 
     /// Waits for what is new. May be dropped while it waits; nothing is lost by it.
@@ -137,18 +137,25 @@ impl Watch {
     }
 
     async fn connect(&mut self) -> Result<Connection, ClientError> {
-        let mut request = self.client.request(Method::GET, &format!("/v1/chats/{}/stream", self.chat))?;
-        if let Some(cursor) = self.follower.cut() {
-            request = request.header("last-event-id", cursor);
-        }
-        let response = checked(request.send().await.map_err(ClientError::Connection)?).await?;
+        let connecting = match &mut self.connecting {
+            Some(connecting) => connecting,
+            none => {
+                let mut request = self.client.request(Method::GET, &format!("/v1/chats/{}/stream", self.chat))?;
+                if let Some(cursor) = self.follower.cut() {
+                    request = request.header("last-event-id", cursor);
+                }
+                let answer = async { checked(request.send().await.map_err(ClientError::Connection)?).await };
+                none.insert(answer.boxed())
+            }
+        };
+        let response = connecting.await;
+        self.connecting = None;
         let bounds = Bounds {
             line_bytes_max: ANSWER_BYTES_MAX,
             frame_bytes_max: ANSWER_BYTES_MAX,
             response_bytes_max: usize::MAX, // It has no end; each event has.
         };
-        let decoder = Decoder::new(bounds);
-        Ok(Connection { response, decoder, half: Vec::new(), ready: VecDeque::new() })
+        Ok(Connection { response: response?, decoder: Decoder::new(bounds), half: Vec::new(), ready: VecDeque::new() })
     }
 
     /// Takes in what was read, and says so if the connection is lost by it.
