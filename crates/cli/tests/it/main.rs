@@ -1,8 +1,10 @@
 //! The command itself, as its users run it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod crowd;
 mod daemon;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
+mod replicas;
 mod serve;
