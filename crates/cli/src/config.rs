@@ -49,6 +49,9 @@ pub struct Flags {
     /// Instructions for the default agent.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    /// Give every agent of the file the tools and the bounds of the demo, which leave lines in this file.
+    #[arg(long, value_name = "FILE", hide = true)]
+    demo_tools: Option<PathBuf>,
 }
 
 impl Flags {

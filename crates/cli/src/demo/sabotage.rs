@@ -1,21 +1,20 @@
 //! Builds that lie, to see whether the demo notices.
 //!
 //! A proof that cannot fail proves nothing. With the feature `sabotage`, which no release has, `EVERTURN_SABOTAGE` makes
-//! the daemon lose one delta (`lose-delta`), show one twice (`double-delta`), or run a tool twice that must not
-//! (`tool-twice`). The demo has to end with 1 and say which.
+//! the daemon lose one delta (`lose-delta`) or run a tool twice that must not (`tool-twice`). The demo has to end with 1 and
+//! say which.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use everturn::core::delta::{Delta, Handle};
 use everturn::core::error::ProviderError;
 use everturn::core::prompt::Request;
 use everturn::providers::{Frame, Frames, ModelFacts, Provider};
-use futures_util::{StreamExt as _, stream};
+use futures_util::StreamExt as _;
 
 const VARIABLE: &str = "EVERTURN_SABOTAGE";
-/// The delta of an answer's text that is tampered with.
+/// Which delta of an answer's text is lost.
 const PLACE: u32 = 20;
 
 fn is(lie: &str) -> bool {
@@ -28,10 +27,8 @@ pub(super) fn runs_twice(tool: &str) -> bool {
     tool == "note" && is("tool-twice") && !DONE.swap(true, Ordering::Relaxed)
 }
 
-/// A provider whose answers lose or double one delta, once in the life of the process.
+/// A provider one of whose answers lacks a delta, once in the life of the process.
 pub(super) struct Lossy<P>(P);
-
-static TAMPERED: AtomicBool = AtomicBool::new(false);
 
 impl<P> Lossy<P> {
     pub(super) const fn new(provider: P) -> Self {
@@ -40,25 +37,16 @@ impl<P> Lossy<P> {
 }
 
 fn tampered(frames: Frames) -> Frames {
-    let count = Arc::new(AtomicU32::new(0));
+    static DONE: AtomicBool = AtomicBool::new(false);
     let loses = is("lose-delta");
-    let doubles = is("double-delta");
-    frames
-        .flat_map(move |frame| {
-            let is_it = matches!(&frame, Ok(Frame::Delta(Delta::Text(_))))
-                && count.fetch_add(1, Ordering::Relaxed) == PLACE
-                && (loses || doubles)
-                && !TAMPERED.swap(true, Ordering::Relaxed);
-            let frames = match (is_it, frame) {
-                (true, Ok(Frame::Delta(delta))) if doubles => {
-                    vec![Ok(Frame::Delta(delta.clone())), Ok(Frame::Delta(delta))]
-                }
-                (true, _) => vec![],
-                (false, frame) => vec![frame],
-            };
-            stream::iter(frames)
-        })
-        .boxed()
+    let place = |place: &mut u32, frame: Result<Frame, ProviderError>| {
+        *place += u32::from(matches!(&frame, Ok(Frame::Delta(Delta::Text(_)))));
+        std::future::ready(Some((*place, frame)))
+    };
+    let is_kept = move |(place, _): &(u32, Result<Frame, ProviderError>)| {
+        std::future::ready(!(loses && *place == PLACE && !DONE.swap(true, Ordering::Relaxed)))
+    };
+    frames.scan(0, place).filter(is_kept).map(|(_, frame)| frame).boxed()
 }
 
 #[async_trait]

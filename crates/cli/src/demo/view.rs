@@ -132,8 +132,10 @@ impl Narrator {
         let told = told.collect::<Vec<_>>().join(", ");
         let indent = " ".repeat(INDENT);
         let room = self.columns().saturating_sub(INDENT + 3);
-        let mut lines: Vec<String> =
-            wrapped(&told, room).iter().map(|line| format!("{indent}{}", self.style.calm(&line.replace('\u{1}', " ")))).collect();
+        let mut lines: Vec<String> = wrapped(&told, room)
+            .iter()
+            .map(|line| format!("{indent}{}", self.style.calm(&line.replace('\u{1}', " "))))
+            .collect();
         let (stored, calls) = (total(rows, |row| row.stored), total(rows, |row| row.calls.made));
         let unknown = total(rows, |row| row.calls.unknown);
         let unknown = if unknown > 0 { format!(", {unknown} told as unknown") } else { String::new() };

@@ -19,7 +19,17 @@ fn text(text: &str) -> Part {
 
 fn reply(id: u64, parts: Vec<Part>) -> Message {
     let (stop, model) = (Stop::End, "a/b".into());
-    let reply = Reply { step: id, parts, stop, model, usage: None, runtime_ms: 1, context_limit: None, seams: 0, retracted: vec![] };
+    let reply = Reply {
+        step: id,
+        parts,
+        stop,
+        model,
+        usage: None,
+        runtime_ms: 1,
+        context_limit: None,
+        seams: 0,
+        retracted: vec![],
+    };
     message(id, Body::Reply(reply))
 }
 
@@ -30,7 +40,10 @@ fn call(id: &str, tool: &str, number: u64) -> Part {
 
 fn result(id: u64, call: &str, tool: &str, verdict: Verdict) -> Message {
     let (call, tool, output) = (call.into(), tool.into(), String::new());
-    message(id, Body::Result(ResultOf { call, tool, verdict, output, media: vec![], cut: false, began: None, ended: 0 }))
+    message(
+        id,
+        Body::Result(ResultOf { call, tool, verdict, output, media: vec![], cut: false, began: None, ended: 0 }),
+    )
 }
 
 fn line(tool: &str, number: u64, what: What) -> Line {
