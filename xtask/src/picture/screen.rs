@@ -117,9 +117,6 @@ mod tests {
         screen.write("a\x1b[1;31mb\x1b[0mc\x1b[2md");
         let inks: Vec<Ink> = screen.lines()[0].iter().map(|cell| cell.ink).collect();
         let ink = |colour, weight| Ink { colour, weight };
-        assert_eq!(
-            inks,
-            [Ink::default(), ink(Some(31), Weight::Bold), Ink::default(), ink(None, Weight::Dim)]
-        );
+        assert_eq!(inks, [Ink::default(), ink(Some(31), Weight::Bold), Ink::default(), ink(None, Weight::Dim)]);
     }
 }

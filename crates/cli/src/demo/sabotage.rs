@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 
 const VARIABLE: &str = "EVERTURN_SABOTAGE";
 /// Which delta of an answer's text is lost.
-const PLACE: u32 = 20;
+const PLACE: u32 = 21;
 
 fn is(lie: &str) -> bool {
     std::env::var(VARIABLE).is_ok_and(|value| value == lie)
