@@ -109,10 +109,7 @@ impl Demo {
         let mut daemon = Daemon::start(place).await?;
         let style = narrator.style();
         narrator.say(&[
-            format!(
-                "{}  The models are stand-ins; everything else is real, and so is what breaks.",
-                style.bold("everturn demo")
-            ),
+            format!("{}: all of this is real but the models, which stand-ins play.", style.bold("everturn demo")),
             format!("  the understudy plays the models on {}", understudy.url),
             format!("  the daemon {} listens on http://{}", daemon.pid(), daemon.address()),
             format!("  seed {seed}"),

@@ -132,10 +132,29 @@ impl Account {
     pub(super) fn sent(&self, model: &str) -> Sent {
         let mut sent = Sent::default();
         for request in self.requests.iter().filter(|request| request.model == model) {
-            sent.words.extend(request.text.split_whitespace().map(str::to_owned));
+            let mut words = request.text.split_whitespace().peekable();
+            // An answer that goes on in the middle of a word says the rest of it: one token, sent in two halves.
+            if let (Some(rest), Some(half)) = (words.next_if(|word| !word.starts_with('t')), sent.words.last_mut()) {
+                half.push_str(rest);
+            }
+            sent.words.extend(words.map(str::to_owned));
             sent.thoughts.extend(request.thoughts.split_whitespace().map(str::to_owned));
         }
         sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_was_sent_in_two_halves_is_one() {
+        let request =
+            |model: &str, text: &str| Request { model: model.into(), text: text.into(), thoughts: "r1".into() };
+        let requests = vec![request("m", "t1 t"), request("other", "t9"), request("m", "2 t3"), request("m", "t3 t4")];
+        let sent = Account { requests }.sent("m");
+        assert_eq!((sent.words.join(" "), sent.thoughts.len()), ("t1 t2 t3 t3 t4".into(), 3));
     }
 }
 

@@ -36,7 +36,7 @@ pub(in crate::demo) fn table(ledger: &Ledger, style: Style, columns: usize) -> V
         }
     }
     lines.push(String::new());
-    lines.push(verdict(ledger, style));
+    lines.extend(verdict(ledger, style));
     lines.extend(ledger.wrong.iter().map(|wrong| format!("  {} {wrong}", style.bad("✗"))));
     lines
 }
@@ -112,14 +112,11 @@ fn gaps(rows: &[Row]) -> String {
     format!("after {}; median (longest) in milliseconds", told.collect::<Vec<_>>().join(", "))
 }
 
-fn verdict(ledger: &Ledger, style: Style) -> String {
-    let seed = ledger.seed;
-    let (lost, doubled, seconds) = (ledger.lost, ledger.duplicated, ledger.seconds);
-    if ledger.balanced {
-        let words = format!("✓ The ledger balances: lost {lost}, duplicated {doubled}, every tool once.");
-        format!("{} {seconds:.0} s, seed {seed}.", style.good(&words))
-    } else {
-        let words = format!("✗ The ledger does not balance: lost {lost}, duplicated {doubled}.");
-        format!("{} {seconds:.0} s; to repeat it: everturn demo --seed {seed}", style.bad(&words))
-    }
+fn verdict(ledger: &Ledger, style: Style) -> [String; 2] {
+    let Ledger { seed, lost, duplicated, seconds, .. } = ledger;
+    let words = match ledger.balanced {
+        true => style.good(&format!("✓ The ledger balances: lost {lost}, duplicated {duplicated}, every tool once.")),
+        false => style.bad(&format!("✗ The ledger does not balance: lost {lost}, duplicated {duplicated}.")),
+    };
+    [words, format!("  It took {seconds:.0} s. To have it again: everturn demo --seed {seed}")]
 }
