@@ -60,6 +60,9 @@ pub struct Flags {
     /// Instructions for the default agent.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    /// Give every agent of the file the tools and the bounds of the demo, which leave lines in this file.
+    #[arg(long, value_name = "FILE", hide = true)]
+    demo_tools: Option<PathBuf>,
 }
 
 impl Flags {
@@ -150,6 +153,8 @@ pub struct Config {
     pub budget: Spending,
     /// What these may.
     pub owners: BTreeMap<String, Spending>,
+    /// Where the tools of the demo leave lines, if this is its daemon.
+    pub demo_tools: Option<PathBuf>,
 }
 
 impl Config {
@@ -191,6 +196,7 @@ impl Config {
                 .unwrap_or(Told { value: Record::Off, origin: Origin::Default }),
             budget: file.budget,
             owners: file.owners,
+            demo_tools: flags.demo_tools.clone(),
         })
     }
 

@@ -6,6 +6,7 @@ mod chats;
 mod client;
 mod clock;
 mod config;
+mod demo;
 mod entropy;
 mod house;
 mod logs;
@@ -60,6 +61,16 @@ enum Command {
     /// EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
     #[command(after_help = serve::EXAMPLES)]
     Serve(config::Flags),
+    /// Break everything, and prove that nothing was lost.
+    ///
+    /// Starts the daemon and a stand-in for the models in a directory of their own, lets four wires talk, and cuts streams,
+    /// stalls them, refuses requests, kills the daemon with SIGKILL in the middle of words and tools, joins late, steers
+    /// and stops. Needs no key and no network, and takes less than a minute. At the end stands the ledger: what the
+    /// models sent, what is stored, what each client was shown, and how often each tool took effect.
+    ///
+    /// Exit codes: 0 the ledger balances, 1 it does not, 2 wrong usage, 130 it was stopped.
+    #[command(after_help = demo::EXAMPLES)]
+    Demo(demo::Demo),
     /// Say who may come in: list, make and revoke tokens.
     #[command(after_help = tokens::EXAMPLES)]
     Tokens(tokens::Tokens),
@@ -81,12 +92,14 @@ enum Command {
     /// base URL. The key is `understudy`, sent the way each provider wants it.
     ///
     /// Models: `persona` chats and tries the tools it is offered; `numbered` answers t1 t2 t3 …, as many as the prompt
-    /// says, so that a lost or doubled token shows. Any model takes faults in its name: `numbered-faults:cut@20`.
+    /// says, so that a lost or doubled token shows; `drill` says what the prompt orders, as in "think r1..r20, say
+    /// t1..t80, call look:1". Any model takes faults in its name: `numbered-faults:cut@20`. What was asked and what
+    /// went out can be read at /understudy/requests, with the key as a bearer token.
     ///
     /// Faults are name[@number][xtimes], joined by `+` in a model's name. Before the answer: a status such as 429 or 529
     /// (@seconds to wait), late (@milliseconds), silent, html, empty, redirect. In the answer, after @number events: cut,
-    /// truncate, reset, goaway, stall, chatter, malformed, error; the first five also after @number bytes, as in
-    /// reset-at-byte@4711. All along: slow (@milliseconds), drip.
+    /// truncate, reset, goaway, stall, chatter, malformed, error; the first five also after @number bytes, or within a
+    /// word, thought or call's input: reset-at-byte@4711, cut-at-word@37, stall-at-input@2. All along: slow (@milliseconds), drip.
     #[command(after_help = understudy::EXAMPLES)]
     Understudy(understudy::Serve),
 }
@@ -114,6 +127,7 @@ fn main() -> ExitCode {
                 }
                 Command::Backup(backup) => backup.run(),
                 Command::Serve(flags) => serve::run(&flags).await,
+                Command::Demo(demo) => demo.run().await,
                 Command::Config(ConfigCommand::Show(flags)) => {
                     let variable = |name: &str| std::env::var(name).ok();
                     config::Config::read(&flags, variable).map(|config| config.show(variable))

@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{AGENT, Config, Flags};
+use crate::demo::backstage;
 use crate::logs::Logs;
 use crate::private;
 
@@ -84,8 +85,15 @@ impl Running {
         let mut agent = Agent::new(model.clone());
         agent.system.extend(config.system.value.clone());
         builder = builder.agent(AGENT, agent);
+        if config.demo_tools.is_some() {
+            builder = backstage::provide(builder, variable)?;
+        }
         for (name, profile) in &config.agents {
-            builder = builder.agent(name, profile.agent().with_context(|| format!("the agent `{name}`"))?);
+            let mut agent = profile.agent().with_context(|| format!("the agent `{name}`"))?;
+            if let Some(side_file) = &config.demo_tools {
+                agent = backstage::equip(agent, side_file)?;
+            }
+            builder = builder.agent(name, agent);
         }
         let engine = config.bounded(builder, data.path()).start();
         for (name, agent) in engine.agents() {

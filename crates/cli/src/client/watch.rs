@@ -99,6 +99,11 @@ impl Watch {
         self.follower.view()
     }
 
+    /// Where to watch on, on another connection.
+    pub fn into_follower(self) -> Follower {
+        self.follower
+    }
+
     /// Waits for what is new. May be dropped while it waits; nothing is lost by it.
     ///
     /// # Errors

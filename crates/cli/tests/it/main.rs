@@ -4,6 +4,7 @@
 mod chat;
 mod crowd;
 mod daemon;
+mod demo;
 mod deploy;
 mod operations;
 mod pty;
