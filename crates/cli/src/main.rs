@@ -7,17 +7,21 @@ mod client;
 mod clock;
 mod config;
 mod demo;
+mod doctor;
 mod entropy;
 mod house;
+mod kept;
 mod logs;
 mod private;
 mod record;
+mod replay;
 mod run;
 mod serve;
 mod terminal;
 mod tokens;
 mod turn;
 mod understudy;
+mod visible;
 
 use std::process::ExitCode;
 
@@ -82,6 +86,19 @@ enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Say what is wrong with what is kept, and mend it.
+    ///
+    /// Without an argument it looks at the data directory and every chat in it, row by row; it only reads, so a server may
+    /// be running. With a chat it explains that one. With a file it reads a session of another program (arrays of OpenAI
+    /// or Anthropic messages, sessions of Claude Code and the Codex CLI), says what is wrong with it, and with --fix makes
+    /// a mended copy a chat.
+    ///
+    /// Exit codes: 0 nothing is wrong, or not any more; 1 something is; 2 wrong usage.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Doctor),
+    /// Show a chat as it happened: attempts, faults, seams, tools and what they cost.
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(replay::Replay),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -126,6 +143,8 @@ fn main() -> ExitCode {
                     Ok(ExitCode::SUCCESS)
                 }
                 Command::Backup(backup) => backup.run(),
+                Command::Doctor(doctor) => doctor.run().await,
+                Command::Replay(replay) => replay.run().await,
                 Command::Serve(flags) => serve::run(&flags).await,
                 Command::Demo(demo) => demo.run().await,
                 Command::Config(ConfigCommand::Show(flags)) => {

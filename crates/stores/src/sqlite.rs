@@ -10,6 +10,7 @@ mod connect;
 mod delete;
 mod desk;
 mod heads;
+mod inspect;
 mod keeper;
 mod list;
 mod make;
@@ -57,6 +58,7 @@ use crate::store::{
 pub use backup::{Backup, BackupError};
 use desk::Desk;
 use heads::Heads;
+pub use inspect::{Inspection, Trouble};
 use keeper::{Health, Keeper};
 pub use open::OpenError;
 use open::Place;

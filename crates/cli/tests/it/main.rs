@@ -6,6 +6,7 @@ mod crowd;
 mod daemon;
 mod demo;
 mod deploy;
+mod doctor;
 mod operations;
 mod pty;
 #[path = "../../../server/tests/it/reader.rs"]

@@ -27,10 +27,6 @@ impl Desk<'_> {
         for sql in ROWS {
             self.connection.prepare_cached(sql)?.execute(params![id(pen.chat)])?;
         }
-        // The log has no index, but it is short.
-        let drafts = self.connection.prepare_cached("DELETE FROM drafts WHERE chat = ?1");
-        let deleted = drafts?.execute(params![id(pen.chat)])?;
-        self.log.len -= deleted.min(self.log.len);
         self.connection.prepare_cached("DELETE FROM chats WHERE id = ?1")?.execute(params![id(pen.chat)])?;
         self.seats.remove(&pen.chat);
         self.told.push(Told::Deleted(pen.chat));
