@@ -120,6 +120,27 @@ async fn a_turn_survives_a_server_that_is_cut_off() {
     survives(Fate::CutOff).await;
 }
 
+/// A turn that one server drives is stopped and deleted by another, and whoever watched hears that it is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_is_deleted_by_the_server_that_does_not_drive_it() {
+    let (first, second) = (Scratch::new(), Scratch::new());
+    let url = everturn_props::database().unwrap();
+    let one = Daemon::start_on(first.path(), MODEL, &url).await;
+    let other = Daemon::start_on(second.path(), MODEL, &url).await;
+    let chat = one.chat().await;
+    let mut reader = Reader::open(one.ask(Method::GET, &format!("{chat}/stream"))).await;
+    for _ in 0..3 {
+        one.post(&format!("{chat}/messages"), &json!({"text": "count to 100000"})).await;
+    }
+    reader.until(has_begun).await;
+    let delete = async || other.ask(Method::DELETE, &chat).send().await.unwrap().status();
+    assert_eq!(delete().await, StatusCode::NO_CONTENT);
+    assert_eq!(delete().await, StatusCode::NOT_FOUND);
+    assert_eq!(one.ask(Method::GET, &chat).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+    reader.until_the_end().await;
+    assert_eq!(reader.comments.last().unwrap(), "bye, the chat is gone");
+}
+
 /// I12, I24: both servers are replaced one after the other while people talk; nobody's turn fails, and nothing is said
 /// or answered twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

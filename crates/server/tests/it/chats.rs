@@ -202,7 +202,7 @@ async fn chats_are_found_by_what_was_said() {
             .collect()
     };
     for text in ["kelp", "PLEASE kelp", "T4", "count to 3"] {
-        assert_eq!(found(text).await, [one.clone()], "{text}");
+        assert_eq!(found(text).await, vec![one.clone()], "{text}");
     }
     assert_eq!(found("t2").await.len(), 2, "what the model said");
     assert_eq!(found("kel").await, Vec::<String>::new());

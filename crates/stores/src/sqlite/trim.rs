@@ -179,6 +179,6 @@ pub(super) fn walk(connection: &Connection) -> Result<(Log, HashMap<ChatId, Head
     Ok((log, heads))
 }
 
-fn unreadable(bad: BadShape) -> rusqlite::Error {
+pub(super) fn unreadable(bad: BadShape) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, bad.into())
 }

@@ -11,7 +11,7 @@ use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row};
-use everturn_stores::conformance::{generated, inbox, journal, reads, watchers};
+use everturn_stores::conformance::{deleting, generated, inbox, journal, making, reads, watchers};
 use everturn_stores::postgres::Options;
 use everturn_stores::{
     CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Postgres, Query, Receipt, Store,
@@ -53,6 +53,15 @@ async fn commands_cross_processes() {
     inbox::a_refused_command_leaves_no_trace(Elsewhere::new().await).await;
     journal::rows_go_with_their_step(Elsewhere::new().await).await;
     reads::a_catch_up_is_whole(Elsewhere::new().await).await;
+}
+
+/// What one process deletes or forks is gone or there for another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleting_and_making_cross_processes() {
+    deleting::nothing_is_left_of_a_deleted_chat(Elsewhere::new().await).await;
+    deleting::a_deleted_chat_can_be_made_anew(Elsewhere::new().await).await;
+    making::a_fork_is_a_chat_of_its_own(Elsewhere::new().await).await;
+    making::what_was_said_is_found_by_its_words(Elsewhere::new().await).await;
 }
 
 #[async_trait]
