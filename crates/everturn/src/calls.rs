@@ -231,7 +231,8 @@ impl Driver {
             }
         };
         let span = self.spans.tool(&self.chat, &call.tool, call.uid);
-        tracing::info!(target: AUDIT, event = "tool_started", chat = %self.chat.id, owner = self.chat.owner, call = %call.uid, tool = call.tool);
+        let (chat, owner) = (self.chat.id, &self.chat.owner);
+        tracing::info!(target: AUDIT, event = "tool_started", %chat, owner, call = %call.uid, tool = call.tool);
         let task = batch.tasks.spawn(run.instrument(span.clone())).id();
         batch.running.push(Running { task, call, began, after, span });
     }
@@ -279,7 +280,8 @@ impl Driver {
 
     async fn answer(&mut self, result: CallResult, after: After) -> Result<(), WriteError> {
         if result.began.is_some() {
-            tracing::info!(target: AUDIT, event = "tool_ended", chat = %self.chat.id, owner = self.chat.owner, call = %result.call, tool = result.tool, verdict = ?result.verdict);
+            let (chat, owner, verdict) = (self.chat.id, &self.chat.owner, result.verdict);
+            tracing::info!(target: AUDIT, event = "tool_ended", %chat, owner, call = %result.call, tool = result.tool, ?verdict);
         }
         let stops = after == After::Stop && result.verdict == Verdict::Done;
         let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));

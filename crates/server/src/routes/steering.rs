@@ -145,7 +145,7 @@ pub async fn answers(
     if answers.answers.iter().any(wire::Answer::approves) {
         chat.caller.needs(Scope::Approve)?;
     }
-    let answers: Option<Vec<_>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
+    let answers: Option<std::sync::Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
     let answers = answers.ok_or_else(|| {
         Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
     })?;

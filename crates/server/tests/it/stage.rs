@@ -43,6 +43,7 @@ impl Stage {
 
     /// The same, with other bounds, and with time between words.
     pub async fn with(bounds: Bounds, pace: Duration) -> Self {
+        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds }; // Nobody waits for an answer that was left.
         let memory = Arc::new(Memory::new());
         Self::on(memory.clone(), memory, bounds, pace).await
     }
