@@ -1,12 +1,20 @@
 //! The command itself, as its users run it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+<<<<<<< HEAD
 mod chat;
+=======
+mod crowd;
+>>>>>>> main
 mod daemon;
 mod pty;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
+<<<<<<< HEAD
 mod run;
+=======
+mod replicas;
+>>>>>>> main
 mod serve;
 mod stage;
