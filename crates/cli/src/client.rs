@@ -174,3 +174,6 @@ async fn bounded(response: &mut Response) -> Result<Vec<u8>, ClientError> {
 fn new_key() -> Result<String, ClientError> {
     entropy::name().map_err(ClientError::Chance)
 }
+
+#[cfg(test)]
+mod tests;

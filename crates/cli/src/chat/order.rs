@@ -141,7 +141,9 @@ fn cost(usage: &Usage) -> Vec<String> {
     let tokens = |tokens: &everturn_server::wire::Tokens| {
         format!("{} in, {} out, {} cached", grouped(tokens.input), grouped(tokens.output), grouped(tokens.cache_read))
     };
-    let mut lines = vec![format!("{} provider calls; tokens: {}", usage.attempts, tokens(&usage.known))];
+    let calls =
+        if usage.attempts == 1 { "1 provider call".into() } else { format!("{} provider calls", usage.attempts) };
+    let mut lines = vec![format!("{calls}; tokens: {}", tokens(&usage.known))];
     if usage.estimated != everturn_server::wire::Tokens::default() {
         lines.push(format!("not reported, so estimated: {}", tokens(&usage.estimated)));
     }

@@ -6,7 +6,7 @@
 
 mod telling;
 
-use everturn_server::wire::{Body, Event, Increment, Message, Part, Reply, Snapshot, Standing, Status, View};
+use everturn_server::wire::{Body, Event, Increment, Message, Part, Reply, Snapshot, Standing, Status, Stop, View};
 
 use super::look;
 use crate::terminal::Line;
@@ -19,6 +19,10 @@ pub struct Story {
     /// The newest message that was told.
     newest: u64,
     telling: Option<Telling>,
+    /// The step of the newest reply: its draft is over, whether or not that was said.
+    replied: Option<u64>,
+    /// Who gave the newest answer, until that is told.
+    footer: Option<Line>,
     markdown: Markdown,
     /// Thinking that has not filled a line.
     thought: String,
@@ -34,6 +38,8 @@ impl Story {
             width,
             newest: 0,
             telling: None,
+            replied: None,
+            footer: None,
             markdown: Markdown::new(width),
             thought: String::new(),
             after_blank: true,
@@ -64,11 +70,11 @@ impl Story {
                     self.newest = rewound.from.saturating_sub(1);
                     self.quiet("↶ what was said from here on is gone; it is said anew");
                 }
-                Event::Status(standing) => self.standing(standing, view),
+                Event::Status(standing) => self.standing(standing),
                 Event::Reset(snapshot) => self.reset(snapshot),
             }
         }
-        if let Some(draft) = &view.draft {
+        if let Some(draft) = view.draft.as_ref().filter(|draft| self.replied != Some(draft.step)) {
             if self.telling.as_ref().is_none_or(|told| told.step != draft.step) {
                 self.drop_telling();
                 self.telling = Some(Telling::new(draft.step));
@@ -85,9 +91,11 @@ impl Story {
         lines
     }
 
-    /// Lines that are not the chat's own.
+    /// Lines that are not the chat's own, set apart from it.
     pub fn aside(&mut self, lines: Vec<Line>) -> Vec<Line> {
+        self.blank();
         self.lines(lines);
+        self.blank();
         std::mem::take(&mut self.out)
     }
 
@@ -98,6 +106,7 @@ impl Story {
         self.newest = message.id;
         match &message.body {
             Body::User { parts } => {
+                self.foot();
                 self.blank();
                 self.lines(look::person(parts, self.width));
                 self.blank();
@@ -129,6 +138,8 @@ impl Story {
         }
         self.lines(look::stop(reply, self.width));
         self.drop_telling();
+        self.replied = Some(reply.step);
+        self.footer = (reply.stop != Stop::ToolUse).then(|| look::footer(reply));
     }
 
     fn increment(&mut self, step: u64, what: &Increment) {
@@ -178,32 +189,40 @@ impl Story {
             self.retract();
             self.drop_telling();
         }
-        if let Some(draft) = draft {
+        if let Some(draft) = draft.as_ref().filter(|draft| self.replied != Some(draft.step)) {
             let told = self.telling.get_or_insert_with(|| Telling::new(draft.step));
             told.attempts = draft.attempt.as_ref().map_or(0, |began| began.number);
         }
-        self.was_busy = is_busy(status.status);
+        let was_busy = std::mem::replace(&mut self.was_busy, is_busy(status.status));
+        if (is_first || was_busy) && !self.was_busy {
+            self.rest(status);
+        }
     }
 
-    fn standing(&mut self, standing: &Standing, view: &View) {
+    fn standing(&mut self, standing: &Standing) {
         let is_busy = is_busy(standing.status);
         let was_busy = std::mem::replace(&mut self.was_busy, is_busy);
         if self.telling.as_ref().is_some_and(|told| told.step < standing.step) {
             self.drop_telling();
         }
-        if !was_busy || is_busy {
-            return;
+        if was_busy && !is_busy {
+            self.rest(standing);
         }
+    }
+
+    /// Tells how the turn ended, and who answered.
+    fn rest(&mut self, standing: &Standing) {
         if let Some(ended) = &standing.ended {
             self.lines(look::ended(ended, self.width));
         }
-        let reply = view.messages.iter().rev().find_map(|message| match &message.body {
-            Body::Reply(reply) => Some(reply),
-            _ => None,
-        });
-        if let Some(reply) = reply {
+        self.foot();
+    }
+
+    /// Tells who answered.
+    fn foot(&mut self) {
+        if let Some(footer) = self.footer.take() {
             self.blank();
-            self.lines(vec![look::footer(reply)]);
+            self.lines(vec![footer]);
         }
     }
 

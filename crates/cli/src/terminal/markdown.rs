@@ -10,7 +10,7 @@ mod inline;
 mod table;
 
 use super::style::{Ink, Line, Look};
-use super::wrap::{At, wrap};
+use super::wrap::{At, clip, wrap};
 use code::{Code, Fence};
 
 /// Markdown as far as it has arrived.
@@ -53,7 +53,7 @@ impl Markdown {
                 self.take(line.trim_end_matches(['\n', '\r']), &mut made);
             }
         }
-        self.squeezed(made)
+        made
     }
 
     /// The rest: nothing more will come.
@@ -65,7 +65,6 @@ impl Markdown {
         }
         self.end_table(&mut made);
         self.fence = None;
-        let made = self.squeezed(made);
         self.after_blank = true;
         made
     }
@@ -101,7 +100,8 @@ impl Markdown {
             if fence.is_closed_by(line) {
                 self.fence = None;
             } else {
-                made.extend(code.line(line, self.width));
+                made.extend(code.line(line, self.width)); // Its blank lines are its own.
+                self.after_blank = false;
             }
             return;
         }
@@ -113,19 +113,24 @@ impl Markdown {
         match Fence::opened_by(line) {
             Some(fence) => {
                 if !fence.language.is_empty() {
-                    made.push(Line::dim(&format!("  {}", fence.language)));
+                    let label = Line::dim(&format!("  {}", fence.language));
+                    self.add(made, vec![clip(label, self.width)]);
                 }
                 let code = Code::new(&fence.language);
                 self.fence = Some((fence, code));
             }
-            None => made.extend(self.made(line)),
+            None => {
+                let lines = self.made(line);
+                self.add(made, lines);
+            }
         }
     }
 
     fn end_table(&mut self, made: &mut Vec<Line>) {
         if !self.table.is_empty() {
             let rows = std::mem::take(&mut self.table);
-            made.extend(table::table(&rows.iter().map(String::as_str).collect::<Vec<_>>(), self.width));
+            let lines = table::table(&rows.iter().map(String::as_str).collect::<Vec<_>>(), self.width);
+            self.add(made, lines);
         }
     }
 
@@ -146,17 +151,15 @@ impl Markdown {
         wrap(&whole, self.width, &hang, At::Words)
     }
 
-    /// Without blank lines behind blank lines.
-    fn squeezed(&mut self, made: Vec<Line>) -> Vec<Line> {
-        let mut kept = Vec::with_capacity(made.len());
-        for line in made {
-            let is_blank = line.is_blank() && self.fence.is_none();
+    /// Adds lines, but no blank one behind a blank one.
+    fn add(&mut self, made: &mut Vec<Line>, lines: Vec<Line>) {
+        for line in lines {
+            let is_blank = line.is_blank();
             if !(is_blank && self.after_blank) {
-                kept.push(line);
+                made.push(line);
             }
             self.after_blank = is_blank;
         }
-        kept
     }
 }
 

@@ -138,7 +138,8 @@ mod tests {
 
     /// What a terminal shows after this was written to it.
     fn shown(screen: &Screen<Vec<u8>>, (width, height): (u16, u16)) -> (String, (u16, u16)) {
-        let mut parser = vt100::Parser::new(height, width, 100);
+        let size = |cells: u16| std::num::NonZeroU16::new(cells).unwrap();
+        let mut parser = vt100::Parser::new(size(height), size(width), 100);
         parser.process(&screen.out);
         (parser.screen().contents(), parser.screen().cursor_position())
     }
@@ -150,11 +151,11 @@ mod tests {
         screen.draw(&[], live(&["status", "> a"], (1, 3))).unwrap();
         screen.draw(&[Line::plain("one")], live(&["open", "status", "> "], (2, 2))).unwrap();
         screen.draw(&[Line::plain("two")], live(&["> "], (0, 2))).unwrap();
-        assert_eq!(shown(&screen, size), ("one\ntwo\n>".into(), (2, 2)));
+        assert_eq!(shown(&screen, size), ("one\ntwo\n> ".into(), (2, 2)));
         for _ in 0..9 {
             screen.draw(&[Line::plain("more")], live(&["status", "> ", "below"], (1, 2))).unwrap();
         }
-        assert_eq!(shown(&screen, size), ("more\nmore\nmore\nstatus\n>\nbelow".into(), (4, 2)));
+        assert_eq!(shown(&screen, size), ("more\nmore\nmore\nstatus\n> \nbelow".into(), (4, 2)));
     }
 
     #[test]
@@ -163,6 +164,6 @@ mod tests {
         let mut screen = Screen::new(Vec::new(), Colours::Off, size);
         screen.draw(&[Line::plain("12345")], live(&["> "], (0, 2))).unwrap();
         screen.draw(&[Line::plain("abcde")], live(&["> "], (0, 2))).unwrap();
-        assert_eq!(shown(&screen, size), ("12345\nabcde\n>".into(), (2, 2)));
+        assert_eq!(shown(&screen, size), ("12345\nabcde\n> ".into(), (2, 2)));
     }
 }

@@ -36,7 +36,15 @@ pub fn everturn(arguments: &[&str]) -> Command {
     for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
         command.env_remove(name);
     }
-    for name in ["EVERTURN_CONFIG", "EVERTURN_LISTEN", "EVERTURN_DATA", "EVERTURN_MODEL", "EVERTURN_SYSTEM"] {
+    for name in [
+        "EVERTURN_CONFIG",
+        "EVERTURN_LISTEN",
+        "EVERTURN_DATA",
+        "EVERTURN_MODEL",
+        "EVERTURN_SYSTEM",
+        "EVERTURN_URL",
+        "EVERTURN_TOKEN",
+    ] {
         command.env_remove(name);
     }
     command.env_remove("DATABASE_URL").env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");

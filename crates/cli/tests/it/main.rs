@@ -1,11 +1,15 @@
 //! The command itself, as its users run it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod chat;
 mod crowd;
 mod daemon;
 mod demo;
+mod pty;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
+mod run;
 mod replicas;
 mod serve;
+mod stage;

@@ -137,7 +137,7 @@ impl Session {
                 (self.chat, self.watch, self.agent) = (None, None, agent);
                 self.story = Story::new(self.screen.width());
                 self.since = None;
-                self.tell(&[String::new(), "A new chat begins with what you say next.".into()]);
+                self.tell(&["A new chat begins with what you say next.".into()]);
             }
             command => match self.id() {
                 Some(chat) => self.of_chat(command, chat).await,
@@ -176,10 +176,8 @@ impl Session {
                 let queue = self.view().status.as_ref().map(|standing| standing.queue.clone()).unwrap_or_default();
                 let lines: Vec<String> =
                     queue.iter().map(|queued| format!("{}: {}", queued.id, look::said(&queued.parts))).collect();
-                self.tell(if lines.is_empty() { &[] } else { &lines });
-                if lines.is_empty() {
-                    self.tell(&["Nothing waits.".into()]);
-                }
+                let nothing = ["Nothing waits.".to_owned()];
+                self.tell(if lines.is_empty() { &nothing } else { &lines });
             }
             Slash::Help | Slash::Quit | Slash::Model | Slash::New(_) | Slash::Unknown(_) => {}
         }
