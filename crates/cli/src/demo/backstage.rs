@@ -44,9 +44,8 @@ const HALF: Duration = Duration::from_millis(180);
 
 /// The bounds: as usual, but nobody waits two minutes for a silent stream.
 fn limits() -> Limits {
-    let mut limits = Limits::default();
-    limits.open_max = Duration::from_secs(4);
-    limits.silence_max = Duration::from_millis(600);
+    let mut limits =
+        Limits { open_max: Duration::from_secs(4), silence_max: Duration::from_millis(600), ..Limits::default() };
     limits.retry.delay_base = Duration::from_millis(120);
     limits.retry.delay_max = Duration::from_secs(1);
     limits

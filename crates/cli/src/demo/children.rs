@@ -144,20 +144,6 @@ impl Account {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_that_was_sent_in_two_halves_is_one() {
-        let request =
-            |model: &str, text: &str| Request { model: model.into(), text: text.into(), thoughts: "r1".into() };
-        let requests = vec![request("m", "t1 t"), request("other", "t9"), request("m", "2 t3"), request("m", "t3 t4")];
-        let sent = Account { requests }.sent("m");
-        assert_eq!((sent.words.join(" "), sent.thoughts.len()), ("t1 t2 t3 t3 t4".into(), 3));
-    }
-}
-
 impl Place {
     /// A daemon's place in this directory, with these agents.
     pub(super) fn new(dir: &Path, understudy: &Understudy, agents: &str) -> anyhow::Result<Self> {
@@ -227,5 +213,19 @@ impl Daemon {
         let began = Instant::now();
         (self.child, _) = self.place.start(&self.address).await?;
         Ok(began.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_was_sent_in_two_halves_is_one() {
+        let request =
+            |model: &str, text: &str| Request { model: model.into(), text: text.into(), thoughts: "r1".into() };
+        let requests = vec![request("m", "t1 t"), request("other", "t9"), request("m", "2 t3"), request("m", "t3 t4")];
+        let sent = Account { requests }.sent("m");
+        assert_eq!((sent.words.join(" "), sent.thoughts.len()), ("t1 t2 t3 t3 t4".into(), 3));
     }
 }

@@ -100,10 +100,7 @@ impl Answer {
             // What is there must be the beginning, to the letter: a stop may come in the middle of a word.
             let whole = words.join(" ");
             let said = self.text.trim_end();
-            if whole.starts_with(said)
-                && !whole[said.len()..].starts_with(|c: char| c == ' ')
-                && whole.len() > said.len()
-            {
+            if whole.starts_with(said) && !whole[said.len()..].starts_with(' ') && whole.len() > said.len() {
                 got.pop();
             }
             words.truncate(got.len());
