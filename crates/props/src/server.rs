@@ -1,10 +1,12 @@
 //! A Postgres server in a directory of its own.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{free_port, hand_over, postgres_bin, run, unprivileged};
+use crate::{free_port, hand_over, postgres_bin, run, shared, unprivileged};
 
 /// How often another port is tried.
 const PORTS_MAX: u32 = 5;
@@ -90,6 +92,20 @@ impl Server {
         // The server keeps what it is given; a pipe would look like a test that never ends.
         let status = start.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).status()?;
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("pg_ctl start ended with {status}"))) }
+    }
+
+    /// Has it speak TLS, as whoever this certificate is of; both are PEM.
+    pub fn encrypt(&self, certificate: &str, key: &str) -> io::Result<()> {
+        let data = self.dir.join("data");
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = data.join(name);
+            std::fs::write(&path, text)?;
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            hand_over(&path)?;
+        }
+        shared::psql(&self.url("postgres"), "ALTER SYSTEM SET ssl = on")?;
+        self.stop(Stop::Fast)?;
+        self.start_again()
     }
 
     /// Leaves it running, for somebody else to stop with the script this returns.

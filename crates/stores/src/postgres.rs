@@ -4,6 +4,7 @@
 //! checked against the chat's fence in its own transaction. What one process does the others hear by `NOTIFY`, which is a
 //! hint and no more. Nothing relies on a session but listening, so a pooler may stand in between.
 
+mod address;
 mod cells;
 mod commit;
 mod desk;
@@ -18,6 +19,7 @@ mod read;
 mod submit;
 mod tokens;
 mod trim;
+mod trust;
 mod wire;
 mod worker;
 
@@ -34,7 +36,6 @@ use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio_postgres::Config;
 
 use crate::entropy;
 use crate::heading::{Heading, Query};
@@ -42,6 +43,7 @@ use crate::sql::Durability;
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
+use address::Address;
 use cells::id_bytes;
 use desk::Desks;
 use fault::{Fault, Patience};
@@ -122,19 +124,20 @@ impl Postgres {
     /// Opens the database at `url`, brings its schema up to date and makes this process known. Needs a tokio runtime
     /// with time and IO.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
-        let config = config(url, &options)?;
-        let listening = options.listen_url.as_deref().map_or(Ok(config.clone()), |url| self::config(url, &options))?;
-        let link = Arc::new(Link::new(config.clone(), options.connections_max, &options)?);
+        let address = Address::parse(url, &options)?;
+        let elsewhere = options.listen_url.as_deref().map(|url| Address::parse(url, &options)).transpose()?;
+        let listening = elsewhere.unwrap_or_else(|| address.clone());
+        let link = Arc::new(Link::new(address.clone(), options.connections_max, &options)?);
         migrate::migrate(&link, Patience::new(options.patience)).await?;
         let hints = Arc::new(Hints::default());
         let chance = entropy::number();
         let belief = 1.0 + (chance % 1000) as f64 / 10_000.0;
-        let worker = Worker::start(config.clone(), &options, belief, hints.clone()).await?;
+        let worker = Worker::start(address.clone(), &options, belief, hints.clone()).await?;
         let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
         let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
             link,
-            writing: Link::new(config, 1, &options)?,
+            writing: Link::new(address, 1, &options)?,
             draft_mode: journal::draft_mode(options.durability),
             patience: options.patience,
             belief,
@@ -168,20 +171,6 @@ impl Drop for Postgres {
         self.inner.link.close();
         self.inner.writing.close();
     }
-}
-
-fn config(url: &str, options: &Options) -> Result<Config, StoreError> {
-    // What the parser says may quote the URL, which has a password in it.
-    let bad =
-        |_| StoreError::Unavailable("the database URL cannot be read: write postgres://user:password@host/name".into());
-    let mut config: Config = url.parse().map_err(bad)?;
-    config.connect_timeout(options.connect_max);
-    config.tcp_user_timeout(options.statement_max * 2);
-    config.keepalives_idle(options.lease_max.max(Duration::from_secs(1))); // The system counts whole seconds.
-    if config.get_application_name().is_none() {
-        config.application_name("everturn");
-    }
-    Ok(config)
 }
 
 fn closed() -> StoreError {

@@ -56,8 +56,8 @@ pub fn everturn(arguments: &[&str]) -> Command {
 pub struct Daemon {
     pub child: Child,
     pub banner: Vec<String>,
-    base: String,
-    token: String,
+    pub base: String,
+    pub token: String,
     client: Client,
     _out: Lines<BufReader<ChildStdout>>,
 }

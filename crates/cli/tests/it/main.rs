@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chat;
+mod crowd;
 mod daemon;
 mod pty;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
+mod replicas;
 mod run;
 mod serve;
 mod stage;

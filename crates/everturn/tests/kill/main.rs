@@ -107,17 +107,24 @@ async fn die_at(mut saga: Saga, places: &[(&str, usize)], times: &[u64]) {
 #[tokio::test]
 async fn a_migration_may_be_killed_anywhere() {
     for name in ["sqlite-migrate-begin", "sqlite-migrate-middle", "sqlite-migrate-commit", "sqlite-migrate-end"] {
-        let (place, trace, _dir) = sqlite();
-        let saga = Saga::unmade(place, trace);
-        let mut mortal = saga.start(Some(&format!("{name}:1")));
-        assert_eq!(mortal.next(), None, "{name}: {}", mortal.kill());
-        mortal.kill();
-        let mut saga = Saga::begin(saga.place, saga.trace, 1).await;
-        let mut mortal = saga.start(None);
-        saga.set_going(&mut mortal, 1);
-        mortal.kill();
-        end(saga).await;
+        die_migrating(name, sqlite()).await;
     }
+    for name in ["postgres-migrate-begin", "postgres-migrate-middle", "postgres-migrate-commit", "postgres-migrate-end"]
+    {
+        die_migrating(name, postgres()).await;
+    }
+}
+
+async fn die_migrating(name: &str, (place, trace, _dir): (Place, std::path::PathBuf, tempfile::TempDir)) {
+    let saga = Saga::unmade(place, trace);
+    let mut mortal = saga.start(Some(&format!("{name}:1")));
+    assert_eq!(mortal.next(), None, "{name}: {}", mortal.kill());
+    mortal.kill();
+    let mut saga = Saga::begin(saga.place, saga.trace, 1).await;
+    let mut mortal = saga.start(None);
+    saga.set_going(&mut mortal, 1);
+    mortal.kill();
+    end(saga).await;
 }
 
 /// I6, I9: a process that stood still for longer than it is believed has lost its chats. When it goes on, it changes no

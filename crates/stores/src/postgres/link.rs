@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres::{Client, Row};
 
 use super::Options;
+use super::address::Address;
 use super::fault::Fault;
 use crate::failpoint::failpoint;
 use crate::store::StoreError;
@@ -37,8 +38,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(config: Config, len: usize, options: &Options) -> Result<Self, StoreError> {
-        let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    pub(super) fn new(Address { config, tls }: Address, len: usize, options: &Options) -> Result<Self, StoreError> {
+        let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
             .max_size(len.max(1))
             .wait_timeout(Some(options.statement_max))

@@ -12,9 +12,10 @@ use std::time::Duration;
 use everturn_core::ids::ChatId;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_postgres::AsyncMessage;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
 
+use super::address::Address;
 use super::fault::Fault;
 use super::hints::Hints;
 use super::link::{Link, Mode};
@@ -100,17 +101,17 @@ async fn say(link: &Link, payloads: Vec<String>) -> Result<(), Fault> {
 }
 
 /// Listens for ever, on a connection of its own.
-pub(super) async fn listen(config: Config, sender: i64, hints: Arc<Hints>) {
+pub(super) async fn listen(address: Address, sender: i64, hints: Arc<Hints>) {
     loop {
-        if let Err(error) = listen_once(&config, sender, &hints).await {
+        if let Err(error) = listen_once(&address, sender, &hints).await {
             tracing::debug!(%error, "not listening to other processes");
         }
         sleep(RECONNECT_PAUSE).await;
     }
 }
 
-async fn listen_once(config: &Config, sender: i64, hints: &Arc<Hints>) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+async fn listen_once(address: &Address, sender: i64, hints: &Arc<Hints>) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = address.connect().await?;
     let heard = hints.clone();
     let hear = async move {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {

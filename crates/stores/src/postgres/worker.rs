@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_postgres::Client;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Config, NoTls};
 
 use super::Options;
+use super::address::Address;
 use super::fault::Fault;
 use super::hints::Hints;
 use super::link::Param;
@@ -76,7 +77,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Makes this process known, and keeps it so until it is dropped.
     pub(super) async fn start(
-        config: Config,
+        address: Address,
         options: &Options,
         belief: f64,
         hints: Arc<Hints>,
@@ -88,7 +89,7 @@ impl Worker {
         let (known, is_known) = tokio::sync::oneshot::channel();
         let pulse = Pulse {
             life: life.clone(),
-            config,
+            address,
             every: options.heartbeat,
             answer_max: options.lease_max / 3,
             belief,
@@ -120,7 +121,7 @@ impl Drop for Worker {
 
 struct Pulse {
     life: Arc<Life>,
-    config: Config,
+    address: Address,
     every: Duration,
     answer_max: Duration,
     /// How much longer than its word a silent process is believed.
@@ -185,7 +186,7 @@ impl Pulse {
     }
 
     async fn connect(&self) -> Result<Client, Fault> {
-        let connected = timeout(self.answer_max, self.config.connect(NoTls)).await;
+        let connected = timeout(self.answer_max, self.address.connect()).await;
         let (client, connection) = connected.map_err(|_| Fault::Passing("no connection in time".into()))??;
         tokio::spawn(connection); // Ends with its client.
         Ok(client)

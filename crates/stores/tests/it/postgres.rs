@@ -2,6 +2,7 @@
 
 mod broken_line;
 mod elsewhere;
+mod encrypted;
 mod outage;
 mod pooled;
 mod schema;
