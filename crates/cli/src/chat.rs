@@ -104,7 +104,7 @@ impl Args {
     async fn plainly(&self, house: &mut House) -> anyhow::Result<ExitCode> {
         let chat = match self.chosen(house).await? {
             Some(chat) => chat,
-            None => house.client.create(&Create { agent: self.agent.clone(), title: None }).await?,
+            None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
         };
         let mut code = ExitCode::SUCCESS;
         for line in std::io::stdin().lines() {

@@ -11,11 +11,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::stores::sqlite::OpenError;
+use everturn_server::wire::{Chat, Create};
 use everturn_server::{DataDir, Stay};
 use reqwest::Url;
 use tokio::time::{Instant, sleep};
 
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::config::{Config, Flags};
 use crate::serve::{Keeps, Running};
 
@@ -157,6 +158,17 @@ impl House {
                 // Somebody else is about to listen, or about to leave.
                 Err(error) if is_in_use(&error) && Instant::now() < until => sleep(LOOK_EVERY).await,
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes a chat, also if the daemon that was found was a guest and leaves just now.
+    pub async fn create(&mut self, new: &Create) -> anyhow::Result<Chat> {
+        loop {
+            self.settle_in().await?;
+            match self.client.create(new).await {
+                Err(ClientError::NoDaemon(_)) if self.home.as_ref().is_some_and(|home| home.stay == Stay::Guest) => {}
+                made => return Ok(made?),
             }
         }
     }

@@ -74,7 +74,7 @@ impl Run {
     async fn turn(&self, house: &mut House, prompt: &str) -> anyhow::Result<ExitCode> {
         let chat = match &self.resume {
             Some(piece) => find(&house.client, piece).await?,
-            None => house.client.create(&Create { agent: self.agent.clone(), title: None }).await?,
+            None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
         };
         stop_on_signal(house.client.clone(), chat.id.clone());
         let ended = self.followed(house, &chat, prompt).await?;

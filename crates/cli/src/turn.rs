@@ -35,10 +35,12 @@ pub trait Told {
 
 impl Turn {
     /// Says something, and watches from there.
-    pub async fn begin(house: &House, chat: &str, prompt: &str) -> anyhow::Result<Self> {
+    pub async fn begin(house: &mut House, chat: &str, prompt: &str) -> anyhow::Result<Self> {
         let mut watch = house.client.watch(chat);
         while watch.view().status.is_none() {
-            watch.next().await?;
+            if let News::Lost(_) = watch.next().await? {
+                house.settle_in().await?;
+            }
         }
         let before = watch.view().messages.last().map_or(0, |message| message.id);
         let queued = house.client.send(chat, prompt, When::Queue).await?.id;

@@ -30,11 +30,8 @@ impl Session {
             Some(Wish::Stop) => self.stop(),
             Some(Wish::Quit) => self.is_over = true,
             Some(Wish::Redraw) => self.screen.clear()?,
-            Some(Wish::Leave) => {
-                if self.editing.take().is_some() {
-                    self.editor.replace("");
-                }
-            }
+            Some(Wish::Leave) if self.editing.take().is_some() => self.editor.replace(""),
+            Some(Wish::Leave) => {}
         }
         Ok(())
     }
@@ -91,7 +88,13 @@ impl Session {
                 self.tell(&["The chat is just being made; say it again in a moment.".into()]);
                 self.editor.replace(&text);
             }
-            None => self.order(Order::Begin { agent: self.agent.clone(), text }).await,
+            None => {
+                // The daemon that was found may have been a guest, and gone since.
+                if let Err(error) = self.house.settle_in().await {
+                    self.tell(&[format!("{error:#}")]);
+                }
+                self.order(Order::Begin { agent: self.agent.clone(), text }).await;
+            }
         }
     }
 
