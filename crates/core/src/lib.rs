@@ -10,6 +10,7 @@ pub mod command;
 pub mod context;
 pub mod cost;
 pub mod delta;
+pub mod doctor;
 pub mod draft;
 pub mod error;
 pub mod fact;
