@@ -10,6 +10,7 @@
 //! [`MARK`]. What is only for people to see, such as reasoning that was never sealed, is no flaw and stays.
 
 pub mod changes;
+pub mod facts;
 pub mod foreign;
 mod parts;
 mod placing;

@@ -9,6 +9,7 @@ mod commit;
 mod connect;
 mod desk;
 mod heads;
+mod inspect;
 mod keeper;
 mod list;
 mod migrate;
@@ -50,6 +51,7 @@ use crate::store::{
 pub use backup::{Backup, BackupError};
 use desk::Desk;
 use heads::Heads;
+pub use inspect::{Inspection, Trouble};
 use keeper::{Health, Keeper};
 pub use open::OpenError;
 use open::Place;

@@ -78,7 +78,9 @@ fn openai_responses_items() {
         {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Done.", "annotations": []}]},
         {"type": "item_reference", "id": "x"},
     ]});
-    check(&items.to_string(), expect![[r#"
+    check(
+        &items.to_string(),
+        expect![[r#"
         OpenAI Responses items, told "Be brief."
         1 user "Look."
         2 reply 1 [sealed "Hm."] look({}) web_search({"query":"kelp","type":"search"}) found by web_search
@@ -87,7 +89,8 @@ fn openai_responses_items() {
         5 result 2.0 patch Error "{\"output\":\"no\",\"metadata\":{\"exit_code\":1}}"
         6 reply 3 "Done."
         not read: 1 × an item `item_reference` from 9 (Lost)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -112,14 +115,17 @@ fn anthropic_messages() {
             {"type": "document", "title": "a.txt", "source": {"type": "text", "media_type": "text/plain", "data": "words"}},
         ]},
     ]});
-    check(&messages.to_string(), expect![[r#"
+    check(
+        &messages.to_string(),
+        expect![[r#"
         Anthropic messages, told "Be brief."
         1 user "Look."
         2 reply 1 [sealed "Hm."] [sealed ""] web_search({"query":"kelp"}) found by web_search "Let me see." look({"q":1})
         3 result 1.1 look Error "broken"
         4 user "And now?" file text/plain Some(5)
         not read: 1 × a block `mystery` from 2 (Lost)
-    "#]]);
+    "#]],
+    );
     let bare = &messages["messages"];
     assert_eq!(session(&bare.to_string()).format, Format::Anthropic);
 }
@@ -166,7 +172,9 @@ fn claude_code_sessions() {
         entry("10", json!("9"), "user", json!({"role": "user", "content": "Go on."})),
     ];
     let text = lines(&file) + "{\"type\":\"assistant\",\"mess";
-    check(&text, expect![[r#"
+    check(
+        &text,
+        expect![[r#"
         a Claude Code session
         1 context "Caveat."
         2 user "List."
@@ -182,7 +190,8 @@ fn claude_code_sessions() {
         not read: 1 × an entry of a sub-agent from 13 (None)
         not read: 1 × an entry `system` from 14 (None)
         not read: 1 × a line that is no JSON object from 17 (Lost)
-    "#]]);
+    "#]],
+    );
     let session = session(&text);
     assert_eq!(session.messages[1].at, Timestamp(1_767_323_045_678));
     assert_eq!(session.place(MessageId(2)), Some(5));
@@ -219,7 +228,9 @@ fn codex_sessions() {
         line("response_item", says("user", "Go on.")),
         line("world_event", json!({})),
     ];
-    check(&lines(&file), expect![[r#"
+    check(
+        &lines(&file),
+        expect![[r#"
         a Codex CLI session, told "Be brief."
         1 context "Sandboxed."
         2 context "<environment_context>…</environment_context>"
@@ -233,7 +244,8 @@ fn codex_sessions() {
         not read: 1 × an event `token_count` from 9 (None)
         not read: 1 × a message of a turn that was taken back from 13 (None)
         not read: 1 × an entry `world_event` from 16 (Lost)
-    "#]]);
+    "#]],
+    );
     let Body::Reply(reply) = &session(&lines(&file)).messages[3].body.clone() else { panic!("a reply") };
     assert_eq!(reply.model.to_string(), "openai/gpt-5-codex");
     assert!(matches!(&reply.parts[0], Part::Reasoning(reasoning) if reasoning.seal.is_some()));
