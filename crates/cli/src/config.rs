@@ -51,6 +51,13 @@ pub struct Flags {
     system: Option<String>,
 }
 
+impl Flags {
+    /// With nothing told but where things are.
+    pub fn of_data(data: Option<PathBuf>, config: Option<PathBuf>) -> Self {
+        Self { data, config, ..Self::default() }
+    }
+}
+
 /// The file.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]

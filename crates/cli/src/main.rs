@@ -1,9 +1,14 @@
 //! The everturn command.
 
 mod backup;
+mod clock;
 mod config;
+mod doctor;
+mod kept;
+mod replay;
 mod serve;
 mod understudy;
+mod visible;
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
@@ -66,6 +71,19 @@ enum Command {
     /// EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
     #[command(after_help = serve::EXAMPLES)]
     Serve(config::Flags),
+    /// Say what is wrong with what is kept, and mend it.
+    ///
+    /// Without an argument it looks at the data directory and every chat in it, row by row; it only reads, so a server may
+    /// be running. With a chat it explains that one. With a file it reads a session of another program (arrays of OpenAI
+    /// or Anthropic messages, sessions of Claude Code and the Codex CLI), says what is wrong with it, and with --fix makes
+    /// a mended copy a chat.
+    ///
+    /// Exit codes: 0 nothing is wrong, or not any more; 1 something is; 2 wrong usage.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Doctor),
+    /// Show a chat as it happened: attempts, faults, seams, tools and what they cost.
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(replay::Replay),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -100,6 +118,8 @@ fn main() -> ExitCode {
             match command {
                 Command::Run { prompt, system, data, chat } => run(prompt, system, data, chat).await,
                 Command::Backup(backup) => backup.run(),
+                Command::Doctor(doctor) => doctor.run().await,
+                Command::Replay(replay) => replay.run().await,
                 Command::Serve(flags) => serve::run(&flags).await,
                 Command::Config(ConfigCommand::Show(flags)) => {
                     let variable = |name: &str| std::env::var(name).ok();

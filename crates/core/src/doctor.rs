@@ -89,8 +89,6 @@ pub enum Known {
     Nothing,
     /// It was started.
     Started,
-    /// It was never started.
-    NotStarted,
     /// Its input did not arrive whole, so it cannot have run.
     CutOff,
 }
@@ -248,7 +246,6 @@ impl Flaw {
             Self::UnansweredCall { known: Known::Started, .. } => {
                 "a result is added: it was started, and the outcome is not known"
             }
-            Self::UnansweredCall { known: Known::NotStarted, .. } => "a result is added: it was never started",
             Self::UnansweredCall { known: Known::CutOff, .. } => "a result is added: it was cut off and never ran",
             Self::MisplacedResult { .. } => "it is moved behind its call",
             Self::OrphanResult { .. } => "it becomes a note of what the tool said",

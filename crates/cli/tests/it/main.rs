@@ -3,6 +3,7 @@
 
 mod crowd;
 mod daemon;
+mod doctor;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;

@@ -157,7 +157,6 @@ fn unknown(call: CallUid, tool: &str, known: Known) -> CallResult {
     let (verdict, text) = match known {
         Known::Nothing => (Verdict::Unknown, words::LOST_RESULT),
         Known::Started => (Verdict::Unknown, words::silent(Verdict::Unknown)),
-        Known::NotStarted => (Verdict::Interrupted, words::NOT_STARTED),
         Known::CutOff => (Verdict::Interrupted, words::CUT_OFF),
     };
     let mut meta = Meta::new();

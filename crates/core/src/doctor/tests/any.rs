@@ -25,7 +25,7 @@ fn mended_each_time(messages: &[Arc<Message>], target: &Target) -> Vec<Repair> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// SD01: after a repair, preparing finds nothing to mend on any wire, the request is valid, and a second repair
+    /// After a repair, preparing finds nothing to mend on any wire, the request is valid, and a second repair
     /// changes nothing.
     #[test]
     fn what_was_mended_is_healthy(messages in corrupted()) {
