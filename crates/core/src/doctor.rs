@@ -47,7 +47,7 @@ pub enum Flaw {
         /// What is known of it.
         known: Known,
     },
-    /// A result lies behind another reply than the one with its call, or before it.
+    /// A result is not right behind the reply with its call: other words or another reply are in between.
     MisplacedResult {
         /// The tool.
         tool: String,
@@ -208,7 +208,7 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnansweredCall { tool, .. } => write!(f, "the call of {tool} has no result"),
-            Self::MisplacedResult { tool } => write!(f, "the result of {tool} is not behind the reply that called it"),
+            Self::MisplacedResult { tool } => write!(f, "the result of {tool} is not right behind its call"),
             Self::OrphanResult { tool } => write!(f, "the result of {tool} answers no call"),
             Self::RepeatedResult { tool, same: true } => write!(f, "the result of {tool} is there already"),
             Self::RepeatedResult { tool, same: false } => {

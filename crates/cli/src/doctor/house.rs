@@ -19,17 +19,18 @@ const NAMED_LEN_MAX: usize = 3;
 
 /// Looks at everything, and mends what can be mended if that is wanted.
 pub(super) async fn check(doctor: &Doctor, out: &mut impl Write) -> anyhow::Result<Health> {
-    let mut health = Health::Good;
-    if doctor.place.url().is_none() {
-        let dir = doctor.place.dir()?;
-        writeln!(out, "data directory {}", dir.display())?;
-        health = health.and(privacy(doctor, &dir, out)?);
-    }
     let mut kept = doctor.place.look().await?;
-    match &mut kept {
-        Kept::Ours(inspection) => health = health.and(file(inspection, out)?),
-        Kept::Shared(_) => writeln!(out, "the database in DATABASE_URL")?,
-    }
+    let mut health = match &mut kept {
+        Kept::Ours(inspection) => {
+            let dir = doctor.place.dir()?;
+            writeln!(out, "data directory {}", dir.display())?;
+            privacy(doctor, &dir, out)?.and(file(inspection, out)?)
+        }
+        Kept::Shared(_) => {
+            writeln!(out, "the database in DATABASE_URL")?;
+            Health::Good
+        }
+    };
     let chats = kept.chats().await?;
     let (mut messages, mut flawed, mut progress) = (0, Vec::new(), Progress::new(chats.len()));
     for chat in &chats {

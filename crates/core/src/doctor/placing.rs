@@ -1,8 +1,9 @@
 //! Which result belongs to which call.
 //!
-//! A reply is followed by the results of its calls before the next reply. A transcript is cut into segments at its
-//! replies, as preparing does; every result that answers no open call of its own segment is looked up in the others of the
-//! same stretch between summaries, since a summary stands for everything before it.
+//! A reply is followed by the results of its calls, and by nothing else before them. So a transcript is cut into segments
+//! at its replies. Every result that is not among the first of its segment, or answers no open call of it, is looked up in
+//! the whole stretch between two summaries, since a summary stands for everything before it. This is stricter than
+//! preparing, which puts up with words in between: the providers themselves do not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -26,12 +27,14 @@ pub(super) fn mend(ward: &mut Ward, known: &dyn Fn(CallUid) -> Known) {
     ward.pieces = mended;
 }
 
-/// A reply, or several with nothing between them, and what came after it.
+/// A reply and what came after it; at the beginning, before any reply.
 #[derive(Default)]
 struct Segment {
-    replies: Vec<Piece>,
+    reply: Option<Piece>,
     /// Each with what takes its place.
     after: Vec<Vec<Piece>>,
+    /// How many of them are the results that come first.
+    leading: usize,
     /// The calls that have no result yet, in order.
     open: Vec<CallUid>,
     /// Results that were elsewhere.
@@ -50,18 +53,11 @@ struct Stretch {
 impl Stretch {
     fn new(pieces: Vec<Piece>) -> Self {
         let mut segments = vec![Segment::default()];
-        let mut last_was_reply = false;
         for piece in pieces {
-            let is_reply = matches!(piece.body, Body::Reply(_));
-            if is_reply && !last_was_reply {
-                segments.push(Segment::default());
-            }
-            last_was_reply = is_reply;
-            let Some(segment) = segments.last_mut() else { continue };
             if let Body::Reply(reply) = &piece.body {
-                segment.open.extend(reply.calls().map(|call| call.uid));
-                segment.replies.push(piece);
-            } else {
+                let open = reply.calls().map(|call| call.uid).collect();
+                segments.push(Segment { reply: Some(piece), open, ..Segment::default() });
+            } else if let Some(segment) = segments.last_mut() {
                 segment.after.push(vec![piece]);
             }
         }
@@ -85,9 +81,11 @@ impl Stretch {
     fn answer_in_place(&mut self) -> Vec<(usize, usize)> {
         let mut strays = Vec::new();
         for (at, segment) in self.segments.iter_mut().enumerate() {
+            let is_result = |pieces: &&Vec<Piece>| pieces.iter().all(|piece| matches!(piece.body, Body::Result(_)));
+            segment.leading = segment.after.iter().take_while(is_result).count();
             for (place, pieces) in segment.after.iter().enumerate() {
                 let Some(Body::Result(result)) = pieces.first().map(|piece| &piece.body) else { continue };
-                if take(&mut segment.open, result.call) {
+                if place < segment.leading && take(&mut segment.open, result.call) {
                     self.first.entry(result.call).or_insert_with(|| (**result).clone());
                 } else {
                     strays.push((at, place));
@@ -131,8 +129,9 @@ impl Segment {
     fn close(self, ward: &mut Ward, known: &dyn Fn(CallUid) -> Known) -> Vec<Piece> {
         let mut made = self.brought;
         let mut open = self.open;
-        for piece in &self.replies {
-            let Body::Reply(reply) = &piece.body else { continue };
+        if let Some(piece) = &self.reply
+            && let Body::Reply(reply) = &piece.body
+        {
             for call in reply.calls().filter(|call| take(&mut open, call.uid)) {
                 let known = if call.whole { known(call.uid) } else { Known::CutOff };
                 ward.found(piece.of, Flaw::UnansweredCall { tool: call.tool.clone(), known });
@@ -140,13 +139,14 @@ impl Segment {
                 made.push(Piece::made(piece.of, piece.at, Body::Result(Box::new(result))));
             }
         }
-        let is_result = |pieces: &Vec<Piece>| pieces.iter().all(|piece| matches!(piece.body, Body::Result(_)));
-        let mut after = self.after.into_iter().peekable();
-        let mut closed = self.replies;
-        while let Some(pieces) = after.next_if(is_result) {
-            closed.extend(pieces);
-        }
+        // What was a result and is a note now must not stand between the results.
+        let mut after = self.after.into_iter();
+        let leading = after.by_ref().take(self.leading).flatten();
+        let (results, notes): (Vec<Piece>, Vec<Piece>) =
+            leading.partition(|piece| matches!(piece.body, Body::Result(_)));
+        let mut closed: Vec<Piece> = self.reply.into_iter().chain(results).collect();
         closed.extend(made);
+        closed.extend(notes);
         closed.extend(after.flatten());
         closed
     }

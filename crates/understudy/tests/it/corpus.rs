@@ -118,9 +118,8 @@ async fn every_mended_session_is_taken_on_every_wire() {
     let requests = server.requests();
     assert_eq!(refused(&requests), [&(0, String::new()); 0]);
     assert_eq!(requests.len(), corpus.len() * 4 * 2);
-    let cut = |request: &&Logged| {
-        request.wire == Wire::Anthropic && request.body.to_string().contains(shapes::CUT_SIGNATURE)
-    };
+    let cut =
+        |request: &&Logged| request.wire == Wire::Anthropic && request.body.to_string().contains(shapes::CUT_SIGNATURE);
     assert_eq!(requests.iter().filter(cut).count(), 0, "what a signature was cut to is not sent");
 }
 

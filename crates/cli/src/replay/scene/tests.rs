@@ -113,7 +113,33 @@ fn chat() -> Vec<Beat> {
 #[test]
 fn a_chat_is_told_as_it_happened() {
     let told: String = chat().iter().map(|beat| format!("{:>4} {}\n", beat.at.0, beat.text)).collect();
-    expect![[r#""#]].assert_eq(&told);
+    expect![[r#"
+           0 1 > Pay.␛[2J
+         100   · step 1, attempt 1: a/one
+         100 2 < ~ Hm.
+         177   → 1.0 pay␛ {"to": "me"}
+         500   · answered after 400 ms, 0 tokens, $0.000005
+        2500 3 ← 1.0 pay done after 1.5 s, started 2 times: paid twice
+        2600   · step 2, attempt 1: a/one
+        3000   · broke: reset (overloaded) after 400 ms, 0 tokens, $0.000005
+        3100   · step 2, attempt 2, again: a/one
+        3500   · lost with its process after 400 ms, 0 tokens, about $0.000006
+        3600   · step 2, attempt 3, another model: b/two
+        3600 4 < Paid it.␍
+        4000   · interrupted after 400 ms, 0 tokens, about $0.000007
+        4000   · joined at byte 4: 2 repeated bytes left out, 0 put in
+        4000   · a call of look was cut off and taken back
+        4000   · a person stopped it; what was shown is kept
+        5000 5 (told the model: Hurry.)
+        6000 6 = summary in 1 min 10 s: All paid.
+        7000   · step 3, attempt 1: a/one
+        7400   · broke: reset (overloaded) after 400 ms, 0 tokens, $0.000005
+        8900 7 < → 4.0 pay␛ {"to": "me"}
+        9000   · it broke and could not be recovered; what was shown is kept
+        9500 8 ← 4.0 pay outcome not known: paid twice
+        9500   · 5 attempts, 0 tokens, $0.000028
+    "#]]
+    .assert_eq(&told);
 }
 
 /// What the model said takes as long as it took.
@@ -122,7 +148,7 @@ fn an_answer_lasts_from_its_attempt_to_its_commit() {
     let beats = chat();
     let of_message = |id: u64| beats.iter().filter(move |beat| beat.message == Some(MessageId(id)));
     let spoken: Duration = of_message(2).map(|beat| beat.lasts).sum();
-    assert_eq!(spoken.as_millis(), 399, "from 100 to 500, by whole milliseconds");
+    assert!((399..=400).contains(&spoken.as_millis()), "from 100 to 500: {spoken:?}");
     assert!(of_message(3).all(|beat| beat.lasts.is_zero()));
 }
 

@@ -281,3 +281,34 @@ fn ids_may_be_used_again() {
         .collect();
     assert_eq!(answered, ["1.0 one", "2.0 two"]);
 }
+
+/// Wherever a file is cut, and whatever stands in the place of a value, reading it does not fall over, and what was read
+/// can be mended.
+#[test]
+fn any_damage_is_survived() {
+    let call = json!({"type": "tool_use", "id": "x", "name": "look", "input": {"q": [1]}});
+    let said = json!({"id": "msg_1", "role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, call]});
+    let line = json!({"type": "assistant", "uuid": "1", "parentUuid": null, "sessionId": "s", "message": said});
+    let item = json!({"type": "response_item", "payload": {"type": "function_call", "call_id": "a", "name": "n", "arguments": "{}"}});
+    let asked = json!([{"id": "a", "function": {"name": "look", "arguments": "{}"}}]);
+    let chat =
+        json!([{"role": "assistant", "content": null, "tool_calls": asked}, {"role": "tool", "tool_call_id": "a"}]);
+    for text in [lines(&[line.clone(), line]), lines(&[item.clone(), item]), chat.to_string()] {
+        for cut in 0..text.len() {
+            survives(text[..cut].as_bytes());
+            for odd in ["null", "7", "[]", "\u{0}", "\""] {
+                let mut damaged = text.clone().into_bytes();
+                damaged.splice(cut..cut + 1, odd.bytes());
+                survives(&damaged);
+            }
+        }
+    }
+}
+
+fn survives(bytes: &[u8]) {
+    if let Ok(session) = read(bytes, Timestamp(0)) {
+        let once = crate::doctor::repair(&session.messages, &|_| crate::doctor::Known::Nothing);
+        let twice = crate::doctor::repair(&once.messages, &|_| crate::doctor::Known::Nothing);
+        assert_eq!(twice.findings, []);
+    }
+}

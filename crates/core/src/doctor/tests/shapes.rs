@@ -119,7 +119,7 @@ fn a_result_behind_another_reply_is_brought_back() {
             later(3, vec![says("c")]),
         ],
         expect![[r#"
-            message 5: the result of look is not behind the reply that called it; it is moved behind its call
+            message 5: the result of look is not right behind its call; it is moved behind its call
             kept 2
             1 user "a"
             2 reply 1 look({})
@@ -132,17 +132,54 @@ fn a_result_behind_another_reply_is_brought_back() {
     );
 }
 
+/// Preparing puts up with these, and providers do not.
+#[test]
+fn words_and_replies_between_a_call_and_its_result_are_moved() {
+    check(
+        [
+            later(
+                1,
+                vec![
+                    later_call(1, "look"),
+                    Part::Call(Call {
+                        uid: CallUid { step: StepId(1), ordinal: 1 },
+                        ..a_call(0, "find", "{}", RunBy::Us)
+                    }),
+                ],
+            ),
+            later_result(1, "one"),
+            user("b"),
+            result(1, "two"),
+            later(2, vec![later_call(2, "look")]),
+            later(3, vec![says("c")]),
+            later_result(2, "three"),
+        ],
+        expect![[r#"
+            message 4: the result of look is not right behind its call; it is moved behind its call
+            message 7: the result of look is not right behind its call; it is moved behind its call
+            kept 2
+            1 reply 1 look({}) find({})
+            2 result 1.0 look Done "one"
+            8 result 1.1 look Done "two" {"doctor":["moved behind its call"]}
+            9 user "b"
+            10 reply 2 look({})
+            11 result 2.0 look Done "three" {"doctor":["moved behind its call"]}
+            12 reply 3 "c"
+        "#]],
+    );
+}
+
 #[test]
 fn a_result_before_its_call_is_brought_behind_it() {
     check(
         [user("a"), later_result(1, "early"), later(1, vec![later_call(1, "look")])],
         expect![[r#"
-        message 2: the result of look is not behind the reply that called it; it is moved behind its call
-        kept 1
-        1 user "a"
-        4 reply 1 look({})
-        5 result 1.0 look Done "early" {"doctor":["moved behind its call"]}
-    "#]],
+            message 2: the result of look is not right behind its call; it is moved behind its call
+            kept 1
+            1 user "a"
+            4 reply 1 look({})
+            5 result 1.0 look Done "early" {"doctor":["moved behind its call"]}
+        "#]],
     );
 }
 

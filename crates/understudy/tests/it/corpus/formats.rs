@@ -111,9 +111,7 @@ fn codex(talk: &Talk) -> String {
     };
     line("session_meta", json!({"id": "x", "cwd": "/"}));
     line("turn_context", json!({"model": "gpt-5-codex"}));
-    let words = |role: &str, kind: &str, text: &str| {
-        json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
-    };
+    let words = |role: &str, kind: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]});
     for said in &talk.0 {
         match said {
             Said::User(text) => line("response_item", words("user", "input_text", text)),
@@ -121,7 +119,8 @@ fn codex(talk: &Talk) -> String {
             Said::Reply { thoughts, text, calls } => {
                 for thought in thoughts {
                     let summary = json!([{"type": "summary_text", "text": thought.text}]);
-                    let sealed = json!({"type": "reasoning", "summary": summary, "encrypted_content": thought.signature});
+                    let sealed =
+                        json!({"type": "reasoning", "summary": summary, "encrypted_content": thought.signature});
                     line("response_item", sealed);
                 }
                 line("response_item", words("assistant", "output_text", text));
