@@ -11,14 +11,19 @@ pub fn text(text: &str) -> String {
             '\n' | '\t' => shown.push(c),
             '\0'..='\x1f' => shown.extend(char::from_u32(0x2400 + u32::from(c))),
             '\x7f' => shown.push('\u{2421}'),
-            // The second set of control characters, and those that turn the direction of writing.
-            '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                shown.extend(c.escape_unicode());
-            }
+            c if is_hidden(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
     }
     shown
+}
+
+/// Whether it is a control character of the second set, turns the direction of writing, or cannot be seen. The joiners
+/// of scripts and emoji stay: without them words break.
+const fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The same on one line, of at most `chars` characters.

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use everturn::core::doctor::changes::Changes;
 use everturn::core::doctor::foreign::{Format, Harm, Session, read};
 use everturn::core::doctor::{Known, Repaired, facts, repair};
-use everturn::core::ids::{ChatId, MessageId, ModelId};
+use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::message::{Body, Message};
 use everturn::core::prompt::{Request, Target, Wire, prepare};
 use everturn::providers::{anthropic, openai_chat, openai_responses};
@@ -29,7 +30,7 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
         bail!("{} is larger than a gigabyte", file.display());
     }
     let bytes = std::fs::read(file).with_context(unreadable)?;
-    let session = read(&bytes, clock::now()).with_context(|| file.display().to_string())?;
+    let session = read(&bytes, Timestamp(clock::now())).with_context(|| file.display().to_string())?;
     let repaired = repair(&session.messages, &|_| Known::Nothing);
     writeln!(out, "{}: {}", file.display(), session.format)?;
     let is_line = matches!(session.format, Format::ClaudeCode | Format::Codex);
@@ -39,14 +40,21 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
     })?;
     let is_lost = told_skipped(out, &session)?;
     tell_changes(out, session.messages.iter().map(|message| &**message))?;
-    let (messages, wrong) = (count(session.messages.len(), "message", "messages"), repaired.findings.len());
+    let unsent = unsent(&session);
+    let (messages, wrong) = (count(session.messages.len(), "message", "messages"), repaired.findings.len() + unsent);
+    if unsent > 0 {
+        writeln!(
+            out,
+            "  {unsent} blank messages or thoughts without a seal, which a provider refuses; --fix leaves them out"
+        )?;
+    }
     let flaws = count(wrong, "flaw", "flaws");
     match (doctor.fix, &doctor.out) {
         (false, _) if wrong == 0 => writeln!(out, "{messages}: nothing is wrong with it")?,
         (false, _) => writeln!(out, "{messages}, {flaws}: --fix makes a mended copy a chat, or with --out a file")?,
         (true, Some(to)) => {
-            let written = written(&session, &repaired, &bytes);
-            write_new(to, &written)?;
+            let mended = if wrong == 0 { bytes } else { written(&session, &repaired)? };
+            write_new(to, &mended)?;
             writeln!(out, "{messages}, {flaws}: written to {}", to.display())?;
         }
         (true, None) => {
@@ -55,6 +63,24 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
         }
     }
     Ok(Health::of((wrong == 0 || doctor.fix) && !is_lost))
+}
+
+/// How much of a session its own provider refuses without anything being wrong with the conversation.
+fn unsent(session: &Session) -> usize {
+    let (wire, provider) = spoken_on(session.format);
+    let changes = Changes::of(session.messages.iter().map(|message| &**message), &Target::new(wire, provider));
+    // Only Anthropic has thoughts in messages, and refuses those without a seal. Elsewhere they are left out anyway.
+    let thoughts = if wire == Wire::Anthropic { changes.reasoning } else { 0 };
+    changes.blank + thoughts
+}
+
+/// The wire that takes a session back, and whose it is.
+const fn spoken_on(format: Format) -> (Wire, &'static str) {
+    match format {
+        Format::Anthropic | Format::ClaudeCode => (Wire::Anthropic, "anthropic"),
+        Format::OpenAiChat => (Wire::OpenAiChat, "openai"),
+        Format::OpenAiResponses | Format::Codex => (Wire::OpenAiResponses, "openai"),
+    }
 }
 
 /// Tells what was not taken over, and whether something was lost with it.
@@ -72,7 +98,7 @@ fn told_skipped(out: &mut impl Write, session: &Session) -> std::io::Result<bool
 
 /// Makes a mended session a new chat.
 async fn import(doctor: &Doctor, session: &Session, repaired: &Repaired, bytes: &[u8]) -> anyhow::Result<ChatId> {
-    let now = clock::now();
+    let now = Timestamp(clock::now());
     let mut hasher = DefaultHasher::new();
     (bytes, std::process::id()).hash(&mut hasher);
     let chat = ChatId::new(now, hasher.finish().into());
@@ -88,19 +114,12 @@ async fn import(doctor: &Doctor, session: &Session, repaired: &Repaired, bytes: 
     Ok(chat)
 }
 
-/// The mended session as a file: the very same bytes if nothing was wrong, else messages as the provider takes them.
-fn written(session: &Session, repaired: &Repaired, bytes: &[u8]) -> Vec<u8> {
-    if repaired.is_healthy() {
-        return bytes.to_vec();
-    }
-    let (wire, provider) = match session.format {
-        Format::Anthropic | Format::ClaudeCode => (Wire::Anthropic, "anthropic"),
-        Format::OpenAiChat => (Wire::OpenAiChat, "openai"),
-        Format::OpenAiResponses | Format::Codex => (Wire::OpenAiResponses, "openai"),
-    };
+/// The mended session as a file: messages as the provider takes them.
+fn written(session: &Session, repaired: &Repaired) -> anyhow::Result<Vec<u8>> {
+    let (wire, provider) = spoken_on(session.format);
     let target = Target::new(wire, provider);
     let entries = prepare(repaired.messages.iter().map(|message| &**message), &target);
-    let Ok(model) = format!("{provider}/unknown").parse::<ModelId>() else { return bytes.to_vec() };
+    let model: ModelId = format!("{provider}/unknown").parse()?;
     let request = Request { system: session.system.clone(), ..Request::new(model, &target, entries) };
     let value: Value = match wire {
         Wire::Anthropic if session.system.is_empty() => anthropic::written(&request),
@@ -111,7 +130,7 @@ fn written(session: &Session, repaired: &Repaired, bytes: &[u8]) -> Vec<u8> {
             json!({"instructions": session.system.join("\n\n"), "input": openai_responses::written(&request)})
         }
     };
-    format!("{value:#}\n").into_bytes()
+    Ok(format!("{value:#}\n").into_bytes())
 }
 
 /// Writes a file that is not there yet.

@@ -102,6 +102,19 @@ async fn a_mended_session_is_written_in_its_format() {
     let (code, _, error) = ran(&["doctor", &file, "--fix", "--out", to]).await;
     assert_eq!(code, Some(1), "what is there is not overwritten");
     assert!(error.contains("mended.json cannot be made"), "{error}");
+    let silent = json!([
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Hello."}]},
+        {"role": "user", "content": ""},
+    ]);
+    std::fs::write(&file, silent.to_string()).unwrap();
+    let (code, told, _) = ran(&["doctor", &file]).await;
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("2 blank messages or thoughts without a seal"), "{told}");
+    let spoken = scratch.path().join("spoken.json");
+    let spoken = spoken.to_str().unwrap();
+    assert_eq!(ran(&["doctor", &file, "--fix", "--out", spoken]).await.0, Some(0));
+    assert_eq!(ran(&["doctor", spoken]).await.0, Some(0));
     let odd = "[ {\"role\":\"user\",  \"content\": \"Hi.\"}\n ]";
     std::fs::write(&file, odd).unwrap();
     let same = scratch.path().join("same.json");
@@ -156,6 +169,29 @@ async fn a_running_server_is_only_looked_at() {
     for part in ["1 > What are you?", "· step 1, attempt 1: understudy/persona", "· answered after", "1 attempts"] {
         assert!(shown.contains(part), "{part} is missing:\n{shown}");
     }
+}
+
+/// Chats that several processes share are looked at and mended where they are.
+#[tokio::test]
+async fn chats_in_postgres_are_treated_alike() {
+    let (_scratch, file) = scratch("messages.json", &broken().to_string());
+    let url = everturn_props::database().unwrap();
+    let treated = async |arguments: &[&str]| {
+        let output = everturn(arguments).env("DATABASE_URL", &url).output().await.unwrap();
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.code(), told)
+    };
+    let (code, told) = treated(&["doctor", &file, "--fix"]).await;
+    assert_eq!(code, Some(0), "{told}");
+    let chat = told.trim().rsplit(' ').next().unwrap().to_owned();
+    let (code, told) = treated(&["doctor"]).await;
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("1 chat, 6 messages: every transcript is in order"), "{told}");
+    let (code, told) = treated(&["doctor", &chat, "--fix"]).await;
+    assert_eq!(code, Some(0), "{told}");
+    let (code, told) = treated(&["replay", &chat]).await;
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("> Well?"), "{told}");
 }
 
 /// What is neither is wrong usage; what is not there is said.

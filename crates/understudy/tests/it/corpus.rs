@@ -10,6 +10,7 @@ mod talk;
 
 use std::sync::Arc;
 
+use everturn_core::doctor::changes::Changes;
 use everturn_core::doctor::foreign::read;
 use everturn_core::doctor::{Known, Repaired, repair};
 use everturn_core::ids::{ModelId, Timestamp};
@@ -131,6 +132,9 @@ fn mending_twice_changes_nothing() {
         let twice = repair(&once.messages, &|_| Known::Nothing);
         assert_eq!(twice.findings, [], "{}", case.name);
         assert_eq!(twice.messages, once.messages, "{}", case.name);
+        for (wire, changes) in Changes::on_all_wires(once.messages.iter().map(|message| &**message)) {
+            assert_eq!(changes.mended, [], "{} on {wire:?}: nothing is left for preparing to mend", case.name);
+        }
         let shape = SHAPES.iter().find(|shape| case.name.starts_with(shape.name)).unwrap();
         let is_right = match shape.found {
             Found::InAll => !once.is_healthy(),
