@@ -104,7 +104,8 @@ async fn import(doctor: &Doctor, session: &Session, repaired: &Repaired, bytes: 
     let chat = ChatId::new(now, hasher.finish().into());
     let about = format!("(Imported from {}; {} of it mended.)", session.format, repaired.findings.len());
     let told = session.system.iter().fold(about, |told, system| format!("{told}\n\n{system}"));
-    let first = Message { id: MessageId(0), at: now, body: Body::Context(told) };
+    let began = repaired.messages.first().map_or(now, |message| message.at);
+    let first = Message { id: MessageId(0), at: began, body: Body::Context(told) };
     let messages: Vec<Arc<Message>> = [Arc::new(first)].into_iter().chain(repaired.messages.iter().cloned()).collect();
     let store = doctor.place.write().await?;
     store.create(chat, &doctor.agent, OWNER).await?;
