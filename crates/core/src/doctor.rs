@@ -112,12 +112,22 @@ impl Repaired {
     }
 }
 
-/// Mends a transcript of a chat that rests. `known` says what is known of a call without a result.
+/// Who has written a transcript.
+#[derive(Clone, Copy)]
+pub enum Whose<'a> {
+    /// Drivers of ours, in a chat that rests. The function says what is known of a call that has no result. Inputs that
+    /// are no objects are no flaw: the model wrote them, and they were answered as such.
+    Ours(&'a dyn Fn(CallUid) -> Known),
+    /// Another program.
+    Foreign,
+}
+
+/// Mends a transcript.
 #[must_use]
-pub fn repair(transcript: &[Arc<Message>], known: &dyn Fn(CallUid) -> Known) -> Repaired {
+pub fn repair(transcript: &[Arc<Message>], whose: Whose<'_>) -> Repaired {
     let mut ward = Ward { pieces: transcript.iter().map(Piece::of).collect(), findings: Vec::new() };
-    parts::mend(&mut ward);
-    placing::mend(&mut ward, known);
+    parts::mend(&mut ward, whose);
+    placing::mend(&mut ward, whose);
     let Ward { pieces, mut findings } = ward;
     findings.sort_by_key(|finding| finding.message); // Of one message, as they were found.
     let (messages, kept) = numbered(transcript, pieces);

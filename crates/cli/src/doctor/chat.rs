@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::bail;
-use everturn::core::doctor::{Flaw, Known, Repaired, facts, repair};
+use everturn::core::doctor::{Flaw, Known, Repaired, Whose, facts, repair};
 use everturn::core::ids::{CallUid, ChatId};
 use everturn::core::message::{Body, Message};
 use everturn::core::status::Status;
@@ -48,7 +48,7 @@ pub(super) async fn check(doctor: &Doctor, chat: ChatId, out: &mut impl Write) -
 
 /// What a repair finds. Calls of a turn under way are open and not forgotten.
 pub(super) fn examined(heading: &Heading, transcript: &[Arc<Message>], calls: &[CallRecord]) -> Repaired {
-    let mut repaired = repair(transcript, &known(calls));
+    let mut repaired = repair(transcript, Whose::Ours(&known(calls)));
     if matches!(heading.status, Status::Running | Status::Interrupting | Status::Awaiting) {
         let newest = transcript.iter().rev().find(|message| matches!(message.body, Body::Reply(_)));
         let newest = newest.map(|message| message.id);
@@ -76,7 +76,7 @@ pub(super) async fn mend(store: &dyn Store, chat: ChatId) -> anyhow::Result<bool
         bail!("chat {chat} is in the middle of a turn: let a server finish that first");
     }
     let (transcript, calls) = (store.transcript(chat).await?, store.calls(chat).await?);
-    let repaired = repair(&transcript, &known(&calls));
+    let repaired = repair(&transcript, Whose::Ours(&known(&calls)));
     let facts = facts::of_repair(&loaded.chat, &transcript, &repaired);
     if !facts.is_empty() {
         store.commit(&mut lease, &facts).await?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use everturn::core::doctor::changes::Changes;
 use everturn::core::doctor::foreign::{Format, Harm, Session, read};
-use everturn::core::doctor::{Known, Repaired, facts, repair};
+use everturn::core::doctor::{Repaired, Whose, facts, repair};
 use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::message::{Body, Message};
 use everturn::core::prompt::{Request, Target, Wire, prepare};
@@ -31,7 +31,7 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
     }
     let bytes = std::fs::read(file).with_context(unreadable)?;
     let session = read(&bytes, Timestamp(clock::now())).with_context(|| file.display().to_string())?;
-    let repaired = repair(&session.messages, &|_| Known::Nothing);
+    let repaired = repair(&session.messages, Whose::Foreign);
     writeln!(out, "{}: {}", file.display(), session.format)?;
     let is_line = matches!(session.format, Format::ClaudeCode | Format::Codex);
     tell(out, &repaired.findings, |message| {

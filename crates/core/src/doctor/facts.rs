@@ -51,7 +51,7 @@ fn newest_step(messages: &[Arc<Message>]) -> Option<StepId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::{Known, repair};
+    use crate::doctor::{Whose, repair};
     use crate::ids::ChatId;
     use crate::prompt::tests::build::{calls, reply, result, says, transcript, user};
 
@@ -73,7 +73,7 @@ mod tests {
         let mut chat = resting(&broken);
         chat.step = StepId(9);
         let before = chat.clone();
-        let repaired = repair(&broken, &|_| Known::Nothing);
+        let repaired = repair(&broken, Whose::Foreign);
         chat.apply(&of_repair(&before, &broken, &repaired));
         assert_eq!((chat.step, chat.status, chat.tail), (StepId(9), before.status, Tail::Nothing));
         assert_eq!((chat.newest, chat.ended, chat.title), (MessageId(7), before.ended, "a".into()));
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn what_is_missing_at_the_end_is_added_and_nothing_is_taken_back() {
         let broken = messages([user("a"), reply([calls(0, "look", "{}")])]);
-        let facts = of_repair(&resting(&broken), &broken, &repair(&broken, &|_| Known::Nothing));
+        let facts = of_repair(&resting(&broken), &broken, &repair(&broken, Whose::Foreign));
         assert!(matches!(&facts[..], [Fact::Said(message, Tail::Nothing)] if message.id == MessageId(3)), "{facts:?}");
         let healthy = messages([user("a"), reply([calls(0, "look", "{}")]), result(0, "ok")]);
-        assert_eq!(of_repair(&resting(&healthy), &healthy, &repair(&healthy, &|_| Known::Nothing)), []);
+        assert_eq!(of_repair(&resting(&healthy), &healthy, &repair(&healthy, Whose::Foreign)), []);
     }
 }

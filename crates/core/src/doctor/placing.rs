@@ -9,21 +9,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use super::{Flaw, Known, Piece, Ward, note};
+use super::{Flaw, Known, Piece, Ward, Whose, note};
 use crate::ids::{CallUid, Timestamp};
 use crate::message::{Body, CallResult, File, Meta, Output, Part, Verdict};
 use crate::prompt::words;
 
-pub(super) fn mend(ward: &mut Ward, known: &dyn Fn(CallUid) -> Known) {
+pub(super) fn mend(ward: &mut Ward, whose: Whose<'_>) {
     let mut stretch = Vec::new();
     let mut mended = Vec::new();
     for piece in mem::take(&mut ward.pieces) {
         if matches!(piece.body, Body::Summary(_)) {
-            mended.extend(Stretch::new(mem::take(&mut stretch)).mend(ward, known));
+            mended.extend(Stretch::new(mem::take(&mut stretch)).mend(ward, whose));
         }
         stretch.push(piece);
     }
-    mended.extend(Stretch::new(stretch).mend(ward, known));
+    mended.extend(Stretch::new(stretch).mend(ward, whose));
     ward.pieces = mended;
 }
 
@@ -64,7 +64,7 @@ impl Stretch {
         Self { segments, open_at: BTreeMap::new(), first: BTreeMap::new() }
     }
 
-    fn mend(mut self, ward: &mut Ward, known: &dyn Fn(CallUid) -> Known) -> Vec<Piece> {
+    fn mend(mut self, ward: &mut Ward, whose: Whose<'_>) -> Vec<Piece> {
         let strays = self.answer_in_place();
         for (at, segment) in self.segments.iter().enumerate() {
             segment.open.iter().for_each(|uid| self.open_at.entry(*uid).or_default().push_back(at));
@@ -74,7 +74,7 @@ impl Stretch {
                 self.segments[at].after[place] = self.stray(piece, ward);
             }
         }
-        self.segments.into_iter().flat_map(|segment| segment.close(ward, known)).collect()
+        self.segments.into_iter().flat_map(|segment| segment.close(ward, whose)).collect()
     }
 
     /// Takes every call off its segment's list that is answered there, and tells where the other results are.
@@ -126,14 +126,18 @@ fn take(open: &mut Vec<CallUid>, call: CallUid) -> bool {
 
 impl Segment {
     /// The segment with a result for every call. What was brought or made comes behind the results that are there.
-    fn close(self, ward: &mut Ward, known: &dyn Fn(CallUid) -> Known) -> Vec<Piece> {
+    fn close(self, ward: &mut Ward, whose: Whose<'_>) -> Vec<Piece> {
         let mut made = self.brought;
         let mut open = self.open;
         if let Some(piece) = &self.reply
             && let Body::Reply(reply) = &piece.body
         {
             for call in reply.calls().filter(|call| take(&mut open, call.uid)) {
-                let known = if call.whole { known(call.uid) } else { Known::CutOff };
+                let known = match whose {
+                    _ if !call.whole => Known::CutOff,
+                    Whose::Ours(known) => known(call.uid),
+                    Whose::Foreign => Known::Nothing,
+                };
                 ward.found(piece.of, Flaw::UnansweredCall { tool: call.tool.clone(), known });
                 let result = CallResult { ended: piece.at, ..unknown(call.uid, &call.tool, known) };
                 made.push(Piece::made(piece.of, piece.at, Body::Result(Box::new(result))));

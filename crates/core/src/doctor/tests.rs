@@ -7,13 +7,13 @@ mod shapes;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Known, Repaired, repair};
+use super::{Repaired, Whose, repair};
 use crate::message::{Body, Message, Part};
 
 /// Mends these, of which nothing more is known.
 pub fn mended(messages: impl IntoIterator<Item = Message>) -> Repaired {
     let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
-    repair(&messages, &|_| Known::Nothing)
+    repair(&messages, Whose::Foreign)
 }
 
 /// A transcript in a few words a line.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use everturn_core::doctor::changes::Changes;
 use everturn_core::doctor::foreign::read;
-use everturn_core::doctor::{Known, Repaired, repair};
+use everturn_core::doctor::{Repaired, Whose, repair};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
@@ -60,7 +60,7 @@ fn corpus() -> Vec<Case> {
 }
 
 fn mended(file: &str) -> Repaired {
-    repair(&read(file.as_bytes(), Timestamp(1)).unwrap().messages, &|_| Known::Nothing)
+    repair(&read(file.as_bytes(), Timestamp(1)).unwrap().messages, Whose::Foreign)
 }
 
 /// The adapters of all four wires, each with a model.
@@ -129,7 +129,7 @@ async fn every_mended_session_is_taken_on_every_wire() {
 fn mending_twice_changes_nothing() {
     for case in corpus() {
         let once = mended(&case.file);
-        let twice = repair(&once.messages, &|_| Known::Nothing);
+        let twice = repair(&once.messages, Whose::Foreign);
         assert_eq!(twice.findings, [], "{}", case.name);
         assert_eq!(twice.messages, once.messages, "{}", case.name);
         for (wire, changes) in Changes::on_all_wires(once.messages.iter().map(|message| &**message)) {
@@ -152,7 +152,7 @@ fn healthy_sessions_are_left_alone() {
         let talk = Talk::healthy(&mut Dice::new(seed));
         for format in FORMATS {
             let session = read((format.write)(&talk).as_bytes(), Timestamp(1)).unwrap();
-            let repaired = repair(&session.messages, &|_| Known::Nothing);
+            let repaired = repair(&session.messages, Whose::Foreign);
             assert_eq!(repaired.findings, [], "{} {seed}", format.name);
             let is_same = |(one, other): (&Arc<Message>, &Arc<Message>)| Arc::ptr_eq(one, other);
             assert!(repaired.messages.iter().zip(&session.messages).all(is_same));

@@ -4,6 +4,7 @@
 //! results are matched once everything was read: each with the nearest call before it that has its id and no result, else
 //! with one behind it, else with one that has a result already. One that fits none keeps a name that no call has.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -235,7 +236,10 @@ impl<'a> Uids<'a> {
             let fitting = by_id.get(outcome.id.as_str()).map_or(&[][..], Vec::as_slice);
             let before = |call: &&usize| self.0[**call].0 < at;
             let free = |call: &&usize| !taken[**call];
-            let found = fitting.iter().rev().filter(before).find(free).or_else(|| fitting.iter().find(free));
+            // Of the nearest reply before it, the first call.
+            let near = |call: &&usize| (self.0[**call].0, Reverse(**call));
+            let found = fitting.iter().filter(before).filter(free).max_by_key(near);
+            let found = found.or_else(|| fitting.iter().find(free));
             let found = found.or_else(|| fitting.iter().rev().find(before)).or(fitting.last()).copied();
             matched.push_back(if let Some(call) = found {
                 taken[call] = true;

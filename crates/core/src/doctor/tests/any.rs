@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::mended;
 use crate::doctor::changes::Changes;
-use crate::doctor::{Known, repair};
+use crate::doctor::{Known, Whose, repair};
 use crate::ids::ChatId;
 use crate::message::{Body, Message};
 use crate::prompt::tests::build::{model, target};
@@ -30,7 +30,7 @@ proptest! {
     #[test]
     fn what_was_mended_is_healthy(messages in corrupted()) {
         let once = mended(messages);
-        let twice = repair(&once.messages, &|_| Known::Nothing);
+        let twice = repair(&once.messages, Whose::Foreign);
         prop_assert_eq!(&twice.findings, &[]);
         prop_assert_eq!(twice.kept, once.messages.len());
         prop_assert!(twice.messages.iter().zip(&once.messages).all(|(one, other)| Arc::ptr_eq(one, other)));
@@ -47,7 +47,7 @@ proptest! {
     #[test]
     fn nothing_is_mended_that_was_not_found(messages in corrupted()) {
         let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
-        let is_found = !repair(&messages, &|_| Known::Nothing).is_healthy();
+        let is_found = !repair(&messages, Whose::Foreign).is_healthy();
         for wire in Wire::ALL {
             prop_assert!(is_found || mended_each_time(&messages, &target(wire)).is_empty());
         }
@@ -63,7 +63,7 @@ proptest! {
             .filter(|at| !is_between(*at))
             .map(|at| Arc::new(messages[at].clone()))
             .collect();
-        let repaired = repair(&messages, &|_| Known::Nothing);
+        let repaired = repair(&messages, Whose::Foreign);
         prop_assert_eq!(&repaired.findings, &[]);
         prop_assert!(repaired.messages.iter().zip(&messages).all(|(one, other)| Arc::ptr_eq(one, other)));
         prop_assert_eq!(repaired.messages.len(), messages.len());
@@ -101,7 +101,7 @@ proptest! {
                 }
             }
             if !stage.chat.is_busy() {
-                let repaired = repair(&stage.transcript, &|_| Known::Nothing);
+                let repaired = repair(&stage.transcript, Whose::Ours(&|_| Known::Nothing));
                 prop_assert_eq!(&repaired.findings, &[]);
             }
         }

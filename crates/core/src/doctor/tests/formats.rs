@@ -270,7 +270,9 @@ fn ids_may_be_used_again() {
     let call =
         json!({"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "look", "arguments": "{}"}}]});
     let result = |text: &str| json!({"role": "tool", "tool_call_id": "x", "content": text});
-    let session = session(&json!([call, result("one"), call, result("two")]).to_string());
+    let twice = json!({"role": "assistant", "tool_calls": [call["tool_calls"][0], call["tool_calls"][0]]});
+    let file = json!([call, result("one"), call, result("two"), twice, result("three"), result("four")]);
+    let session = session(&file.to_string());
     let answered: Vec<String> = session
         .messages
         .iter()
@@ -279,7 +281,7 @@ fn ids_may_be_used_again() {
             _ => None,
         })
         .collect();
-    assert_eq!(answered, ["1.0 one", "2.0 two"]);
+    assert_eq!(answered, ["1.0 one", "2.0 two", "3.0 three", "3.1 four"]);
 }
 
 /// Wherever a file is cut, and whatever stands in the place of a value, reading it does not fall over, and what was read
@@ -307,8 +309,8 @@ fn any_damage_is_survived() {
 
 fn survives(bytes: &[u8]) {
     if let Ok(session) = read(bytes, Timestamp(0)) {
-        let once = crate::doctor::repair(&session.messages, &|_| crate::doctor::Known::Nothing);
-        let twice = crate::doctor::repair(&once.messages, &|_| crate::doctor::Known::Nothing);
+        let once = crate::doctor::repair(&session.messages, crate::doctor::Whose::Foreign);
+        let twice = crate::doctor::repair(&once.messages, crate::doctor::Whose::Foreign);
         assert_eq!(twice.findings, []);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 
 use super::{mended, shown};
-use crate::doctor::{Known, repair};
+use crate::doctor::{Known, Whose, repair};
 use crate::ids::{CallUid, StepId};
 use crate::message::{Body, Call, CallResult, Media, Message, Output, Part, ReplyBody, RunBy, Seal, Verdict};
 use crate::prompt::Wire;
@@ -59,7 +59,7 @@ fn a_call_without_a_result_is_answered_with_what_is_known() {
         "#]],
     );
     let messages: Vec<Arc<Message>> = transcript([reply([calls(0, "look", "{}")])]).into_iter().map(Arc::new).collect();
-    let said = |known: Known| match &repair(&messages, &|_| known).messages[1].body {
+    let said = |known: Known| match &repair(&messages, Whose::Ours(&|_| known)).messages[1].body {
         Body::Result(result) => (result.verdict, result.output.text.clone()),
         other => panic!("{other:?}"),
     };
