@@ -150,7 +150,7 @@ pub async fn answers(
         Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
     })?;
     let decided = audit::decided(&answers);
-    let accepted = obeyed(&app, &chat, Command::Answer(answers.into()), key.0).await?;
+    let accepted = obeyed(&app, &chat, Command::Answer(answers), key.0).await?;
     audit::answered(chat.caller.token(), chat.handle.id(), &decided);
     Ok(Answer(accepted))
 }
