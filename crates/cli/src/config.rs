@@ -79,13 +79,6 @@ impl Flags {
     }
 }
 
-impl Flags {
-    /// With nothing told but where things are.
-    pub fn of_data(data: Option<PathBuf>, config: Option<PathBuf>) -> Self {
-        Self { data, config, ..Self::default() }
-    }
-}
-
 /// The file.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
