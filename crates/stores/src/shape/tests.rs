@@ -15,6 +15,8 @@ use everturn_core::ids::{CallUid, Seq, StepId};
 use everturn_core::message::{Body, Media, Message, Output};
 use everturn_core::view::Row;
 
+use super::bundle::{self, Bundle};
+use super::rows::Piece;
 use super::{BadShape, BlobId, Bytes, Shape, Stored, Written, attempted, chat, command, message, outcome, rows};
 use crate::conformance::samples::ODD;
 
@@ -94,6 +96,31 @@ impl Kept for Vec<Row> {
     }
 }
 
+/// Appends of some chats that share a text. None is empty.
+#[derive(PartialEq, Debug)]
+pub(super) struct Appends(pub(super) Vec<(i64, Vec<Row>)>);
+
+impl Kept for Appends {
+    fn text(&self) -> Written {
+        let (mut bundle, mut blobs) = (Bundle::default(), Vec::new());
+        for (chat, rows) in &self.0 {
+            let piece = Piece::of(rows);
+            let head = bundle::Head { chat: *chat, step: rows[0].step, first: rows[0].seq };
+            bundle.add(head, piece.at, &piece.json);
+            blobs.extend(piece.blobs);
+        }
+        blobs.sort_unstable();
+        blobs.dedup();
+        Written { json: bundle.take(), blobs }
+    }
+
+    fn back(&self, text: &str, bytes: &Bytes) -> Result<Self, BadShape> {
+        let entries = bundle::parse(text)?;
+        let rows = entries.iter().map(|entry| Ok((entry.head.chat, build(entry.rows(), bytes)?)));
+        rows.collect::<Result<_, BadShape>>().map(Appends)
+    }
+}
+
 /// Writes and reads, as two processes would.
 fn comes_back<T: Kept>(value: &T) {
     let Written { json, blobs } = value.text();
@@ -116,6 +143,7 @@ fn every_kind_comes_back_with_every_odd_text() {
         samples::commands(odd).iter().for_each(comes_back);
         samples::attempts(odd).iter().for_each(comes_back);
         samples::journals(odd).iter().for_each(comes_back);
+        samples::appends(odd).iter().for_each(comes_back);
     }
     samples::outcomes().iter().for_each(comes_back);
 }

@@ -12,13 +12,14 @@ use super::heads::Told;
 use super::trouble::Halt;
 use super::value::{id, number};
 use crate::ledger::{self, Entry};
-use crate::shape::Written;
+use crate::shape::bundle;
+use crate::shape::rows::Piece;
 use crate::sql::{self, MessageRow, Split};
 use crate::store::{Pen, WriteError};
 
 impl Desk<'_> {
     /// Adds rows to the journal of the open step.
-    pub(super) fn append(&mut self, pen: Pen, rows: &Arc<[Row]>, text: &Written) -> Result<(), Halt<WriteError>> {
+    pub(super) fn append(&mut self, pen: Pen, rows: &Arc<[Row]>, piece: &Piece) -> Result<(), Halt<WriteError>> {
         let seat = self.held(pen)?;
         let next = seat.seq.next();
         let fits = |(i, row): (usize, &Row)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
@@ -27,16 +28,11 @@ impl Desk<'_> {
         }
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         seat.seq = last.seq;
-        let version = seat.chat.version;
-        self.keep(pen.chat, text)?;
-        let place = self.log.next;
-        let sql = "INSERT INTO drafts (place, chat, step, first, count, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let count = rows.len() as i64;
-        let row = params![place, id(pen.chat), number(first.step.0)?, number(first.seq.0)?, count, text.json];
-        self.connection.prepare_cached(sql)?.execute(row)?;
-        self.log.next += 1;
-        self.log.len += 1;
-        self.told.push(Told::Appended { chat: pen.chat, version, place, rows: rows.clone() });
+        let (number, version) = (seat.number, seat.chat.version);
+        self.keep(pen.chat, &piece.blobs)?;
+        let head = bundle::Head { chat: number, step: first.step, first: first.seq };
+        let place = self.log(head, piece.at, &piece.json)?;
+        self.told.push(Told::Appended { chat: pen.chat, number, version, place, rows: rows.clone() });
         Ok(())
     }
 
@@ -76,7 +72,7 @@ impl Desk<'_> {
     }
 
     fn say(&self, chat: ChatId, version: Version, message: &MessageRow) -> Result<(), Halt<WriteError>> {
-        self.keep(chat, &message.body)?;
+        self.keep(chat, &message.body.blobs)?;
         let sql = "INSERT INTO messages (chat, id, version, kind, body) VALUES (?1, ?2, ?3, ?4, ?5)";
         let row = params![id(chat), number(message.id.0)?, number(version.0)?, message.kind, message.body.json];
         self.connection.prepare_cached(sql)?.execute(row)?;

@@ -1,8 +1,10 @@
 -- Names that may hold any text are blobs: a text with a NUL in it is cut or compared short in too many places.
 -- A chat is the 16 bytes of its id, so that their order is the order of ids. Times are milliseconds since 1970.
 
+-- `number` is a chat's short name, for the table that grows fastest. None is used twice.
 CREATE TABLE chats (
-    id BLOB PRIMARY KEY,
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id BLOB NOT NULL UNIQUE,
     agent BLOB NOT NULL,
     owner BLOB NOT NULL,
     title BLOB NOT NULL,
@@ -50,14 +52,10 @@ CREATE UNIQUE INDEX messages_there ON messages (chat, id) WHERE gone IS NULL;
 CREATE INDEX messages_gone ON messages (chat, gone, id) WHERE gone IS NOT NULL;
 CREATE INDEX messages_summaries ON messages (chat, id) WHERE kind = 'summary' AND gone IS NULL;
 
--- The journal: one log of all chats. A row is one append, `count` deltas from `first` on. No other index: its place is
--- its address. Of two rows that tell the same deltas the later one counts.
+-- The journal: one log of all chats. A row is a bundle of appends, of whatever chats one transaction had. No other index:
+-- its place is its address. Of two appends that tell the same deltas the later one counts.
 CREATE TABLE drafts (
     place INTEGER PRIMARY KEY,
-    chat BLOB NOT NULL,
-    step INTEGER NOT NULL,
-    first INTEGER NOT NULL,
-    count INTEGER NOT NULL,
     body TEXT NOT NULL
 );
 
