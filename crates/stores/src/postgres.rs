@@ -39,6 +39,7 @@ use tokio::task::JoinSet;
 
 use crate::entropy;
 use crate::heading::{Heading, Query};
+use crate::shape::rows;
 use crate::sql::Durability;
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
@@ -153,7 +154,7 @@ impl Postgres {
         let mut tasks = JoinSet::new();
         tasks.spawn(journal::run(inner.clone(), taken));
         tasks.spawn(trim::run(inner.link.clone(), trimmed));
-        tasks.spawn(inner.teller.clone().run(inner.link.clone()));
+        tasks.spawn(inner.teller.clone().run(inner.sender, inner.link.clone()));
         tasks.spawn(wire::listen(listening, inner.sender, hints.clone()));
         tasks.spawn(hints::remind(hints, options.heartbeat / 2));
         Ok(Self { inner, _tasks: tasks, _worker: worker })
@@ -195,7 +196,7 @@ impl Inner {
     }
 
     fn tell(&self, hint: Hint, haste: Haste) {
-        self.teller.tell(self.sender, hint, haste);
+        self.teller.tell([hint], haste);
     }
 
     /// Waits for the writes to the chat that came before. Whatever goes on to its end takes this along, so whoever comes
@@ -304,7 +305,8 @@ impl Store for Postgres {
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
         let (done, is_done) = oneshot::channel();
-        self.inner.jobs.send(Job::Append { pen, rows, done }).await.map_err(|_| closed())?;
+        let text = rows::write(&rows); // Here, where others need not wait for it.
+        self.inner.jobs.send(Job::Append { pen, rows, text, done }).await.map_err(|_| closed())?;
         is_done.await.map_err(|_| closed())?
     }
 
