@@ -14,6 +14,7 @@ use everturn_core::view::Row;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::blob::{BlobId, Blobs, Bytes};
 use super::delta::Delta;
@@ -58,6 +59,28 @@ impl Piece {
         let json = String::from_utf8(json).expect("JSON of texts is text");
         Self { at: first, json, blobs: blobs.0 }
     }
+}
+
+/// The text of pieces that follow each other, each with its time, as that of one. No delta is read for it.
+pub fn join(pieces: &[(Timestamp, String)]) -> Result<String, BadShape> {
+    let mut json = Vec::with_capacity(pieces.iter().map(|(_, text)| text.len() + 8).sum());
+    let mut at = pieces.first().map_or(0, |(begun, _)| begun.0);
+    json.push(b'[');
+    for (begun, text) in pieces {
+        let entries: Vec<&RawValue> = envelope::read_inner(KIND, text)?;
+        if json.len() > 1 {
+            json.push(b',');
+        }
+        if begun.0 != at {
+            push(&mut json, &begun.0.wrapping_sub(at));
+            json.push(b',');
+        }
+        json.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
+        let gaps = entries.iter().filter_map(|entry| entry.get().parse::<i64>().ok());
+        at = gaps.fold(begun.0, i64::wrapping_add);
+    }
+    json.push(b']');
+    Ok(String::from_utf8(json).expect("JSON of texts is text"))
 }
 
 /// The text of rows that follow each other.

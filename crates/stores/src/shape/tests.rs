@@ -11,7 +11,7 @@ use std::sync::Arc;
 use everturn_core::chat::Chat;
 use everturn_core::command::{Answer, Answered, Command, Refusal};
 use everturn_core::fact::Attempted;
-use everturn_core::ids::{CallUid, Seq, StepId};
+use everturn_core::ids::{CallUid, Seq, StepId, Timestamp};
 use everturn_core::message::{Body, Media, Message, Output};
 use everturn_core::view::Row;
 
@@ -94,6 +94,22 @@ impl Kept for Vec<Row> {
         let (step, first) = self.first().map_or((StepId(0), Seq(0)), |row| (row.step, row.seq));
         build(rows::parse(step, first, text), bytes)
     }
+}
+
+/// Wherever rows are cut in two or more, the texts of the pieces make up the text of the whole.
+fn is_joined(rows: &[Row]) {
+    for len in 1..=rows.len() {
+        let pieces: Vec<_> = rows.chunks(len).map(Piece::of).map(|piece| (piece.at, piece.json)).collect();
+        assert_eq!(rows::join(&pieces), Ok(Piece::of(rows).json), "pieces of {len}");
+    }
+}
+
+#[test]
+fn pieces_of_a_journal_are_joined_as_if_they_had_come_together() {
+    for odd in ODD {
+        samples::journals(odd).iter().for_each(|rows| is_joined(rows));
+    }
+    assert!(rows::join(&[(Timestamp(0), "[1".into())]).is_err());
 }
 
 /// Appends of some chats that share a text. None is empty.

@@ -1,12 +1,12 @@
 //! Stored texts and their bytes, read.
 
-use everturn_core::ids::{ChatId, Seq};
+use everturn_core::ids::{ChatId, Seq, Timestamp};
 use everturn_core::view::Row;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::heads::{Head, Mark};
 use super::trouble::Halt;
-use super::value::{id, text};
+use super::value::{self, id};
 use crate::shape::{Bytes, Shape, Stored, bundle};
 use crate::store::StoreError;
 
@@ -52,17 +52,37 @@ pub(super) fn journal<E: From<StoreError>>(
 }
 
 /// The deltas of one append, if it is where it was.
-pub(super) fn append<E: From<StoreError>>(
+fn append<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     head: &Head,
     mark: Mark,
 ) -> Result<Option<Vec<Row>>, Halt<E>> {
+    match find(connection, head, mark, |entry| entry.rows())? {
+        Some(stored) => build(connection, chat, stored?).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The same as it was written, and when it came.
+pub(super) fn text<E: From<StoreError>>(
+    connection: &Connection,
+    head: &Head,
+    mark: Mark,
+) -> Result<Option<(Timestamp, String)>, Halt<E>> {
+    find(connection, head, mark, |entry| (entry.at, entry.text().to_owned()))
+}
+
+fn find<T, E: From<StoreError>>(
+    connection: &Connection,
+    head: &Head,
+    mark: Mark,
+    read: impl FnOnce(&bundle::Entry<'_>) -> T,
+) -> Result<Option<T>, Halt<E>> {
     let wanted = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
     let mut select = connection.prepare_cached("SELECT body FROM drafts WHERE place = ?1")?;
     let mut found = select.query(params![mark.place])?;
     let Some(row) = found.next()? else { return Ok(None) };
-    let entries = bundle::parse(text(row, 0)?)?;
-    let Some(entry) = entries.iter().rfind(|entry| entry.head == wanted) else { return Ok(None) };
-    build(connection, chat, entry.rows()?).map(Some)
+    let entries = bundle::parse(value::text(row, 0)?)?;
+    Ok(entries.iter().rfind(|entry| entry.head == wanted).map(read))
 }

@@ -9,8 +9,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use everturn_core::ids::{ChatId, Seq, StepId, Version};
-use everturn_core::view::Row;
+use everturn_core::ids::{ChatId, Seq, StepId, Timestamp, Version};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::desk::{Desk, Log};
@@ -21,8 +20,7 @@ use super::trouble::Halt;
 use super::value::{chat_id, text, unsigned};
 use super::writer::{Needs, Writer};
 use crate::failpoint::failpoint;
-use crate::shape::rows::Piece;
-use crate::shape::{BadShape, bundle};
+use crate::shape::{self, BadShape, bundle};
 use crate::store::StoreError;
 
 /// A log that is shorter is left alone.
@@ -33,6 +31,8 @@ const TRIM_LEN_MAX: usize = 512;
 const MERGE_LEN: usize = MARKS_LEN_MAX / 2;
 /// How much text a merged append has.
 const MERGED_BYTES_MAX: usize = 32 << 10;
+/// How much text is merged at once, while others wait.
+const MERGE_BYTES_MAX: usize = 256 << 10;
 /// How long SQLite's own log may get, in pages, before the writer waits for it to be written back.
 const PAGES_MAX: u32 = 16 << 10;
 /// How long it waits for those who read.
@@ -114,36 +114,47 @@ impl Desk<'_> {
         let Some(head) = self.heads.get(chat).filter(|head| head.marks.len() - head.merged >= MARKS_LEN_MAX) else {
             return Ok(());
         };
-        let marks = &head.marks[head.merged..head.merged + MERGE_LEN];
-        let (mut merged, mut bytes) = (Vec::new(), 0);
-        for mark in marks {
-            let found = match rows::append::<StoreError>(self.connection, chat, &head, *mark) {
+        let (mut merged, mut all_bytes) = (Merged::default(), 0);
+        for (i, mark) in head.marks.iter().enumerate().skip(head.merged).take(MERGE_LEN) {
+            let (at, text) = match rows::text::<StoreError>(self.connection, &head, *mark) {
                 Ok(Some(found)) => found,
                 Err(Halt::Failed(error)) => return Err(error),
-                Ok(None) | Err(Halt::No(_)) => return Ok(()), // Whoever reads it says so.
+                Ok(None) | Err(Halt::No(_)) => break, // Whoever reads it says so.
             };
-            let len: usize = found.iter().map(|row| row.delta.bytes()).sum();
-            if bytes + len > MERGED_BYTES_MAX && !merged.is_empty() {
-                self.log_merged(chat, &head, &merged)?;
-                merged.clear();
-                bytes = 0;
+            if merged.bytes + text.len() > MERGED_BYTES_MAX {
+                self.log_merged(chat, &head, std::mem::take(&mut merged))?;
             }
-            bytes += len;
-            merged.extend(found);
+            if all_bytes > MERGE_BYTES_MAX {
+                break; // Others wait. The rest goes when more have come.
+            }
+            all_bytes += text.len();
+            merged.first.get_or_insert(*mark);
+            merged.end = head.marks.get(i + 1).map_or(head.seq.0 + 1, |next| next.first);
+            merged.bytes += text.len();
+            merged.pieces.push((at, text));
         }
-        self.log_merged(chat, &head, &merged)
+        self.log_merged(chat, &head, merged)
     }
 
-    fn log_merged(&mut self, chat: ChatId, head: &Head, rows: &[Row]) -> Result<(), rusqlite::Error> {
-        let Some(first) = rows.first() else { return Ok(()) };
+    fn log_merged(&mut self, chat: ChatId, head: &Head, merged: Merged) -> Result<(), rusqlite::Error> {
+        let (Some(mark), Some((at, _))) = (merged.first, merged.pieces.first()) else { return Ok(()) };
         failpoint!("sqlite-merge");
-        let piece = Piece::of(rows); // Its bytes are stored.
-        let head = bundle::Head { chat: head.number, step: head.step, first: first.seq };
-        let place = self.log(head, piece.at, &piece.json)?;
-        let mark = Mark { first: first.seq.0, place };
-        self.told.push(Told::Merged { chat, mark, count: rows.len() as u64 });
+        let text = shape::rows::join(&merged.pieces).map_err(unreadable)?;
+        let head = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
+        let place = self.log(head, *at, &text)?;
+        self.told.push(Told::Merged { chat, mark: Mark { place, ..mark }, count: merged.end - mark.first });
         Ok(())
     }
+}
+
+/// Appends that become one.
+#[derive(Default)]
+struct Merged {
+    first: Option<Mark>,
+    /// The delta behind the last.
+    end: u64,
+    pieces: Vec<(Timestamp, String)>,
+    bytes: usize,
 }
 
 /// Walks along the log and finds all open drafts.

@@ -12,7 +12,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Appends, comes_back, samples};
+use super::{Appends, comes_back, is_joined, samples};
 
 /// Any text at all, control characters and NUL included.
 fn texts() -> impl Strategy<Value = String> {
@@ -93,6 +93,7 @@ proptest! {
         };
         let rows: Vec<Row> = words.into_iter().zip(1..).map(row).collect();
         comes_back(&rows);
+        is_joined(&rows);
         if !rows.is_empty() {
             comes_back(&Appends(rows.into_iter().map(|row| (row.seq.0 as i64, vec![row])).collect()));
         }
