@@ -70,13 +70,12 @@ pub(super) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
             return;
         }
         let mut barriers = Vec::new();
-        let mut batch = Batch::default();
-        let worker = writer.inner.life().current();
+        let mut batch = Batch { worker: writer.inner.life().current(), ..Batch::default() };
         for job in taken.drain(..) {
             match job {
                 Job::Append { pen, rows, text, done } => {
                     writer.settle_before(pen.chat);
-                    batch.add(&writer.inner, worker, pen, (rows, text), done);
+                    batch.add(&writer.inner, pen, (rows, text), done);
                 }
                 Job::Barrier(passed) => barriers.push(passed),
             }
@@ -102,6 +101,8 @@ struct Writer {
 
 #[derive(Default)]
 struct Batch {
+    /// As whom the chats are held.
+    worker: Option<i64>,
     entries: Vec<Entry>,
     places: HashMap<ChatId, usize>,
     strangers: Vec<(ChatId, Done)>,
@@ -111,11 +112,11 @@ struct Batch {
 
 impl Batch {
     /// Puts rows where they belong, or refuses them.
-    fn add(&mut self, inner: &Inner, worker: Option<i64>, pen: Pen, (rows, text): (Vec<Row>, Written), done: Done) {
+    fn add(&mut self, inner: &Inner, pen: Pen, (rows, text): (Vec<Row>, Written), done: Done) {
         let desk = inner.desks.at(pen.chat);
         let place = {
             let held = desk.held();
-            let ours = held.as_ref().filter(|held| held.fence == pen.fence && Some(held.worker) == worker);
+            let ours = held.as_ref().filter(|held| held.fence == pen.fence && Some(held.worker) == self.worker);
             ours.map(|held| (held.step, held.end, held.no))
         };
         let Some((step, stored, no)) = place else {
@@ -156,7 +157,7 @@ impl Writer {
         batch.entries.sort_unstable_by_key(|entry| entry.no); // The index likes them in order.
         let (inner, before) = (self.inner.clone(), self.unsettled.take());
         let stored = {
-            let mut insert = pin!(self.insert(&batch.entries));
+            let mut insert = pin!(self.insert(&batch));
             let at_once = poll_fn(|context| Poll::Ready(insert.as_mut().poll(context))).await;
             settle(&inner, before); // The rows are on their way.
             match at_once {
@@ -206,12 +207,14 @@ impl Writer {
     }
 
     /// Stores the rows of all entries, or none.
-    async fn insert(&mut self, entries: &[Entry]) -> Result<Stored, StoreError> {
-        let Some(worker) = self.worker().await? else { return Ok(Stored::No) };
+    async fn insert(&mut self, batch: &Batch) -> Result<Stored, StoreError> {
+        let Some(worker) = self.worker().await?.filter(|worker| batch.worker == Some(*worker)) else {
+            return Ok(Stored::No);
+        };
         let mut patience = self.inner.patience();
         self.is_in_doubt = true;
         loop {
-            let tried = match try_insert(&self.inner, worker, self.journalled, entries).await {
+            let tried = match try_insert(&self.inner, worker, self.journalled, &batch.entries).await {
                 Ok(0) => self.counted(worker).await,
                 Ok(_) => Ok(Some(self.journalled + 1)),
                 Err(fault) => Err(fault),
