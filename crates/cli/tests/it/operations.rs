@@ -153,7 +153,7 @@ async fn exchanges_are_recorded_without_keys() {
     assert!(recorded[0].parent().unwrap().ends_with(chat.rsplit('/').next().unwrap()));
     let text = std::fs::read_to_string(&recorded[0]).unwrap();
     let sheet: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&sheet["status"], &sheet["path"]), (&json!(401), &json!("v1/messages")), "{text}");
+    assert_eq!((&sheet["status"], &sheet["path"]), (&json!(401), &json!("/v1/messages")), "{text}");
     assert!(sheet["request_body"].to_string().contains("a secret of mine"), "{text}");
     assert!(text.contains("req_42") && text.contains("bad key [key]"), "{text}");
     let logged = daemon.end().await;

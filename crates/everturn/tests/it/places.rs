@@ -73,7 +73,7 @@ async fn no_more_chats_work_than_there_are_places() {
     });
     let chats = busy(&stage, "one", 20).await;
     until_done(&chats).await;
-    watch.abort();
+    drop(watch);
     assert_eq!(most.load(Ordering::SeqCst), 3);
     assert_eq!(since.elapsed().as_secs(), 70, "seven rounds of ten seconds");
 }
