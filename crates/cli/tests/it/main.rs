@@ -9,7 +9,7 @@ mod pty;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
-mod run;
 mod replicas;
+mod run;
 mod serve;
 mod stage;
