@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::entropy;
@@ -75,10 +76,12 @@ impl Demo {
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let mode = if self.json { Mode::Silent } else { Mode::detect(self.columns) };
         let narrator = Arc::new(Narrator::new(mode));
+        let mut terminated = signal(SignalKind::terminate())?;
         let drawing = tokio::spawn(draw(narrator.clone()));
         let played = tokio::select! {
             biased;
             _ = tokio::signal::ctrl_c() => Ok(None),
+            _ = terminated.recv() => Ok(None),
             ledger = self.play(&narrator) => ledger.map(Some),
         };
         drawing.abort();

@@ -86,6 +86,7 @@ impl Running {
         agent.system.extend(config.system.value.clone());
         builder = builder.agent(AGENT, agent);
         if config.demo_tools.is_some() {
+            backstage::end_with_parent();
             builder = backstage::provide(builder, variable)?;
         }
         for (name, profile) in &config.agents {

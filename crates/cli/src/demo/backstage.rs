@@ -51,6 +51,14 @@ fn limits() -> Limits {
     limits
 }
 
+/// Ends this process when whoever started it does, however that ends: they hold the other end of standard input.
+pub(crate) fn end_with_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()); // Its end is all that matters.
+        std::process::exit(0);
+    });
+}
+
 /// The engine with providers of four wires, which the environment points at the understudy.
 pub(crate) fn provide(builder: Builder, variable: impl Fn(&str) -> Option<String> + Copy) -> anyhow::Result<Builder> {
     let (http, catalogue) = (Http::new(&limits()), Catalogue::embedded().with(MODELS)?);

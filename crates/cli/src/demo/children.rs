@@ -1,7 +1,7 @@
 //! The two processes that are played with: the understudy and the daemon.
 //!
 //! Both are this same program, started anew, so what is proved is what is installed. They live in a directory of their
-//! own and die with the demo.
+//! own and end with the demo, however it ends: it holds the other end of their standard input.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -84,7 +84,7 @@ fn everturn(dir: &Path) -> anyhow::Result<Command> {
         command.env_remove(name);
     }
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log"))?;
-    command.env("XDG_CONFIG_HOME", dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+    command.env("XDG_CONFIG_HOME", dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
     Ok(command)
 }
 
@@ -111,7 +111,7 @@ async fn said(child: &mut Child, until: &str) -> anyhow::Result<Vec<String>> {
 impl Understudy {
     pub(super) async fn start(dir: &Path, seed: u64, pace: Duration) -> anyhow::Result<Self> {
         let mut command = everturn(dir)?;
-        command.args(["understudy", "--port", "0", "--seed", &seed.to_string()]);
+        command.args(["understudy", "--port", "0", "--until-input-ends", "--seed", &seed.to_string()]);
         let mut child = command.args(["--pace", &pace.as_millis().to_string()]).spawn()?;
         let said = said(&mut child, "Ctrl-C").await?;
         let url = said.first().and_then(|line| line.strip_prefix("The understudy listens on "));

@@ -123,13 +123,7 @@ impl Narrator {
     /// A scene is over.
     pub(super) fn closed(&self, scene: &Scene, rows: &[Row]) {
         self.footer().bars.clear();
-        let told = rows.iter().filter_map(|row| {
-            let gap = row.gaps_ms.iter().max().map(|gap| format!("{gap} ms"));
-            let said: Vec<String> = row.rungs.iter().map(ToString::to_string).chain(gap).collect();
-            // Words that belong together stay on one line.
-            (!said.is_empty()).then(|| format!("{}\u{1}{}", row.wire, said.join(" ").replace(' ', "\u{1}")))
-        });
-        let told = told.collect::<Vec<_>>().join(", ");
+        let told = recoveries(rows);
         let indent = " ".repeat(INDENT);
         let room = self.columns().saturating_sub(INDENT + 3);
         let mut lines: Vec<String> = wrapped(&told, room)
@@ -138,12 +132,12 @@ impl Narrator {
             .collect();
         let (stored, calls) = (total(rows, |row| row.stored), total(rows, |row| row.calls.made));
         let unknown = total(rows, |row| row.calls.unknown);
-        let unknown = if unknown > 0 { format!(", {unknown} told as unknown") } else { String::new() };
-        let tools = if calls > 0 { format!("; {calls} tool calls{unknown}") } else { String::new() };
+        let unknown = if unknown > 0 { format!(", {unknown} unknown") } else { String::new() };
+        let tools = if calls > 0 { format!("; {calls} tools{unknown}") } else { String::new() };
         let balances = rows.iter().all(|row| row.wrong.is_empty());
         let sign = if balances { self.style.good("✓") } else { self.style.bad("✗") };
         let words = format!(
-            "{} chats: {stored} tokens stored once, shown once to A and to B, who came at t{}{tools}",
+            "{} chats, {stored} tokens: stored once, shown once to A and B (from t{}){tools}",
             rows.len(),
             scene.joins_at
         );
@@ -182,6 +176,27 @@ impl Narrator {
 
     fn footer(&self) -> MutexGuard<'_, Footer> {
         self.footer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which rungs were climbed, and how long each chat waited for its next token. Words that belong together are joined by
+/// a letter that is no space, so that they stay on one line.
+fn recoveries(rows: &[Row]) -> String {
+    let shared = rows
+        .first()
+        .map(|row| row.rungs.join(" "))
+        .filter(|rungs| !rungs.is_empty() && rows.iter().all(|row| row.rungs.join(" ") == *rungs));
+    let told = rows.iter().filter_map(|row| {
+        let rungs = if shared.is_some() { String::new() } else { row.rungs.join(" ") };
+        let gap = row.gaps_ms.iter().max().map(|gap| format!("{gap} ms")).unwrap_or_default();
+        let said = format!("{rungs} {gap}");
+        (!said.trim().is_empty()).then(|| format!("{} {}", row.wire, said.trim()).replace(' ', "\u{1}"))
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    match shared {
+        Some(rungs) if told.is_empty() => rungs,
+        Some(rungs) => format!("{rungs}: {told}"),
+        None => told,
     }
 }
 
