@@ -297,7 +297,7 @@ fn any_damage_is_survived() {
         json!([{"role": "assistant", "content": null, "tool_calls": asked}, {"role": "tool", "tool_call_id": "a"}]);
     for text in [lines(&[line.clone(), line]), lines(&[item.clone(), item]), chat.to_string()] {
         for cut in 0..text.len() {
-            survives(text[..cut].as_bytes());
+            survives(&text.as_bytes()[..cut]);
             for odd in ["null", "7", "[]", "\u{0}", "\""] {
                 let mut damaged = text.clone().into_bytes();
                 damaged.splice(cut..cut + 1, odd.bytes());
