@@ -12,9 +12,6 @@ use crate::chat::{CallState, Chat};
 use crate::draft::Draft;
 use crate::ids::{MessageId, StepId};
 
-/// After how many deaths a chat is left alone.
-pub const DEATHS_MAX: u32 = 3;
-
 /// How often a chat was taken up in the middle of its work, and where it stood then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Taken {
@@ -52,14 +49,14 @@ impl Taken {
     /// Whether it may be the one. Then it should be alone for a moment, or those that are merely there when it kills are
     /// found as often as it is.
     #[must_use]
-    pub const fn is_suspect(&self) -> bool {
-        self.still + 1 >= DEATHS_MAX || self.in_tools + 1 >= DEATHS_MAX
+    pub const fn is_suspect(&self, deaths_max: u32) -> bool {
+        self.still.saturating_add(1) >= deaths_max || self.in_tools.saturating_add(1) >= deaths_max
     }
 
     /// Whether that was once too often.
     #[must_use]
-    pub const fn is_deadly(&self) -> bool {
-        self.still >= DEATHS_MAX || self.in_tools >= DEATHS_MAX
+    pub const fn is_deadly(&self, deaths_max: u32) -> bool {
+        self.still >= deaths_max || self.in_tools >= deaths_max
     }
 }
 
@@ -92,7 +89,7 @@ mod tests {
         }
         let taken = Taken::again(chat, Some(&draft));
         chat.apply(&[Fact::TakenUp(taken)]);
-        taken.is_deadly()
+        taken.is_deadly(3)
     }
 
     /// Three times at the same place are too many; a single delta, or a new turn, begins anew.

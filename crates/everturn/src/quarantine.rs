@@ -39,8 +39,8 @@ impl Driver {
     /// turn, if that was once too often.
     pub(crate) async fn take_up(&mut self) -> Result<(), WriteError> {
         let taken = Taken::again(&self.chat, self.draft.as_ref());
-        if !taken.is_deadly() {
-            if taken.is_suspect() && !self.isolate().await? {
+        if !taken.is_deadly(self.agent.limits.deaths_max) {
+            if taken.is_suspect(self.agent.limits.deaths_max) && !self.isolate().await? {
                 self.left_behind = true; // The top of the loop knows why.
                 return Ok(());
             }

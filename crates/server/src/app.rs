@@ -76,7 +76,7 @@ impl Default for Bounds {
         Self {
             connections_max: 20_000,
             streams_max: 100,
-            running_max: 100,
+            running_max: 2_000,
             stream_time_max: Duration::from_secs(60 * 60),
             heartbeat: Duration::from_secs(15),
             recheck: Duration::from_secs(5),

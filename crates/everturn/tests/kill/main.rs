@@ -11,7 +11,7 @@ use everturn::core::chat::TurnEnd;
 use everturn::core::error::Kind;
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::view::Event;
-use mortal::DEADLY;
+use mortal::{DEADLY, FRAIL};
 use place::Place;
 use saga::{Mortal, Saga};
 
@@ -164,7 +164,7 @@ async fn a_process_that_stood_still_changes_nothing() {
 #[tokio::test]
 async fn a_chat_that_kills_is_left_alone_and_others_go_on() {
     for (place, trace, _dir) in [sqlite(), postgres()] {
-        let saga = Saga::begin(place, trace, 3).await;
+        let saga = Saga::of(FRAIL, place, trace, 3).await;
         let ids: Vec<ChatId> = (1..=3).map(|number| ChatId::new(Timestamp(1), number)).collect();
         let (mut deaths, mut last) = (0, String::new());
         while last != "rest" {

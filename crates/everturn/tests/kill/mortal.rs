@@ -33,6 +33,11 @@ pub const TRACE: &str = "EVERTURN_MORTAL_TRACE";
 /// A message to which the answer takes the process down.
 pub const DEADLY: &str = "die";
 
+/// An agent whose turns are never given up, however often their processes die.
+pub const HARDY: &str = "hardy";
+/// One whose turns are, as usual.
+pub const FRAIL: &str = "frail";
+
 /// How many numbers each answer has.
 pub const TOKENS: usize = 40;
 
@@ -47,8 +52,12 @@ fn mortal() {
 
 async fn live(place: &Place, trace: PathBuf) {
     let store = place.open().await;
-    let engine =
-        Engine::builder().store(store).provider(Understudy::hearing(counting)).agent("it", agent(&trace)).start();
+    let engine = Engine::builder()
+        .store(store)
+        .provider(Understudy::hearing(counting))
+        .agent(HARDY, hardy(&trace))
+        .agent(FRAIL, agent(&trace))
+        .start();
     say(format_args!("up"));
     let (mut chats, mut sends): (Vec<ChatHandle>, _) = (Vec::new(), JoinSet::new());
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -132,6 +141,12 @@ fn counting(heard: &Heard) -> Script {
         false => vec![stop(Stop::End)],
     };
     script(spoken.chain(end))
+}
+
+fn hardy(trace: &std::path::Path) -> Agent {
+    let mut agent = agent(trace);
+    agent.limits.deaths_max = u32::MAX;
+    agent
 }
 
 fn agent(trace: &std::path::Path) -> Agent {
