@@ -47,7 +47,7 @@ pub struct Bounds {
     pub connections_max: usize,
     /// Streams of one token at once: 100.
     pub streams_max: usize,
-    /// Chats of one owner that work at once: 100.
+    /// Chats of one owner that work at once: 2,000.
     pub running_max: usize,
     /// How long a stream lasts before it ends in good order, sooner than proxies cut it: 1 h.
     pub stream_time_max: Duration,

@@ -123,7 +123,7 @@ async fn a_collector_gets_the_spans_of_a_turn() {
     assert_eq!(attribute(turn, "gen_ai.operation.name"), "invoke_agent");
     assert_eq!(
         (attribute(turn, "everturn.turn.end"), attribute(turn, "everturn.turn.steps")),
-        ("done".into(), "1".into())
+        ("done".into(), "2".into())
     );
     let conversation = attribute(turn, "gen_ai.conversation.id");
     for (part, key, value) in [

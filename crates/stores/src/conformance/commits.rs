@@ -35,7 +35,7 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
     };
     let each = {
         let Fact::Attempted(row, _) = sample(0) else { unreachable!("that is what it makes") };
-        Used { tokens: row.tally.total(), cost: row.spend.total() }
+        crate::sql::used(&row).1
     };
     assert!(each.tokens > 0 && each.cost > Micros(0));
     let times = |len| (0..len).fold(Used::default(), |sum, _| sum.plus(each));

@@ -201,7 +201,7 @@ const fn kind(fact: &Fact) -> Option<usize> {
     }
 }
 
-const KINDS: usize = 18;
+const KINDS: usize = 19;
 
 pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};

@@ -20,6 +20,7 @@ use super::trouble::told;
 use super::value::chat_id;
 use super::{connect, list, migrate, reads};
 use crate::heading::Heading;
+use crate::shape::bundle;
 use crate::store::{CallRecord, StoreError};
 
 /// How many steps of SQLite's lie between two signs of life.
@@ -27,7 +28,7 @@ const STEPS: i32 = 1_000_000;
 /// How many faults of the file are told at most.
 const FAULTS_LEN_MAX: u32 = 100;
 /// Tables whose rows belong to chats.
-const TABLES: [&str; 6] = ["messages", "drafts", "inbox", "attempts", "calls", "blobs"];
+const TABLES: [&str; 6] = ["messages", "spoken", "inbox", "attempts", "calls", "blobs"];
 
 /// A data directory that is only looked at.
 #[derive(Debug)]
@@ -229,6 +230,30 @@ impl Inspection {
                 strays.push(Trouble::Strays { table, rows });
             }
         }
+        strays.extend(self.journal_strays().map_err(|error| told(&error))?);
         Ok(strays)
+    }
+
+    /// What the journal has of nobody, and what cannot be read of it.
+    fn journal_strays(&self) -> rusqlite::Result<Vec<Trouble>> {
+        let mut known = self.connection.prepare("SELECT 1 FROM chats WHERE number = ?1")?;
+        let mut select = self.connection.prepare("SELECT place, body FROM drafts")?;
+        let (mut found, mut troubles, mut strays) = (select.query([])?, Vec::new(), 0);
+        while let Some(row) = found.next()? {
+            let text: String = row.get(1)?;
+            match bundle::parse(&text) {
+                Ok(entries) => {
+                    for entry in entries {
+                        strays += u64::from(!known.exists([entry.head.chat])?);
+                    }
+                }
+                Err(bad) => troubles.push(Trouble::Unreadable {
+                    what: format!("row {} of the journal", row.get::<_, i64>(0)?),
+                    why: bad.to_string(),
+                }),
+            }
+        }
+        troubles.extend((strays > 0).then_some(Trouble::Strays { table: "drafts", rows: strays }));
+        Ok(troubles)
     }
 }

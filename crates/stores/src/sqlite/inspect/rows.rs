@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use everturn_core::chat::Chat;
-use everturn_core::ids::{ChatId, Seq, StepId};
+use everturn_core::ids::ChatId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::trouble::Halt;
 use super::super::value::{id, unsigned};
 use super::Trouble;
-use crate::shape::{self, BadShape, BlobId, Bytes, Shape, Stored};
+use crate::shape::{self, BadShape, BlobId, Bytes, Shape, Stored, bundle};
 use crate::sql;
 use crate::store::StoreError;
 
@@ -136,32 +136,34 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Rows of the journal. Those of the open step follow each other from the first.
+    /// What the journal has of the chat. The appends of the open step follow each other from the first delta.
     fn drafts(&mut self, chat: Option<&Chat>) -> Found<()> {
-        let sql = "SELECT place, step, first, count, body FROM drafts WHERE chat = ?1 ORDER BY first, place";
-        let mut select = self.connection.prepare(sql)?;
-        let mut found = select.query(params![id(self.chat)])?;
-        let mut next = 1;
+        let number = "SELECT number FROM chats WHERE id = ?1";
+        let number: i64 = self.connection.query_row(number, params![id(self.chat)], |row| row.get(0))?;
+        let mut select = self.connection.prepare("SELECT place, body FROM drafts ORDER BY place")?;
+        let (mut found, mut appends) = (select.query([])?, Vec::new());
         while let Some(row) = found.next()? {
-            let [place, step, first, count] =
-                [unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?, unsigned(row, 3)?];
-            let what = format!("row {place} of the journal");
-            let rows = shape::rows::parse(StepId(step), Seq(first), &row.get::<_, String>(4)?);
-            if let Some(rows) = self.build(&what, rows) {
-                self.agree(&format!("how much {what} holds"), rows.len(), count);
-            }
-            match chat.map(|chat| chat.step.0) {
-                Some(open) if step == open && first > next => {
-                    self.troubles.push(Trouble::Gap { what: format!("the journal of step {step} before {first}") });
+            let (place, text): (i64, String) = (row.get(0)?, row.get(1)?);
+            let Ok(entries) = bundle::parse(&text) else { continue }; // Told with what belongs to no chat.
+            for entry in entries.iter().filter(|entry| entry.head.chat == number) {
+                let what = format!("row {place} of the journal");
+                if let Some(rows) = self.build(&what, entry.rows()) {
+                    appends.push((entry.head.step.0, entry.head.first.0, rows.len() as u64, what));
                 }
-                Some(open) if step > open => {
-                    self.agree(&format!("the newest step, by {what},"), step, open);
-                }
-                _ => {}
             }
-            if chat.is_some_and(|chat| chat.step.0 == step) {
-                next = next.max(first + count);
+        }
+        let Some(open) = chat.map(|chat| chat.step.0) else { return Ok(()) };
+        appends.sort();
+        let mut next = 1;
+        for (step, first, count, what) in appends.into_iter().filter(|(step, ..)| *step >= open) {
+            if step > open {
+                self.agree(&format!("the newest step, by {what},"), step, open);
+                continue;
             }
+            if first > next {
+                self.troubles.push(Trouble::Gap { what: format!("the journal of step {step} before {first}") });
+            }
+            next = next.max(first + count);
         }
         Ok(())
     }

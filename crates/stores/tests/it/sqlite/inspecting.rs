@@ -38,7 +38,7 @@ async fn what_stores_write_is_in_order() {
     drop((inspection, store));
     let mut inspection = Inspection::open(dir.as_ref()).unwrap();
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()));
-    assert_eq!(inspection.schema(), Ok((1, 1)));
+    assert_eq!(inspection.schema(), Ok((2, 2)));
 }
 
 /// A chat with a draft and a command, broken by one statement.
@@ -68,9 +68,12 @@ async fn what_is_broken_is_told() {
         ("UPDATE chats SET version = version + 1", "the version is"),
         ("UPDATE chats SET status = 'idle'", "the status is running in one place and idle in another"),
         ("UPDATE chats SET body = '[]'", "the chat cannot be read"),
-        ("DELETE FROM drafts WHERE first = 1", "the journal of step 1 before 3 has a gap"),
-        ("UPDATE drafts SET count = 5 WHERE first = 3", "how much row"),
-        ("UPDATE drafts SET step = 8", "the newest step"),
+        (
+            "DELETE FROM drafts WHERE place = (SELECT min(place) FROM drafts)",
+            "the journal of step 1 before 3 has a gap",
+        ),
+        ("UPDATE drafts SET body = '{'", "of the journal cannot be read"),
+        ("UPDATE chats SET number = 99", "rows of drafts belong to no chat"),
         ("UPDATE inbox SET seq = seq + 1 WHERE seq = 2", "the inbox before command 3 has a gap"),
         ("UPDATE inbox SET outcome = NULL", "command 1 is obeyed in one place and waiting in another"),
         ("INSERT INTO attempts (chat, body) SELECT id, 'x' FROM chats", "attempt 1 cannot be read"),
