@@ -99,7 +99,7 @@ impl Running {
         let engine = config.bounded(builder, data.path()).start();
         for (name, agent) in engine.agents() {
             if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
-                let providers = "anthropic, gemini, openai and understudy";
+                let providers = "anthropic, google, openai and understudy";
                 bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
             }
         }

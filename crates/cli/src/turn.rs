@@ -51,15 +51,18 @@ impl Turn {
     pub async fn follow(&mut self, house: &mut House, told: &mut impl Told) -> anyhow::Result<End> {
         loop {
             match self.watch.next().await? {
-                News::Events(events) => told.events(&events, self.watch.view())?,
+                News::Events(events) => {
+                    told.events(&events, self.watch.view())?;
+                    // Only now: a view that is ahead of what was told has more to tell.
+                    if let Some(end) = self.end() {
+                        return Ok(end);
+                    }
+                }
                 News::Lost(error) => {
                     eprintln!("everturn: {error}; looking for it");
                     house.settle_in().await?;
                 }
                 News::Back => eprintln!("everturn: it is there again"),
-            }
-            if let Some(end) = self.end() {
-                return Ok(end);
             }
         }
     }
