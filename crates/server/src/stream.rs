@@ -5,6 +5,7 @@
 //! catch-up, because nobody can resume from half a commit.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
@@ -15,7 +16,8 @@ use everturn::Subscription;
 use everturn::core::view::{Cursor, Event};
 use everturn::stores::{StoreError, TokenHash};
 use futures_util::stream;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::access::Caller;
 use crate::app::{OwnChat, Shared};
@@ -67,8 +69,12 @@ struct Watch {
     app: Shared,
     events: Subscription,
     token: TokenHash,
-    heartbeat: Interval,
-    recheck: Interval,
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// One timer for all that is due some time. It is not moved with every event: when it fires, it asks what is due.
+    alarm: Pin<Box<Sleep>>,
+    /// When something was written last.
+    wrote: Instant,
+    recheck: Instant,
     until: Instant,
     state: State,
     _place: Place,
@@ -87,17 +93,15 @@ pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Curso
     let place = app.streams.enter(token, app.bounds.streams_max);
     let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
     app.meter.streams.inc();
-    let ticks = |period| {
-        let mut ticks = interval_at(Instant::now() + period, period);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks
-    };
+    let now = Instant::now();
     let watch = Watch {
         events: chat.handle.events(cursor),
         token,
-        heartbeat: ticks(app.bounds.heartbeat),
-        recheck: ticks(app.bounds.recheck),
-        until: Instant::now() + app.bounds.stream_time_max,
+        shutdown: Box::pin(app.shutdown.clone().cancelled_owned()),
+        alarm: Box::pin(sleep_until(now)),
+        wrote: now,
+        recheck: now + app.bounds.recheck,
+        until: now + app.bounds.stream_time_max,
         state: State::New,
         app,
         _place: place,
@@ -115,7 +119,7 @@ pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Curso
 
 impl Watch {
     /// What to write next; `None` when the stream is over.
-    async fn frame(&mut self) -> Option<String> {
+    async fn frame(&mut self) -> Option<Vec<u8>> {
         match self.state {
             State::New => {
                 self.state = State::Open;
@@ -127,29 +131,50 @@ impl Watch {
         loop {
             tokio::select! {
                 biased;
-                () = self.app.shutdown.cancelled() => return self.end("the server is going down"),
-                () = sleep_until(self.until) => return self.end("time to reconnect"),
-                _ = self.recheck.tick() => if !self.is_still_good().await {
-                    return self.end("the token is not good any more");
-                },
+                () = self.shutdown.as_mut() => return self.end("the server is going down"),
+                () = self.alarm.as_mut() => {
+                    if let Some(frame) = self.alarmed().await {
+                        return Some(frame);
+                    }
+                }
                 event = self.events.next() => {
-                    self.heartbeat.reset();
+                    self.wrote = Instant::now();
                     return match event {
                         Ok(event) => Some(self.gather(event).await),
                         Err(error) => self.end(trouble(&error)),
                     };
                 }
-                _ = self.heartbeat.tick() => return Some(HEARTBEAT.into()),
             }
         }
     }
 
+    /// Does what is due, and sets the alarm for what is due next.
+    async fn alarmed(&mut self) -> Option<Vec<u8>> {
+        let now = Instant::now();
+        if now >= self.until {
+            return self.end("time to reconnect");
+        }
+        if now >= self.recheck {
+            if !self.is_still_good().await {
+                return self.end("the token is not good any more");
+            }
+            self.recheck = now + self.app.bounds.recheck;
+        }
+        let is_quiet = now >= self.wrote + self.app.bounds.heartbeat;
+        if is_quiet {
+            self.wrote = now;
+        }
+        let next = self.until.min(self.recheck).min(self.wrote + self.app.bounds.heartbeat);
+        self.alarm.as_mut().reset(next);
+        is_quiet.then(|| HEARTBEAT.into())
+    }
+
     /// An event, and those of the same catch-up behind it as far as they fit.
-    async fn gather(&mut self, first: Event) -> String {
-        let mut frame = String::new();
+    async fn gather(&mut self, first: Event) -> Vec<u8> {
+        let mut frame = Vec::new();
         let mut event = first;
         loop {
-            write(&mut frame, &event, self.events.cursor());
+            wire::line::write(&mut frame, &event, self.events.cursor());
             if self.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
                 return frame;
             }
@@ -166,9 +191,9 @@ impl Watch {
     }
 
     /// Says why the stream ends. A comment: clients come back with the cursor they have.
-    fn end(&mut self, why: &str) -> Option<String> {
+    fn end(&mut self, why: &str) -> Option<Vec<u8>> {
         self.state = State::Over;
-        Some(format!(": bye, {why}\n\n"))
+        Some(format!(": bye, {why}\n\n").into())
     }
 }
 
@@ -184,15 +209,4 @@ fn trouble(error: &StoreError) -> &'static str {
         StoreError::Unavailable(_) => "the store is not available",
         StoreError::Unreadable(_) => "the chat cannot be read",
     }
-}
-
-fn write(frame: &mut String, event: &Event, cursor: Option<Cursor>) {
-    let event = wire::Event::from(event);
-    // JSON has no line breaks of its own and escapes those of its strings: data is one line.
-    let Ok(data) = serde_json::to_string(&event) else { return };
-    frame.extend(["event: ", event.name(), "\n"]);
-    if let Some(cursor) = cursor {
-        frame.push_str(&format!("id: {cursor}\n"));
-    }
-    frame.extend(["data: ", &data, "\n\n"]);
 }

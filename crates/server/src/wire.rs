@@ -9,6 +9,7 @@ mod chat;
 mod draft;
 mod event;
 mod fold;
+pub(crate) mod line;
 mod message;
 mod name;
 mod part;
