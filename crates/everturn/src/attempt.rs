@@ -137,11 +137,14 @@ impl Attempt {
         let mut batch = Batch { deltas: Vec::new(), len: 0, bytes: 0, joiner, held: false, progressed: false };
         let mut progress = started;
         let watchdog = sleep_until(started + self.windows.silence_max);
-        tokio::pin!(watchdog);
+        // Both wait for the whole stream: to make and to give up a waiter costs more than to ask one.
+        let cancel = self.cancel.clone();
+        let cancelled = cancel.cancelled();
+        tokio::pin!(watchdog, cancelled);
         loop {
             let frame = tokio::select! {
                 biased;
-                () = self.cancel.cancelled() => return Ok(Ended::Cancelled),
+                () = &mut cancelled => return Ok(Ended::Cancelled),
                 frame = frames.next() => frame,
                 () = &mut watchdog => {
                     if !self.is_silent(progress, watchdog.as_mut()) {

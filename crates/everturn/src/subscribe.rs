@@ -4,6 +4,7 @@
 //! reads more at once later, and one that comes late gets a snapshot first. Catching up and watching live are the same.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use everturn_core::ids::ChatId;
 use everturn_core::view::{Cursor, Event};
 use everturn_stores::{Store, StoreError};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::hub::Bell;
 
@@ -25,13 +26,15 @@ pub struct Subscription {
     cursor: Option<Cursor>,
     ahead: VecDeque<Event>,
     woken: watch::Receiver<u64>,
+    /// When to look although nobody rang. One timer for all waits: to make one for each costs more than the wait.
+    look: Option<Pin<Box<Sleep>>>,
     _bell: Arc<Bell>,
 }
 
 impl Subscription {
     pub(crate) fn new(store: Arc<dyn Store>, chat: ChatId, cursor: Option<Cursor>, bell: Arc<Bell>) -> Self {
         let woken = bell.news.subscribe();
-        Self { store, chat, cursor, ahead: VecDeque::new(), woken, _bell: bell }
+        Self { store, chat, cursor, ahead: VecDeque::new(), woken, look: None, _bell: bell }
     }
 
     /// The next event; waits for one. Dropping the future loses nothing.
@@ -44,8 +47,12 @@ impl Subscription {
             if self.read().await? {
                 continue;
             }
-            // An error here is the elapsed poll interval: look again.
-            let _ = timeout(POLL_MAX, self.woken.changed()).await;
+            let look = self.look.get_or_insert_with(|| Box::pin(sleep(POLL_MAX)));
+            tokio::select! {
+                biased;
+                _ = self.woken.changed() => {}
+                () = look.as_mut() => look.as_mut().reset(Instant::now() + POLL_MAX),
+            }
         }
     }
 

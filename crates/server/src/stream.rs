@@ -9,6 +9,7 @@ mod life;
 mod list;
 
 use axum::response::Response;
+use bytes::Bytes;
 use everturn::Subscription;
 use everturn::core::view::{Cursor, Event};
 use everturn::stores::StoreError;
@@ -34,7 +35,7 @@ pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Curso
 }
 
 impl Frames for Watch {
-    async fn frame(&mut self) -> Option<String> {
+    async fn frame(&mut self) -> Option<Bytes> {
         if let Some(said) = self.life.hello() {
             return said;
         }
@@ -45,7 +46,7 @@ impl Frames for Watch {
                 event = self.events.next() => {
                     self.life.spoke();
                     return match event {
-                        Ok(event) => Some(self.gather(event).await),
+                        Ok(event) => Some(self.gather(event).await.into()),
                         Err(error) => self.life.end(trouble(&error)),
                     };
                 }
@@ -59,11 +60,11 @@ impl Frames for Watch {
 
 impl Watch {
     /// An event, and those of the same catch-up behind it as far as they fit.
-    async fn gather(&mut self, first: Event) -> String {
-        let mut frame = String::new();
+    async fn gather(&mut self, first: Event) -> Vec<u8> {
+        let mut frame = Vec::new();
         let mut event = first;
         loop {
-            write(&mut frame, &event, self.events.cursor());
+            wire::line::write(&mut frame, &event, self.events.cursor());
             if self.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
                 return frame;
             }
@@ -81,15 +82,4 @@ fn trouble(error: &StoreError) -> &'static str {
         StoreError::Unavailable(_) => "the store is not available",
         StoreError::Unreadable(_) => "the chat cannot be read",
     }
-}
-
-fn write(frame: &mut String, event: &Event, cursor: Option<Cursor>) {
-    let event = wire::Event::from(event);
-    // JSON has no line breaks of its own and escapes those of its strings: data is one line.
-    let Ok(data) = serde_json::to_string(&event) else { return };
-    frame.extend(["event: ", event.name(), "\n"]);
-    if let Some(cursor) = cursor {
-        frame.push_str(&format!("id: {cursor}\n"));
-    }
-    frame.extend(["data: ", &data, "\n\n"]);
 }

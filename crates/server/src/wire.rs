@@ -11,6 +11,7 @@ mod draft;
 mod event;
 mod export;
 mod fold;
+pub(crate) mod line;
 mod message;
 mod name;
 mod part;

@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> &str {
 #[tokio::test]
 async fn the_ledger_balances_whatever_breaks() {
     let output = demo(&["--seed", "1", "--json"], "").await;
-    let ledger: Value = serde_json::from_slice(&output.stdout).expect(text(&output.stderr));
+    let ledger: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert_eq!((output.status.code(), &ledger["balanced"]), (Some(0), &Value::Bool(true)), "{ledger:#}");
     assert_eq!((&ledger["lost"], &ledger["duplicated"]), (&0.into(), &0.into()));
     let rows = ledger["rows"].as_array().unwrap();

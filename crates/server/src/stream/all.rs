@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use axum::response::Response;
+use bytes::Bytes;
 use everturn::Subscription;
 use everturn::core::ids::ChatId;
 use everturn::core::view::{Cursor, Event};
@@ -78,12 +79,12 @@ pub(super) fn gone(chat: ChatId) -> String {
 }
 
 impl Frames for All {
-    async fn frame(&mut self) -> Option<String> {
+    async fn frame(&mut self) -> Option<Bytes> {
         if let Some(said) = self.life.hello() {
             return said;
         }
         if !self.first.is_empty() {
-            return Some(std::mem::take(&mut self.first));
+            return Some(std::mem::take(&mut self.first).into());
         }
         loop {
             let beat = tokio::select! {
@@ -106,22 +107,22 @@ impl Frames for All {
 }
 
 impl All {
-    async fn listed(&mut self) -> Option<String> {
+    async fn listed(&mut self) -> Option<Bytes> {
         match self.list.as_mut()?.frame().await {
             Ok(frame) if frame.is_empty() => None,
             Ok(frame) => {
                 self.life.spoke();
-                Some(frame)
+                Some(frame.into())
             }
             Err(error) => self.life.end(trouble(&error)),
         }
     }
 
     /// An event of a chat, and those of the same catch-up behind it as far as they fit.
-    async fn gather(&mut self, mut chat: Chat, first: Result<Event, StoreError>) -> Option<String> {
+    async fn gather(&mut self, mut chat: Chat, first: Result<Event, StoreError>) -> Option<Bytes> {
         let mut event = match first {
             Ok(event) => event,
-            Err(StoreError::NoSuchChat) => return Some(gone(chat.id)), // The others go on.
+            Err(StoreError::NoSuchChat) => return Some(gone(chat.id).into()), // The others go on.
             Err(error) => return self.life.end(trouble(&error)),
         };
         let mut frame = String::new();
@@ -136,7 +137,7 @@ impl All {
             };
         }
         self.chats.push(next(chat));
-        Some(frame)
+        Some(frame.into())
     }
 }
 

@@ -1,6 +1,7 @@
 //! How every stream begins, lives and ends.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -8,7 +9,8 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use everturn::stores::TokenHash;
 use futures_util::stream;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::access::Caller;
 use crate::app::Shared;
@@ -25,8 +27,12 @@ const HEARTBEAT: &str = ": still here\n\n";
 pub(super) struct Life {
     pub(super) app: Shared,
     token: TokenHash,
-    heartbeat: Interval,
-    recheck: Interval,
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// One timer for all that is due some time. It is not moved with every event: when it fires, it asks what is due.
+    alarm: Pin<Box<Sleep>>,
+    /// When something was said last.
+    spoke: Instant,
+    recheck: Instant,
     until: Instant,
     state: State,
     _place: Place<TokenHash>,
@@ -43,12 +49,8 @@ enum State {
 pub(super) enum Beat {
     /// The server goes down.
     Down,
-    /// It has lasted long enough.
-    Late,
-    /// Time to ask whether the token is still good.
-    Recheck,
-    /// Nothing was said for a while.
-    Quiet,
+    /// Something is due.
+    Due,
 }
 
 impl Life {
@@ -57,16 +59,14 @@ impl Life {
         let place = app.streams.enter(token, app.bounds.streams_max);
         let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
         app.meter.streams.inc();
-        let ticks = |period| {
-            let mut ticks = interval_at(Instant::now() + period, period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks
-        };
+        let now = Instant::now();
         Ok(Self {
             token,
-            heartbeat: ticks(app.bounds.heartbeat),
-            recheck: ticks(app.bounds.recheck),
-            until: Instant::now() + app.bounds.stream_time_max,
+            shutdown: Box::pin(app.shutdown.clone().cancelled_owned()),
+            alarm: Box::pin(sleep_until(now)),
+            spoke: now,
+            recheck: now + app.bounds.recheck,
+            until: now + app.bounds.stream_time_max,
             state: State::New,
             app,
             _place: place,
@@ -74,11 +74,11 @@ impl Life {
     }
 
     /// What has to be said now, whatever the events are: at first a greeting, and after the end nothing.
-    pub(super) fn hello(&mut self) -> Option<Option<String>> {
+    pub(super) fn hello(&mut self) -> Option<Option<Bytes>> {
         match self.state {
             State::New => {
                 self.state = State::Open;
-                Some(Some(HELLO.into()))
+                Some(Some(Bytes::from_static(HELLO.as_bytes())))
             }
             State::Open => None,
             State::Over => Some(None),
@@ -89,27 +89,37 @@ impl Life {
     pub(super) async fn beat(&mut self) -> Beat {
         tokio::select! {
             biased;
-            () = self.app.shutdown.cancelled() => Beat::Down,
-            () = sleep_until(self.until) => Beat::Late,
-            _ = self.recheck.tick() => Beat::Recheck,
-            _ = self.heartbeat.tick() => Beat::Quiet,
+            () = self.shutdown.as_mut() => Beat::Down,
+            () = self.alarm.as_mut() => Beat::Due,
         }
     }
 
     /// Something was said: the next heartbeat is put off.
     pub(super) fn spoke(&mut self) {
-        self.heartbeat.reset();
+        self.spoke = Instant::now();
     }
 
     /// Does what a beat is for, and says what has to be said about it.
-    pub(super) async fn heed(&mut self, beat: Beat) -> Option<String> {
-        match beat {
-            Beat::Down => self.end("the server is going down"),
-            Beat::Late => self.end("time to reconnect"),
-            Beat::Recheck if self.is_still_good().await => None,
-            Beat::Recheck => self.end("the token is not good any more"),
-            Beat::Quiet => Some(HEARTBEAT.into()),
+    pub(super) async fn heed(&mut self, beat: Beat) -> Option<Bytes> {
+        let now = match beat {
+            Beat::Down => return self.end("the server is going down"),
+            Beat::Due => Instant::now(),
+        };
+        if now >= self.until {
+            return self.end("time to reconnect");
         }
+        if now >= self.recheck {
+            if !self.is_still_good().await {
+                return self.end("the token is not good any more");
+            }
+            self.recheck = now + self.app.bounds.recheck;
+        }
+        let is_quiet = now >= self.spoke + self.app.bounds.heartbeat;
+        if is_quiet {
+            self.spoke = now;
+        }
+        self.alarm.as_mut().reset(self.until.min(self.recheck).min(self.spoke + self.app.bounds.heartbeat));
+        is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
     }
 
     async fn is_still_good(&self) -> bool {
@@ -118,9 +128,9 @@ impl Life {
     }
 
     /// Says why the stream ends. A comment: clients come back with the cursor they have.
-    pub(super) fn end(&mut self, why: &str) -> Option<String> {
+    pub(super) fn end(&mut self, why: &str) -> Option<Bytes> {
         self.state = State::Over;
-        Some(format!(": bye, {why}\n\n"))
+        Some(format!(": bye, {why}\n\n").into())
     }
 }
 
@@ -133,14 +143,14 @@ impl Drop for Life {
 /// Something that is said piece by piece.
 pub(super) trait Frames: Send + 'static {
     /// What to write next; `None` when the stream is over.
-    fn frame(&mut self) -> impl Future<Output = Option<String>> + Send;
+    fn frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
 /// An answer without end.
 pub(super) fn response(watch: impl Frames) -> Response {
     let frames = stream::unfold(watch, |mut watch| async move {
         let frame = watch.frame().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(frame)), watch))
+        Some((Ok::<_, Infallible>(frame), watch))
     });
     // A proxy that gathers what it passes on would undo the streaming.
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];

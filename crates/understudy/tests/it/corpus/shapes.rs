@@ -18,19 +18,19 @@ pub struct Shape {
 /// In which formats there is something to mend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    InAll,
+    Everywhere,
     /// Where reading does not settle it.
-    InSome,
-    InNone,
+    Somewhere,
+    Nowhere,
 }
 
 const fn refused(name: &'static str, make: fn(&mut Talk, &mut Dice)) -> Shape {
-    Shape { name, is_refused: true, found: Found::InAll, make }
+    Shape { name, is_refused: true, found: Found::Everywhere, make }
 }
 
 /// A shape that only some notice.
 const fn quiet(name: &'static str, make: fn(&mut Talk, &mut Dice)) -> Shape {
-    Shape { name, is_refused: false, found: Found::InNone, make }
+    Shape { name, is_refused: false, found: Found::Nowhere, make }
 }
 
 /// All of them.
@@ -144,7 +144,7 @@ pub const SHAPES: &[Shape] = &[
     Shape {
         name: "an id that was used for two calls",
         is_refused: true,
-        found: Found::InSome,
+        found: Found::Somewhere,
         make: |talk, dice| {
             let at = talk.a_step(dice);
             if let Said::Reply { calls, .. } = &mut talk.0[at] {

@@ -1,0 +1,214 @@
+//! Clients that watch, and what they saw.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use crate::process::{Middle, Process};
+use crate::source::STAMP;
+
+/// How long anything may take before the bench gives up.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Streams that one token may have open.
+const STREAMS_MAX: usize = 100;
+/// Chats that are begun at the same time.
+const AT_ONCE: usize = 50;
+
+/// What all clients together saw.
+pub struct Seen {
+    clock: Instant,
+    begun: AtomicUsize,
+    count: AtomicUsize,
+    is_measuring: AtomicBool,
+    delays: Mutex<Vec<u32>>,
+}
+
+impl Seen {
+    pub fn new(clock: Instant) -> Self {
+        Self {
+            clock,
+            begun: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            is_measuring: AtomicBool::new(false),
+            delays: Mutex::default(),
+        }
+    }
+
+    /// Waits until so many chats have a delta.
+    pub fn wait_until_begun(&self, chats: usize) {
+        self.wait(|| self.begun.load(Ordering::Relaxed) >= chats);
+    }
+
+    /// Waits until so many deltas were seen.
+    pub fn wait_for(&self, deltas: usize) {
+        self.wait(|| self.count.load(Ordering::Relaxed) >= deltas);
+    }
+
+    fn wait(&self, is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            let (begun, count) = (self.begun.load(Ordering::Relaxed), self.count.load(Ordering::Relaxed));
+            assert!(began.elapsed() < PATIENCE, "only {begun} chats began and {count} deltas came");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// From now on delays are kept.
+    pub fn measure(&self) {
+        self.is_measuring.store(true, Ordering::Relaxed);
+    }
+
+    /// The delays, in microseconds.
+    pub fn measured(&self) -> Vec<u32> {
+        self.is_measuring.store(false, Ordering::Relaxed);
+        std::mem::take(&mut self.delays.lock().unwrap())
+    }
+}
+
+/// The stamps in a stream, wherever it is cut.
+struct Stamps {
+    seen: Arc<Seen>,
+    /// A stamp that is not whole.
+    rest: Vec<u8>,
+    has_begun: bool,
+}
+
+impl Stamps {
+    fn read(&mut self, bytes: &[u8]) {
+        let now = self.seen.clock.elapsed().as_micros() as u64;
+        let joined;
+        let bytes = if self.rest.is_empty() {
+            bytes
+        } else {
+            joined = [&self.rest, bytes].concat();
+            &joined
+        };
+        self.rest.clear();
+        let (mut at, mut found) = (0, Vec::new());
+        while let Some(next) = memchr::memchr(STAMP.0, &bytes[at..]) {
+            let digits = at + next + 1;
+            let Some(stamp) = bytes.get(digits..digits + STAMP.1) else {
+                self.rest.extend_from_slice(&bytes[at + next..]);
+                break;
+            };
+            let written = stamp.iter().fold(0, |sum: u64, digit| sum * 10 + u64::from(digit - b'0'));
+            found.push(now.saturating_sub(written) as u32);
+            at = digits + STAMP.1;
+        }
+        if found.is_empty() {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.seen.begun.fetch_add(1, Ordering::Relaxed);
+        }
+        self.seen.count.fetch_add(found.len(), Ordering::Relaxed);
+        if self.seen.is_measuring.load(Ordering::Relaxed) {
+            self.seen.delays.lock().unwrap().append(&mut found);
+        }
+    }
+}
+
+/// Clients that are connected. They leave when dropped.
+pub struct Clients {
+    _runtime: Runtime,
+}
+
+impl Clients {
+    /// Opens so many chats, asks each the same, and watches them all.
+    pub fn open(process: &Process, seen: &Arc<Seen>, chats: usize, prompt: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (middle, address) = (process.middle, process.address);
+        let (token, prompt) = (Arc::<str>::from(&*process.token), Arc::<str>::from(prompt));
+        runtime.block_on(async {
+            let mut tokens = vec![token.clone()];
+            while middle == Middle::Everturn && tokens.len() * STREAMS_MAX < chats {
+                let body = format!("{{\"name\":\"bench {}\",\"scopes\":[\"read\",\"chat\"]}}", tokens.len());
+                tokens.push(field(&ask(address, &token, "POST", "/v1/tokens", &body).await, "token").into());
+            }
+            let mut begun = tokio::task::JoinSet::new();
+            for number in 0..chats {
+                if begun.len() >= AT_ONCE {
+                    begun.join_next().await.unwrap().unwrap();
+                }
+                let (token, prompt) = (tokens[number / STREAMS_MAX % tokens.len()].clone(), prompt.clone());
+                let stamps = Stamps { seen: seen.clone(), rest: Vec::new(), has_begun: false };
+                begun.spawn(async move {
+                    match middle {
+                        Middle::Everturn => chat(address, &token, &prompt, stamps).await,
+                        Middle::Passing | Middle::Parsing => model(address, &prompt, stamps).await,
+                    }
+                });
+            }
+            begun.join_all().await;
+        });
+        Self { _runtime: runtime }
+    }
+}
+
+/// Begins a chat, watches it, and says something.
+async fn chat(address: SocketAddr, token: &str, prompt: &str, stamps: Stamps) {
+    let chat = field(&ask(address, token, "POST", "/v1/chats", "{}").await, "id");
+    let request = head(address, token, "GET", &format!("/v1/chats/{chat}/stream"), "");
+    let (opened, is_open) = tokio::sync::oneshot::channel();
+    tokio::spawn(watch(address, request, stamps, Some(opened)));
+    is_open.await.unwrap();
+    ask(address, token, "POST", &format!("/v1/chats/{chat}/messages"), &format!("{{\"text\":\"{prompt}\"}}")).await;
+}
+
+/// Asks the model itself, as far as one knows.
+async fn model(address: SocketAddr, prompt: &str, stamps: Stamps) {
+    let body = format!("{{\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"{prompt}\"}}]}}");
+    let request = head(address, "", "POST", "/v1/messages", &body) + &body;
+    tokio::spawn(watch(address, request, stamps, None));
+}
+
+async fn watch(
+    address: SocketAddr,
+    request: String,
+    mut stamps: Stamps,
+    mut opened: Option<tokio::sync::oneshot::Sender<()>>,
+) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = vec![0; 16 * 1024];
+    while let Ok(len) = stream.read(&mut bytes).await
+        && len > 0
+    {
+        if let Some(opened) = opened.take() {
+            assert!(bytes.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&bytes[..len]));
+            opened.send(()).unwrap();
+        }
+        stamps.read(&bytes[..len]);
+    }
+}
+
+fn head(address: SocketAddr, token: &str, method: &str, path: &str, body: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    )
+}
+
+/// One request, and the whole answer.
+async fn ask(address: SocketAddr, token: &str, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = head(address, token, method, path, body) + body;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
+    answer
+}
+
+/// A string in an answer.
+fn field(answer: &str, name: &str) -> String {
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    body[name].as_str().unwrap().to_owned()
+}

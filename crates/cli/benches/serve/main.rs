@@ -1,0 +1,138 @@
+//! What a delta costs on its whole way: from a model's socket through the journal to a client's socket.
+//!
+//! The real binary serves, with real HTTP on both sides and a journal on disk. Beside it, in the same run, stand two
+//! floors: a proxy that passes bytes on, and one that parses each event, appends it to a log and emits it again. The
+//! model and the clients live in this process, so that only the one in the middle is measured. Run with `cargo xtask
+//! bench serve [--json]`; it needs Linux.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a bench measures real time, and ends if it cannot")]
+
+mod client;
+mod floor;
+mod meter;
+mod process;
+mod source;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Clients, Seen};
+use meter::{Out, percentile};
+use process::{Middle, Process};
+use source::Source;
+
+/// Chats that stream at the same time.
+const CHATS: [usize; 2] = [200, 1_000];
+/// How long they are measured.
+const SPAN: Duration = Duration::from_secs(8);
+/// How long they stream before.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Deltas of an answer that comes as fast as possible, and how many such answers.
+const FAST: (usize, usize) = (20_000, 20);
+
+/// What one load cost whoever stood in the middle.
+struct Cost {
+    /// Microseconds of CPU a delta.
+    cpu: f64,
+    /// Deltas a second.
+    rate: f64,
+    /// Milliseconds from the model's write to the client's read.
+    p50: f64,
+    p99: f64,
+    /// KiB of memory before anything came, and for each chat.
+    idle: f64,
+    a_chat: f64,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == floor::ROLE) {
+        return floor::run(&arguments[at + 1..]);
+    }
+    let out = Out { json: arguments.iter().any(|argument| argument == "--json") };
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let source = Source::start();
+    let mut idle = 0.0;
+    for chats in CHATS {
+        let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), chats));
+        let name = |what| format!("{chats} chats: {what}");
+        floors(&out, &name("CPU a delta"), chats, &passed, &parsed);
+        out.line(&name("CPU a delta"), chats, ours.cpu, "us", parsed.cpu, Some(2.5));
+        out.line(&name("deltas a second"), chats, ours.rate, "1/s", chats as f64 * f64::from(source::PACE), None);
+        out.line(&name("delay p50"), chats, ours.p50, "ms", parsed.p50, None);
+        out.line(&name("delay p99"), chats, ours.p99, "ms", parsed.p99, None);
+        out.line(&name("delay p99, added"), chats, (ours.p99 - passed.p99).max(0.0), "ms", 15.0, Some(1.0));
+        out.line(&name("memory a chat"), chats, ours.a_chat, "KiB", 100.0, Some(1.0));
+        idle = ours.idle;
+    }
+    let [passed, parsed, ours] = Middle::ALL.map(|middle| fast(middle, &source, dir.path()));
+    floors(&out, "one chat, fast: CPU a delta", FAST.0, &passed, &parsed);
+    out.line("one chat, fast: CPU a delta", FAST.0, ours.cpu, "us", parsed.cpu, Some(2.5));
+    out.line("one chat, fast: deltas a second", FAST.0, ours.rate, "1/s", parsed.rate, None);
+    out.line("idle: memory", 0, idle / 1024.0, "MiB", 30.0, Some(1.0));
+}
+
+fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
+    out.line(&format!("{metric}, passed on"), n, passed.cpu, "us", parsed.cpu, None);
+    out.line(&format!("{metric}, parsed and logged"), n, parsed.cpu, "us", parsed.cpu, None);
+    for (who, cost) in [("passed on", passed), ("parsed and logged", parsed)] {
+        eprintln!(
+            "  {who}: delay p50 {:.2} ms, p99 {:.2} ms, {:.0} deltas a second, {:.0} KiB idle, {:.1} KiB a chat",
+            cost.p50, cost.p99, cost.rate, cost.idle, cost.a_chat
+        );
+    }
+}
+
+/// Chats at the pace of people's models.
+fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
+    let process = Process::start(middle, source.address(), dir);
+    std::thread::sleep(WARM_UP);
+    let idle = process.rss();
+    let seen = Arc::new(Seen::new(source.clock()));
+    let clients = Clients::open(&process, &seen, chats, "at the usual pace");
+    seen.wait_until_begun(chats);
+    source.go_on();
+    std::thread::sleep(WARM_UP);
+    let (cpu, started) = (process.cpu(), source.now());
+    seen.measure();
+    std::thread::sleep(SPAN);
+    let mut delays = seen.measured();
+    let (cpu, took) = (process.cpu() - cpu, source.now() - started);
+    let rss = process.rss();
+    source.end_answers();
+    drop(clients);
+    Cost {
+        cpu: cpu.as_secs_f64() * 1e6 / delays.len() as f64,
+        rate: delays.len() as f64 / took.as_secs_f64(),
+        p50: percentile(&mut delays, 50.0),
+        p99: percentile(&mut delays, 99.0),
+        idle,
+        a_chat: (rss - idle) / chats as f64,
+    }
+}
+
+/// One answer after the other, each as fast as it can be read.
+fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
+    let process = Process::start(middle, source.address(), dir);
+    let (deltas, rounds) = FAST;
+    let idle = process.rss();
+    let (cpu, started) = (process.cpu(), source.now());
+    let mut delays = Vec::new();
+    for _ in 0..rounds {
+        let seen = Arc::new(Seen::new(source.clock()));
+        seen.measure();
+        let clients = Clients::open(&process, &seen, 1, &format!("{}{deltas}", source::FAST));
+        seen.wait_for(deltas);
+        delays.extend(seen.measured());
+        drop(clients);
+    }
+    let (cpu, took) = (process.cpu() - cpu, source.now() - started);
+    Cost {
+        cpu: cpu.as_secs_f64() * 1e6 / (deltas * rounds) as f64,
+        rate: (deltas * rounds) as f64 / took.as_secs_f64(),
+        p50: percentile(&mut delays, 50.0),
+        p99: percentile(&mut delays, 99.0),
+        idle,
+        a_chat: process.rss() - idle,
+    }
+}

@@ -1,0 +1,92 @@
+//! Whoever stands in the middle, as a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::floor;
+
+/// Who stands between the model and the clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Middle {
+    /// A proxy that passes bytes on.
+    Passing,
+    /// A proxy that parses events, appends them to a log, and emits them again.
+    Parsing,
+    /// The real thing.
+    Everturn,
+}
+
+impl Middle {
+    pub const ALL: [Self; 3] = [Self::Passing, Self::Parsing, Self::Everturn];
+}
+
+/// A process that is measured. It ends when dropped.
+pub struct Process {
+    pub middle: Middle,
+    pub address: SocketAddr,
+    /// What opens its door; floors have none.
+    pub token: String,
+    child: Child,
+    _out: BufReader<std::process::ChildStdout>,
+}
+
+impl Process {
+    /// Starts one that asks the model at `source`. What it keeps goes to a new directory below `dir`.
+    pub fn start(middle: Middle, source: SocketAddr, dir: &Path) -> Self {
+        let dir = tempfile::tempdir_in(dir).unwrap().keep();
+        let data = dir.join("data"); // Made by the server, for itself alone.
+        let mut command = match middle {
+            Middle::Everturn => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_everturn"));
+                command.args(["serve", "--listen", "127.0.0.1:0", "--model", "anthropic/claude-sonnet-4-5", "--data"]);
+                command.arg(&data).env_clear().env("ANTHROPIC_API_KEY", "bench").env("XDG_CONFIG_HOME", "/nowhere");
+                command.env("ANTHROPIC_BASE_URL", format!("http://{source}"));
+                command
+            }
+            Middle::Passing | Middle::Parsing => {
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command.args([floor::ROLE, &format!("{middle:?}"), &source.to_string()]).arg(dir.join("log"));
+                command
+            }
+        };
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let address = line.trim().rsplit_once('/').unwrap().1.parse().unwrap();
+        let mut token = String::new();
+        if middle == Middle::Everturn {
+            while !line.starts_with("Ctrl-C") {
+                line.clear();
+                assert!(out.read_line(&mut line).unwrap() > 0, "the server ended");
+            }
+            token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
+        }
+        Self { middle, address, token, child, _out: out }
+    }
+
+    /// CPU time so far, all threads.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10) // Linux counts hundredths for whoever asks like this.
+    }
+
+    /// Resident memory now, in KiB.
+    pub fn rss(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,184 @@
+//! The model: answers in Anthropic's wire format, with the time of its writing in each delta.
+//!
+//! It must cost next to nothing, since it shares the machine with what is measured: one thread writes to all sockets,
+//! a few bytes of a prepared event each time. Answers begin with one delta and go on together, once all have begun.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Deltas a second and chat.
+pub const PACE: u32 = 50;
+/// A prompt that asks for so many deltas as fast as possible begins like this.
+pub const FAST: &str = "as fast as possible: ";
+/// What a stamp begins with, and how many digits follow: microseconds since the bench began.
+pub const STAMP: (u8, usize) = (b'@', 13);
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_bench\r\n\
+    connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+const BEGIN: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_bench\",\
+    \"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\
+    \"stop_sequence\":null,\"usage\":{\"input_tokens\":9,\"output_tokens\":1}}}\n\n\
+    event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\
+    \"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n";
+const DELTA: &str = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\
+    \"delta\":{\"type\":\"text_delta\",\"text\":\"@0000000000000 \"}}\n\n";
+const END: &str = "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
+    event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\
+    \"stop_sequence\":null},\"usage\":{\"output_tokens\":100}}\n\n\
+    event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+
+/// A model that answers.
+pub struct Source {
+    address: SocketAddr,
+    clock: Instant,
+    goes_on: Arc<AtomicBool>,
+}
+
+impl Source {
+    /// Starts it on a port of its own.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let source = Self { address: listener.local_addr().unwrap(), clock: Instant::now(), goes_on: Arc::default() };
+        let (sender, streams) = channel();
+        let (clock, goes_on) = (source.clock, source.goes_on.clone());
+        std::thread::spawn(move || pace(&streams, clock, &goes_on));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let sender = sender.clone();
+                std::thread::spawn(move || answer(stream, clock, &sender));
+            }
+        });
+        source
+    }
+
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// When the bench began.
+    pub const fn clock(&self) -> Instant {
+        self.clock
+    }
+
+    pub fn now(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    /// Goes on with every answer that has begun.
+    pub fn go_on(&self) {
+        self.goes_on.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends every answer that is under way, in good order.
+    pub fn end_answers(&self) {
+        self.goes_on.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Reads a request and begins to answer it.
+fn answer(mut stream: TcpStream, clock: Instant, paced: &Sender<TcpStream>) {
+    let Some(prompt) = request(&mut stream) else { return };
+    stream.set_nodelay(true).unwrap();
+    let begun = stream.write_all(HEAD.as_bytes()).and_then(|()| stream.write_all(&framed(BEGIN)));
+    let fast = prompt.split_once(FAST).map(|(_, count)| count.chars().take_while(char::is_ascii_digit));
+    match fast.map(|digits| digits.collect::<String>().parse::<usize>().unwrap()) {
+        _ if begun.is_err() => {}
+        Some(count) => pour(&mut stream, clock, count),
+        None => paced.send(stream).unwrap(),
+    }
+}
+
+/// The body of a request, if one comes.
+fn request(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_ascii_lowercase();
+            let len = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= len.map_or(0, |len| len.trim().parse().unwrap()) {
+                return Some(body.to_owned());
+            }
+        }
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return None,
+            Ok(len) => bytes.extend_from_slice(&piece[..len]),
+        }
+    }
+}
+
+/// Writes so many deltas as fast as they are taken.
+fn pour(stream: &mut TcpStream, clock: Instant, count: usize) {
+    let mut event = framed(DELTA);
+    let mut bytes = Vec::new();
+    for number in 1..=count {
+        stamp(&mut event, clock);
+        bytes.extend_from_slice(&event);
+        if bytes.len() >= 16 * 1024 || number == count {
+            if stream.write_all(&bytes).is_err() {
+                return;
+            }
+            bytes.clear();
+        }
+    }
+    end(stream);
+}
+
+/// Writes a delta to each stream when it is due.
+fn pace(streams: &Receiver<TcpStream>, clock: Instant, goes_on: &AtomicBool) {
+    let (period, mut event) = (Duration::from_secs(1) / PACE, framed(DELTA));
+    let mut begun: Vec<TcpStream> = Vec::new();
+    loop {
+        if let Ok(mut stream) = streams.recv_timeout(period) {
+            stamp(&mut event, clock);
+            if stream.write_all(&event).is_ok() {
+                begun.push(stream);
+            }
+        }
+        if !goes_on.load(Ordering::Relaxed) {
+            continue;
+        }
+        // Not all at the same moment: people begin when they like.
+        let offset = |number: usize| Duration::from_micros(number as u64 * 7_919 % period.as_micros() as u64);
+        let now = clock.elapsed();
+        let mut due: BinaryHeap<_> = (0..begun.len()).map(|number| Reverse((now + offset(number), number))).collect();
+        while goes_on.load(Ordering::Relaxed)
+            && let Some(Reverse((at, number))) = due.pop()
+        {
+            std::thread::sleep(at.saturating_sub(clock.elapsed()));
+            stamp(&mut event, clock);
+            if begun[number].write_all(&event).is_ok() {
+                due.push(Reverse((at + period, number)));
+            }
+        }
+        begun.drain(..).for_each(|mut stream| end(&mut stream));
+    }
+}
+
+fn end(stream: &mut TcpStream) {
+    let mut bytes = framed(END);
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    let _ = stream.write_all(&bytes); // Nobody may be there any more.
+}
+
+/// A piece of a body of unknown length.
+fn framed(text: &str) -> Vec<u8> {
+    format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+/// Puts the time into an event.
+fn stamp(event: &mut [u8], clock: Instant) {
+    let at = event.iter().rposition(|byte| *byte == STAMP.0).unwrap();
+    let mut rest = clock.elapsed().as_micros() as u64;
+    for digit in event[at + 1..=at + STAMP.1].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+}

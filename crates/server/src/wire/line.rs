@@ -1,0 +1,95 @@
+//! Events as they are written.
+//!
+//! Most of what a stream tells is a few words more, a thousand times a second. Those are written straight from where they
+//! are; for everything else its [`Event`] is made first. Both give the same bytes.
+
+use std::io::Write as _;
+
+use everturn::core::delta::Delta;
+use everturn::core::view;
+use serde::Serialize;
+
+use super::event::Event;
+
+/// A [`super::Delta`] of words, borrowed. The fields are in the order that has.
+#[derive(Serialize)]
+struct Words<'a> {
+    step: u64,
+    n: u64,
+    at: i64,
+    kind: &'static str,
+    text: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn of(event: &'a view::Event) -> Option<Self> {
+        let view::Event::Delta(view::Row { step, seq, at, delta }) = event else { return None };
+        let (kind, text) = match &**delta {
+            Delta::Text(text) => ("text", text),
+            Delta::Reasoning(text) => ("reasoning", text),
+            _ => return None,
+        };
+        Some(Self { step: step.0, n: seq.0, at: at.0, kind, text })
+    }
+}
+
+/// Writes an event with its name, its data in one line, and, where a client can resume, the cursor.
+pub fn write(out: &mut Vec<u8>, event: &view::Event, cursor: Option<view::Cursor>) {
+    let start = out.len();
+    if try_write(out, event, cursor).is_err() {
+        out.truncate(start); // What cannot be said is left out; a vector takes everything else.
+    }
+}
+
+fn try_write(out: &mut Vec<u8>, event: &view::Event, cursor: Option<view::Cursor>) -> std::io::Result<()> {
+    let words = Words::of(event);
+    let event = if words.is_none() { Some(Event::from(event)) } else { None };
+    writeln!(out, "event: {}", event.as_ref().map_or("delta", Event::name))?;
+    if let Some(cursor) = cursor {
+        writeln!(out, "id: {cursor}")?;
+    }
+    out.extend_from_slice(b"data: ");
+    // JSON has no line breaks of its own and escapes those of its strings: data is one line.
+    match (&words, &event) {
+        (Some(words), _) => serde_json::to_writer(&mut *out, words)?,
+        (None, event) => serde_json::to_writer(&mut *out, event)?,
+    }
+    out.extend_from_slice(b"\n\n");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use everturn::core::ids::{Seq, StepId, Timestamp};
+
+    use super::*;
+
+    fn row(delta: Delta) -> view::Event {
+        view::Event::Delta(view::Row { step: StepId(3), seq: Seq(4), at: Timestamp(5), delta: Arc::new(delta) })
+    }
+
+    /// What is written in a hurry is what is written at leisure.
+    #[test]
+    fn words_are_written_as_their_event_would_be() {
+        for text in ["", "words", "\"quoted\" \\ and\r\n\tbroken\u{2028}", "\u{0}\u{7f}", "🙂 ü"] {
+            for delta in [Delta::Text(text.into()), Delta::Reasoning(text.into())] {
+                let (event, mut out) = (row(delta), Vec::new());
+                write(&mut out, &event, "1.2.a".parse().ok());
+                let data = serde_json::to_string(&Event::from(&event)).unwrap();
+                assert_eq!(String::from_utf8(out).unwrap(), format!("event: delta\nid: 1.2.a\ndata: {data}\n\n"));
+            }
+        }
+    }
+
+    #[test]
+    fn everything_else_is_written_too_one_behind_the_other() {
+        let mut out = Vec::new();
+        write(&mut out, &row(Delta::Ended), None);
+        write(&mut out, &view::Event::Rewound(everturn::core::ids::MessageId(7)), None);
+        let told = "event: delta\ndata: {\"step\":3,\"n\":4,\"at\":5,\"kind\":\"ended\"}\n\n\
+            event: rewound\ndata: {\"from\":7}\n\n";
+        assert_eq!(String::from_utf8(out).unwrap(), told);
+    }
+}
