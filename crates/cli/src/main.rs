@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod doctor;
 mod entropy;
+mod export;
 mod house;
 mod kept;
 mod logs;
@@ -45,6 +46,9 @@ enum Command {
     Chat(chat::Args),
     /// List chats.
     Chats(chats::Chats),
+    /// Write a chat whole, as Markdown or JSON.
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::Export),
     /// Run one turn and print the answer as it arrives.
     ///
     /// Talks to the daemon of the data directory, or is one for as long as the turn lasts. Ctrl-C stops the turn and keeps
@@ -136,6 +140,7 @@ fn main() -> ExitCode {
             match command {
                 Command::Chat(chat) => chat.run().await,
                 Command::Chats(chats) => chats.run().await,
+                Command::Export(export) => export.run().await,
                 Command::Run(run) => run.run().await,
                 Command::Tokens(tokens) => tokens.run().await,
                 Command::Completions { shell } => {

@@ -113,7 +113,6 @@ impl Client {
     }
 
     /// The same, as it comes.
-    #[allow(dead_code, reason = "for commands that are being added")]
     pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, ClientError> {
         self.ask_bytes(&Asked { method: Method::GET, path: path.into(), key: None, body: None }).await
     }

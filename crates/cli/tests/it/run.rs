@@ -162,3 +162,23 @@ async fn completions_name_the_commands() {
         assert!(out.contains("serve") && out.contains("completions"), "{shell}");
     }
 }
+
+/// A chat is written whole, for people and for programs, by a piece of its id.
+#[tokio::test]
+async fn a_chat_is_exported() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let (_, _, error) = ran(&["run", "--data", path, "--model", "understudy/numbered", "count to 3"]).await;
+    let id = error.trim().rsplit(' ').next().unwrap();
+    let (code, markdown, error) = ran(&["export", &id[id.len() - 6..], "--data", path]).await;
+    assert_eq!(code, Some(0), "{error}");
+    assert!(markdown.contains("count to 3") && markdown.contains("t1 t2 t3"), "{markdown}");
+    let file = data.path().join("chat.json");
+    let (code, _, error) =
+        ran(&["export", id, "--data", path, "--format", "json", "--out", file.to_str().unwrap()]).await;
+    assert_eq!(code, Some(0), "{error}");
+    let chat: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(chat["messages"].as_array().unwrap().len(), 2, "{chat}");
+    let (code, _, error) = ran(&["export", "nothing-like-it", "--data", path]).await;
+    assert_eq!(code, Some(1), "{error}");
+}

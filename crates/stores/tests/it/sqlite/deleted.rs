@@ -42,7 +42,8 @@ async fn no_row_is_left_of_a_deleted_chat() {
     let tables: Vec<String> =
         tables.query_map([], |row| row.get(0)).expect("they have names").collect::<Result<_, _>>().expect("all");
     assert!(tables.len() >= 9, "{tables:?}");
-    for table in tables {
+    // What was paid stays paid, and no number is used twice.
+    for table in tables.iter().filter(|table| !["used", "sqlite_sequence"].contains(&table.as_str())) {
         let sql = format!("SELECT count(*) FROM {table}");
         let count: i64 = database.query_row(&sql, [], |row| row.get(0)).expect("it can be counted");
         assert_eq!(count, i64::from(table == "chats"), "{table}");
