@@ -49,7 +49,7 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     let file = dir.as_ref().join("everturn.db");
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(refused(&dir), OpenError::Newer { found: 99, known: 2 }));
-    assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 1: upgrade it");
+    assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 2: upgrade it");
     let found: i64 =
         Connection::open(&file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(found, 99);
@@ -78,7 +78,7 @@ async fn a_damaged_database_is_refused() {
     let mut bytes = std::fs::read(&file).unwrap();
     let len = bytes.len();
     assert!(len > 100_000, "it was written back when it was closed: {len}");
-    bytes[len / 2..len / 2 + 8_192].fill(0xa5);
+    bytes[len / 2..].fill(0xa5); // Whatever lies where: some of it is in use.
     std::fs::write(&file, bytes).unwrap();
     assert!(matches!(refused(&dir), OpenError::Damaged(_)), "{}", refused(&dir));
 }
