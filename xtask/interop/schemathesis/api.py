@@ -11,6 +11,12 @@ import subprocess
 import sys
 import tempfile
 
+# What a schema cannot say, such as that a message is not empty or that a cursor is one of ours, is answered with 422.
+CONFIG = """
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "401", "403", "404", "409", "413", "422", "429"]
+"""
+
 
 def say(**fields):
     print(json.dumps(fields), flush=True)
@@ -20,6 +26,7 @@ def main():
     server, token = os.environ["SERVER"], os.environ["TOKEN"]
     with tempfile.TemporaryDirectory() as place:
         report = pathlib.Path(place) / "report.json"
+        (pathlib.Path(place) / "schemathesis.toml").write_text(CONFIG)
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server}/openapi.json"]
         command += ["--header", f"Authorization: Bearer {token}", "--exclude-path-regex", "stream$"]
         command += ["--exclude-checks", "ignored_auth", "--max-examples", "30", "--continue-on-failure"]

@@ -1,7 +1,7 @@
 //! What is true of every route, said once.
 
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder};
 
 use crate::body::KEY_LEN_MAX;
@@ -34,6 +34,7 @@ pub fn complete(document: &mut OpenApi) {
             }
             name_problems(operation);
             describe_keys(operation);
+            describe_numbers(operation);
         }
     }
 }
@@ -63,6 +64,19 @@ fn name_problems(operation: &mut Operation) {
             && let Some(content) = response.content.shift_remove("application/json")
         {
             response.content.insert(PROBLEM.into(), content);
+        }
+    }
+}
+
+/// Numbers are of 64 bits without a sign.
+fn describe_numbers(operation: &mut Operation) {
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
+            && object.minimum.is_some()
+            && object.format == Some(SchemaFormat::KnownFormat(KnownFormat::Int64))
+        {
+            object.format = Some(SchemaFormat::Custom("uint64".into()));
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use everturn::stores::{Scope, Token, TokenHash};
 
-use crate::access::{Managing, May, Name};
+use crate::access::{Managing, May, Tail};
 use crate::app::Shared;
 use crate::audit;
 use crate::body::Json;
@@ -61,17 +61,17 @@ pub async fn make(
 }
 
 /// Takes a token back. Its open streams end within seconds.
-#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "tokens", params(("name" = String, Path)), security(("token" = [])), responses(
+#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens", params(("id" = String, Path)), security(("token" = [])), responses(
     (status = 200, description = "It opens nothing any more", body = wire::TokenInfo),
     (status = 404, description = "There is no such token", body = wire::ProblemBody),
 ))]
 pub async fn revoke(
     caller: May<Managing>,
-    Name(name): Name,
+    Tail(id): Tail,
     State(app): State<Shared>,
 ) -> Result<Answer<wire::TokenInfo>, Problem> {
     let tokens = app.tokens.list().await?;
-    let token = tokens.iter().find(|token| token.hash.id() == name).ok_or_else(Problem::not_found)?;
+    let token = tokens.iter().find(|token| token.hash.id() == id).ok_or_else(Problem::not_found)?;
     app.tokens.revoke(&token.hash, app.now()).await?;
     audit::token("token_revoked", caller.token(), token);
     let revoked = app.tokens.find(&token.hash).await?.ok_or_else(Problem::not_found)?;

@@ -20,7 +20,7 @@ fn needs(operation: &Operation) -> Option<Scope> {
     let Operation { method, path } = operation;
     Some(match (method.as_str(), path.as_str()) {
         ("GET", "/healthz") => return None,
-        ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{name}") => Scope::Admin,
+        ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => Scope::Admin,
         ("GET", _) => Scope::Read,
         ("POST" | "PUT" | "PATCH" | "DELETE", path) if path.starts_with("/v1/chats") => Scope::Chat,
         _ => panic!("nobody has decided who may {method} {path}"),
