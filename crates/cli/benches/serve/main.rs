@@ -52,6 +52,10 @@ fn main() {
     let out = Out { json: arguments.iter().any(|argument| argument == "--json") };
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let source = Source::start();
+    let [passed, parsed, ours] = Middle::ALL.map(|middle| fast(middle, &source, dir.path()));
+    floors(&out, "one chat, fast: CPU a delta", FAST.0, &passed, &parsed);
+    out.line("one chat, fast: CPU a delta", FAST.0, ours.cpu, "us", parsed.cpu, Some(2.5));
+    out.line("one chat, fast: deltas a second", FAST.0, ours.rate, "1/s", parsed.rate, None);
     let mut idle = 0.0;
     for chats in CHATS {
         let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), chats));
@@ -65,10 +69,6 @@ fn main() {
         out.line(&name("memory a chat"), chats, ours.a_chat, "KiB", 100.0, Some(1.0));
         idle = ours.idle;
     }
-    let [passed, parsed, ours] = Middle::ALL.map(|middle| fast(middle, &source, dir.path()));
-    floors(&out, "one chat, fast: CPU a delta", FAST.0, &passed, &parsed);
-    out.line("one chat, fast: CPU a delta", FAST.0, ours.cpu, "us", parsed.cpu, Some(2.5));
-    out.line("one chat, fast: deltas a second", FAST.0, ours.rate, "1/s", parsed.rate, None);
     out.line("idle: memory", 0, idle / 1024.0, "MiB", 30.0, Some(1.0));
 }
 
