@@ -1,7 +1,8 @@
 //! `cargo xtask interop`: other people's software and ours, on one wire.
 //!
 //! Tests of our own can be wrong in the same way on both sides. So the official SDKs read what the understudy streams and
-//! must see exactly what its script says, and our adapters ask a server that somebody else wrote. The checks are small
+//! must see exactly what its script says, our adapters ask a server that somebody else wrote, and somebody else makes up
+//! requests to ours. The checks are small
 //! programs in `xtask/interop/`; each prints a line of JSON a check, and this chore fetches what they need, runs them and
 //! counts.
 
@@ -28,6 +29,8 @@ pub enum Peer {
     Node,
     /// aimock, a server of all wires.
     Aimock,
+    /// schemathesis, which makes up requests to our API from its document.
+    Schemathesis,
 }
 
 /// Where the checks are, and where what they need is put.
@@ -53,6 +56,7 @@ pub fn run(root: &Path, only: &[Peer]) -> Result<ExitCode> {
             Peer::Python => place.python(&mut report),
             Peer::Node => place.node(&mut report),
             Peer::Aimock => place.aimock(&mut report),
+            Peer::Schemathesis => place.schemathesis(&mut report),
         };
         if let Err(error) = tried {
             eprintln!("{error:#}");
@@ -69,6 +73,7 @@ impl Peer {
             Self::Python => "Python SDKs",
             Self::Node => "Node SDKs",
             Self::Aimock => "aimock",
+            Self::Schemathesis => "schemathesis",
         }
     }
 }
@@ -126,6 +131,29 @@ impl Place {
         guest.args([url, setup::version(&package)?]);
         eprintln!("== {}", child::shown(&guest));
         report.rows.push(Row::of(Child::start(&mut guest)?, "aimock"));
+        Ok(())
+    }
+
+    /// Their requests to our server, made up from its own document.
+    fn schemathesis(&self, report: &mut Report) -> Result<()> {
+        let checks = self.checks.join("schemathesis");
+        let python = setup::python(&checks, &self.made.join("schemathesis"))?;
+        let data = self.made.join("schemathesis-data");
+        setup::forget(&data)?;
+        let mut serve = workspace::cargo(&self.root);
+        serve.args(["run", "--quiet", "--package", "everturn-cli", "--", "serve", "--listen", "127.0.0.1:0", "--data"]);
+        let mut server = Child::start(serve.arg(&data).env_remove("DATABASE_URL"))?;
+        let address = loop {
+            let line = server.line().context("the server did not say where it listens")?;
+            if let Some((_, address)) = line.split_once("listens on ") {
+                break address.trim().to_owned();
+            }
+        };
+        let token = std::fs::read_to_string(data.join("token")).context("the server's token")?;
+        let mut command = Command::new(python);
+        command.arg(checks.join("api.py")).env("SERVER", address).env("TOKEN", token.trim());
+        eprintln!("== {}", child::shown(&command));
+        report.rows.push(Row::of(Child::start(&mut command)?, "schemathesis"));
         Ok(())
     }
 

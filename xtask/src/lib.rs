@@ -8,6 +8,7 @@ pub mod bench;
 pub mod clock;
 pub mod gate;
 pub mod interop;
+pub mod picture;
 pub mod rust;
 pub mod tidy;
 pub mod workspace;

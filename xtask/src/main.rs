@@ -1,11 +1,11 @@
-//! `cargo xtask …`: test, tidy, acceptance, bench, interop.
+//! `cargo xtask …`: test, tidy, acceptance, bench, interop, picture.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::gate::Step;
 use xtask::interop::Peer;
-use xtask::{acceptance, bench, gate, interop, tidy, workspace};
+use xtask::{acceptance, bench, gate, interop, picture, tidy, workspace};
 
 /// Everturn's chores.
 #[derive(Parser)]
@@ -55,6 +55,15 @@ enum Chore {
         #[arg(long, value_name = "PEER", value_delimiter = ',')]
         only: Vec<Peer>,
     },
+    /// Run the demo and draw its screen for the README
+    Picture {
+        /// What the demo's chance begins with
+        #[arg(long, default_value_t = 7)]
+        seed: u64,
+        /// What `everturn demo --columns 100` wrote before, instead of a new run
+        #[arg(long, value_name = "FILE")]
+        from: Option<std::path::PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -78,6 +87,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
             let form = if json { acceptance::Form::Json } else { acceptance::Form::Table };
             acceptance::run(&root, source, form)
         }
+        Chore::Picture { seed, from } => picture::run(&root, seed, from.as_deref()),
         Chore::Interop { only } => interop::run(&root, &only),
         Chore::Bench { list: true, .. } => bench::list(&root),
         Chore::Bench { name, json, list: false } => {

@@ -3,6 +3,9 @@
 //! Three places are two too many to remember which one won, so every value knows where it came from, and
 //! `everturn config show` says so. A key that nobody knows is an error: a misspelt setting is worse than none.
 
+mod budget;
+mod hint;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,12 +15,20 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use everturn::Agent;
+use everturn::core::budget::Budget;
 use everturn::core::cost::Micros;
 use everturn::core::ids::ModelId;
+use everturn::{Agent, Builder};
 use everturn_server::DataDir;
 use serde::Deserialize;
 
+use budget::Spending;
+use hint::with_hint;
+
+use crate::record::{Files, Record};
+
+/// How long an end waits for what may be nearly done, if nobody says otherwise.
+const DRAIN_SECONDS: u64 = 5;
 /// The agent of chats that name none.
 pub const AGENT: &str = "default";
 const PORT: u16 = 4140;
@@ -49,6 +60,23 @@ pub struct Flags {
     /// Instructions for the default agent.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    /// Give every agent of the file the tools and the bounds of the demo, which leave lines in this file.
+    #[arg(long, value_name = "FILE", hide = true)]
+    demo_tools: Option<PathBuf>,
+}
+
+impl Flags {
+    /// What those commands can be told that may run a server of their own.
+    pub fn of(config: Option<PathBuf>, data: Option<PathBuf>, model: Option<ModelId>, system: Option<String>) -> Self {
+        Self { config, data, model, system, ..Self::default() }
+    }
+}
+
+impl Flags {
+    /// With nothing told but where things are.
+    pub fn of_data(data: Option<PathBuf>, config: Option<PathBuf>) -> Self {
+        Self { data, config, ..Self::default() }
+    }
 }
 
 /// The file.
@@ -60,8 +88,15 @@ struct File {
     data: Option<PathBuf>,
     model: Option<String>,
     system: Option<String>,
+    chats_max: Option<usize>,
+    drain_seconds: Option<u64>,
+    record: Option<Record>,
     #[serde(default)]
     agents: BTreeMap<String, Profile>,
+    #[serde(default)]
+    budget: Spending,
+    #[serde(default)]
+    owners: BTreeMap<String, Spending>,
 }
 
 /// An agent by name.
@@ -115,6 +150,18 @@ pub struct Config {
     pub model: Told<Option<ModelId>>,
     pub system: Told<Option<String>>,
     pub agents: BTreeMap<String, Profile>,
+    /// How many chats work at once; the engine's own bound if left out.
+    pub chats_max: Told<Option<usize>>,
+    /// How long an end waits for what may be nearly done.
+    pub drain_seconds: Told<u64>,
+    /// Which provider calls are recorded.
+    pub record: Told<Record>,
+    /// What every owner may use who is not named.
+    pub budget: Spending,
+    /// What these may.
+    pub owners: BTreeMap<String, Spending>,
+    /// Where the tools of the demo leave lines, if this is its daemon.
+    pub demo_tools: Option<PathBuf>,
 }
 
 impl Config {
@@ -149,6 +196,14 @@ impl Config {
             model: optional(model),
             system: optional(system),
             agents: file.agents,
+            chats_max: optional(layered("", None, "EVERTURN_CHATS_MAX", &set, file.chats_max, from_file)?),
+            drain_seconds: layered("", None, "EVERTURN_DRAIN_SECONDS", &set, file.drain_seconds, from_file)?
+                .unwrap_or(Told { value: DRAIN_SECONDS, origin: Origin::Default }),
+            record: layered("", None, "EVERTURN_RECORD", &set, file.record, from_file)?
+                .unwrap_or(Told { value: Record::Off, origin: Origin::Default }),
+            budget: file.budget,
+            owners: file.owners,
+            demo_tools: flags.demo_tools.clone(),
         })
     }
 
@@ -165,6 +220,17 @@ impl Config {
         if let Some(system) = &self.system.value {
             line("system", format!("{system:?}"), &self.system.origin);
         }
+        if let Some(len) = self.chats_max.value {
+            line("chats_max", len.to_string(), &self.chats_max.origin);
+        }
+        line("drain_seconds", self.drain_seconds.value.to_string(), &self.drain_seconds.origin);
+        line("record", format!("{:?}", self.record.value.to_string()), &self.record.origin);
+        for (name, budget) in [("budget", &self.budget)].into_iter().filter(|(_, told)| **told != Spending::default()) {
+            println!("[{name}]  # {:?}", Budget::from(*budget));
+        }
+        for (owner, budget) in &self.owners {
+            println!("[owners.{owner}]  # {:?}", Budget::from(*budget));
+        }
         for (name, Profile { model, fallbacks, .. }) in &self.agents {
             println!("[agents.{name}]  # model {model:?}, fallbacks {fallbacks:?}");
         }
@@ -173,6 +239,28 @@ impl Config {
             println!("# {name}: {}", if is_set { "set" } else { "not set" });
         }
         ExitCode::SUCCESS
+    }
+}
+
+impl Config {
+    /// An engine with the bounds that were told.
+    pub fn bounded(&self, mut builder: Builder, data: &Path) -> Builder {
+        if let Some(len) = self.chats_max.value {
+            builder = builder.chats_max(len);
+        }
+        builder = builder.budget(self.budget.into());
+        for (owner, budget) in &self.owners {
+            builder = builder.budget_of(owner, (*budget).into());
+        }
+        match self.record.value {
+            Record::Off => builder,
+            record => builder.recorder(Files::new(data, record)),
+        }
+    }
+
+    /// How long an end waits for what may be nearly done.
+    pub const fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds.value)
     }
 }
 
@@ -208,7 +296,13 @@ fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> any
     let is_told = told.is_some();
     let Some(path) = told.or_else(usual) else { return Ok((File::default(), PathBuf::new())) };
     match std::fs::read_to_string(&path) {
-        Ok(text) => Ok((toml::from_str(&text).with_context(|| path.display().to_string())?, path)),
+        Ok(text) => match toml::from_str(&text) {
+            Ok(file) => Ok((file, path)),
+            Err(error) => match with_hint(error.message()) {
+                Some(hint) => Err(error).with_context(|| format!("{}: {hint}", path.display())),
+                None => Err(error).with_context(|| path.display().to_string()),
+            },
+        },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_told => Ok((File::default(), path)),
         Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
     }

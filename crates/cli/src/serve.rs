@@ -1,18 +1,23 @@
 //! The server, from the command line.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn::stores::{Postgres, Sqlite, Store, Tokens, postgres, sqlite};
+use everturn::stores::{Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Agent, Engine, Metrics};
-use everturn_server::{Bounds, Brought, DataDir, Parts, Server, bring};
+use everturn_server::{Announced, Bounds, Brought, DataDir, Parts, Server, Stay, bring};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{AGENT, Config, Flags};
+use crate::demo::backstage;
+use crate::logs::Logs;
+use crate::private;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -41,58 +46,119 @@ async fn open(data: &DataDir, url: Option<String>) -> anyhow::Result<Kept> {
     Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory" })
 }
 
+/// Where a server in this process keeps its chats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// As the configuration says.
+    Told,
+    /// In memory: they are gone with the process.
+    Memory,
+}
+
+/// A server in this process.
+pub struct Running {
+    /// The server.
+    pub server: Server,
+    data: DataDir,
+    announced: Option<Announced>,
+    model: ModelId,
+    with_key: Vec<&'static str>,
+    what: &'static str,
+}
+
+impl Running {
+    /// Starts one that listens on this address.
+    pub async fn start(config: &Config, listen: SocketAddr, keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let data = DataDir::open(&config.data.value)?;
+        let Kept { store, tokens, what } = match keeps {
+            Keeps::Told => open(&data, variable("DATABASE_URL")).await?,
+            Keeps::Memory => {
+                let kept = Arc::new(Memory::new());
+                Kept { store: kept.clone(), tokens: kept, what: "memory" }
+            }
+        };
+        let mut registry = Registry::default();
+        let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
+        let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;
+        let model = config.model.value.clone().unwrap_or(model);
+        let mut agent = Agent::new(model.clone());
+        agent.system.extend(config.system.value.clone());
+        builder = builder.agent(AGENT, agent);
+        if config.demo_tools.is_some() {
+            backstage::end_with_parent();
+            builder = backstage::provide(builder, variable)?;
+        }
+        for (name, profile) in &config.agents {
+            let mut agent = profile.agent().with_context(|| format!("the agent `{name}`"))?;
+            if let Some(side_file) = &config.demo_tools {
+                agent = backstage::equip(agent, side_file)?;
+            }
+            builder = builder.agent(name, agent);
+        }
+        let engine = config.bounded(builder, data.path()).start();
+        for (name, agent) in engine.agents() {
+            if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
+                let providers = "anthropic, google, openai and understudy";
+                bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
+            }
+        }
+        data.first_token(&*tokens, engine.now()).await?;
+        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: Bounds::default() };
+        let server = Server::start(parts, listen, &config.hosts.value).await.context("try another --listen")?;
+        let announced = data.announce(server.address(), stay).await?;
+        Ok(Self { server, data, announced, model, with_key, what })
+    }
+
+    /// Ends it in good order: turns under way are handed over.
+    pub async fn stop(self) {
+        drop(self.announced);
+        self.server.stop().await;
+    }
+
+    /// The same, after steps that are nearly done had so much time to finish, or until somebody is in a hurry.
+    async fn stop_within(self, time: Duration, hurry: impl Future<Output = ()>) {
+        drop(self.announced);
+        self.server.stop_within(time, hurry).await;
+    }
+}
+
 /// Serves until Ctrl-C or SIGTERM.
 pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let config = Config::read(flags, variable)?;
+    let config = Config::read(flags, |name| std::env::var(name).ok())?;
     if !config.listen.value.ip().is_loopback() && !flags.expose {
         bail!("{} can be reached from other machines; add --expose if that is meant", config.listen.value);
     }
-    log();
-    let data = DataDir::open(&config.data.value)?;
-    let Kept { store, tokens, what } = open(&data, variable("DATABASE_URL")).await?;
-    let mut registry = Registry::default();
-    let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
-    let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;
-    let model = config.model.value.clone().unwrap_or(model);
-    let mut agent = Agent::new(model.clone());
-    agent.system.extend(config.system.value.clone());
-    builder = builder.agent(AGENT, agent);
-    for (name, profile) in &config.agents {
-        builder = builder.agent(name, profile.agent().with_context(|| format!("the agent `{name}`"))?);
-    }
-    let engine = builder.start();
-    for (name, agent) in engine.agents() {
-        if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
-            let providers = "anthropic, gemini, openai and understudy";
-            bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
-        }
-    }
-    data.first_token(&*tokens, engine.now()).await?;
+    private::hide_from_other_processes();
+    let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: Bounds::default() };
-    let server =
-        Server::start(parts, config.listen.value, &config.hosts.value).await.context("try another --listen")?;
-    banner(&server, &data, &model, &with_key, what);
+    let running = Running::start(&config, config.listen.value, Keeps::Told, Stay::Daemon).await?;
+    banner(&running);
     if flags.expose {
         println!("  Other machines can reach this address, and there is no TLS: put a proxy that has it in front.");
     }
     println!("Ctrl-C ends it.");
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
-    eprintln!("Ending: turns under way are handed over.");
-    server.stop().await;
+    let mut told_to_end = async || {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    };
+    told_to_end().await;
+    eprintln!(
+        "Ending: steps that are nearly done may finish, turns under way are handed over. Again to hand over now."
+    );
+    running.stop_within(config.drain(), told_to_end()).await;
+    logs.end().await;
     Ok(ExitCode::SUCCESS)
 }
 
-fn banner(server: &Server, data: &DataDir, model: &ModelId, with_key: &[&str], store: &str) {
+fn banner(Running { server, data, announced: _, model, with_key, what }: &Running) {
     println!("Everturn listens on http://{}", server.address());
     println!("  data   {}", data.path().display());
-    println!("  store  {store}");
+    println!("  store  {what}");
     println!("  token  in {}", data.token_file().display());
-    match (model.provider(), with_key) {
+    match (model.provider(), &with_key[..]) {
         ("understudy", []) => println!("  model  {model}: no key is set, so the understudy stands in for a model"),
         ("understudy", _) => println!("  model  {model}: the understudy stands in for a model"),
         (provider, keys) if !keys.contains(&provider) => {
@@ -103,11 +169,4 @@ fn banner(server: &Server, data: &DataDir, model: &ModelId, with_key: &[&str], s
     if server.resumed() > 0 {
         println!("  chats  {} taken up where they were", server.resumed());
     }
-}
-
-/// Logs go to standard error, as EVERTURN_LOG says.
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("EVERTURN_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use everturn_understudy::http::{Fault, KEY, Options, Server};
 use everturn_understudy::{Manner, Understudy};
 
+use crate::demo::backstage;
+
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
   everturn understudy --port 4141
@@ -35,6 +37,9 @@ pub struct Serve {
     /// Milliseconds between words.
     #[arg(long, value_name = "MS", default_value_t = 15)]
     pace: u64,
+    /// End when standard input does.
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
     /// The key every request must carry.
     #[arg(long, default_value = KEY)]
     key: String,
@@ -48,6 +53,9 @@ fn probability(text: &str) -> Result<f64, String> {
 impl Serve {
     /// Serves until Ctrl-C.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
+        if self.until_input_ends {
+            backstage::end_with_parent();
+        }
         let manner = Manner { pace: Duration::from_millis(self.pace), seed: self.seed };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let options = Options {

@@ -10,7 +10,8 @@ use crate::cost::Micros;
 use crate::error::Kind;
 use crate::fact::{Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
-use crate::message::{Body, Message, Part, SummarySource};
+use crate::message::{Body, Message, Part, SummarySource, Verdict};
+use crate::quarantine::Taken;
 use crate::retry;
 use crate::status::{self, Status, Verb};
 use crate::title;
@@ -64,6 +65,8 @@ pub struct Chat {
     pub obeyed: InboxSeq,
     /// What all attempts have cost.
     pub totals: Totals,
+    /// How often it was taken up in the middle of its work.
+    pub taken: Taken,
 }
 
 /// A message that waits to be heard.
@@ -304,6 +307,7 @@ impl Chat {
             briefed: StepId(0),
             obeyed: InboxSeq(0),
             totals: Totals::default(),
+            taken: Taken::default(),
         }
     }
 
@@ -366,6 +370,7 @@ impl Chat {
             Fact::Archived(archived) => self.archived = *archived,
             Fact::Renamed(title) => self.title.clone_from(title),
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
+            Fact::TakenUp(taken) => self.taken = *taken,
         }
     }
 
@@ -384,7 +389,12 @@ impl Chat {
                 self.next_step(reply.step);
                 self.in_turn(|turn| turn.steps += 1);
             }
-            Body::Result(result) => self.calls.retain(|open| open.uid != result.call),
+            Body::Result(result) => {
+                self.calls.retain(|open| open.uid != result.call);
+                if result.began.is_some() && matches!(result.verdict, Verdict::Done | Verdict::Error) {
+                    self.taken.in_tools = 0; // It came back.
+                }
+            }
             Body::Summary(_) => {
                 self.compaction_asked = false;
                 self.in_turn(|turn| {
@@ -432,6 +442,7 @@ impl Chat {
 
     fn turn_ended(&mut self, end: &TurnEnd) {
         self.turn = None;
+        self.taken = Taken::default();
         self.tail = Tail::Nothing; // Or a summary asked for later would take it up again.
         self.ended = Some(end.clone());
         self.compaction_asked = false;

@@ -169,7 +169,11 @@ pub fn admit(
     limits: &Limits,
     is_users: impl Fn(MessageId) -> bool,
 ) -> Result<(), Refusal> {
-    check(chat, command, is_users)?;
+    match (check(chat, command, is_users), command) {
+        // Whoever wants a chat to stop that has stopped is heard: their request id is kept, and nothing else happens.
+        (Err(Refusal::Status(Status::Idle | Status::Failed, _) | Refusal::Archived), Command::Interrupt) => {}
+        (checked, _) => checked?,
+    }
     let too_long = match command {
         Command::Send { parts, .. } | Command::Edit { parts, .. } => words_len(parts) > limits.message_bytes_max,
         Command::Answer(answers) => answers.iter().map(answer_len).sum::<usize>() > limits.tool_output_bytes_max,
@@ -180,6 +184,15 @@ pub fn admit(
         _ if too_long => Err(Refusal::TooLong),
         Command::Send { .. } if chat.is_busy() && chat.queue.len() >= limits.queue_len_max => Err(Refusal::QueueFull),
         _ => Ok(()),
+    }
+}
+
+/// A name as a chat is given it.
+pub fn title(text: &str) -> Result<String, Refusal> {
+    match text.trim() {
+        "" => Err(Refusal::Empty),
+        _ if text.len() > TITLE_BYTES_MAX => Err(Refusal::TooLong),
+        title => Ok(title.into()),
     }
 }
 

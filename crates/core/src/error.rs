@@ -108,16 +108,15 @@ impl ProviderError {
     #[must_use]
     pub fn is_broken_stream(&self) -> bool {
         use Kind::{
-            Auth, ChainBroken, Config, ContentFilter, ContextFull, Generic, Malformed, MissingKey, Overloaded,
-            ProviderDisabled, RateLimit, Silence, Timeout, Truncated, UsageLimit,
+            Auth, Budget, ChainBroken, Config, ContentFilter, ContextFull, Generic, Malformed, MissingKey, Overloaded,
+            ProviderDisabled, Quarantine, RateLimit, Silence, Timeout, Truncated, UsageLimit,
         };
         match self.kind {
             Overloaded | RateLimit | Timeout | Silence | Truncated | Malformed | Generic => {
                 self.retry != Retry::Never && self.cause != Cause::Refused
             }
-            Auth | MissingKey | UsageLimit | Config | ContextFull | ContentFilter | ProviderDisabled | ChainBroken => {
-                false
-            }
+            Auth | MissingKey | UsageLimit | Config | ContextFull | ContentFilter | ProviderDisabled | ChainBroken
+            | Budget | Quarantine => false,
         }
     }
 }
@@ -145,6 +144,12 @@ impl fmt::Display for ProviderError {
             }
             (Kind::ChainBroken, _) => "no longer holds the earlier part of this conversation; send it again in full",
             (Kind::Malformed, _) => "sent something that is not its protocol; check the base URL, and try again",
+            (Kind::Budget, _) => {
+                "was not asked, because the budget here is used up; wait until it is renewed, or have it raised"
+            }
+            (Kind::Quarantine, _) => {
+                "was not asked again, because the process died three times over this turn; see its log, and send a message to go on"
+            }
             (Kind::Generic, Retry::Never) => "refused the request for a reason of its own; see the detail",
             (Kind::Generic, _) => "had an internal error; try again soon",
             (Kind::Auth | Kind::MissingKey | Kind::ContentFilter, _) => return self.explain_with_subject(f),
@@ -224,11 +229,15 @@ pub enum Kind {
     Malformed,
     /// Anything else.
     Generic,
+    /// Our own: the owner's budget is used up.
+    Budget,
+    /// Our own: processes die of this turn.
+    Quarantine,
 }
 
 impl Kind {
     /// Every kind there is.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Overloaded,
         Self::RateLimit,
         Self::Timeout,
@@ -244,6 +253,8 @@ impl Kind {
         Self::ChainBroken,
         Self::Malformed,
         Self::Generic,
+        Self::Budget,
+        Self::Quarantine,
     ];
 
     /// The kind as metrics and wire shapes name it. Dashboards are built on these: they do not change.
@@ -265,6 +276,8 @@ impl Kind {
             Self::ChainBroken => "chain_broken",
             Self::Malformed => "malformed",
             Self::Generic => "generic",
+            Self::Budget => "budget",
+            Self::Quarantine => "quarantine",
         }
     }
 
@@ -283,7 +296,9 @@ impl Kind {
             | Self::ContextFull
             | Self::ContentFilter
             | Self::ProviderDisabled
-            | Self::Generic => Retry::Never,
+            | Self::Generic
+            | Self::Budget
+            | Self::Quarantine => Retry::Never,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::cost::{End, Spend, Tally};
 use crate::error::{Cause, Kind};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
 use crate::message::Message;
+use crate::quarantine::Taken;
 use crate::status::Status;
 
 /// One provider call and what became of it. A row of its own, also when nothing came of it.
@@ -135,6 +136,8 @@ pub enum Fact {
     Archived(bool),
     /// Somebody gave it a name.
     Renamed(String),
+    /// A process took the chat up in the middle of its work.
+    TakenUp(Taken),
     /// A command was taken out of the inbox.
     Obeyed(InboxSeq, Result<(), Refusal>),
 }

@@ -161,6 +161,12 @@ pub struct ModelId {
 }
 
 impl ModelId {
+    /// A model of a provider, by the provider's own name for it.
+    pub(crate) fn of(provider: &str, name: &str) -> Self {
+        let name = if name.is_empty() { "unknown" } else { name };
+        Self { provider: provider.into(), name: name.into() }
+    }
+
     /// The provider's name: what comes before the first slash.
     #[must_use]
     pub fn provider(&self) -> &str {

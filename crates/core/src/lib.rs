@@ -4,21 +4,25 @@
 //! over time is folded by plain functions ([`draft`], [`view`]); what to do next is a pure question ([`plan`]); time and
 //! chance are arguments. So a test can ask anything, and a crash can ask it again.
 
+pub mod budget;
 pub mod change;
 pub mod chat;
 pub mod command;
 pub mod context;
 pub mod cost;
 pub mod delta;
+pub mod doctor;
 pub mod draft;
 pub mod error;
 pub mod fact;
+pub mod fork;
 pub mod governor;
 pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod plan;
 pub mod prompt;
+pub mod quarantine;
 pub mod recovery;
 #[cfg(any(test, feature = "rehearsal"))]
 pub mod rehearsal;

@@ -29,6 +29,8 @@ pub struct Limits {
     /// Steps a turn: 200. Long coding turns pass 100 and are sound, so 50 would cut real work; a thousand would not be
     /// a bound, as money, tokens and time end a runaway turn sooner.
     pub steps_max: u32,
+    /// Processes in a row that die with a turn that does not get on, before it is ended: 3.
+    pub deaths_max: u32,
     /// How long a turn may work; waiting for a person does not count: 4 h.
     pub turn_time_max: Duration,
     /// Tokens a turn, prompts included, reported and estimated: 50 million, two hundred full windows.
@@ -86,6 +88,7 @@ impl Default for Limits {
             frame_bytes_max: 4 * MIB,
             response_bytes_max: 32 * MIB,
             steps_max: 200,
+            deaths_max: 3,
             turn_time_max: Duration::from_secs(4 * 60 * 60),
             turn_tokens_max: 50_000_000,
             turn_cost_max: Micros::units(50),

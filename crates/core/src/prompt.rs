@@ -25,10 +25,10 @@ mod segment;
 mod target;
 mod user;
 mod validate;
-mod words;
+pub(crate) mod words;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::mem;
 use std::sync::Arc;
@@ -103,6 +103,11 @@ impl Prompt {
     #[must_use]
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs
+    }
+
+    /// Calls of the newest replies that have no result so far. Mended only if nothing comes any more.
+    pub fn unanswered(&self) -> impl Iterator<Item = Repair> {
+        self.open.unanswered().map(Repair::unanswered)
     }
 
     /// Adds the next message of the transcript. Costs what that message holds and the segment it closes, provided that

@@ -20,7 +20,7 @@ use everturn_providers::{Frame, Frames, Provider};
 use everturn_stores::{Pen, Store, WriteError};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
 use crate::governor::Permit;
@@ -43,6 +43,8 @@ pub(crate) struct Attempt {
     pub(crate) windows: Windows,
     pub(crate) cancel: CancellationToken,
     pub(crate) draft: Draft,
+    /// Dropped once content came.
+    pub(crate) alone: Option<DropGuard>,
 }
 
 /// How long and how much.
@@ -161,6 +163,7 @@ impl Attempt {
             }
             if std::mem::take(&mut batch.progressed) {
                 progress = Instant::now();
+                self.alone = None;
                 first_after.get_or_insert(progress - started);
             }
             let (rows, broke) = self.fold(batch.take());

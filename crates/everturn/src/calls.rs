@@ -17,11 +17,16 @@ use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::driver::Driver;
 use crate::outcome::{Finished, Late};
+use crate::spans;
 use crate::tool::{After, Approval, Beside, SharedTool, ToolContext, ToolError};
 use crate::toolbox::Runner;
+
+/// The target of what is worth keeping: who let what run, and what came of it.
+pub const AUDIT: &str = "everturn::audit";
 
 /// A call that may start.
 struct Start {
@@ -40,6 +45,7 @@ struct Running {
     call: Call,
     began: Timestamp,
     after: After,
+    span: Span,
 }
 
 /// The calls of one reply, on their way.
@@ -70,6 +76,7 @@ impl Driver {
             self.start_some(&mut batch).await?;
             self.finish_one(&mut batch).await?;
         }
+        self.alone = None;
         self.wind_down(batch).await
     }
 
@@ -170,6 +177,12 @@ impl Driver {
         if self.halt.is_cancelled() {
             return Ok(());
         }
+        if self.ports.drain.is_cancelled() {
+            if batch.running.is_empty() {
+                batch.stop.cancel();
+            }
+            return Ok(());
+        }
         let mut starts = Vec::new();
         let mut busy = batch.running.len();
         while let Some(next) = batch.waiting.front() {
@@ -217,8 +230,11 @@ impl Driver {
                 Err(_) => Err(Late(time_max)),
             }
         };
-        let task = batch.tasks.spawn(run).id();
-        batch.running.push(Running { task, call, began, after });
+        let span = self.spans.tool(&self.chat, &call.tool, call.uid);
+        let (chat, owner) = (self.chat.id, &self.chat.owner);
+        tracing::info!(target: AUDIT, event = "tool_started", %chat, owner, call = %call.uid, tool = call.tool);
+        let task = batch.tasks.spawn(run.instrument(span.clone())).id();
+        batch.running.push(Running { task, call, began, after, span });
     }
 
     /// Waits for the next result and commits it.
@@ -247,8 +263,9 @@ impl Driver {
         let Some(place) = running.iter().position(|running| running.task == task) else {
             return Ok(());
         };
-        let Running { call, began, after, .. } = running.remove(place);
+        let Running { call, began, after, span, .. } = running.remove(place);
         let (verdict, output, meta) = self.judge(done.map(|(_, finished)| finished));
+        spans::tool_ended(&span, verdict);
         let result = CallResult {
             call: call.uid,
             tool: call.tool,
@@ -262,6 +279,10 @@ impl Driver {
     }
 
     async fn answer(&mut self, result: CallResult, after: After) -> Result<(), WriteError> {
+        if result.began.is_some() {
+            let (chat, owner, verdict) = (self.chat.id, &self.chat.owner, result.verdict);
+            tracing::info!(target: AUDIT, event = "tool_ended", %chat, owner, call = %result.call, tool = result.tool, ?verdict);
+        }
         let stops = after == After::Stop && result.verdict == Verdict::Done;
         let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));
         self.change(|change: &mut Change<'_>| {

@@ -22,7 +22,7 @@ use everturn_core::view::Row;
 use everturn_stores::{Lease, Loaded, StoreError, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent::Agent;
 use crate::compact::Room;
@@ -30,6 +30,8 @@ use crate::engine::Ports;
 use crate::hub::Bell;
 use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
+use crate::places::Place;
+use crate::spans::Spans;
 
 /// The holder of a chat's lease.
 pub(crate) struct Driver {
@@ -53,6 +55,13 @@ pub(crate) struct Driver {
     pub(crate) gauge: Gauge,
     pub(crate) room: Room,
     pub(crate) meter: Meter,
+    pub(crate) spans: Spans,
+    /// What it may work on. None while it waits, or was only woken to obey.
+    place: Option<Place>,
+    /// Whether it was left in the middle of something, and nothing has been done about it here yet.
+    pub(crate) left_behind: bool,
+    /// Keeps other suspects out while this one works, until it has got on.
+    pub(crate) alone: Option<DropGuard>,
     /// Fires when this process may not drive any more: it shuts down, or it may no longer be the one that should.
     pub(crate) halt: CancellationToken,
 }
@@ -62,20 +71,27 @@ pub(crate) struct Driver {
 pub(crate) enum Parked {
     /// The chat rests.
     Resting,
+    /// The chat has work, and no place to do it.
+    InLine,
     /// The process may not drive any more; the chat goes on elsewhere.
     HandedOver,
 }
 
 impl Driver {
     /// Takes the lease and finds out where the chat stands.
-    pub(crate) async fn take(ports: Arc<Ports>, lease: Lease) -> Result<Self, WriteError> {
+    pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut place: Option<Place>) -> Result<Self, WriteError> {
         let (bell, halt) = (ports.hub.bell(lease.chat()), ports.halt());
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
         let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
+        if let Some(place) = &mut place {
+            place.belongs_to(&chat.owner);
+        }
+        let left_behind = ports.is_left_behind(chat.id, chat.status);
         let draft = rebuild(&rows);
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
+        let spans = Spans::of(&chat);
         Ok(Self {
             ports,
             agent,
@@ -91,6 +107,10 @@ impl Driver {
             gauge: Gauge::default(),
             room,
             meter,
+            spans,
+            place,
+            left_behind,
+            alone: None,
             halt,
         })
     }
@@ -98,6 +118,7 @@ impl Driver {
     /// Advances the chat until it rests, then lets go of it.
     pub(crate) async fn run(mut self) -> Result<Parked, WriteError> {
         let parked = self.go_on().await?;
+        self.ports.forget(self.chat.id, parked);
         if let Err(error) = self.ports.store.release(self.lease).await {
             tracing::debug!(%error, "the lease was not given back, it lapses by itself");
         }
@@ -109,9 +130,22 @@ impl Driver {
         loop {
             self.obey_all().await?;
             if self.halt.is_cancelled() {
+                self.hand_over().await?;
                 return Ok(Parked::HandedOver);
             }
-            match plan(&self.chat, &self.agent.limits, self.now()) {
+            let next = plan(&self.chat, &self.agent.limits, self.now());
+            if self.ports.drain.is_cancelled() && !matches!(next, Next::Finish(_) | Next::Settle | Next::Rest) {
+                self.hand_over().await?;
+                return Ok(Parked::HandedOver);
+            }
+            if self.is_work(&next) && !self.has_place() {
+                return Ok(Parked::InLine);
+            }
+            if self.is_work(&next) && std::mem::take(&mut self.left_behind) {
+                self.take_up().await?;
+                continue;
+            }
+            match next {
                 Next::Rest => return Ok(Parked::Resting),
                 Next::Await => self.wait_for_answers().await?,
                 Next::Begin => self.change(|change| change.begin()).await?,
@@ -124,6 +158,28 @@ impl Driver {
                 Next::Finish(end) => self.finish(end).await?,
             }
         }
+    }
+
+    /// Whether that needs a place. What only writes down what happened does not, nor does waiting.
+    fn is_work(&self, next: &Next) -> bool {
+        match next {
+            Next::CallModel | Next::Compact => self.chat.wait.as_ref().is_none_or(|wait| wait.until <= self.now()),
+            Next::RunCalls => true,
+            Next::Rest | Next::Await | Next::Begin | Next::Reask | Next::Ask | Next::Settle | Next::Finish(_) => false,
+        }
+    }
+
+    /// Whether it may work. Between two steps a place is given up for an owner who has fewer.
+    fn has_place(&mut self) -> bool {
+        if self.draft.is_none() && self.place.as_ref().is_some_and(Place::is_owed) {
+            self.place = None;
+            return false;
+        }
+        if self.place.is_none() {
+            self.place = self.ports.places.take();
+            self.place.iter_mut().for_each(|place| place.belongs_to(&self.chat.owner));
+        }
+        self.place.is_some()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -149,6 +205,7 @@ impl Driver {
         self.ports.store.commit(&mut self.lease, &facts).await?;
         let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
         self.meter.committed(&commit, &self.agent.toolbox.shelf());
+        self.spans.committed(&self.chat, &facts);
         self.chat.apply(&facts);
         self.forsake(&facts);
         for fact in &facts {
@@ -165,6 +222,7 @@ impl Driver {
             self.room = Room::default();
         }
         self.bell.ring();
+        self.ports.feeds.tell(&self.chat.owner, self.chat.id);
         Ok(())
     }
 
@@ -326,9 +384,11 @@ impl Driver {
     /// Waits, unless something happens before.
     pub(crate) async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
+        self.place = None;
         tokio::select! {
             biased;
             () = halt.cancelled() => {}
+            () = self.ports.drain.cancelled() => {}
             () = bell.inbox.notified() => {} // Obeyed at the top of the loop.
             () = tokio::time::sleep_until(self.ports.clock.instant(until)) => {}
         }

@@ -4,31 +4,31 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn_core::change::Change;
-use everturn_core::chat::Failure;
-use everturn_core::error::Kind;
+use everturn_core::budget::Budget;
 use everturn_core::ids::{ChatId, ModelId, Timestamp};
-use everturn_core::message::Stop;
-use everturn_core::status::Status;
+use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
-use everturn_stores::{Loaded, Memory, Store, StoreError, WriteError};
+use everturn_stores::{MakeError, Memory, New, Store, StoreError};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
+use crate::budgets::Budgets;
 use crate::clock::Clock;
-use crate::driver::{Driver, rebuild};
 use crate::entropy::Entropy;
+use crate::feed::{Feed, Feeds};
 use crate::governor::Governors;
 use crate::handle::ChatHandle;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::worker;
 
-/// How long a driver waits before it looks whether its store is back.
-const STORE_RETRY: Duration = Duration::from_secs(1);
-/// How often in a row a driver may panic before its chat is left alone.
-const PANICS_MAX: u32 = 3;
+/// Chats that work at once, if nobody says otherwise.
+const CHATS_MAX: usize = 1_000;
+/// Chats without a place that are loaded at once.
+const OBEYING_MAX: usize = 32;
 
 /// What every driver shares.
 pub(crate) struct Ports {
@@ -36,14 +36,26 @@ pub(crate) struct Ports {
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
     pub(crate) agents: BTreeMap<String, Arc<Agent>>,
     pub(crate) hub: Hub,
+    pub(crate) feeds: Arc<Feeds>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) metrics: Metrics,
+    /// Fires when nothing new may begin. What is under way goes on until `shutdown`.
+    pub(crate) drain: CancellationToken,
     pub(crate) shutdown: CancellationToken,
     pub(crate) governors: Governors,
+    pub(crate) budgets: Budgets,
+    pub(crate) recorder: Option<Arc<dyn Recorder>>,
+    /// Chats under way that this process began, or has already counted as taken up.
+    pub(crate) known: Mutex<HashSet<ChatId>>,
+    /// One at a time: chats that their processes may have died of.
+    pub(crate) suspects: Arc<Semaphore>,
     /// What the drivers of today halt by: a child of `shutdown`, and a new one after each time this process was lost.
     halt: Mutex<CancellationToken>,
-    driven: Mutex<HashSet<ChatId>>,
+    pub(crate) driven: Mutex<HashSet<ChatId>>,
+    pub(crate) places: Places,
+    /// Bounds how many chats without a place are loaded at once, to do what their inbox says.
+    pub(crate) obeying: Semaphore,
     drivers: Drivers,
     tasks: TaskTracker,
     /// Ends [`worker::heed_hints`] with the last of us.
@@ -87,75 +99,9 @@ impl Ports {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
-
-    async fn drive(self: Arc<Self>, chat: ChatId) {
-        let mut panics = 0;
-        loop {
-            // A task of its own, so that a panic is caught here instead of leaving the chat to nobody.
-            let ended = tokio::spawn(self.clone().advance(chat)).await;
-            self.metrics.driver_ended(&ended);
-            match ended {
-                Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
-                    tracing::warn!(%chat, why, "the store is not available, trying again");
-                    tokio::select! {
-                        () = self.shutdown.cancelled() => {}
-                        () = tokio::time::sleep(STORE_RETRY) => continue,
-                    }
-                }
-                Err(join) if join.is_panic() && panics + 1 < PANICS_MAX => {
-                    tracing::error!(%chat, %join, "the driver panicked, trying again");
-                    panics += 1;
-                    continue;
-                }
-                Err(join) if join.is_panic() => self.give_up(chat).await,
-                Ok(Ok(())) | Err(_) => {}
-                Ok(Err(error)) => {
-                    tracing::info!(%chat, %error, "the chat cannot be driven here");
-                    lock(&self.driven).remove(&chat);
-                    return; // Nor can what its inbox holds; its owner has been told.
-                }
-            }
-            lock(&self.driven).remove(&chat);
-            let missed = matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty());
-            if self.shutdown.is_cancelled() || !missed || !lock(&self.driven).insert(chat) {
-                return;
-            }
-        }
-    }
-
-    /// Ends the turn of a chat that no driver survives, so that it rests and says why. What was shown is kept.
-    async fn give_up(&self, chat: ChatId) {
-        let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
-        let failure = Failure { kind: Kind::Generic, message, detail: String::new(), attempts: 0 };
-        let ended = async {
-            let mut lease = self.store.acquire(chat).await?;
-            let Loaded { chat, rows, .. } = self.store.load(&lease).await?;
-            let shown = |stop| {
-                let draft = rebuild(&rows)?;
-                let ended = draft.newest_at();
-                draft.seal(stop, ended, None).filter(|reply| !reply.parts.is_empty())
-            };
-            let mut change = Change::new(&chat, self.clock.now());
-            match chat.status {
-                Status::Running => change.fail(shown(Stop::Broken), failure),
-                Status::Interrupting => change.settle(shown(Stop::Interrupted)),
-                Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
-            };
-            self.store.commit(&mut lease, &change.facts()).await.map(|_| ())
-        };
-        let ended: Result<(), WriteError> = ended.await;
-        self.hub.bell(chat).ring();
-        tracing::error!(%chat, ?ended, "the driver keeps panicking, the turn is ended");
-    }
-
-    pub(crate) async fn advance(self: Arc<Self>, chat: ChatId) -> Result<(), WriteError> {
-        let lease = self.store.acquire(chat).await?;
-        let driver = Driver::take(self, lease).await?;
-        driver.run().await.map(|_| ())
-    }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -184,6 +130,9 @@ pub struct Builder {
     seed: Option<u64>,
     origin: Option<Timestamp>,
     drivers: Drivers,
+    chats_max: usize,
+    budgets: Budgets,
+    recorder: Option<Arc<dyn Recorder>>,
 }
 
 impl Engine {
@@ -198,6 +147,9 @@ impl Engine {
             seed: None,
             origin: None,
             drivers: Drivers::Spawned,
+            chats_max: CHATS_MAX,
+            budgets: Budgets::default(),
+            recorder: None,
         }
     }
 
@@ -212,7 +164,24 @@ impl Engine {
             return Err(CreateError::NoSuchAgent(agent.into()));
         }
         self.ports.store.create(id, agent, owner).await?;
+        self.ports.feeds.tell(owner, id);
         Ok(self.chat(id))
+    }
+
+    /// Makes a chat, empty or with what was said in another; or finds the one that was made under the same key.
+    pub async fn make(&self, new: &New) -> Result<ChatHandle, CreateError> {
+        if self.ports.agent(&new.agent).is_none() {
+            return Err(CreateError::NoSuchAgent(new.agent.clone()));
+        }
+        let id = self.ports.store.make(new).await?;
+        self.ports.feeds.tell(&new.owner, id);
+        Ok(self.chat(id))
+    }
+
+    /// Hints of what changes in an owner's chats from now on.
+    #[must_use]
+    pub fn feed(&self, owner: &str) -> Feed {
+        self.ports.feeds.listen(owner)
     }
 
     /// An id that no chat has yet.
@@ -253,8 +222,16 @@ impl Engine {
     /// Stops working and hands everything over: streams are dropped, tools get their grace, and whatever was shown is in
     /// the store. No turn is ended by this; another engine on the same store goes on.
     pub async fn shutdown(&self) {
-        self.ports.shutdown.cancel();
+        self.drain(Duration::ZERO).await;
+    }
+
+    /// The same, but whatever is nearly done may come to its end: no step, tool or turn begins any more, and what is
+    /// still under way after `grace` is handed over where it is.
+    pub async fn drain(&self, grace: Duration) {
+        self.ports.drain.cancel();
         self.ports.tasks.close();
+        let _ = tokio::time::timeout(grace, self.ports.tasks.wait()).await;
+        self.ports.shutdown.cancel();
         self.ports.tasks.wait().await;
     }
 }
@@ -268,6 +245,9 @@ pub enum CreateError {
     /// The store cannot take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It cannot be made like this.
+    #[error(transparent)]
+    Make(#[from] MakeError),
 }
 
 impl Builder {
@@ -320,22 +300,65 @@ impl Builder {
         self
     }
 
+    /// Lets so many chats work at once; 1,000 if left out. The others wait in line, fairly between their owners. A chat
+    /// that rests, waits for its time to retry or for an answer does not count.
+    #[must_use]
+    pub const fn chats_max(mut self, len: usize) -> Self {
+        self.chats_max = len;
+        self
+    }
+
+    /// Bounds what every owner may use who has no budget of their own.
+    #[must_use]
+    pub const fn budget(mut self, budget: Budget) -> Self {
+        self.budgets.usual = budget;
+        self
+    }
+
+    /// Bounds what one owner may use.
+    #[must_use]
+    pub fn budget_of(mut self, owner: impl Into<String>, budget: Budget) -> Self {
+        self.budgets.owners.insert(owner.into(), budget);
+        self
+    }
+
+    /// Has whatever is exchanged with providers recorded.
+    #[must_use]
+    pub fn recorder(mut self, recorder: impl Recorder) -> Self {
+        self.recorder = Some(Arc::new(recorder));
+        self
+    }
+
     /// Starts it. Needs a tokio runtime with time.
     #[must_use]
     pub fn start(self) -> Engine {
-        let Self { store, providers, agents, metrics, seed, origin, drivers } = self;
+        let Self { store, providers, agents, metrics, seed, origin, drivers, chats_max, budgets, recorder } = self;
         let (shutdown, worker) = (CancellationToken::new(), CancellationToken::new());
         let ports = Ports {
             store,
             providers,
             agents,
             hub: Hub::default(),
+            feeds: Arc::default(),
             clock: origin.map_or_else(Clock::system, Clock::starting_at),
             entropy: seed.map_or_else(Entropy::system, Entropy::seeded),
+            places: Places::new(
+                match drivers {
+                    Drivers::Spawned => chats_max,
+                    Drivers::ByHand => Semaphore::MAX_PERMITS, // Whoever drives decides how many.
+                },
+                metrics.clone(),
+            ),
+            obeying: Semaphore::new(OBEYING_MAX),
             metrics,
             halt: Mutex::new(shutdown.child_token()),
+            drain: shutdown.child_token(),
             shutdown,
             governors: Governors::default(),
+            budgets,
+            recorder,
+            known: Mutex::default(),
+            suspects: Arc::new(Semaphore::new(1)),
             driven: Mutex::default(),
             drivers,
             tasks: TaskTracker::new(),

@@ -160,9 +160,12 @@ impl Ports {
 }
 
 impl Driver {
-    /// The permit to ask the model once, after whatever wait in line that takes. None if nobody may ask it now, or if the
-    /// turn was stopped meanwhile: the top of the loop knows.
+    /// The permit to ask the model once, after whatever wait in line that takes. None if nobody may ask it now, if its
+    /// owner's budget is used up, or if the turn was stopped meanwhile: the top of the loop knows.
     pub(crate) async fn permit(&mut self, asked: &Asked) -> Result<Option<Permit>, WriteError> {
+        if self.is_broke().await? {
+            return Ok(None);
+        }
         let (ports, agent, asked) = (self.ports.clone(), self.agent.clone(), asked.clone());
         let cancel = CancellationToken::new();
         let stop = cancel.clone();
@@ -170,6 +173,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => None,
+                () = ports.drain.cancelled() => None,
                 passed = ports.pass(asked.provider.credential(), &asked.model, &agent.limits) => Some(passed),
             }
         };

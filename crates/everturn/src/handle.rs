@@ -1,6 +1,7 @@
 //! A chat, to talk to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::chat::TurnEnd;
 use everturn_core::command::{Answer, Command, Refusal, When};
@@ -13,6 +14,9 @@ use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
 
 use crate::engine::Ports;
 use crate::subscribe::Subscription;
+
+/// How soon a chat is asked for again that another process holds.
+const HELD_RETRY: Duration = Duration::from_millis(50);
 
 /// A chat, to talk to. Cheap to clone.
 #[derive(Clone)]
@@ -74,6 +78,10 @@ impl ChatHandle {
 
     /// The same with a request id.
     pub async fn interrupt_as(&self, key: Option<String>) -> Result<(), SubmitError> {
+        // Under a request id it is kept all the same, so that it stops nothing when it comes again.
+        if key.is_none() && self.is_at_rest().await? {
+            return Ok(());
+        }
         match self.submit(Command::Interrupt, key).await {
             Ok(receipt) => {
                 self.outcome(receipt).await?.or_else(already_resting)?;
@@ -82,6 +90,46 @@ impl ChatHandle {
             }
             Err(SubmitError::Refused(refusal)) => Ok(already_resting(refusal)?),
             Err(error) => Err(error),
+        }
+    }
+
+    async fn is_at_rest(&self) -> Result<bool, StoreError> {
+        let rests = matches!(self.ports.store.heading(self.id).await?.status, Status::Idle | Status::Failed);
+        Ok(rests && self.ports.store.inbox(self.id).await?.is_empty())
+    }
+
+    /// Deletes the chat with all that is kept of it. A turn under way is stopped first, in whichever process it is, and
+    /// whoever waits is not heard any more. Goes on trying while another process holds the chat: bound it.
+    pub async fn delete(&self) -> Result<(), StoreError> {
+        let owner = self.ports.store.heading(self.id).await?.owner;
+        loop {
+            self.quieten().await?;
+            let deleted = match self.ports.store.acquire(self.id).await {
+                Ok(lease) => self.ports.store.delete(lease).await,
+                Err(error) => Err(error),
+            };
+            match deleted {
+                Ok(()) => break,
+                Err(WriteError::Store(error)) => return Err(error),
+                Err(WriteError::Fenced | WriteError::OutOfPlace) => tokio::time::sleep(HELD_RETRY).await,
+            }
+        }
+        let bell = self.ports.hub.bell(self.id);
+        bell.ring();
+        bell.inbox.notify_one(); // A driver that is still there finds nothing to drive.
+        self.ports.feeds.tell(&owner, self.id);
+        Ok(())
+    }
+
+    /// Stops the turn, and lets nobody begin another. What does not fit any more has happened already.
+    async fn quieten(&self) -> Result<(), StoreError> {
+        let queue = self.view().await?.standing.map(|standing| standing.queue).unwrap_or_default();
+        for queued in queue {
+            let _ = self.submit(Command::Unqueue(queued.id), None).await; // It may have been heard meanwhile.
+        }
+        match self.interrupt().await {
+            Err(SubmitError::Store(StoreError::NoSuchChat)) => Err(StoreError::NoSuchChat),
+            _ => Ok(()), // What else is wrong shows when the chat is taken.
         }
     }
 

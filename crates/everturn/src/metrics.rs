@@ -8,7 +8,7 @@
 //! Names and units are Prometheus' own: base units, `_total` for what only grows. A label is a provider, a model, a tool
 //! we registered, or one of a few words of ours. What a model wrote is never one. `docs/metrics.md` lists them all.
 
-mod labels;
+pub(crate) mod labels;
 mod meter;
 mod size;
 #[cfg(test)]
@@ -43,6 +43,9 @@ struct All {
     chats: Family<Chats, Gauge>,
     drivers: Gauge,
     driver_failures: Family<Failures, Counter>,
+    chats_working: Gauge,
+    chats_waiting: Gauge,
+    place_wait: Histogram,
 
     turn_duration: Family<Turns, Histogram>,
     turn_failures: Family<Failures, Counter>,
@@ -107,10 +110,36 @@ impl Metrics {
         self.0.journal_append_duration.observe(took.as_secs_f64());
     }
 
+    /// A chat has a place.
+    pub(crate) fn place_taken(&self) {
+        self.0.chats_working.inc();
+    }
+
+    /// It has none any more.
+    pub(crate) fn place_left(&self) {
+        self.0.chats_working.dec();
+    }
+
+    /// A chat waits for a place.
+    pub(crate) fn lined_up(&self) {
+        self.0.chats_waiting.inc();
+    }
+
+    /// It has got one.
+    pub(crate) fn seated(&self, after: Duration) {
+        self.0.place_wait.observe(after.as_secs_f64());
+        self.0.chats_waiting.dec();
+    }
+
+    /// It does not wait any more, and has none.
+    pub(crate) fn left_the_line(&self) {
+        self.0.chats_waiting.dec();
+    }
+
     /// A driver is gone, and this is how.
-    pub(crate) fn driver_ended(&self, ended: &Result<Result<(), WriteError>, JoinError>) {
+    pub(crate) fn driver_ended<T>(&self, ended: &Result<Result<T, WriteError>, JoinError>) {
         let kind = match ended {
-            Ok(Ok(())) => return,
+            Ok(Ok(_)) => return,
             Ok(Err(error)) => labels::failure(error),
             Err(join) if join.is_panic() => labels::PANIC,
             Err(_) => return, // The runtime is going down.
@@ -125,6 +154,9 @@ impl Default for All {
             chats: Family::default(),
             drivers: Gauge::default(),
             driver_failures: Family::default(),
+            chats_working: Gauge::default(),
+            chats_waiting: Gauge::default(),
+            place_wait: long_times(),
             turn_duration: Family::new_with_constructor(long_times),
             turn_failures: Family::default(),
             interrupts: Counter::default(),
@@ -187,6 +219,10 @@ impl All {
         to.metric("chats", "status", "Chats that a driver of this process holds, by where they stand", &self.chats);
         to.metric("drivers", "", "Drivers at work in this process", &self.drivers);
         to.metric("driver_failures", "kind", "Drivers that ended before their chat rested: the lease was taken over, the store failed, a panic", &self.driver_failures);
+
+        to.metric("chats_working", "", "Chats of this process that have a place: they ask a model or run tools", &self.chats_working);
+        to.metric("chats_waiting", "", "Chats with work that wait for a place in this process", &self.chats_waiting);
+        to.metric("place_wait_seconds", "", "How long chats waited for a place, those that had to", &self.place_wait);
 
         to.metric("turn_duration_seconds", "end", "From a message being taken up until the turn ended, waits for people included, by how it ended", &self.turn_duration);
         to.metric("turn_failures", "kind", "Turns that ended with an error, by its kind", &self.turn_failures);

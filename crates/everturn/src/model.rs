@@ -19,6 +19,7 @@ use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{Continue, Prompt, Request, Unfinished};
 use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Reattach, Recovery};
 use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
+use everturn_providers::record::recording;
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::WriteError;
 use tokio_util::sync::CancellationToken;
@@ -218,6 +219,7 @@ impl Driver {
         let number = self.chat.tried.attempts + 1;
         let began = Began { number, model: asked.model.clone(), rung };
         self.meter.began(&began, &retract, self.draft.as_ref());
+        self.spans.ask(&self.chat, &began);
         if let Opening::Ask(request) = &opening {
             self.ports.metrics.asked(&asked.model, request);
         }
@@ -233,9 +235,11 @@ impl Driver {
             permit,
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
+            alone: self.alone.take(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
         };
-        let outcome = self.listening(attempt.run(retract, began, opening), &cancel).await?;
+        let attempt = recording(self.ports.recorder.clone(), self.chat.id, attempt.run(retract, began, opening));
+        let outcome = self.listening(attempt, &cancel).await?;
         self.draft = Some(outcome.draft);
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);
         if let Some(first) = outcome.first_after {

@@ -22,6 +22,7 @@ use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
 use everturn_core::prompt::{Request, ToolChoice, prepare};
 use everturn_core::retry::{Progress, Spent, Verdict, verdict};
+use everturn_providers::record::recording;
 use everturn_providers::{Frame, Provider};
 use everturn_stores::WriteError;
 use futures_util::StreamExt as _;
@@ -142,8 +143,8 @@ impl Driver {
             clock: self.ports.clock,
             draft: Draft::new(step),
         };
-        let (Teller { draft, permit, .. }, ended) =
-            self.listening(teller.tell(request, cancel.clone()), &cancel).await?;
+        let telling = recording(self.ports.recorder.clone(), self.chat.id, teller.tell(request, cancel.clone()));
+        let (Teller { draft, permit, .. }, ended) = self.listening(telling, &cancel).await?;
         let jitter = self.ports.give_back(permit, &ended);
         if let Some(usage) = draft.usage().usage() {
             self.gauge.learn(size, usage.prompt());

@@ -4,11 +4,26 @@
 //! could not say in time that it is alive stops everything, because another may be at it already.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use everturn_stores::{Hint, Store};
+use everturn_core::change::Change;
+use everturn_core::chat::Failure;
+use everturn_core::error::Kind;
+use everturn_core::ids::ChatId;
+use everturn_core::message::Stop;
+use everturn_core::status::Status;
+use everturn_stores::{Hint, Loaded, Store, StoreError, WriteError};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Ports;
+use crate::driver::{Driver, Parked, rebuild};
+use crate::engine::{Ports, lock};
+use crate::feed::Changed;
+use crate::places::{Place, Waiting};
+
+/// How long a driver waits before it looks whether its store is back.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+/// How often in a row a driver may panic before its chat is left alone.
+const PANICS_MAX: u32 = 3;
 
 /// Does what hints say until the engine is gone.
 pub(crate) async fn heed_hints(store: Arc<dyn Store>, ports: Weak<Ports>, gone: CancellationToken) {
@@ -22,11 +37,15 @@ pub(crate) async fn heed_hints(store: Arc<dyn Store>, ports: Weak<Ports>, gone: 
 
 async fn heed(ports: &Arc<Ports>, hint: Hint) {
     match hint {
-        Hint::News(chat) => ports.hub.ring(chat),
+        Hint::News(chat) => {
+            ports.hub.ring(chat);
+            ports.feeds.heard(&ports.store, chat);
+        }
         Hint::Inbox(chat) if ports.is_driven(chat) => ports.wake(chat),
         Hint::Inbox(_) => {} // Whoever accepted it sees to it; should they be gone, a look at everything does.
         Hint::Missed => {
             ports.hub.ring_all();
+            ports.feeds.tell_all(Changed::Anything);
             if let Err(error) = ports.resume().await {
                 tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
             }
@@ -35,5 +54,119 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
             tracing::warn!("the store was not reached in time: every turn is let go, and taken up again later");
             ports.halt_all();
         }
+    }
+}
+
+impl Ports {
+    pub(crate) async fn drive(self: Arc<Self>, chat: ChatId) {
+        let (mut panics, mut line) = (0, None);
+        loop {
+            let Some(place) = self.admit(chat, &mut line).await else {
+                lock(&self.driven).remove(&chat);
+                return;
+            };
+            // A task of its own, so that a panic is caught here instead of leaving the chat to nobody.
+            let ended = tokio::spawn(self.clone().advance_on(chat, place)).await;
+            self.metrics.driver_ended(&ended);
+            match ended {
+                Ok(Ok(Parked::InLine)) => continue,
+                Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
+                    tracing::warn!(%chat, why, "the store is not available, trying again");
+                    tokio::select! {
+                        () = self.drain.cancelled() => {}
+                        () = tokio::time::sleep(STORE_RETRY) => continue,
+                    }
+                }
+                Err(join) if join.is_panic() && panics + 1 < PANICS_MAX => {
+                    tracing::error!(%chat, %join, "the driver panicked, trying again");
+                    panics += 1;
+                    continue;
+                }
+                Err(join) if join.is_panic() => self.give_up(chat).await,
+                Ok(Ok(Parked::Resting | Parked::HandedOver)) | Err(_) => {}
+                Ok(Err(error)) => {
+                    tracing::info!(%chat, %error, "the chat cannot be driven here");
+                    lock(&self.driven).remove(&chat);
+                    return; // Nor can what its inbox holds; its owner has been told.
+                }
+            }
+            lock(&self.driven).remove(&chat);
+            let missed = matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty());
+            if self.drain.is_cancelled() || !missed || !lock(&self.driven).insert(chat) {
+                return;
+            }
+        }
+    }
+
+    /// Ends the turn of a chat that no driver survives, so that it rests and says why. What was shown is kept.
+    async fn give_up(&self, chat: ChatId) {
+        let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
+        let failure = Failure { kind: Kind::Generic, message, detail: String::new(), attempts: 0 };
+        let ended = async {
+            let mut lease = self.store.acquire(chat).await?;
+            let Loaded { chat, rows, .. } = self.store.load(&lease).await?;
+            let shown = |stop| {
+                let draft = rebuild(&rows)?;
+                let ended = draft.newest_at();
+                draft.seal(stop, ended, None).filter(|reply| !reply.parts.is_empty())
+            };
+            let mut change = Change::new(&chat, self.clock.now());
+            match chat.status {
+                Status::Running => change.fail(shown(Stop::Broken), failure),
+                Status::Interrupting => change.settle(shown(Stop::Interrupted)),
+                Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
+            };
+            self.store.commit(&mut lease, &change.facts()).await.map(|_| ())
+        };
+        let ended: Result<(), WriteError> = ended.await;
+        self.hub.bell(chat).ring();
+        tracing::error!(%chat, ?ended, "the driver keeps panicking, the turn is ended");
+    }
+
+    /// Waits until the chat may be driven: on a place, or without one if somebody wants something of it meanwhile. None
+    /// if the process ends first.
+    async fn admit(&self, chat: ChatId, line: &mut Option<Waiting>) -> Option<Option<Place>> {
+        if self.drain.is_cancelled() {
+            return None;
+        }
+        if line.is_none() {
+            if let Some(place) = self.places.take() {
+                return Some(Some(place));
+            }
+            // A store that cannot say whose it is will tell the driver so.
+            let owner = self.store.heading(chat).await.map(|heading| heading.owner).unwrap_or_default();
+            *line = Some(self.places.line_up(&owner));
+        }
+        let (waiting, bell) = (line.as_mut()?, self.hub.bell(chat));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.drain.cancelled() => return None,
+                place = waiting.place() => {
+                    *line = None;
+                    return Some(Some(place));
+                }
+                () = bell.inbox.notified() => {}
+            }
+            if matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty()) {
+                return Some(None);
+            }
+        }
+    }
+
+    async fn advance_on(self: Arc<Self>, chat: ChatId, place: Option<Place>) -> Result<Parked, WriteError> {
+        let ports = self.clone();
+        let _obeying = match place {
+            Some(_) => None,
+            None => ports.obeying.acquire().await.ok(),
+        };
+        let lease = self.store.acquire(chat).await?;
+        Driver::take(self, lease, place).await?.run().await
+    }
+
+    /// Advances a chat for whoever drives by hand.
+    pub(crate) async fn advance(self: Arc<Self>, chat: ChatId) -> Result<(), WriteError> {
+        let place = self.places.take();
+        self.advance_on(chat, place).await.map(|_| ())
     }
 }

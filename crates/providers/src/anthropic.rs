@@ -16,13 +16,20 @@ use async_trait::async_trait;
 use everturn_core::error::ProviderError;
 use everturn_core::prompt::{Request, Wire};
 use reqwest::header::HeaderValue;
+use serde_json::Value;
 
 pub use decode::Messages;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
 use crate::http::{Call, Http};
 use crate::provider::{Frames, ModelFacts, Provider};
+
+/// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
+#[must_use]
+pub fn written(request: &Request) -> Value {
+    request::body(request, &Card::default()).body["messages"].take()
+}
 
 /// What is usual for Anthropic.
 pub const USUAL: Usual = Usual {

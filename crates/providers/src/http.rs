@@ -22,6 +22,7 @@ use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify, requ
 use crate::clock;
 use crate::endpoint::Endpoint;
 use crate::provider::Frames;
+use crate::record::Recording;
 use crate::sse::Bounds;
 use crate::wire::{Body, Decode, Fold, frames};
 
@@ -115,16 +116,21 @@ impl Http {
     /// # Errors
     /// There is no answer, or something else was answered.
     pub async fn stream<D: Decode>(&self, endpoint: &Endpoint, call: Call, decode: D) -> Result<Frames, ProviderError> {
-        let response = self.send(endpoint, call, "text/event-stream").await?;
+        let (response, recording) = self.send(endpoint, call, "text/event-stream").await?;
         let seen = Seen::of(&response);
         if !is_event_stream(response.headers()) {
-            return Err(self.refusal(endpoint, response).await);
+            return Err(self.refusal(endpoint, response, &recording).await);
         }
-        let body = body(endpoint.clone(), seen.clone(), response);
+        let body = body(endpoint.clone(), seen.clone(), response, recording.clone());
         let fold = Fold::new(endpoint.provider(), Bounds::from(&self.limits), decode);
         let endpoint = endpoint.clone();
         let frames = frames(body, fold);
-        Ok(frames.map(move |frame| frame.map_err(|error| seen.tell(endpoint.veiled(error)))).boxed())
+        let told = move |error| {
+            let error = seen.tell(endpoint.veiled(error));
+            recording.broke(&error);
+            error
+        };
+        Ok(frames.map(move |frame| frame.map_err(&told)).boxed())
     }
 
     /// Asks, and gives back the answer as a whole, if it is JSON.
@@ -132,20 +138,27 @@ impl Http {
     /// # Errors
     /// There is no answer, or it is not JSON, or it is too long.
     pub async fn fetch(&self, endpoint: &Endpoint, call: Call) -> Result<Value, ProviderError> {
-        let response = self.send(endpoint, call, "application/json").await?;
+        let (response, recording) = self.send(endpoint, call, "application/json").await?;
         let seen = Seen::of(&response);
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = read(response, self.limits.response_bytes_max).await;
         let bytes = bytes.map_err(|error| broke(endpoint, Phase::Streaming, &error, &seen))?;
+        recording.came(&bytes);
         serde_json::from_slice(&bytes).map_err(|_| answered(endpoint, status, &headers, &bytes))
     }
 
     /// Sends a request and takes an answer with a good status.
-    async fn send(&self, endpoint: &Endpoint, call: Call, accept: &'static str) -> Result<Response, ProviderError> {
+    async fn send(
+        &self,
+        endpoint: &Endpoint,
+        call: Call,
+        accept: &'static str,
+    ) -> Result<(Response, Recording), ProviderError> {
         let mut headers = endpoint.headers()?;
-        headers.extend(call.headers);
+        headers.extend(call.headers.clone());
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let recording = Recording::begin(endpoint, &call, &headers);
         let mut request = self.client.request(call.method, endpoint.url(&call.path)).headers(headers);
         if let Some(body) = call.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
@@ -153,23 +166,37 @@ impl Http {
         let opened = tokio::time::timeout(self.limits.open_for(call.thinking), request.send()).await;
         let response = match opened {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(broke(endpoint, Phase::Opening, &error, &Seen::default())),
+            Ok(Err(error)) => {
+                let error = broke(endpoint, Phase::Opening, &error, &Seen::default());
+                recording.broke(&error);
+                return Err(error);
+            }
             Err(_) => {
                 let silence = "no headers in time";
                 let evidence =
                     Evidence::of_transport(endpoint.provider(), Phase::Opening, Transport::TimedOut, silence);
-                return Err(classify(&evidence));
+                let error = classify(&evidence);
+                recording.broke(&error);
+                return Err(error);
             }
         };
-        if response.status().is_success() { Ok(response) } else { Err(self.refusal(endpoint, response).await) }
+        recording.answered(response.status().as_u16(), response.headers());
+        match response.status().is_success() {
+            true => Ok((response, recording)),
+            false => Err(self.refusal(endpoint, response, &recording).await),
+        }
     }
 
     /// What an answer means that is not what was asked for.
-    async fn refusal(&self, endpoint: &Endpoint, response: Response) -> ProviderError {
+    async fn refusal(&self, endpoint: &Endpoint, response: Response, recording: &Recording) -> ProviderError {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         // A body that never ends must not keep us: what has come by then is read.
         let body = tokio::time::timeout(self.limits.connect_max, read(response, BODY_BYTES_MAX)).await;
-        answered(endpoint, status, &headers, &body.unwrap_or(Ok(Bytes::new())).unwrap_or_default())
+        let body = body.unwrap_or(Ok(Bytes::new())).unwrap_or_default();
+        recording.came(&body);
+        let error = answered(endpoint, status, &headers, &body);
+        recording.broke(&error);
+        error
     }
 }
 
@@ -251,9 +278,14 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// The body, its errors typed.
-fn body(endpoint: Endpoint, seen: Seen, response: Response) -> Body {
+fn body(endpoint: Endpoint, seen: Seen, response: Response, recording: Recording) -> Body {
     let typed = move |error: reqwest::Error| broke(&endpoint, Phase::Streaming, &error, &seen);
-    response.bytes_stream().map(move |bytes| bytes.map_err(&typed)).boxed()
+    let heard = move |bytes: &Result<Bytes, _>| {
+        if let Ok(bytes) = bytes {
+            recording.came(bytes);
+        }
+    };
+    response.bytes_stream().inspect(heard).map(move |bytes| bytes.map_err(&typed)).boxed()
 }
 
 /// The first `max` bytes of a body.

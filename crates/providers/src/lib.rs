@@ -16,6 +16,7 @@ pub mod openai;
 pub mod openai_chat;
 pub mod openai_responses;
 mod provider;
+pub mod record;
 pub mod sse;
 pub mod wire;
 

@@ -26,6 +26,12 @@ use crate::http::{Call, Http};
 use crate::openai;
 use crate::provider::{Frames, ModelFacts, Provider};
 
+/// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
+#[must_use]
+pub fn written(request: &Request) -> Value {
+    request::body(request, &Card::default(), &Map::new())["messages"].take()
+}
+
 const PATH: &str = "/chat/completions";
 
 /// A provider that speaks OpenAI Chat Completions.

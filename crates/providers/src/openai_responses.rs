@@ -23,11 +23,17 @@ use serde_json::{Map, Value};
 
 pub use decode::{Keeps, Responses};
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{BadEndpoint, Endpoint};
 use crate::http::{Call, Http};
 use crate::openai;
 use crate::provider::{Frames, ModelFacts, Provider};
+
+/// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
+#[must_use]
+pub fn written(request: &Request) -> Value {
+    request::body(request, &Card::default(), &Options::default())["input"].take()
+}
 
 const PATH: &str = "/responses";
 

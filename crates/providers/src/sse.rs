@@ -21,6 +21,8 @@ pub struct Event<'a> {
     pub data: &'a str,
     /// The newest id in the stream so far; empty if there was none.
     pub id: &'a str,
+    /// Whether this event brought that id itself.
+    pub has_id: bool,
 }
 
 /// How much a peer may send.
@@ -68,6 +70,7 @@ pub struct Decoder {
     data: String,
     name: String,
     id: String,
+    has_id: bool,
     read: usize,
     at: Place,
 }
@@ -92,6 +95,7 @@ impl Decoder {
             data: String::new(),
             name: String::new(),
             id: String::new(),
+            has_id: false,
             read: 0,
             at: Place::FirstLine,
         }
@@ -180,6 +184,7 @@ impl Decoder {
             b"id" if memchr(0, value).is_none() => {
                 self.id.clear();
                 self.id.push_str(&String::from_utf8_lossy(value));
+                self.has_id = true;
             }
             _ => {} // A comment, `retry`, or something newer than the standard.
         }
@@ -189,11 +194,12 @@ impl Decoder {
     /// An empty line ends an event; one without data is none.
     fn dispatch<E>(&mut self, each: &mut impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
         let handled = match self.data.strip_suffix('\n') {
-            Some(data) => each(Event { name: &self.name, data, id: &self.id }),
+            Some(data) => each(Event { name: &self.name, data, id: &self.id, has_id: self.has_id }),
             None => Ok(()),
         };
         self.data.clear();
         self.name.clear();
+        self.has_id = false;
         handled
     }
 }

@@ -99,6 +99,13 @@ pub struct Own<S> {
     chat: OwnChat,
 }
 
+impl<S> Own<S> {
+    /// The chat alone.
+    pub fn into_chat(self) -> OwnChat {
+        self.chat
+    }
+}
+
 impl<S> Deref for Own<S> {
     type Target = OwnChat;
 
@@ -144,14 +151,14 @@ impl FromRequestParts<Shared> for Place {
     }
 }
 
-/// A name at the end of a path.
-pub struct Name(pub String);
+/// The id at the end of a path, of something that is no chat.
+pub struct Tail(pub String);
 
-impl FromRequestParts<Shared> for Name {
+impl FromRequestParts<Shared> for Tail {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
-        param(parts, app, "name").await.map(Self)
+        param(parts, app, "id").await.map(Self)
     }
 }
 

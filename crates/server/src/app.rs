@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::ids::{ChatId, Timestamp};
-use everturn::stores::{Heading, Query, Store, StoreError, Token, TokenHash, Tokens};
-use everturn::{ChatHandle, Engine};
+use everturn::core::status::Status;
+use everturn::core::view::Cursor;
+use everturn::stores::{Fork, Heading, New, Query, Store, StoreError, Token, TokenHash, Tokens};
+use everturn::{ChatHandle, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
-use sha2::{Digest as _, Sha256};
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use crate::failures::Failures;
 use crate::guard::Hosts;
 use crate::meter::Meter;
+use crate::places::Places;
 use crate::problem::{Kind, Problem};
-use crate::stream::Streams;
+use crate::starting::{Starter, Starting};
 use crate::wire;
 
 /// What a server is made of.
@@ -46,6 +47,8 @@ pub struct Bounds {
     pub connections_max: usize,
     /// Streams of one token at once: 100.
     pub streams_max: usize,
+    /// Chats of one owner that work at once: 2,000.
+    pub running_max: usize,
     /// How long a stream lasts before it ends in good order, sooner than proxies cut it: 1 h.
     pub stream_time_max: Duration,
     /// How often a stream without events says that it lives: 15 s.
@@ -64,6 +67,8 @@ pub struct Bounds {
     pub outcome_max: Duration,
     /// How long a shutdown waits for requests under way: 10 s.
     pub drain_max: Duration,
+    /// How long it waits for steps that may be nearly done, before turns are handed over where they are: 5 s.
+    pub grace_max: Duration,
 }
 
 impl Default for Bounds {
@@ -71,6 +76,7 @@ impl Default for Bounds {
         Self {
             connections_max: 20_000,
             streams_max: 100,
+            running_max: 2_000,
             stream_time_max: Duration::from_secs(60 * 60),
             heartbeat: Duration::from_secs(15),
             recheck: Duration::from_secs(5),
@@ -80,6 +86,7 @@ impl Default for Bounds {
             failures_max: 10,
             outcome_max: Duration::from_secs(10),
             drain_max: Duration::from_secs(10),
+            grace_max: Duration::from_secs(5),
         }
     }
 }
@@ -95,14 +102,26 @@ pub struct App {
     pub(crate) hosts: Hosts,
     pub(crate) meter: Meter,
     pub(crate) failures: Failures,
-    pub(crate) streams: Streams,
+    pub(crate) streams: Places<TokenHash>,
     pub(crate) shutdown: CancellationToken,
-    /// Held while a chat is made under a request id: two such requests must not both find nothing.
-    making: Mutex<()>,
+    /// Turns that are about to begin, by owner.
+    starting: Starting,
 }
 
 /// The state of the router.
 pub type Shared = Arc<App>;
+
+/// A chat that somebody wants to have made.
+pub struct Wanted {
+    /// The agent to talk to.
+    pub agent: String,
+    /// What to call it, or empty.
+    pub title: String,
+    /// What it begins with, if not with nothing.
+    pub fork: Option<Fork>,
+    /// The client's name for the request.
+    pub key: Option<String>,
+}
 
 /// A chat whose owner asks for it.
 pub struct OwnChat {
@@ -111,11 +130,6 @@ pub struct OwnChat {
     /// As it stood when it was opened.
     pub heading: Heading,
 }
-
-/// Ids made for a request id begin anew so often…
-const BUCKET: Duration = Duration::from_secs(60 * 60);
-/// …and a repeated request looks so many of them back.
-const BUCKETS: i64 = 24;
 
 impl App {
     pub(crate) fn new(parts: Parts, hosts: Hosts) -> Self {
@@ -131,9 +145,9 @@ impl App {
             hosts,
             meter,
             failures: Failures::default(),
-            streams: Streams::default(),
+            streams: Places::default(),
             shutdown: CancellationToken::new(),
-            making: Mutex::new(()),
+            starting: Starting::default(),
         }
     }
 
@@ -152,29 +166,53 @@ impl App {
     }
 
     /// A new chat of the caller's; under a request id, the one that was made for it before.
-    pub async fn make(&self, caller: &Caller, agent: &str, key: Option<&str>) -> Result<ChatHandle, Problem> {
-        let Some(key) = key else {
-            return Ok(self.engine.create_as(self.engine.new_id(), agent, caller.owner()).await?);
-        };
-        let _making = self.making.lock().await;
-        let chance = chance_of(caller.owner(), key);
-        let bucket = self.now().0 / BUCKET.as_millis() as i64;
-        let id = |bucket: i64| ChatId::new(Timestamp(bucket * BUCKET.as_millis() as i64), chance);
-        for earlier in (bucket - BUCKETS..=bucket).rev() {
-            match self.store.heading(id(earlier)).await {
-                Ok(heading) if heading.agent == agent => return Ok(self.engine.chat(heading.id)),
-                Ok(_) => return Err(Problem::new(Kind::KeyReused, "The same key made a chat with another agent.")),
-                Err(StoreError::NoSuchChat) => {}
-                Err(error) => return Err(error.into()),
-            }
+    pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
+        let Wanted { agent, title, fork, key } = wanted;
+        let (id, owner) = (self.engine.new_id(), caller.owner().into());
+        let handle = self.engine.make(&New { id, agent, owner, title, fork, key }).await?;
+        self.open(caller, handle.id()).await
+    }
+
+    /// What the list says about a chat, if it is the caller's.
+    pub async fn glance(&self, caller: &Caller, id: ChatId) -> Result<Option<Heading>, StoreError> {
+        let heading = self.store.heading(id).await?;
+        Ok(Some(heading).filter(|heading| heading.owner == caller.owner()))
+    }
+
+    /// The events of a chat that was found to be the caller's.
+    pub(crate) fn events(&self, id: ChatId, cursor: Option<Cursor>) -> Subscription {
+        self.engine.chat(id).events(cursor)
+    }
+
+    /// Hints of what changes in the caller's chats.
+    pub fn feed(&self, caller: &Caller) -> Feed {
+        self.engine.feed(caller.owner())
+    }
+
+    /// Leave to begin a turn in a chat, held until it has begun. One that works already begins nothing.
+    pub async fn leave(&self, caller: &Caller, chat: &OwnChat) -> Result<Option<Starter>, Problem> {
+        if matches!(chat.heading.status, Status::Running | Status::Interrupting) {
+            return Ok(None);
         }
-        Ok(self.engine.create_as(id(bucket), agent, caller.owner()).await?)
+        let starter = self.starting.enter(caller.owner(), chat.heading.id);
+        let mut works = starter.line();
+        // Asked after the line was looked at: whoever has left it in between works by now, and is in the other count.
+        let query = Query { works: true, len: self.bounds.running_max, ..Query::default() };
+        works.extend(self.newest(caller, query).await?.iter().map(|heading| heading.id));
+        if works.len() > self.bounds.running_max {
+            let detail = "Too many of your chats work at once; wait for one, or interrupt one.";
+            return Err(Problem::new(Kind::TooMany, detail));
+        }
+        Ok(Some(starter))
     }
 
     /// The caller's chats.
     pub async fn list(&self, caller: &Caller, query: Query) -> Result<Vec<Heading>, Problem> {
-        let query = Query { owner: Some(caller.owner().into()), ..query };
-        Ok(self.store.headings(&query).await?)
+        Ok(self.newest(caller, query).await?)
+    }
+
+    pub(crate) async fn newest(&self, caller: &Caller, query: Query) -> Result<Vec<Heading>, StoreError> {
+        self.store.headings(&Query { owner: Some(caller.owner().into()), ..query }).await
     }
 
     /// Whether chats can be read now.
@@ -207,8 +245,8 @@ impl App {
         models.into_values().collect()
     }
 
-    pub(crate) async fn halt(&self) {
-        self.engine.shutdown().await;
+    pub(crate) async fn halt(&self, grace: Duration) {
+        self.engine.drain(grace).await;
     }
 
     pub(crate) async fn resume(&self) -> Result<usize, StoreError> {
@@ -224,6 +262,16 @@ impl App {
     ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
         Ok(self.store.page(chat.handle.id(), before, len).await?)
     }
+
+    /// The messages of a chat behind one, oldest first.
+    pub async fn after(
+        &self,
+        chat: &OwnChat,
+        after: everturn::core::ids::MessageId,
+        len: usize,
+    ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
+        Ok(self.store.after(chat.handle.id(), after, len).await?)
+    }
 }
 
 impl OwnChat {
@@ -233,10 +281,4 @@ impl OwnChat {
         let standing = view.standing.as_ref().ok_or_else(Problem::not_found)?;
         Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing: standing.into() })
     }
-}
-
-/// What tells a chat made under a request id from its neighbours: the same for the same request.
-fn chance_of(owner: &str, key: &str) -> u128 {
-    let hash = Sha256::new().chain_update(owner).chain_update([0]).chain_update(key).finalize();
-    hash.iter().take(16).fold(0, |bits, byte| (bits << 8) | u128::from(*byte))
 }

@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 64;
 /// How long a body may take to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 /// The longest request id.
-const KEY_LEN_MAX: usize = 255;
+pub const KEY_LEN_MAX: usize = 255;
 
 /// A JSON body of at most so many bytes. An empty one counts as `{}`.
 pub struct Json<T, const BYTES_MAX: usize = BODY_BYTES_MAX>(pub T);
@@ -44,6 +44,10 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     if is_too_deep(bytes) {
         return Err(Problem::new(Kind::Invalid, format!("JSON may be nested {DEPTH_MAX} deep.")));
+    }
+    // Every body is an object; a list would be taken for the fields of one, in order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::new(Kind::Invalid, "A body is a JSON object."));
     }
     // The message names a field and a place, and quotes nothing but names and single values.
     serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, error.to_string()))
@@ -111,6 +115,18 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_an_object() {
+        #[derive(serde::Deserialize, Debug)]
+        struct Two {
+            _a: Option<u8>,
+        }
+        for list in ["[null]", " [1]", "null", "7"] {
+            assert!(parse::<Two>(list.as_bytes()).is_err(), "{list}");
+        }
+        assert!(parse::<Two>(b" {}").is_ok() && parse::<Two>(b"").is_ok());
+    }
 
     #[test]
     fn depth_is_counted_outside_of_strings() {

@@ -14,13 +14,19 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use everturn::stores::TokenHash;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::audit;
 use crate::problem::{Kind, Problem};
 
 /// The one path that answers without a token.
 pub const LIVENESS: &str = "/healthz";
+
+/// Under which a request is named, in both directions.
+const REQUEST_ID: &str = "x-request-id";
+const REQUEST_ID_LEN_MAX: usize = 128;
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
@@ -58,10 +64,11 @@ impl Hosts {
 /// Lets a request in, or says why not. Counts and logs it either way.
 pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let (id, method) = (request_id(), request.method().clone());
+    let (id, method) = (request_id(request.headers()), request.method().clone());
+    let span = tracing::info_span!("request", id);
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let mut response = match admit(&app, &mut request).await {
-        Ok(()) => next.run(request).await,
+        Ok(()) => next.run(request).instrument(span).await,
         Err(problem) => problem.into_response(),
     };
     let (status, took) = (response.status(), began.elapsed());
@@ -72,7 +79,7 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     if let Ok(id) = HeaderValue::from_str(&id) {
-        headers.insert("x-request-id", id);
+        headers.insert(REQUEST_ID, id);
     }
     response
 }
@@ -93,7 +100,6 @@ async fn admit(app: &Shared, request: &mut Request) -> Result<(), Problem> {
     }
     let peer = request.extensions().get::<Peer>().copied();
     let caller = identify(app, request.headers(), peer).await?;
-    is_json(request)?;
     request.extensions_mut().insert(caller);
     Ok(())
 }
@@ -123,8 +129,16 @@ fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whatever may change something is JSON, which no form of another site can send.
-fn is_json(request: &Request) -> Result<(), Problem> {
+/// Whatever may change something is JSON, which no form of another site can send. Stands behind the choice of a route, so
+/// that a method nobody knows is told so.
+pub async fn is_json(request: Request, next: Next) -> Response {
+    match check_json(&request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn check_json(request: &Request) -> Result<(), Problem> {
     if !matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
         return Ok(());
     }
@@ -144,8 +158,11 @@ async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<Peer>) -> Resu
     {
         return Ok(Caller::bearing(token));
     }
-    if bearer.is_some() && peer.is_some_and(|peer| app.failures.is_over(peer.0, app.bounds.failures_max)) {
-        return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute."));
+    if bearer.is_some() {
+        if peer.is_some_and(|peer| app.failures.is_over(peer.0, app.bounds.failures_max)) {
+            return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute."));
+        }
+        audit::login_failed(peer.map(|peer| peer.0)); // No more than are answered: nobody fills the file.
     }
     Err(Problem::new(Kind::Unauthorized, "Send `authorization: Bearer …` with a token that is known and not expired."))
 }
@@ -155,8 +172,13 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// Names a request in answers and logs. A count, because it must only be told apart from its neighbours.
-fn request_id() -> String {
+/// Names a request in answers and logs: as its sender does, so that both ends can be found by one name; else by a count,
+/// because it must only be told apart from its neighbours.
+fn request_id(headers: &HeaderMap) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("req-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+    let is_name = |id: &&str| (1..=REQUEST_ID_LEN_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
+    match headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(is_name) {
+        Some(id) => id.to_owned(),
+        None => format!("req-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+    }
 }

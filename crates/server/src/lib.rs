@@ -5,21 +5,27 @@
 //! answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its owner.
 
 mod access;
+mod address;
 mod app;
+mod audit;
 mod body;
 mod data;
 mod entropy;
 mod failures;
 mod guard;
+pub mod markdown;
 mod meter;
 mod models;
+mod places;
 mod problem;
 mod routes;
 mod serve;
 mod stall;
+mod starting;
 mod stream;
 pub mod wire;
 
+pub use address::{Address, Announced, Stay};
 pub use app::{Bounds, Parts};
 pub use data::{DataDir, DataError};
 pub use models::{Brought, bring};

@@ -67,3 +67,44 @@ fn name(method: &Method) -> &'static str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    /// What is registered is what the page documents, by name, type and meaning.
+    #[test]
+    fn the_page_lists_what_is_registered() {
+        let mut registry = Registry::default();
+        let meter = Meter::register(&mut registry);
+        meter.answered(&Method::GET, "/v1/chats", StatusCode::OK, Duration::ZERO);
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("numbers can be written");
+        let lines = |kind: &str| -> Vec<(String, String)> {
+            let of = text.lines().filter_map(|line| line.strip_prefix(kind)?.split_once(' '));
+            of.map(|(name, rest)| (name.to_owned(), rest.to_owned())).collect()
+        };
+        let helps = lines("# HELP ");
+        let registered: BTreeSet<String> = lines("# TYPE ")
+            .into_iter()
+            .zip(&helps)
+            .map(|((name, kind), (_, help))| {
+                let suffix = if kind == "counter" { "_total" } else { "" };
+                format!("{name}{suffix} {kind} {}", help.trim_end_matches('.'))
+            })
+            .collect();
+        let page = include_str!("../../../docs/metrics.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `everturn_http_"));
+        let documented: BTreeSet<String> = rows
+            .map(|row| {
+                let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+                format!("{} {} {}", cells[1].trim_matches('`'), cells[2], cells[4])
+            })
+            .collect();
+        assert_eq!(registered, documented);
+    }
+}

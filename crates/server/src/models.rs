@@ -20,7 +20,7 @@ use everturn_understudy::{Manner, Understudy};
 const KEYS: [(&str, &[&str], &str); 3] = [
     ("anthropic", &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], "anthropic/claude-sonnet-4-5"),
     ("openai", &["OPENAI_API_KEY"], "openai/gpt-5-mini"),
-    ("gemini", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini/gemini-2.5-flash"),
+    ("google", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "google/gemini-2.5-flash"),
 ];
 
 /// The stand-in's model.
@@ -57,4 +57,26 @@ pub fn bring(
     let model = models.first().copied().unwrap_or(UNDERSTUDY);
     let model = model.parse().expect("a name of ours is provider and model");
     Ok(Brought { builder, model, with_key })
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn::Engine;
+
+    use super::*;
+
+    /// Whichever key is set, the model that is asked by default has a provider.
+    #[tokio::test]
+    async fn every_usual_model_has_a_provider() {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+        for (provider, variables, model) in KEYS {
+            for set in variables {
+                let variable = |name: &str| (name == *set).then(|| "a-key".to_owned());
+                let Brought { builder, model: asked, with_key } =
+                    bring(Engine::builder(), &Limits::default(), variable).unwrap();
+                assert_eq!((asked.to_string(), with_key), (model.to_owned(), vec![provider]), "{set}");
+                assert!(builder.start().facts(&asked).is_some(), "nobody provides {asked}");
+            }
+        }
+    }
 }

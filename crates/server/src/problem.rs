@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use everturn::CreateError;
 use everturn::core::command::Refusal;
-use everturn::stores::{StoreError, SubmitError};
+use everturn::stores::{MakeError, StoreError, SubmitError};
 
 use crate::wire;
 
@@ -74,6 +74,8 @@ kinds! {
     KeyReused CONFLICT "key-reused" "The Idempotency-Key was used for another request";
     /// The message cannot be edited.
     NotEditable CONFLICT "not-editable" "The message cannot be edited";
+    /// A fork cannot end there.
+    NotForkable CONFLICT "not-forkable" "The chat cannot be forked there";
     /// The call waits for no answer, or for one to another input.
     NotAsked CONFLICT "not-asked" "The call does not wait for this answer";
     /// More than may be sent at once.
@@ -199,7 +201,11 @@ impl From<CreateError> for Problem {
     fn from(error: CreateError) -> Self {
         match error {
             CreateError::NoSuchAgent(_) => Self::new(Kind::Invalid, error.to_string()),
-            CreateError::Store(error) => error.into(),
+            CreateError::Store(error) | CreateError::Make(MakeError::Store(error)) => error.into(),
+            CreateError::Make(MakeError::Conflict) => SubmitError::Conflict.into(),
+            CreateError::Make(error @ (MakeError::NoSuchMessage(_) | MakeError::Open(_))) => {
+                Self::new(Kind::NotForkable, error.to_string())
+            }
         }
     }
 }

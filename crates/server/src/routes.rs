@@ -1,6 +1,8 @@
 //! The routes, and the document that describes them. A route is in both or in neither.
 
 mod chats;
+mod document;
+mod export;
 mod files;
 mod house;
 mod messages;
@@ -9,21 +11,22 @@ mod tokens;
 mod watching;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
-use crate::guard::guard;
+use crate::guard::{guard, is_json};
 use crate::problem::{Kind, Problem};
 
 /// The router, with the guard before every route.
 pub fn router(app: Shared) -> Router {
-    let (router, document) = described().split_for_parts();
+    let (router, document) = complete();
     let document = document.to_json().unwrap_or_default();
     router
+        .route_layer(from_fn(is_json))
         .route("/openapi.json", axum::routing::get(move |_: house::Reader| house::document(document.clone())))
         .fallback(|| async { Problem::not_found() })
         .method_not_allowed_fallback(|| async { Problem::new(Kind::Method, "Another method is meant for this path.") })
@@ -34,7 +37,14 @@ pub fn router(app: Shared) -> Router {
 /// The API, described in OpenAPI 3.1.
 #[must_use]
 pub fn openapi() -> OpenApi {
-    described().split_for_parts().1
+    complete().1
+}
+
+/// The router, and the whole of its document.
+fn complete() -> (Router<Shared>, OpenApi) {
+    let (router, mut document) = described().split_for_parts();
+    document::complete(&mut document);
+    (router, document)
 }
 
 fn described() -> OpenApiRouter<Shared> {
@@ -51,7 +61,9 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(house::metrics))
         .routes(routes!(house::models))
         .routes(routes!(chats::list, chats::create))
-        .routes(routes!(chats::get, chats::patch))
+        .routes(routes!(chats::get, chats::patch, chats::delete))
+        .routes(routes!(chats::fork))
+        .routes(routes!(export::export))
         .routes(routes!(chats::usage))
         .routes(routes!(messages::page, messages::send))
         .routes(routes!(messages::edit))
@@ -63,6 +75,7 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(steering::answers))
         .routes(routes!(steering::compact))
         .routes(routes!(watching::stream))
+        .routes(routes!(watching::all))
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::revoke))
 }

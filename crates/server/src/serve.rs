@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use everturn::stores::StoreError;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -22,7 +23,7 @@ use tower::ServiceExt as _;
 use crate::app::{App, Parts, Shared};
 use crate::guard::{Hosts, Peer};
 use crate::routes;
-use crate::stall::Stall;
+use crate::stall::{Stall, Taking};
 
 /// A server that listens.
 pub struct Server {
@@ -71,11 +72,22 @@ impl Server {
         self.resumed
     }
 
-    /// Ends it: streams say good-bye, requests under way are answered, turns are handed over.
+    /// Ends it: streams say good-bye, requests under way are answered, steps that are nearly done come to their end, and
+    /// turns are handed over.
     pub async fn stop(self) {
+        let grace = self.app.bounds.grace_max;
+        self.stop_within(grace, std::future::pending()).await;
+    }
+
+    /// The same, with another time for steps that may be nearly done, or until somebody is in a `hurry`.
+    pub async fn stop_within(self, grace: Duration, hurry: impl Future<Output = ()>) {
         self.app.shutdown.cancel();
-        let _ = self.listening.await; // It can only have panicked, and is over then too.
-        self.app.halt().await;
+        let ends = async { tokio::join!(self.listening, self.app.halt(grace)) };
+        tokio::select! {
+            _ = ends => {} // Listening can only have panicked, and is over then too.
+            () = hurry => {}
+        }
+        self.app.halt(Duration::ZERO).await; // What the last requests began.
     }
 }
 
@@ -138,12 +150,19 @@ fn connect(
         .max_header_list_size(bounds.head_bytes_max as u32)
         .max_concurrent_streams(128)
         .keep_alive_interval(bounds.stall_max);
-    let router = router.clone();
+    let (router, stall_max) = (router.clone(), bounds.stall_max);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        let router = router.clone();
-        async move { router.oneshot(request).await.map_err(|never: Infallible| match never {}) }
+        let (router, is_shared) = (router.clone(), request.version() == hyper::Version::HTTP_2);
+        async move {
+            let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
+            let is_stream = response.body().size_hint().exact().is_none();
+            Ok::<_, Infallible>(match is_shared && is_stream {
+                true => response.map(|body| Body::new(Taking::new(body, stall_max))),
+                false => response,
+            })
+        }
     });
     let io = TokioIo::new(Stall::new(stream, bounds.stall_max));
     let connection = graceful.watch(builder.serve_connection(io, service).into_owned());
@@ -155,6 +174,6 @@ fn connect(
 }
 
 async fn pause(shutdown: &CancellationToken) {
-    let moment = std::time::Duration::from_millis(100);
+    let moment = Duration::from_millis(100);
     shutdown.run_until_cancelled(tokio::time::sleep(moment)).await;
 }

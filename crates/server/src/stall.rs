@@ -3,13 +3,20 @@
 //! Nobody waits for a slow reader: its stream reads the store when there is room on its connection, so it costs one
 //! batch of events and not more. But one that has stopped reading would hold its connection for ever. So a write that
 //! makes no progress for too long ends it; whoever it was comes back with the cursor it has.
+//!
+//! In HTTP/2 a connection is shared, and one of its readers can stop while the others go on. Nobody can end that one from
+//! here, but what it holds can be let go: [`Taking`].
 
 use std::future::Future as _;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -77,6 +84,58 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
     }
 }
 
+/// A body whose reader must go on taking. What it holds is let go when a piece was not asked for in time.
+pub struct Taking(Arc<Mutex<Slot>>);
+
+struct Slot {
+    body: Option<Body>,
+    /// When a piece was handed out, if no other was asked for since.
+    given: Option<Instant>,
+}
+
+impl Taking {
+    /// The same body, let go when nothing is taken of it for so long, or up to twice as long.
+    pub fn new(body: Body, stall_max: Duration) -> Self {
+        let slot = Arc::new(Mutex::new(Slot { body: Some(body), given: None }));
+        tokio::spawn(look_after(Arc::downgrade(&slot), stall_max));
+        Self(slot)
+    }
+}
+
+async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration) {
+    loop {
+        sleep(stall_max).await;
+        let Some(slot) = slot.upgrade() else { return };
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.given.is_some_and(|given| given.elapsed() >= stall_max) {
+            slot.body = None;
+            return;
+        }
+    }
+}
+
+impl hyper::body::Body for Taking {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.given = None;
+        let Some(body) = &mut slot.body else {
+            let stalled = Error::new(ErrorKind::TimedOut, "the other side did not read");
+            return Poll::Ready(Some(Err(axum::Error::new(stalled))));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        if polled.is_ready() {
+            slot.given = Some(Instant::now());
+        }
+        polled
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
@@ -97,5 +156,34 @@ mod tests {
         let began = Instant::now();
         let error = ours.write_all(b"efgh").await.unwrap_err();
         assert_eq!((error.kind(), began.elapsed()), (ErrorKind::TimedOut, Duration::from_secs(30)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_nobody_takes_is_let_go_and_one_that_waits_for_us_is_not() {
+        use futures_util::stream;
+        use http_body_util::BodyExt as _;
+        let (held, witness) = (Arc::new(()), |held: &Arc<()>| Arc::strong_count(held) > 1);
+        let second = Duration::from_secs(1);
+        let slow = {
+            let held = held.clone();
+            stream::unfold(0, move |n: u64| {
+                let held = held.clone();
+                async move {
+                    sleep(if n == 1 { second * 100 } else { Duration::ZERO }).await;
+                    let _ = &held;
+                    Some((Ok::<_, std::convert::Infallible>(Bytes::from("piece")), n + 1))
+                }
+            })
+        };
+        let mut body = Taking::new(Body::from_stream(slow), second * 30);
+        for _ in 0..2 {
+            body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
+            sleep(second * 29).await;
+        }
+        body.frame().await.unwrap().unwrap();
+        assert!(witness(&held));
+        sleep(second * 60).await;
+        assert!(!witness(&held), "what it held is let go");
+        body.frame().await.unwrap().unwrap_err();
     }
 }

@@ -4,10 +4,12 @@
 //! here, so that the command-line client and the tests speak with the same types. Times are milliseconds since 1970;
 //! what JavaScript cannot count is text. `docs/protocol.md` says it for people.
 
+mod all;
 mod ask;
 mod chat;
 mod draft;
 mod event;
+mod export;
 mod fold;
 pub(crate) mod line;
 mod message;
@@ -17,10 +19,13 @@ mod problem;
 mod token;
 mod usage;
 
-pub use ask::{Accepted, Answer, Answers, Create, Edit, NewPart, Nothing, Patch, Said, Send};
+pub use all::{BadEvent, Followers, Listed, Told};
+pub use ask::{Accepted, Answer, Answers, Create, Edit, Fork, NewPart, Nothing, Patch, Said, Send};
 pub use chat::{Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued, Retry, Standing, Summarising};
 pub use draft::Draft;
 pub use event::{Began, Counts, Delta, Event, Increment, Rewound, Snapshot};
+pub use export::Export;
+pub(crate) use export::text;
 pub use fold::{BadFold, Follower, View};
 pub use message::{Body, Media, Message, Messages, Reply, ResultOf, Stop, Summary};
 pub use name::{AskKind, RunBy, Rung, SourceOfSummary, Status, Verdict, When};

@@ -6,11 +6,13 @@
 //! every write. Behind the feature `conformance`; [`conformance!`](crate::conformance!) makes a test of each case.
 
 pub mod commits;
+pub mod deleting;
 pub mod generated;
 pub mod inbox;
 pub mod journal;
 pub mod lease;
 mod lots;
+pub mod making;
 pub mod reads;
 pub(crate) mod samples;
 pub mod unicode;
@@ -53,11 +55,17 @@ macro_rules! conformance {
                     rows_outlive_commits_within_the_step, rows_go_with_their_step, a_step_that_is_over_takes_no_rows;
                 commits: versions_count_commits, a_driver_goes_on_from_the_newest_summary,
                     a_rewound_summary_brings_back_what_it_stood_for, attempts_are_kept_whatever_becomes_of_the_turn,
-                    a_dropped_write_happened_whole_or_not_at_all, chats_are_apart;
+                    a_dropped_write_happened_whole_or_not_at_all, chats_are_apart,
+                    what_is_used_is_counted_by_owner_and_day;
                 reads: a_chat_that_is_not_there_is_an_error, reading_changes_nothing, chats_are_listed_and_found,
                     unsettled_chats_are_listed_oldest_first, without_a_cursor_there_is_a_snapshot,
                     a_cursor_that_cannot_be_used_gets_a_snapshot, a_catch_up_is_whole, an_edit_is_told_as_one,
                     a_long_chat_is_shown_by_its_newest_page;
+                making: a_key_of_an_owner_makes_one_chat, parallel_repeats_make_one_chat, a_fork_begins_with_what_was_said,
+                    a_fork_is_a_chat_of_its_own, a_fork_ends_where_no_call_is_open, a_fork_takes_bytes_along,
+                    what_was_said_is_found_by_its_words, chats_at_work_are_found;
+                deleting: nothing_is_left_of_a_deleted_chat, a_deleted_chat_is_not_written_to,
+                    a_deleted_chat_can_be_made_anew, deleting_takes_the_newest_lease;
                 unicode: odd_text_comes_back_from_every_message, odd_text_comes_back_from_every_delta,
                     odd_text_comes_back_from_every_command, odd_text_comes_back_from_every_other_fact,
                     odd_names_and_keys_are_told_apart;

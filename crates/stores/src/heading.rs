@@ -55,8 +55,12 @@ pub struct Query {
     pub owner: Option<String>,
     /// Put away, or not.
     pub archived: Option<bool>,
-    /// With this in their title, in upper or lower case; empty is in every title.
+    /// With this in their title, in upper or lower case; empty is in every title. Or with all words of this, whole, in
+    /// one message that a person or the model said.
     pub text: String,
+    /// Only those that do something, or will at once: they run, are being stopped, or have commands to obey. Waiting for
+    /// people is no work.
+    pub works: bool,
     /// Behind this place of the list.
     pub after: Option<(Timestamp, ChatId)>,
     /// So many.
@@ -65,18 +69,21 @@ pub struct Query {
 
 impl Default for Query {
     fn default() -> Self {
-        Self { owner: None, archived: None, text: String::new(), after: None, len: 50 }
+        Self { owner: None, archived: None, text: String::new(), works: false, after: None, len: 50 }
     }
 }
 
 impl Query {
-    /// Whether a chat is wanted.
-    #[must_use]
-    pub fn fits(&self, chat: &Chat) -> bool {
+    /// Whether a chat is wanted, as far as it alone can tell.
+    pub(crate) fn fits(&self, chat: &Chat) -> bool {
         self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
             && self.archived.is_none_or(|archived| archived == chat.archived)
-            && searchable(&chat.title).contains(&searchable(&self.text))
             && self.after.is_none_or(|place| (chat.touched, chat.id) < place)
+    }
+
+    /// Whether its title has what is looked for.
+    pub(crate) fn is_in_title(&self, chat: &Chat) -> bool {
+        searchable(&chat.title).contains(&searchable(&self.text))
     }
 }
 

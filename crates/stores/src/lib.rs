@@ -15,6 +15,7 @@ mod failpoint;
 mod heading;
 mod ledger;
 mod memory;
+mod new;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores on disk use it"))]
@@ -28,10 +29,12 @@ mod sql;
 pub mod sqlite;
 mod store;
 mod tokens;
+mod words;
 
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
 pub use memory::Memory;
+pub use new::{Fork, MakeError, New};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sql::Durability;

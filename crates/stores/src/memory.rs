@@ -5,32 +5,49 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::change::admit_behind;
 use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::draft::Draft;
 use everturn_core::fact::{Attempted, Fact};
+use everturn_core::fork;
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
+use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
-use crate::sql::PAGE_LEN_MAX;
+use crate::new::{Fork, MakeError, New};
+use crate::sql::{self, PAGE_LEN_MAX};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
 use crate::tokens::{Token, TokenHash, Tokens};
+use crate::words;
 
 /// A store that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct Memory {
-    rooms: Mutex<BTreeMap<ChatId, Room>>,
+    house: Mutex<House>,
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
+    used: Mutex<BTreeMap<(String, Day), Used>>,
+}
+
+/// All chats.
+#[derive(Debug, Default)]
+struct House {
+    rooms: BTreeMap<ChatId, Room>,
+    /// What was made under a key of an owner's, and what was asked for.
+    made: HashMap<(String, String), (ChatId, [u8; 32])>,
+    /// The highest fence of a chat that was deleted: no lease of it is ever given again.
+    floor: Fence,
 }
 
 /// A command, and what became of it once the driver has come to it.
@@ -57,16 +74,27 @@ impl Memory {
         Self::default()
     }
 
-    fn rooms(&self) -> MutexGuard<'_, BTreeMap<ChatId, Room>> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole or not at all.
+    fn house(&self) -> MutexGuard<'_, House> {
+        self.house.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole or not at all.
     }
 
     fn tokens(&self) -> MutexGuard<'_, BTreeMap<TokenHash, Token>> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn count(&self, owner: &str, facts: &[Fact]) {
+        let mut sums = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        for fact in facts {
+            if let Fact::Attempted(attempted, _) = fact {
+                let (day, used) = sql::used(attempted);
+                let sum = sums.entry((owner.to_owned(), day)).or_default();
+                *sum = sum.plus(used);
+            }
+        }
+    }
+
     fn read<T>(&self, chat: ChatId, read: impl FnOnce(&Room) -> T) -> Result<T, StoreError> {
-        self.rooms().get(&chat).map(read).ok_or(StoreError::NoSuchChat)
+        self.house().rooms.get(&chat).map(read).ok_or(StoreError::NoSuchChat)
     }
 
     fn write<T>(
@@ -74,7 +102,7 @@ impl Memory {
         Pen { chat, fence }: Pen,
         write: impl FnOnce(&mut Room) -> Result<T, WriteError>,
     ) -> Result<T, WriteError> {
-        match self.rooms().get_mut(&chat) {
+        match self.house().rooms.get_mut(&chat) {
             Some(room) if room.fence == fence => write(room),
             Some(_) => Err(WriteError::Fenced),
             None => Err(StoreError::NoSuchChat.into()),
@@ -85,7 +113,24 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        self.rooms().entry(id).or_insert_with(|| Room::new(Chat::new(id, agent, owner)));
+        self.house().rooms.entry(id).or_insert_with(|| Room::new(Chat::new(id, agent, owner)));
+        Ok(())
+    }
+
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        self.house().make(new)
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        let mut house = self.house();
+        match house.rooms.get(&lease.chat()) {
+            Some(room) if room.fence == lease.fence() => {}
+            Some(_) => return Err(WriteError::Fenced),
+            None => return Err(StoreError::NoSuchChat.into()),
+        }
+        house.rooms.remove(&lease.chat());
+        house.made.retain(|_, (made, _)| *made != lease.chat());
+        house.floor = house.floor.max(lease.fence());
         Ok(())
     }
 
@@ -94,8 +139,9 @@ impl Store for Memory {
     }
 
     async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
-        let rooms = self.rooms();
-        let fitting = rooms.values().filter(|room| query.fits(&room.chat));
+        let house = self.house();
+        let wanted = words::wanted(&query.text);
+        let fitting = house.rooms.values().filter(|room| room.fits(query, &wanted));
         let mut headings: Vec<Heading> = fitting.map(|room| Heading::from(&room.chat)).collect();
         headings.sort_by_key(|heading| std::cmp::Reverse(heading.place()));
         headings.truncate(query.len);
@@ -103,8 +149,8 @@ impl Store for Memory {
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
-        let mut rooms = self.rooms();
-        let room = rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
+        let mut house = self.house();
+        let room = house.rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
         room.submit(submission, limits).map(|seq| Receipt { chat, seq })
     }
 
@@ -113,9 +159,10 @@ impl Store for Memory {
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
-        let mut rooms = self.rooms();
-        let room = rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
-        room.fence = room.fence.next();
+        let mut house = self.house();
+        let floor = house.floor;
+        let room = house.rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
+        room.fence = room.fence.max(floor).next();
         Ok(Lease::granted(chat, room.fence))
     }
 
@@ -132,8 +179,8 @@ impl Store for Memory {
     }
 
     async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
-        let rooms = self.rooms();
-        let busy = rooms.values().filter(|room| room.chat.is_busy() || room.pending().next().is_some());
+        let house = self.house();
+        let busy = house.rooms.values().filter(|room| room.chat.is_busy() || room.pending().next().is_some());
         Ok(busy.map(|room| room.chat.id).collect())
     }
 
@@ -142,7 +189,11 @@ impl Store for Memory {
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.write(lease.pen(), |room| Ok(room.commit(facts)))
+        self.write(lease.pen(), |room| {
+            let version = room.commit(facts);
+            self.count(&room.chat.owner, facts);
+            Ok(version)
+        })
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
@@ -165,8 +216,21 @@ impl Store for Memory {
         })
     }
 
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(chat, |room| {
+            let first = room.messages.partition_point(|(_, message)| message.id <= after);
+            room.messages[first..].iter().take(len).map(|(_, message)| message.clone()).collect()
+        })
+    }
+
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.read(chat, |room| room.calls.values().cloned().collect())
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let days = (owner.to_owned(), *days.start())..=(owner.to_owned(), *days.end());
+        Ok(used.range(days).fold(Used::default(), |sum, (_, used)| sum.plus(*used)))
     }
 }
 
@@ -195,7 +259,46 @@ impl Tokens for Memory {
     }
 }
 
+impl House {
+    fn make(&mut self, new: &New) -> Result<ChatId, MakeError> {
+        let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
+        if let Some((chat, request)) = key.as_ref().and_then(|key| self.made.get(key)) {
+            return if *request == new.digest() { Ok(*chat) } else { Err(MakeError::Conflict) };
+        }
+        let room = match &new.fork {
+            Some(Fork { chat, at }) => self.rooms.get(chat).ok_or(StoreError::NoSuchChat)?.fork(new, *at)?,
+            None => Room::new(new.empty()),
+        };
+        self.rooms.entry(new.id).or_insert(room);
+        self.made.extend(key.map(|key| (key, (new.id, new.digest()))));
+        Ok(new.id)
+    }
+}
+
 impl Room {
+    fn fork(&self, new: &New, at: MessageId) -> Result<Self, MakeError> {
+        let there = self.messages.binary_search_by_key(&at, |(_, message)| message.id);
+        let end = there.map_err(|_| MakeError::NoSuchMessage(at))? + 1;
+        let messages: Vec<Arc<Message>> = self.messages[..end].iter().map(|(_, message)| message.clone()).collect();
+        let reply = messages.iter().rposition(|message| matches!(message.body, Body::Reply(_)));
+        let step = fork::next_step(&messages[reply.unwrap_or(0)..])?;
+        let mut room = Self::new(fork::fork(new.empty(), at, step));
+        room.messages = messages.into_iter().map(|message| (room.chat.version, message)).collect();
+        Ok(room)
+    }
+
+    fn fits(&self, query: &Query, wanted: &[Vec<u8>]) -> bool {
+        let said = || self.messages.iter().filter_map(|(_, message)| words::of(message));
+        query.fits(&self.chat)
+            && (!query.works || self.works())
+            && (query.is_in_title(&self.chat) || said().any(|kept| words::fit(&kept, wanted)))
+    }
+
+    /// Whether it does something, or will at once.
+    fn works(&self) -> bool {
+        matches!(self.chat.status, Status::Running | Status::Interrupting) || self.pending().next().is_some()
+    }
+
     fn new(chat: Chat) -> Self {
         Self {
             chat,

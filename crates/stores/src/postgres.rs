@@ -7,12 +7,14 @@
 mod address;
 mod cells;
 mod commit;
+mod delete;
 mod desk;
 mod fault;
 mod hints;
 mod journal;
 mod lease;
 mod link;
+mod make;
 mod migrate;
 mod news;
 mod read;
@@ -23,11 +25,13 @@ mod trust;
 mod wire;
 mod worker;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
@@ -39,6 +43,8 @@ use tokio::task::JoinSet;
 
 use crate::entropy;
 use crate::heading::{Heading, Query};
+use crate::new::{MakeError, New};
+use crate::shape::rows;
 use crate::sql::Durability;
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
@@ -118,6 +124,8 @@ struct Inner {
     /// By what others know who told them.
     sender: i64,
     tickets: AtomicI64,
+    /// The highest fence of a chat that was deleted here: no lease of it is ever given here again.
+    floor: AtomicI64,
 }
 
 impl Postgres {
@@ -149,11 +157,12 @@ impl Postgres {
             trims,
             sender: (chance >> 1) as i64,
             tickets: AtomicI64::new(0),
+            floor: AtomicI64::new(0),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(journal::run(inner.clone(), taken));
         tasks.spawn(trim::run(inner.link.clone(), trimmed));
-        tasks.spawn(inner.teller.clone().run(inner.link.clone()));
+        tasks.spawn(inner.teller.clone().run(inner.sender, inner.link.clone()));
         tasks.spawn(wire::listen(listening, inner.sender, hints.clone()));
         tasks.spawn(hints::remind(hints, options.heartbeat / 2));
         Ok(Self { inner, _tasks: tasks, _worker: worker })
@@ -195,7 +204,7 @@ impl Inner {
     }
 
     fn tell(&self, hint: Hint, haste: Haste) {
-        self.teller.tell(self.sender, hint, haste);
+        self.teller.tell([hint], haste);
     }
 
     /// Waits for the writes to the chat that came before. Whatever goes on to its end takes this along, so whoever comes
@@ -262,6 +271,15 @@ impl Store for Postgres {
         self.inner.create(id, agent, owner).await
     }
 
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        self.inner.make(new).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        let turn = self.inner.turn(lease.chat()).await;
+        to_the_end(self.inner.clone().delete(turn, lease)).await
+    }
+
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         self.inner.heading(chat).await
     }
@@ -304,7 +322,8 @@ impl Store for Postgres {
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
         let (done, is_done) = oneshot::channel();
-        self.inner.jobs.send(Job::Append { pen, rows, done }).await.map_err(|_| closed())?;
+        let text = rows::write(&rows); // Here, where others need not wait for it.
+        self.inner.jobs.send(Job::Append { pen, rows, text, done }).await.map_err(|_| closed())?;
         is_done.await.map_err(|_| closed())?
     }
 
@@ -325,12 +344,20 @@ impl Store for Postgres {
         self.inner.page(chat, before, len).await
     }
 
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.inner.after(chat, after, len).await
+    }
+
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.inner.attempts(chat).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.inner.calls(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.inner.used(owner, days).await
     }
 
     async fn hint(&self) -> Hint {

@@ -17,6 +17,7 @@
 
 pub mod attempted;
 mod blob;
+pub mod bundle;
 pub mod chat;
 pub mod command;
 mod count;

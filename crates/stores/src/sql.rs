@@ -1,8 +1,12 @@
 //! What stores with tables have in common.
 
+use std::collections::BTreeMap;
+
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::{Chat, Effect};
+use everturn_core::cost::Micros;
 use everturn_core::draft::Draft;
-use everturn_core::fact::Fact;
+use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{InboxSeq, MessageId};
 use everturn_core::message::{Body, Verdict};
 use everturn_core::status::Status;
@@ -10,6 +14,7 @@ use everturn_core::view::Row;
 
 use crate::shape::{self, Written};
 use crate::store::StoreError;
+use crate::words;
 
 /// How much a delta has to survive before it is shown. Whatever was accepted or committed survives everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +37,8 @@ pub(crate) struct Split {
     pub(crate) messages: Vec<MessageRow>,
     pub(crate) attempts: Vec<String>,
     pub(crate) outcomes: Vec<(InboxSeq, String)>,
+    /// What the attempts used, by the day they began.
+    pub(crate) used: BTreeMap<Day, Used>,
 }
 
 /// A message to store.
@@ -40,6 +47,8 @@ pub(crate) struct MessageRow {
     pub(crate) id: MessageId,
     pub(crate) kind: &'static str,
     pub(crate) body: Written,
+    /// What it is found by.
+    pub(crate) words: Option<Vec<u8>>,
 }
 
 impl Split {
@@ -49,13 +58,19 @@ impl Split {
             match fact {
                 Fact::Said(message, _) => {
                     let (kind, body) = (kind_word(&message.body), shape::message::write(message));
-                    split.messages.push(MessageRow { id: message.id, kind, body });
+                    let words = words::of(message);
+                    split.messages.push(MessageRow { id: message.id, kind, body, words });
                 }
                 Fact::Rewound { from } => {
                     split.messages.retain(|message| message.id < *from);
                     split.gone = Some(split.gone.map_or(*from, |gone| gone.min(*from)));
                 }
-                Fact::Attempted(attempted, _) => split.attempts.push(shape::attempted::write(attempted)),
+                Fact::Attempted(attempted, _) => {
+                    split.attempts.push(shape::attempted::write(attempted));
+                    let (day, used) = used(attempted);
+                    let sum = split.used.entry(day).or_default();
+                    *sum = sum.plus(used);
+                }
                 Fact::Obeyed(seq, outcome) => split.outcomes.push((*seq, shape::outcome::write(*outcome))),
                 _ => {} // The chat itself says the rest.
             }
@@ -64,6 +79,19 @@ impl Split {
     }
 }
 
+/// What an attempt used, and the day that is counted on.
+pub(crate) fn used(attempted: &Attempted) -> (Day, Used) {
+    let used = Used { tokens: countable(attempted.tally.total()), cost: Micros(countable(attempted.spend.total().0)) };
+    (Day::of(attempted.began), used)
+}
+
+/// A number of which a table can add up many. No true one is cut.
+fn countable(number: u64) -> u64 {
+    number.min(1 << 40)
+}
+
+/// What the model answered.
+pub(crate) const REPLY: &str = "reply";
 /// A message a person sent.
 pub(crate) const USER: &str = "user";
 /// A summary.
@@ -74,7 +102,7 @@ const fn kind_word(body: &Body) -> &'static str {
         Body::User(_) => USER,
         Body::Summary(_) => SUMMARY,
         Body::Context(_) => "context",
-        Body::Reply(_) => "reply",
+        Body::Reply(_) => REPLY,
         Body::Result(_) => "result",
     }
 }

@@ -7,12 +7,16 @@
 mod backup;
 mod commit;
 mod connect;
+mod delete;
 mod desk;
 mod heads;
+mod inspect;
 mod keeper;
 mod list;
+mod make;
 mod migrate;
 mod open;
+mod queue;
 mod readers;
 mod reads;
 mod rows;
@@ -26,12 +30,14 @@ mod value;
 mod writer;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
@@ -39,10 +45,12 @@ use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::heading::{Heading, Query};
+use crate::new::{MakeError, New};
 use crate::shape;
+use crate::shape::rows::Piece;
 use crate::sql::{Durability, Split};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
@@ -50,16 +58,16 @@ use crate::store::{
 pub use backup::{Backup, BackupError};
 use desk::Desk;
 use heads::Heads;
+pub use inspect::{Inspection, Trouble};
 use keeper::{Health, Keeper};
 pub use open::OpenError;
 use open::Place;
+use queue::{COMPANY, Queue};
 use readers::Readers;
 use submit::Letter;
 use trouble::Halt;
-use writer::{Job, Needs, Work, Writer};
+use writer::{Job, Needs, Writer};
 
-/// How many jobs may wait for the writer before those who bring one wait too.
-const QUEUE_LEN_MAX: usize = 4_096;
 /// How often rows may be moved while they are read.
 const MOVES_MAX: usize = 100;
 
@@ -85,8 +93,7 @@ pub struct Sqlite {
     drafts: Needs,
     heads: Arc<Heads>,
     readers: Arc<Readers>,
-    /// `None` once it is closed.
-    queue: Option<mpsc::Sender<Box<dyn Work>>>,
+    queue: Arc<Queue>,
     stop: Option<std::sync::mpsc::SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,
     /// Given up last.
@@ -104,7 +111,8 @@ impl Sqlite {
         health.count_pages(&mut connection)?;
         let (keeper, woken) = sync_channel(1);
         let (stop, stopped) = sync_channel(0);
-        let (queue, jobs) = mpsc::channel(QUEUE_LEN_MAX);
+        let queue = Arc::new(Queue::new(COMPANY));
+        let jobs = queue.clone();
         let file = place.file.clone();
         let keeps = Keeper { file: file.clone(), health: health.clone(), woken, stop: stopped };
         let writer = Writer {
@@ -121,7 +129,7 @@ impl Sqlite {
         let failed = |why| OpenError::Dir { dir: dir.into(), why };
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let threads = vec![
-            named("sqlite-writer").spawn(move || writer.run(jobs)).map_err(failed)?,
+            named("sqlite-writer").spawn(move || writer.run(&jobs)).map_err(failed)?,
             named("sqlite-keeper").spawn(move || keeps.run()).map_err(failed)?,
         ];
         let drafts = match options.drafts {
@@ -129,16 +137,7 @@ impl Sqlite {
             Durability::Full => Needs::Full,
         };
         let readers = Readers::new(file, options.readers_len.max(1));
-        Ok(Self {
-            dir: dir.into(),
-            drafts,
-            heads,
-            readers,
-            queue: Some(queue),
-            stop: Some(stop),
-            threads,
-            _place: place,
-        })
+        Ok(Self { dir: dir.into(), drafts, heads, readers, queue, stop: Some(stop), threads, _place: place })
     }
 
     /// The data directory.
@@ -159,8 +158,7 @@ impl Sqlite {
     {
         let closed = || StoreError::Unavailable("the store is closed".into());
         let (reply, answer) = oneshot::channel();
-        let queue = self.queue.as_ref().ok_or_else(closed)?;
-        queue.send(Box::new(Job { needs, run, done: None, reply })).await.map_err(|_| closed())?;
+        self.queue.put(Box::new(Job { needs, run, done: None, reply })).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?.0
     }
 
@@ -175,7 +173,7 @@ impl Sqlite {
 impl Drop for Sqlite {
     /// Waits until everything that was handed in is written.
     fn drop(&mut self) {
-        drop(self.queue.take());
+        self.queue.close();
         drop(self.stop.take());
         for thread in self.threads.drain(..) {
             let _ = thread.join(); // It has said what it had to say.
@@ -188,6 +186,34 @@ impl Store for Sqlite {
     async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
         let chat = Chat::new(id, agent, owner);
         self.write(Needs::Full, move |desk| desk.create(&chat)).await
+    }
+
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        let new = new.clone();
+        let Some(fork) = new.fork else {
+            return self.write(Needs::Full, move |desk| desk.make(&new, None)).await;
+        };
+        for _ in 0..MOVES_MAX {
+            if let Some(key) = new.key.clone() {
+                let (owner, digest) = (new.owner.clone(), new.digest());
+                let made = self.readers.read(move |snapshot| make::made(snapshot, &owner, &key, &digest)).await?;
+                if let Some(made) = made {
+                    return Ok(made); // Whatever has become of the other chat.
+                }
+            }
+            let sheet = Arc::new(self.readers.read(move |snapshot| make::sheet(snapshot, fork)).await?);
+            let new = new.clone();
+            let made = self.write(Needs::Full, move |desk| desk.fork(&new, fork, &sheet)).await?;
+            if let Some(made) = made {
+                return Ok(made);
+            }
+        }
+        Err(moving().into())
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        let pen = lease.pen();
+        self.write(Needs::Full, move |desk| desk.delete(pen)).await
     }
 
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
@@ -247,9 +273,9 @@ impl Store for Sqlite {
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
-        let (text, rows) = (shape::rows::write(&rows), Arc::<[Row]>::from(rows));
+        let (piece, rows) = (Piece::of(&rows), Arc::<[Row]>::from(rows));
         let needs = if rows.is_empty() { Needs::Nothing } else { self.drafts };
-        self.write(needs, move |desk| desk.append(pen, &rows, &text)).await
+        self.write(needs, move |desk| desk.append(pen, &rows, &piece)).await
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
@@ -282,12 +308,21 @@ impl Store for Sqlite {
         self.read(page).await
     }
 
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(move |snapshot| reads::after(snapshot, chat, after, len)).await
+    }
+
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.read(move |snapshot| reads::attempts(snapshot, chat)).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.read(move |snapshot| reads::calls(snapshot, chat)).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        let owner = owner.to_owned();
+        self.read(move |snapshot| list::used(snapshot, &owner, &days)).await
     }
 }
 

@@ -1,8 +1,10 @@
 //! The trait, and what goes through it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::{Chat, Effect};
 use everturn_core::command::{Command, Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
@@ -12,6 +14,7 @@ use everturn_core::message::{Message, Verdict};
 use everturn_core::view::{Cursor, Event, Row};
 
 use crate::heading::{Heading, Query};
+use crate::new::{MakeError, New};
 
 /// A place where chats are kept.
 ///
@@ -21,6 +24,14 @@ use crate::heading::{Heading, Query};
 pub trait Store: Send + Sync + 'static {
     /// Makes an empty chat of `owner` with an agent. Making the same one again does nothing.
     async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError>;
+
+    /// Makes a chat, empty or with what was said in another; or finds the one that was made under the same key of its
+    /// owner. What it copies is as much work as what is copied.
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError>;
+
+    /// Deletes a chat with all that is kept of it. Whoever held it before cannot write any more, and neither can a lease
+    /// of its id if that is ever made again.
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError>;
 
     /// What a list says about a chat.
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError>;
@@ -66,11 +77,18 @@ pub trait Store: Send + Sync + 'static {
     /// The newest `len` messages before one of them, or before the end; oldest first.
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
 
+    /// The oldest `len` messages after one of them, oldest first.
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
+
     /// Every provider call ever made for the chat.
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError>;
 
     /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// What all chats of an owner have used on these days, chats that are gone included. Counted with every commit, so it
+    /// is cheap to ask and the same for every process.
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError>;
 
     /// Waits for a hint that something was done by another process. One may be lost, which costs a poll and never an
     /// event. For one listener; a store that no other process can use never answers.

@@ -59,10 +59,23 @@ pub(crate) enum Said {
 
 /// How a request begins that asks for the rest of an answer, in the words of [`Request::continuing`].
 const GO_ON: &str = "Your last message broke off";
+/// How we tell a model of calls that were cut off. Nobody has said it.
+const TAKEN_BACK: &str = "(Cut off and taken back before it ran: ";
 
 impl Heard {
     /// Understands a conversation.
     pub(crate) fn conversation(mut self, mut said: Vec<Said>) -> Self {
+        said.retain_mut(|one| match one {
+            Said::User(text) => match text.strip_prefix(TAKEN_BACK).and_then(|told| told.split_once(".)")) {
+                Some((_, rest)) if rest.trim().is_empty() => false,
+                Some((_, rest)) => {
+                    *text = rest.into();
+                    true
+                }
+                None => true,
+            },
+            Said::Model(_) | Said::Result(_) => true,
+        });
         let asked_on = matches!(said.last(), Some(Said::User(text)) if text.trim_start().starts_with(GO_ON));
         if asked_on {
             said.pop();

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 pub use fault::{Fault, UnknownFault};
 use house::House;
-pub use log::Logged;
+pub use log::{Logged, Said};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -5,6 +5,7 @@
 //! played from what was [`Heard`], and both go on with a broken answer as a model would, sometimes saying the last words
 //! again.
 
+mod drill;
 mod input;
 #[cfg(test)]
 mod tests;
@@ -63,15 +64,22 @@ impl Understudy {
         Self::hearing(move |heard| numbered(heard, manner))
     }
 
-    /// One that answers by itself, by the model it is asked for: `numbered…` as [`Understudy::numbered`], any other as
-    /// [`Understudy::persona`].
+    /// One that says what the prompt orders: thoughts (`r1..r20`), words (`t1..t80`) and calls (`note:7`), in any
+    /// sentence, so that everything an answer can hold can be counted.
+    #[must_use]
+    pub fn drill(manner: Manner) -> Self {
+        Self::hearing(move |heard| drill::drill(heard, manner))
+    }
+
+    /// One that answers by itself, by the model it is asked for: `numbered…` as [`Understudy::numbered`], `drill…` as
+    /// [`Understudy::drill`], any other as [`Understudy::persona`].
     #[must_use]
     pub fn company(manner: Manner) -> Self {
-        Self::hearing(
-            move |heard| {
-                if heard.model.starts_with("numbered") { numbered(heard, manner) } else { answer(heard, manner) }
-            },
-        )
+        Self::hearing(move |heard| match &heard.model {
+            model if model.starts_with("numbered") => numbered(heard, manner),
+            model if model.starts_with("drill") => drill::drill(heard, manner),
+            _ => answer(heard, manner),
+        })
     }
 }
 

@@ -22,7 +22,7 @@ pub fn python(checks: &Path, made: &Path) -> Result<PathBuf> {
     if is_made(made, &pins) && python.is_file() {
         return Ok(python);
     }
-    eprintln!("== fetching the Python SDKs into {}", made.display());
+    eprintln!("== fetching what the Python checks need into {}", made.display());
     forget(made)?;
     run(Command::new("python3").args(["-m", "venv"]).arg(made), NO_PYTHON)?;
     let mut pip = Command::new(&python);
@@ -78,7 +78,8 @@ fn made_with(made: &Path, pins: &str) -> Result<()> {
     Ok(std::fs::write(stamp(made), pins)?)
 }
 
-fn forget(made: &Path) -> Result<()> {
+/// Removes a directory, if it is there.
+pub fn forget(made: &Path) -> Result<()> {
     match std::fs::remove_dir_all(made) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),

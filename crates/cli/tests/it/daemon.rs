@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 /// A directory of its own, deleted when dropped.
 pub struct Scratch(PathBuf);
@@ -36,7 +37,18 @@ pub fn everturn(arguments: &[&str]) -> Command {
     for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
         command.env_remove(name);
     }
-    for name in ["EVERTURN_CONFIG", "EVERTURN_LISTEN", "EVERTURN_DATA", "EVERTURN_MODEL", "EVERTURN_SYSTEM"] {
+    for name in [
+        "EVERTURN_CONFIG",
+        "EVERTURN_LISTEN",
+        "EVERTURN_DATA",
+        "EVERTURN_MODEL",
+        "EVERTURN_SYSTEM",
+        "EVERTURN_URL",
+        "EVERTURN_TOKEN",
+    ] {
+        command.env_remove(name);
+    }
+    for name in ["EVERTURN_LOG_FORMAT", "EVERTURN_RECORD", "EVERTURN_CHATS_MAX", "EVERTURN_DRAIN_SECONDS"] {
         command.env_remove(name);
     }
     command.env_remove("DATABASE_URL").env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");
@@ -48,10 +60,11 @@ pub fn everturn(arguments: &[&str]) -> Command {
 pub struct Daemon {
     pub child: Child,
     pub banner: Vec<String>,
-    base: String,
-    token: String,
+    pub base: String,
+    pub token: String,
     client: Client,
     _out: Lines<BufReader<ChildStdout>>,
+    logged: JoinHandle<String>,
 }
 
 impl Daemon {
@@ -62,10 +75,22 @@ impl Daemon {
 
     /// The same, on the database at this address.
     pub async fn start_on(data: &Path, model: &str, url: &str) -> Self {
+        Self::start_with(data, model, &[("DATABASE_URL", url)]).await
+    }
+
+    /// The same, with these variables.
+    pub async fn start_with(data: &Path, model: &str, variables: &[(&str, &str)]) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let data_text = data.to_str().unwrap();
         let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", data_text, "--model", model]);
-        let mut child = command.env("DATABASE_URL", url).stdout(Stdio::piped()).spawn().unwrap();
+        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut err = child.stderr.take().unwrap();
+        let logged = tokio::spawn(async move {
+            let mut text = String::new();
+            let _ = err.read_to_string(&mut text).await; // What is not text fails the test that looks for it.
+            text
+        });
         let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut banner = Vec::new();
         while banner.last().is_none_or(|line: &String| !line.starts_with("Ctrl-C")) {
@@ -73,7 +98,7 @@ impl Daemon {
         }
         let base = banner[0].strip_prefix("Everturn listens on ").unwrap().to_owned();
         let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
-        Self { child, banner, base, token, client: Client::new(), _out: out }
+        Self { child, banner, base, token, client: Client::new(), _out: out, logged }
     }
 
     pub fn ask(&self, method: Method, path: &str) -> RequestBuilder {
@@ -96,6 +121,13 @@ impl Daemon {
         let response = self.ask(Method::GET, path).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         response.json().await.unwrap()
+    }
+
+    /// Ends it in good order, and gives back what it logged.
+    pub async fn end(mut self) -> String {
+        self.signal("TERM").await;
+        assert_eq!(self.child.wait().await.unwrap().code(), Some(0));
+        self.logged.await.unwrap()
     }
 
     /// Sends it a signal by name.

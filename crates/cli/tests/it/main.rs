@@ -1,8 +1,19 @@
 //! The command itself, as its users run it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod chat;
+mod crowd;
 mod daemon;
+mod demo;
+mod deploy;
+mod doctor;
+mod operations;
+mod pty;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
+mod replicas;
+mod run;
 mod serve;
+mod stage;
+mod traces;

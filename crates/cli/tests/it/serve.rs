@@ -1,50 +1,13 @@
 //! Starting, dying and ending.
 
-use everturn_server::wire::{Follower, View};
 use reqwest::Method;
 use serde_json::json;
 
+use crate::crowd::{has_begun, words};
 use crate::daemon::{Daemon, Scratch, everturn};
 use crate::reader::{Reader, reply};
 
-const CHATS: usize = 12;
 const TOKENS: usize = 150;
-
-fn has_begun(view: &View) -> bool {
-    view.draft.as_ref().is_some_and(|draft| draft.n > 10)
-}
-
-/// A server is killed while it streams, started again, and every client that comes back with its cursor sees every
-/// token once: what it had been shown, and what came after.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_server_goes_on_where_it_was() {
-    let scratch = Scratch::new();
-    let mut daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
-    let mut clients: Vec<(String, Follower)> = Vec::new();
-    let mut readers = Vec::new();
-    for _ in 0..CHATS {
-        let chat = daemon.chat().await;
-        let reader = Reader::open(daemon.ask(Method::GET, &format!("{chat}/stream"))).await;
-        daemon.post(&format!("{chat}/messages"), &json!({"text": format!("count to {TOKENS}")})).await;
-        readers.push((chat, reader));
-    }
-    for (chat, mut reader) in readers {
-        reader.until(has_begun).await;
-        clients.push((chat, reader.follower));
-    }
-    daemon.child.kill().await.unwrap();
-    let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
-    assert!(daemon.banner.iter().any(|line| line.contains("taken up where they were")), "{:?}", daemon.banner);
-    let words: Vec<String> = (1..=TOKENS).map(|n| format!("t{n}")).collect();
-    for (chat, follower) in clients {
-        let seen = follower.view().draft.clone().unwrap();
-        let mut reader = Reader::resume(daemon.ask(Method::GET, &format!("{chat}/stream")), follower).await;
-        let view = reader.until_rest().await;
-        assert_eq!(reply(&view), words.join(" "), "after {} deltas", seen.n);
-        let page = daemon.get(&format!("{chat}/messages")).await;
-        assert_eq!(page["messages"], serde_json::to_value(&view.messages).unwrap());
-    }
-}
 
 /// SIGTERM ends streams in good order and the process with 0; the turn goes on at the next start.
 #[tokio::test]
@@ -61,26 +24,7 @@ async fn a_server_that_is_told_to_end_hands_its_turns_over() {
     assert_eq!(daemon.child.wait().await.unwrap().code(), Some(0));
     let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
     let mut reader = Reader::resume(daemon.ask(Method::GET, &format!("{chat}/stream")), reader.follower).await;
-    let words: Vec<String> = (1..=TOKENS).map(|n| format!("t{n}")).collect();
-    assert_eq!(reply(&reader.until_rest().await), words.join(" "));
-}
-
-/// Two servers share a database: a client of one watches what the other drives, and when that one is killed, the turn
-/// goes on here, every token once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_goes_on_where_another_was_killed() {
-    let (first, second) = (Scratch::new(), Scratch::new());
-    let url = everturn_props::database().unwrap();
-    let mut one = Daemon::start_on(first.path(), "understudy/numbered", &url).await;
-    let other = Daemon::start_on(second.path(), "understudy/numbered", &url).await;
-    assert!(other.banner.iter().any(|line| line.contains("Postgres")), "{:?}", other.banner);
-    let chat = one.chat().await;
-    let mut reader = Reader::open(other.ask(Method::GET, &format!("{chat}/stream"))).await;
-    one.post(&format!("{chat}/messages"), &json!({"text": "count to 400"})).await;
-    reader.until(has_begun).await;
-    one.child.kill().await.unwrap();
-    let words: Vec<String> = (1..=400).map(|n| format!("t{n}")).collect();
-    assert_eq!(reply(&reader.until_rest().await), words.join(" "));
+    assert_eq!(reply(&reader.until_rest().await), words(TOKENS));
 }
 
 /// Without a key the banner says who stands in; and where everything is.

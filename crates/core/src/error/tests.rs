@@ -88,7 +88,7 @@ fn a_refusal_names_its_category() {
 fn labels_are_stable() {
     let labels: Vec<_> = Kind::ALL.map(Kind::label).into();
     expect_test::expect![[
-        r#"["overloaded", "rate_limit", "timeout", "silence", "truncated", "auth", "missing_key", "usage_limit", "config", "context_full", "content_filter", "provider_disabled", "chain_broken", "malformed", "generic"]"#
+        r#"["overloaded", "rate_limit", "timeout", "silence", "truncated", "auth", "missing_key", "usage_limit", "config", "context_full", "content_filter", "provider_disabled", "chain_broken", "malformed", "generic", "budget", "quarantine"]"#
     ]]
     .assert_eq(&format!("{labels:?}"));
 }

@@ -1,7 +1,7 @@
 //! What is promised about prompts, by topic.
 
-mod build;
-mod generate;
+pub(crate) mod build;
+pub(crate) mod generate;
 mod growth;
 mod hosted;
 mod lean;

@@ -21,6 +21,9 @@ pub const NO_RESULT: &str = "This call was interrupted and has no result.";
 /// The result of a call whose input did not arrive whole.
 pub const CUT_OFF: &str = "The input of this call was cut off, so it was not run.";
 
+/// The result of a call of which nobody knows whether it ran.
+pub const LOST_RESULT: &str = "The result of this call was lost. It is not known whether it ran, or how it ended.";
+
 /// The description of the tool that is offered only because past calls must have some tool.
 pub const NO_TOOLS: &str = "Not available. Do not call.";
 

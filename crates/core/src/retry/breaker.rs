@@ -84,6 +84,7 @@ impl Health {
             | Kind::ProviderDisabled
             | Kind::ChainBroken
             | Kind::Generic => Self::Answers,
+            Kind::Budget | Kind::Quarantine => Self::Untold, // It was not asked.
         }
     }
 }

@@ -13,7 +13,7 @@ use everturn_stores::{StoreError, WriteError};
 use prometheus_client::encoding::EncodeLabelSet;
 
 /// One of a few words.
-pub(super) type Word = &'static str;
+pub(crate) type Word = &'static str;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Model {
@@ -113,7 +113,7 @@ pub(super) const KNOWN: Word = "known";
 /// Tokens or money that we had to guess.
 pub(super) const ESTIMATED: Word = "estimated";
 /// The rung of an attempt at a summary, which stands on no ladder.
-pub(super) const SUMMARY: Word = "summary";
+pub(crate) const SUMMARY: Word = "summary";
 /// The rung on which nobody is asked again.
 pub(super) const SALVAGE: Word = "salvage";
 /// The failure of a driver that did not even end by itself.
@@ -131,7 +131,7 @@ pub(super) const fn status(status: Status) -> Word {
     }
 }
 
-pub(super) const fn end(end: &TurnEnd) -> Word {
+pub(crate) const fn end(end: &TurnEnd) -> Word {
     match end {
         TurnEnd::Done => "done",
         TurnEnd::StopAfter(_) => "stop_after",
@@ -148,7 +148,7 @@ pub(super) const fn end(end: &TurnEnd) -> Word {
     }
 }
 
-pub(super) const fn stop(stop: &Stop) -> Word {
+pub(crate) const fn stop(stop: &Stop) -> Word {
     match stop {
         Stop::End => "end",
         Stop::ToolUse => "tool_use",

@@ -448,7 +448,7 @@ async fn a_request_id_has_one_effect() {
     for other in [send("two"), Command::Interrupt] {
         assert_eq!(stage.chat.submit(other, key()).await, Err(SubmitError::Conflict));
     }
-    let again = stage.chat.submit(Command::Interrupt, Some("k2".into())).await;
+    let again = stage.chat.submit(Command::Unqueue(InboxSeq(9)), Some("k2".into())).await;
     assert!(matches!(again, Err(SubmitError::Refused(_))), "what was refused is no effect: {again:?}");
     assert_eq!((stage.transcript().await.len(), stage.understudy.requests().len()), (2, 1));
     let stage = stage.moved(Understudy::new([]), agent()).await;

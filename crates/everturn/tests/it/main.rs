@@ -3,12 +3,14 @@
 
 mod asks;
 mod bounds;
+mod budgets;
 mod chaining;
 mod commands;
 mod compaction;
 mod cost;
 mod crash;
 mod crashes;
+mod draining;
 #[path = "../../examples/embed.rs"]
 mod embed;
 mod endings;
@@ -21,6 +23,8 @@ mod metrics;
 mod outcomes;
 mod overflow;
 mod panics;
+mod places;
+mod quarantine;
 mod read;
 mod retries;
 mod sharing;

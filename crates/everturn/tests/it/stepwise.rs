@@ -5,10 +5,12 @@
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use everturn::core::budget::{Day, Used};
 use everturn::core::command::Refusal;
 use everturn::core::fact::{Attempted, Fact};
 use everturn::core::ids::{ChatId, InboxSeq, MessageId, Version};
@@ -16,8 +18,8 @@ use everturn::core::limits::Limits;
 use everturn::core::message::Message;
 use everturn::core::view::{Cursor, Row};
 use everturn::stores::{
-    CallRecord, Heading, Hint, Inbound, Lease, Loaded, Memory, News, Pen, Query, Receipt, Store, StoreError,
-    Submission, SubmitError, WriteError,
+    CallRecord, Heading, Hint, Inbound, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store,
+    StoreError, Submission, SubmitError, WriteError,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -96,6 +98,14 @@ impl Store for Stepwise {
         self.memory.create(id, agent, owner).await
     }
 
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        slowly(self.memory.make(new)).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        slowly(self.memory.delete(lease)).await
+    }
+
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         self.memory.heading(chat).await
     }
@@ -152,8 +162,16 @@ impl Store for Stepwise {
         self.memory.page(chat, before, len).await
     }
 
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.memory.after(chat, after, len).await
+    }
+
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.memory.attempts(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.memory.used(owner, days).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

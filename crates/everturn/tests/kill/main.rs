@@ -7,6 +7,11 @@ mod mortal;
 mod place;
 mod saga;
 
+use everturn::core::chat::TurnEnd;
+use everturn::core::error::Kind;
+use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::view::Event;
+use mortal::{DEADLY, FRAIL};
 use place::Place;
 use saga::{Mortal, Saga};
 
@@ -152,6 +157,42 @@ async fn a_process_that_stood_still_changes_nothing() {
         saga.check().await;
     }
     end(saga).await;
+}
+
+/// X9: a chat whose tool takes the process down, each time, does so three times. Then it is parked with a reason, and
+/// whoever was there with it goes on.
+#[tokio::test]
+async fn a_chat_that_kills_is_left_alone_and_others_go_on() {
+    for (place, trace, _dir) in [sqlite(), postgres()] {
+        let saga = Saga::of(FRAIL, place, trace, 3).await;
+        let ids: Vec<ChatId> = (1..=3).map(|number| ChatId::new(Timestamp(1), number)).collect();
+        let (mut deaths, mut last) = (0, String::new());
+        while last != "rest" {
+            let mut mortal = saga.start(None);
+            ids.iter().for_each(|id| mortal.tell(&format!("watch {id}")));
+            mortal.tell("go");
+            mortal.tell(&format!("send {} {DEADLY}", ids[0]));
+            ids[1..].iter().for_each(|id| mortal.tell(&format!("send {id} hello")));
+            mortal.end_input();
+            last.clear();
+            while let Some(line) = mortal.next() {
+                last = line;
+            }
+            let said = mortal.kill();
+            deaths += u32::from(last != "rest");
+            assert!(deaths <= 3, "it kills and kills: {said}");
+        }
+        assert_eq!(deaths, 3);
+        let store = saga.place.open().await;
+        let ends = async |id| {
+            let news = store.since(id, None).await.unwrap().unwrap();
+            let [Event::Reset(snapshot)] = &news.events[..] else { panic!("no snapshot but {:?}", news.events) };
+            snapshot.standing.ended.clone().unwrap()
+        };
+        let deadly = ends(ids[0]).await;
+        assert!(matches!(&deadly, TurnEnd::Failed(failure) if failure.kind == Kind::Quarantine), "{deadly:?}");
+        assert_eq!((ends(ids[1]).await, ends(ids[2]).await), (TurnEnd::Done, TurnEnd::Done));
+    }
 }
 
 /// One last process, which nobody kills.

@@ -30,6 +30,14 @@ pub const PLACE: &str = "EVERTURN_MORTAL_PLACE";
 /// The file in which tools leave their trace.
 pub const TRACE: &str = "EVERTURN_MORTAL_TRACE";
 
+/// A message to which the answer takes the process down.
+pub const DEADLY: &str = "die";
+
+/// An agent whose turns are never given up, however often their processes die.
+pub const HARDY: &str = "hardy";
+/// One whose turns are, as usual.
+pub const FRAIL: &str = "frail";
+
 /// How many numbers each answer has.
 pub const TOKENS: usize = 40;
 
@@ -44,8 +52,12 @@ fn mortal() {
 
 async fn live(place: &Place, trace: PathBuf) {
     let store = place.open().await;
-    let engine =
-        Engine::builder().store(store).provider(Understudy::hearing(counting)).agent("it", agent(&trace)).start();
+    let engine = Engine::builder()
+        .store(store)
+        .provider(Understudy::hearing(counting))
+        .agent(HARDY, hardy(&trace))
+        .agent(FRAIL, agent(&trace))
+        .start();
     say(format_args!("up"));
     let (mut chats, mut sends): (Vec<ChatHandle>, _) = (Vec::new(), JoinSet::new());
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -118,6 +130,9 @@ pub fn tokens(count: usize) -> String {
 
 /// Counts, calls both tools, and counts again. Goes on where it broke off.
 fn counting(heard: &Heard) -> Script {
+    if heard.words == DEADLY {
+        return script([text("I must."), call("die", json!({})), stop(Stop::ToolUse)]);
+    }
     let whole = tokens(TOKENS);
     let left = whole.strip_prefix(heard.half_said.trim_end()).unwrap_or(&whole);
     let spoken = left.split_inclusive(' ').flat_map(|word| [text(word), Cue::Wait(Duration::from_micros(500))]);
@@ -128,11 +143,23 @@ fn counting(heard: &Heard) -> Script {
     script(spoken.chain(end))
 }
 
+fn hardy(trace: &std::path::Path) -> Agent {
+    let mut agent = agent(trace);
+    agent.limits.deaths_max = u32::MAX;
+    agent
+}
+
 fn agent(trace: &std::path::Path) -> Agent {
     let policy = |effect| Policy { effect, ..Policy::default() };
     let pay = leaving_a_trace("pay", trace, policy(Effect::Once));
     let look = leaving_a_trace("look", trace, policy(Effect::Read));
-    Agent::new("understudy/counting".parse().unwrap()).tool(pay).unwrap().tool(look).unwrap()
+    let die = tool("die", "Ends the process.", |_: ToolContext, _: Value| async move {
+        std::process::abort();
+        #[allow(unreachable_code, reason = "it says what it would give back")]
+        Ok::<String, ToolError>(String::new())
+    });
+    let agent = Agent::new("understudy/counting".parse().unwrap());
+    agent.tool(pay).unwrap().tool(look).unwrap().tool(die).unwrap()
 }
 
 /// A tool whose only effect is a line in a file, which no crash of ours takes back.

@@ -16,7 +16,7 @@ use everturn::core::message::{Body, Message, Stop, Verdict, text_of};
 use everturn::core::view::{Cursor, Event, Row, Standing};
 use everturn::stores::Store;
 
-use crate::mortal::{PLACE, TOKENS, TRACE, fingerprint, tokens};
+use crate::mortal::{HARDY, PLACE, TOKENS, TRACE, fingerprint, tokens};
 use crate::place::Place;
 
 /// How long a process may say nothing before something is wrong.
@@ -48,10 +48,15 @@ impl Saga {
 
     /// Makes `chats` empty chats at `place`.
     pub async fn begin(place: Place, trace: PathBuf, chats: u128) -> Self {
+        Self::of(HARDY, place, trace, chats).await
+    }
+
+    /// The same, of this agent.
+    pub async fn of(agent: &str, place: Place, trace: PathBuf, chats: u128) -> Self {
         let store = place.open().await;
         let chats: Vec<ChatId> = (1..=chats).map(|number| ChatId::new(Timestamp(1), number)).collect();
         for chat in &chats {
-            store.create(*chat, "it", "").await.unwrap();
+            store.create(*chat, agent, "").await.unwrap();
         }
         Self { chats, ..Self::unmade(place, trace) }
     }
@@ -230,7 +235,7 @@ async fn stored(store: &dyn Store, chat: ChatId) -> (Standing, Vec<Row>) {
 }
 
 impl Mortal {
-    fn tell(&mut self, line: &str) {
+    pub fn tell(&mut self, line: &str) {
         // Whoever is dead already hears nothing.
         let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }

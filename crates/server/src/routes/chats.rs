@@ -3,21 +3,25 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
-use everturn::core::command::Command;
-use everturn::core::ids::{ChatId, Timestamp};
-use everturn::stores::Query as Wanted;
+use everturn::core::command::{self, Command};
+use everturn::core::ids::{ChatId, MessageId, Timestamp};
+use everturn::stores::{Fork, Query as Wanted};
 use serde::Deserialize;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::steering::obeyed;
 use crate::access::{Chatting, May, Own, Reading};
-use crate::app::Shared;
+use crate::app::{Shared, Wanted as NewChat};
 use crate::body::{Json, Key, Query};
 use crate::problem::{Kind, Problem};
 use crate::wire;
 
 /// The most chats on a page.
 const PAGE_LEN_MAX: usize = 200;
+
+/// The longest text to look for.
+const TEXT_BYTES_MAX: usize = 400;
 
 /// Which chats are wanted.
 #[derive(Deserialize, IntoParams)]
@@ -26,7 +30,8 @@ const PAGE_LEN_MAX: usize = 200;
 pub struct Which {
     /// Put away, or not; both if left out.
     archived: Option<bool>,
-    /// With this in their title, in upper or lower case.
+    /// With this in their title, in upper or lower case; or with all words of this, whole, in one message that a person
+    /// or the model said.
     #[serde(default)]
     text: String,
     /// As the page before said.
@@ -45,13 +50,14 @@ pub async fn list(
     State(app): State<Shared>,
     Query(which): Query<Which>,
 ) -> Result<Answer<wire::Chats>, Problem> {
+    if which.text.len() > TEXT_BYTES_MAX {
+        return Err(Problem::new(Kind::Invalid, format!("`text` may have {TEXT_BYTES_MAX} bytes.")));
+    }
     let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
     let after = which.after.as_deref().map(place).transpose()?;
-    let wanted = Wanted { archived: which.archived, text: which.text, after, len, owner: None };
+    let wanted = Wanted { archived: which.archived, text: which.text, after, len, ..Wanted::default() };
     let headings = app.list(&caller, wanted).await?;
-    let last = headings.last().filter(|_| headings.len() == len);
-    let after = last.map(|heading| format!("{}.{}", heading.touched.0, heading.id));
-    Ok(Answer(wire::Chats { chats: headings.iter().map(wire::Heading::from).collect(), after }))
+    Ok(Answer(wire::Chats::page(&headings, len)))
 }
 
 fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
@@ -62,7 +68,7 @@ fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
 
 /// A new chat.
 ///
-/// Under an `Idempotency-Key` it is made once, however often that is asked within a day.
+/// Under an `Idempotency-Key` it is made once, however often that is asked while it is there.
 #[utoipa::path(post, path = "/v1/chats", tag = "chats", request_body = wire::Create, security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
@@ -75,13 +81,49 @@ pub async fn create(
     key: Key,
     Json(new): Json<wire::Create>,
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
-    let agent = new.agent.as_deref().unwrap_or(&app.agent);
-    let handle = app.make(&caller, agent, key.0.as_deref()).await?;
-    let chat = app.open(&caller, handle.id()).await?;
-    if let Some(title) = new.title {
-        obeyed(&app, &chat, Command::Rename(title), key.part("title")).await?;
-    }
+    let agent = new.agent.unwrap_or_else(|| app.agent.clone());
+    let title = new.title.map_or(Ok(String::new()), |title| command::title(&title))?;
+    let chat = app.make(&caller, NewChat { agent, title, fork: None, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Answer(chat.now().await?)))
+}
+
+/// A new chat that begins with what was said in this one, up to a message and with it.
+///
+/// Messages keep their numbers. What was paid stays with this chat. Only where every call has its result.
+#[utoipa::path(post, path = "/v1/chats/{id}/fork", tag = "chats", request_body = wire::Fork, security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 201, description = "The new chat", body = wire::Chat),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 409, description = "There is no such message, a call has no result there, or the key was used for something else", body = wire::ProblemBody),
+    (status = 413, description = "The title is too long", body = wire::ProblemBody),
+    (status = 422, description = "The request is not valid", body = wire::ProblemBody),
+))]
+pub async fn fork(
+    chat: Own<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Json(fork): Json<wire::Fork>,
+) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
+    let heading = &chat.heading;
+    let title = fork.title.map_or(Ok(heading.title.clone()), |title| command::title(&title))?;
+    let begins = Fork { chat: heading.id, at: MessageId(fork.at) };
+    let wanted = NewChat { agent: heading.agent.clone(), title, fork: Some(begins), key: key.0 };
+    let made = app.make(&chat.caller, wanted).await?;
+    Ok((StatusCode::CREATED, Answer(made.now().await?)))
+}
+
+/// Deletes a chat with all that is kept of it, for good.
+///
+/// A turn under way is stopped first. Its streams end.
+#[utoipa::path(delete, path = "/v1/chats/{id}", tag = "chats", params(("id" = String, Path)), security(("token" = [])), responses(
+    (status = 204, description = "It is gone"),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 503, description = "Its turn could not be stopped yet: ask again", body = wire::ProblemBody),
+))]
+pub async fn delete(chat: Own<Chatting>, State(app): State<Shared>) -> Result<StatusCode, Problem> {
+    let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
+    timeout(app.bounds.outcome_max, chat.handle.delete()).await.map_err(busy)??;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// A chat, without its messages.

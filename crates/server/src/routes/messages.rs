@@ -56,15 +56,17 @@ pub async fn page(
     (status = 409, description = "The chat does not take it, or the key was used for something else", body = wire::ProblemBody),
     (status = 413, description = "It is too long", body = wire::ProblemBody),
     (status = 422, description = "It is empty or not valid", body = wire::ProblemBody),
-    (status = 429, description = "The queue is full", body = wire::ProblemBody),
+    (status = 429, description = "The queue is full, or too many chats run", body = wire::ProblemBody),
 ))]
 pub async fn send(
     chat: Own<Chatting>,
+    State(app): State<Shared>,
     key: Key,
     Json(send): Json<wire::Send, FILES_BYTES_MAX>,
 ) -> Result<(StatusCode, Answer<wire::Accepted>), Problem> {
     let when = send.when.map_or(When::Queue, When::from);
     let parts = send.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
+    let _leave = app.leave(&chat.caller, &chat).await?;
     let receipt = accepted(&chat, Command::Send { parts, when }, key.0).await?;
     Ok((StatusCode::ACCEPTED, Answer(receipt)))
 }
@@ -77,6 +79,7 @@ pub async fn send(
     (status = 409, description = "It cannot be edited now", body = wire::ProblemBody),
     (status = 413, description = "It is too long", body = wire::ProblemBody),
     (status = 422, description = "It is empty or not valid", body = wire::ProblemBody),
+    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
 ))]
 pub async fn edit(
     chat: Own<Chatting>,
@@ -86,5 +89,6 @@ pub async fn edit(
     Json(edit): Json<wire::Edit, FILES_BYTES_MAX>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     let parts = edit.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
+    let _leave = app.leave(&chat.caller, &chat).await?;
     Ok(Answer(obeyed(&app, &chat, Command::Edit { message: MessageId(number), parts }, key.0).await?))
 }

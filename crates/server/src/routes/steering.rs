@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::access::{Chatting, Number, Own, Reading};
 use crate::app::{App, OwnChat, Shared};
+use crate::audit;
 use crate::body::{FILES_BYTES_MAX, Json, Key};
 use crate::problem::{Kind, Problem};
 use crate::wire;
@@ -85,7 +86,7 @@ pub async fn unqueue(
 }
 
 /// Makes a message that waits the next one, at the next step boundary.
-#[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", tag = "queue", request_body = Option<wire::Nothing>, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", tag = "queue", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It is next", body = wire::Accepted),
     (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
@@ -104,7 +105,7 @@ pub async fn promote(
 /// Stops the turn and keeps what was shown.
 ///
 /// It is answered when that is stored. A chat that rests already is left as it is.
-#[utoipa::path(post, path = "/v1/chats/{id}/interrupt", tag = "messages", request_body = Option<wire::Nothing>, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/interrupt", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
@@ -144,17 +145,21 @@ pub async fn answers(
     if answers.answers.iter().any(wire::Answer::approves) {
         chat.caller.needs(Scope::Approve)?;
     }
-    let answers: Option<_> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
+    let answers: Option<std::sync::Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
     let answers = answers.ok_or_else(|| {
         Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
     })?;
-    Ok(Answer(obeyed(&app, &chat, Command::Answer(answers), key.0).await?))
+    let decided = audit::decided(&answers);
+    let accepted = obeyed(&app, &chat, Command::Answer(answers), key.0).await?;
+    audit::answered(chat.caller.token(), chat.handle.id(), &decided);
+    Ok(Answer(accepted))
 }
 
 /// Summarises what was said so far, for later prompts.
-#[utoipa::path(post, path = "/v1/chats/{id}/compact", tag = "messages", request_body = Option<wire::Nothing>, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/compact", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "A summary is being written", body = wire::Accepted),
+    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
 ))]
@@ -164,5 +169,6 @@ pub async fn compact(
     key: Key,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
+    let _leave = app.leave(&chat.caller, &chat).await?;
     Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
 }

@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use everturn::stores::{Scope, Token, TokenHash};
 
-use crate::access::{Managing, May, Name};
+use crate::access::{Managing, May, Tail};
 use crate::app::Shared;
+use crate::audit;
 use crate::body::Json;
 use crate::entropy;
 use crate::problem::{Kind, Problem};
@@ -55,22 +56,24 @@ pub async fn make(
         revoked: None,
     };
     app.tokens.put(&token).await?;
+    audit::token("token_made", caller.token(), &token);
     Ok((StatusCode::CREATED, Answer(wire::Secret { token: secret, info: (&token).into() })))
 }
 
 /// Takes a token back. Its open streams end within seconds.
-#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "tokens", params(("name" = String, Path)), security(("token" = [])), responses(
+#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens", params(("id" = String, Path)), security(("token" = [])), responses(
     (status = 200, description = "It opens nothing any more", body = wire::TokenInfo),
     (status = 404, description = "There is no such token", body = wire::ProblemBody),
 ))]
 pub async fn revoke(
-    _: May<Managing>,
-    Name(name): Name,
+    caller: May<Managing>,
+    Tail(id): Tail,
     State(app): State<Shared>,
 ) -> Result<Answer<wire::TokenInfo>, Problem> {
     let tokens = app.tokens.list().await?;
-    let token = tokens.iter().find(|token| token.hash.id() == name).ok_or_else(Problem::not_found)?;
+    let token = tokens.iter().find(|token| token.hash.id() == id).ok_or_else(Problem::not_found)?;
     app.tokens.revoke(&token.hash, app.now()).await?;
+    audit::token("token_revoked", caller.token(), token);
     let revoked = app.tokens.find(&token.hash).await?.ok_or_else(Problem::not_found)?;
     Ok(Answer((&revoked).into()))
 }

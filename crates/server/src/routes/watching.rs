@@ -6,10 +6,10 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::access::{Own, Reading};
+use crate::access::{May, Own, Reading};
 use crate::app::Shared;
 use crate::body::Query;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use crate::{stream, wire};
 
 /// From where on.
@@ -19,6 +19,53 @@ use crate::{stream, wire};
 pub struct From {
     /// The last `id:` that was received. Left out, or not one of ours, the stream begins with a snapshot.
     after: Option<String>,
+}
+
+/// What to watch.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct These {
+    /// The chats to follow in full, at most 32, separated by commas. Behind each may stand `@` and the `cursor` that its
+    /// newest events came with; else it begins with a snapshot.
+    #[serde(default)]
+    chats: String,
+    /// Whether the list of chats is told too; so if left out.
+    list: Option<bool>,
+}
+
+/// The most chats in one stream.
+const FOLLOWED_LEN_MAX: usize = 32;
+
+/// The events of many chats, and the list of all, without end.
+///
+/// Events of followed chats are those of their own streams, with the chat in `chat`, and in `cursor` where to resume it.
+/// `list` is the newest page of the list, `heading` a chat that is new or looks different, `gone` one that was deleted.
+#[utoipa::path(get, path = "/v1/stream", tag = "messages", security(("token" = [])), params(These), responses(
+    (status = 200, description = "Server-sent events", content_type = "text/event-stream", body = wire::Told),
+    (status = 422, description = "What to follow is not said well", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+))]
+pub async fn all(
+    caller: May<Reading>,
+    State(app): State<Shared>,
+    Query(these): Query<These>,
+) -> Result<Response, Problem> {
+    let followed = followed(&these.chats).ok_or_else(|| {
+        let detail =
+            format!("`chats` are at most {FOLLOWED_LEN_MAX} ids with commas between, each with @ and its cursor.");
+        Problem::new(Kind::Invalid, detail)
+    })?;
+    stream::answer_all(app, &caller, followed, these.list.unwrap_or(true)).await
+}
+
+fn followed(text: &str) -> Option<stream::Followed> {
+    let mut followed = stream::Followed::new();
+    for each in text.split(',').filter(|each| !each.is_empty()) {
+        let (id, cursor) = each.split_once('@').map_or((each, None), |(id, cursor)| (id, cursor.parse().ok()));
+        followed.insert(id.parse().ok()?, cursor);
+    }
+    (followed.len() <= FOLLOWED_LEN_MAX).then_some(followed)
 }
 
 /// The events of a chat, without end.

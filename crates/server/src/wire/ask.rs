@@ -27,6 +27,17 @@ pub struct Create {
     pub title: Option<String>,
 }
 
+/// A new chat that begins with what was said in another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fork {
+    /// Up to this message, and with it.
+    pub at: u64,
+    /// What to call it; like the other if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
 /// Something to say.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -206,6 +206,16 @@ pub struct Model {
     pub output_max: Option<u32>,
 }
 
+impl Chats {
+    /// A page of at most `len` chats.
+    #[must_use]
+    pub fn page(headings: &[stores::Heading], len: usize) -> Self {
+        let last = headings.last().filter(|_| headings.len() == len);
+        let after = last.map(|heading| format!("{}.{}", heading.touched.0, heading.id));
+        Self { chats: headings.iter().map(Heading::from).collect(), after }
+    }
+}
+
 impl From<&stores::Heading> for Heading {
     fn from(heading: &stores::Heading) -> Self {
         Self {

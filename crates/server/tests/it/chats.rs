@@ -184,3 +184,29 @@ async fn the_house_describes_itself() {
     assert!(metrics.contains("everturn_drivers"), "the engine's are there too");
     stage.server.stop().await;
 }
+
+/// Chats are found by their titles, and by all words of one message, whole.
+#[tokio::test]
+async fn chats_are_found_by_what_was_said() {
+    let stage = Stage::new().await;
+    let one = stage.talk("numbered", &["count to 3", "count to 4 Kelp, please"]).await;
+    stage.talk("numbered", &["count to 2"]).await;
+    let found = async |text: &str| -> Vec<String> {
+        let (status, page) = stage.get(&format!("/v1/chats?text={}", text.replace(' ', "%20"))).await;
+        assert_eq!(status, StatusCode::OK, "{page}");
+        page["chats"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|chat| format!("/v1/chats/{}", chat["id"].as_str().unwrap()))
+            .collect()
+    };
+    for text in ["kelp", "PLEASE kelp", "T4", "count to 3"] {
+        assert_eq!(found(text).await, vec![one.clone()], "{text}");
+    }
+    assert_eq!(found("t2").await.len(), 2, "what the model said");
+    assert_eq!(found("kel").await, Vec::<String>::new());
+    let (status, problem) = stage.get(&format!("/v1/chats?text={}", "x".repeat(401))).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    stage.server.stop().await;
+}

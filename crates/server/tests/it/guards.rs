@@ -127,3 +127,14 @@ async fn what_is_not_there_is_a_problem_too() {
     assert_eq!(nobody.status(), StatusCode::UNAUTHORIZED);
     stage.server.stop().await;
 }
+
+/// A method that nobody knows is told so, whatever it carries.
+#[tokio::test]
+async fn an_unknown_method_is_told_so() {
+    let stage = Stage::new().await;
+    for (path, allowed) in [("/v1/models", "GET,HEAD"), ("/v1/chats", "GET,HEAD,POST")] {
+        let response = stage.ask(Method::PUT, path).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        assert_eq!(response.headers()["allow"], allowed);
+    }
+}

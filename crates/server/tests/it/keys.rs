@@ -60,7 +60,7 @@ async fn a_key_belongs_to_one_request() {
         assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
     }
     let (_, again) = keyed(&stage, Method::POST, &messages, "b", json!({"text": "One"})).await;
-    assert_eq!(again["id"], json!(2), "behind the title");
+    assert_eq!(again["id"], json!(1));
     stage.server.stop().await;
 }
 
@@ -85,5 +85,28 @@ async fn what_is_no_key_is_refused() {
         let (status, problem) = keyed(&stage, Method::POST, "/v1/chats", key, json!({})).await;
         assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{key}");
     }
+    stage.server.stop().await;
+}
+
+/// An interrupt of a chat that rests is kept too: its repeat stops nothing later.
+#[tokio::test]
+async fn an_interrupt_of_a_resting_chat_keeps_its_key() {
+    let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(1)).await;
+    let chat = stage.chat("numbered").await;
+    let interrupt = format!("{chat}/interrupt");
+    let (status, now) = keyed(&stage, Method::POST, &interrupt, "stop", json!({})).await;
+    assert_eq!((status, &now["status"]), (StatusCode::OK, &json!("idle")));
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "count to 100000").await;
+    reader.until(|view| view.draft.as_ref().is_some_and(|draft| draft.n > 5)).await;
+    let (status, now) = keyed(&stage, Method::POST, &interrupt, "stop", json!({})).await;
+    assert_eq!((status, &now["status"]), (StatusCode::OK, &json!("running")));
+    let (status, problem) =
+        keyed(&stage, Method::POST, &format!("{chat}/messages"), "stop", json!({"text": "x"})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    let (status, now) = keyed(&stage, Method::POST, &interrupt, "stop now", json!({})).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{now}");
+    let (status, now) = keyed(&stage, Method::POST, &interrupt, "stop-now", json!({})).await;
+    assert_eq!((status, &now["status"]), (StatusCode::OK, &json!("idle")));
     stage.server.stop().await;
 }

@@ -1,14 +1,19 @@
 //! The server, over HTTP.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod all;
 mod auth;
 mod chats;
 mod cuts;
 mod data;
+mod deleting;
 mod ends;
+mod exporting;
 mod folds;
+mod forking;
 mod guards;
 mod keys;
+mod races;
 mod reader;
 mod stage;
 mod steering;

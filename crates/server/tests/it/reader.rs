@@ -28,6 +28,8 @@ pub enum Came {
     Comment,
     /// The end of the stream.
     End,
+    /// The connection broke.
+    Cut,
 }
 
 impl Reader {
@@ -35,41 +37,48 @@ impl Reader {
         Self::resume(request, Follower::default()).await
     }
 
-    pub async fn resume(request: RequestBuilder, mut follower: Follower) -> Self {
+    pub async fn resume(request: RequestBuilder, follower: Follower) -> Self {
+        Self::try_resume(request, follower).await.expect("a stream")
+    }
+
+    /// Gives the follower back if there is no server, or no stream of its.
+    pub async fn try_resume(request: RequestBuilder, mut follower: Follower) -> Result<Self, Follower> {
         let request = match follower.cut() {
             Some(cursor) => request.header("last-event-id", cursor),
             None => request,
         };
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, rest: String::new(), follower, comments: Vec::new() }
+        match request.send().await {
+            Ok(response) if response.status() == StatusCode::OK => {
+                assert_eq!(response.headers()["content-type"], "text/event-stream");
+                Ok(Self { response, rest: String::new(), follower, comments: Vec::new() })
+            }
+            _ => Err(follower),
+        }
     }
 
     /// Reads until the view is so, and gives it.
     pub async fn until(&mut self, is_so: impl Fn(&View) -> bool) -> View {
         while !is_so(self.follower.view()) {
-            assert_ne!(self.next().await, Came::End, "{:?}", self.follower.view());
+            let came = self.next().await;
+            assert!(!matches!(came, Came::End | Came::Cut), "{came:?} {:?}", self.follower.view());
         }
         self.follower.view().clone()
     }
 
     /// Reads until the turn is over.
     pub async fn until_rest(&mut self) -> View {
-        let rests = |view: &View| {
-            let status = view.status.as_ref();
-            status.is_some_and(|status| {
-                matches!(status.status, Status::Idle | Status::Failed)
-                    && status.ended.is_some()
-                    && status.queue.is_empty()
-            })
-        };
         self.until(rests).await
     }
 
     /// Reads to the end of the stream.
     pub async fn until_the_end(&mut self) {
-        while self.next().await != Came::End {}
+        loop {
+            match self.next().await {
+                Came::End => return,
+                Came::Cut => panic!("the stream broke"),
+                Came::Event { .. } | Came::Comment => {}
+            }
+        }
     }
 
     /// Reads at most so many bytes and is cut.
@@ -104,7 +113,7 @@ impl Reader {
             match timeout(PATIENCE, self.response.chunk()).await.expect("the stream is silent") {
                 Ok(Some(bytes)) => self.rest.push_str(std::str::from_utf8(&bytes).unwrap()),
                 Ok(None) => return Came::End,
-                Err(error) => panic!("the stream broke: {error}"),
+                Err(_) => return Came::Cut,
             }
         }
     }
@@ -132,6 +141,14 @@ impl Reader {
         let event = Event::parse(name, data).unwrap().unwrap();
         Came::Event { changed: self.follower.take(event, id).unwrap() }
     }
+}
+
+/// Whether the turn is over and nobody waits.
+pub fn rests(view: &View) -> bool {
+    let status = view.status.as_ref();
+    status.is_some_and(|status| {
+        matches!(status.status, Status::Idle | Status::Failed) && status.ended.is_some() && status.queue.is_empty()
+    })
 }
 
 /// The text of the newest reply.

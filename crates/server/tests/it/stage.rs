@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::prompt::ToolSpec;
-use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
+use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens as _};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
 use everturn_server::{Bounds, Parts, Server, wire};
 use everturn_understudy::{Manner, Understudy};
@@ -43,11 +43,17 @@ impl Stage {
 
     /// The same, with other bounds, and with time between words.
     pub async fn with(bounds: Bounds, pace: Duration) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds }; // Nobody waits for an answer that was left.
         let memory = Arc::new(Memory::new());
+        Self::on(memory.clone(), memory, bounds, pace).await
+    }
+
+    /// The same on another store. Tokens are kept in memory.
+    pub async fn on(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let mut registry = Registry::default();
         let engine = Engine::builder()
-            .store(memory.clone())
+            .store(store.clone())
             .metrics(Metrics::register(&mut registry))
             .provider(Understudy::company(Manner { pace, seed: 7 }))
             .agent("default", agent("persona"))
@@ -55,14 +61,8 @@ impl Stage {
             .agent("asks", asking())
             .agent("launches", launching())
             .start();
-        let parts = Parts {
-            engine: engine.clone(),
-            store: memory.clone(),
-            tokens: memory.clone(),
-            registry,
-            agent: "default".into(),
-            bounds,
-        };
+        let parts =
+            Parts { engine: engine.clone(), store, tokens: memory.clone(), registry, agent: "default".into(), bounds };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(parts, address, &["everturn.test".into()]).await.unwrap();
         let base = format!("http://{}", server.address());
@@ -114,6 +114,18 @@ impl Stage {
         let (status, accepted) = self.post(&format!("{chat}/messages"), json!({"text": text})).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
         accepted["id"].as_u64().unwrap()
+    }
+
+    /// Says something to a new chat, and waits for the answer. The chat's path.
+    pub async fn talk(&self, agent: &str, texts: &[&str]) -> String {
+        let chat = self.chat(agent).await;
+        let mut reader = self.watch(&chat).await;
+        for (i, text) in texts.iter().enumerate() {
+            self.say(&chat, text).await;
+            reader.until(|view| view.messages.len() > 2 * i + 1).await;
+            reader.until_rest().await;
+        }
+        chat
     }
 
     /// Somebody who watches a chat.

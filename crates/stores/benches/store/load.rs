@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everturn_core::change::Change;
+use everturn_core::chat::Chat;
 use everturn_core::command::{Command, When};
 use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
@@ -14,6 +15,8 @@ use everturn_stores::{Lease, Loaded, Store, Submission};
 
 use crate::meter;
 
+/// How many deltas the engine takes together at most.
+const BATCH_LEN_MAX: usize = 1_024;
 /// What a delta says: about what models send at once.
 const WORDS: &str = "and so it goes on, ";
 
@@ -29,7 +32,6 @@ pub struct Done {
     pub payload: usize,
     pub took: Duration,
     pub cpu: Duration,
-    pub written: u64,
     pub delays: Vec<Duration>,
 }
 
@@ -39,8 +41,20 @@ impl Done {
     }
 }
 
+/// How deltas come.
+#[derive(Debug, Clone, Copy)]
+pub enum Drive {
+    /// The next one when the last one is durable.
+    Closed,
+    /// So far apart, each by itself.
+    Paced(Duration),
+    /// So far apart; what has come meanwhile is appended together, as the engine does.
+    Flooded(Duration),
+}
+
 struct Streaming {
     lease: Lease,
+    chat: Chat,
     step: StepId,
     seq: Seq,
 }
@@ -61,87 +75,105 @@ impl Streaming {
 impl Load {
     /// So many chats, numbered from `from`, each in a turn.
     pub async fn new(store: &Arc<dyn Store>, count: usize, from: u128) -> Self {
+        let begin = |number| {
+            let store = store.clone();
+            async move {
+                let id = ChatId::new(Timestamp(1), from + number as u128);
+                store.create(id, "bench", "").await.unwrap();
+                let mut lease = store.acquire(id).await.unwrap();
+                obey(&store, &mut lease, "begin").await;
+                let Loaded { chat, .. } = store.load(&lease).await.unwrap();
+                Streaming { lease, step: chat.step, chat, seq: Seq(0) }
+            }
+        };
+        let begun: Vec<_> = (0..count).map(begin).map(tokio::spawn).collect();
         let mut chats = Vec::new();
-        for number in 0..count {
-            let id = ChatId::new(Timestamp(1), from + number as u128);
-            store.create(id, "bench", "").await.unwrap();
-            let mut lease = store.acquire(id).await.unwrap();
-            obey(store, &mut lease, "begin").await;
-            let Loaded { chat, .. } = store.load(&lease).await.unwrap();
-            chats.push(Streaming { lease, step: chat.step, seq: Seq(0) });
+        for chat in begun {
+            chats.push(chat.await.unwrap());
         }
         Self { store: store.clone(), chats }
     }
 
-    /// Lets all of them stream for `span`, at a pace or as fast as they can.
-    pub async fn run(self, span: Duration, pace: Option<Duration>) -> Done {
-        let (started, cpu, written) = (Instant::now(), meter::cpu(), meter::written());
+    /// Lets all of them stream for `span`.
+    pub async fn run(&mut self, span: Duration, drive: Drive) -> Done {
+        let (started, cpu) = (Instant::now(), meter::cpu());
         let count = self.chats.len() as u32;
         let stream = |(number, mut chat): (usize, Streaming)| {
             let store = self.store.clone();
             async move {
-                let mut delays = Vec::new();
-                // Not all at the same moment: people begin when they like.
-                let offset = pace.map_or(Duration::ZERO, |pace| pace * number as u32 / count);
+                let (mut delays, mut deltas) = (Vec::new(), 0);
                 while started.elapsed() < span {
-                    let due = pace.map(|pace| started + offset + pace * delays.len() as u32);
-                    if let Some(due) = due {
-                        tokio::time::sleep_until(due.into()).await;
-                    }
-                    let pushed = due.map_or_else(Instant::now, |due| due.max(Instant::now()));
-                    let row = chat.next();
-                    store.append(chat.lease.pen(), vec![row]).await.unwrap();
+                    let rows = match drive {
+                        Drive::Closed => vec![chat.next()],
+                        Drive::Paced(gap) | Drive::Flooded(gap) => {
+                            // Not all at the same moment: people begin when they like.
+                            let due = started + gap * number as u32 / count + gap * deltas;
+                            tokio::time::sleep_until(due.into()).await;
+                            let come = 1 + (due.elapsed().as_nanos() / gap.as_nanos()) as usize;
+                            let taken = if let Drive::Flooded(_) = drive { come.min(BATCH_LEN_MAX) } else { 1 };
+                            (0..taken).map(|_| chat.next()).collect()
+                        }
+                    };
+                    deltas += rows.len() as u32;
+                    let pushed = Instant::now();
+                    store.append(chat.lease.pen(), rows).await.unwrap();
                     delays.push(pushed.elapsed());
                 }
-                delays
+                (chat, delays, deltas as usize)
             }
         };
-        let tasks: Vec<_> = self.chats.into_iter().enumerate().map(stream).map(tokio::spawn).collect();
-        let mut delays = Vec::new();
+        let tasks: Vec<_> = self.chats.drain(..).enumerate().map(stream).map(tokio::spawn).collect();
+        let (mut delays, mut deltas) = (Vec::new(), 0);
         for task in tasks {
-            delays.extend(task.await.unwrap());
+            let (chat, its, count) = task.await.unwrap();
+            delays.extend(its);
+            deltas += count;
+            self.chats.push(chat);
         }
-        let (took, deltas) = (started.elapsed(), delays.len());
-        let (cpu, written) = (meter::cpu() - cpu, meter::written() - written);
-        Done { deltas, payload: deltas * WORDS.len(), took, cpu, written, delays }
+        let (took, cpu) = (started.elapsed(), meter::cpu() - cpu);
+        Done { deltas, payload: deltas * WORDS.len(), took, cpu, delays }
     }
 
-    /// The answer of the one chat grows to `n` deltas. What each of the last thousand took.
-    pub async fn grow_to(&mut self, n: usize) -> Duration {
-        let chat = &mut self.chats[0];
-        while (chat.seq.0 as usize) < n - 1_000 {
+    /// The answer of one chat grows to `len` deltas.
+    pub async fn grow_to(&mut self, chat: usize, len: usize) {
+        let chat = &mut self.chats[chat];
+        while (chat.seq.0 as usize) < len {
             let rows: Vec<Row> = (0..100).map(|_| chat.next()).collect();
             self.store.append(chat.lease.pen(), rows).await.unwrap();
         }
+    }
+
+    /// What it takes to add so many deltas, one at a time.
+    pub async fn grow_by(&mut self, chat: usize, len: usize) -> Duration {
+        let chat = &mut self.chats[chat];
         let started = Instant::now();
-        for _ in 0..1_000 {
+        for _ in 0..len {
             let row = chat.next();
             self.store.append(chat.lease.pen(), vec![row]).await.unwrap();
         }
-        started.elapsed() / 1_000
+        started.elapsed()
     }
 
-    /// What a commit takes, the best of fifty, once the transcript of the one chat has `messages` messages.
-    pub async fn commit_at(&mut self, messages: u64) -> Duration {
-        let (store, lease) = (&self.store, &mut self.chats[0].lease);
-        let mut best = Duration::MAX;
-        let mut measured = 0;
-        while measured < 50 {
-            let Loaded { chat, .. } = store.load(lease).await.unwrap();
-            let mut change = Change::new(&chat, Timestamp(2));
-            let missing = messages.saturating_sub(chat.newest.0).min(500);
-            for _ in 0..missing.max(1) {
-                change.say(Body::Context(WORDS.repeat(10)));
-            }
-            let facts = change.facts();
-            let started = Instant::now();
-            store.commit(lease, &facts).await.unwrap();
-            if missing == 0 {
-                best = best.min(started.elapsed());
-                measured += 1;
-            }
+    /// The transcript of one chat grows to `len` messages.
+    pub async fn talk_to(&mut self, chat: usize, len: usize) {
+        while let missing @ 1.. = (len as u64).saturating_sub(self.chats[chat].chat.newest.0) {
+            self.say(chat, missing.min(500)).await;
         }
-        best
+    }
+
+    /// What it takes to commit some messages.
+    pub async fn say(&mut self, chat: usize, count: u64) -> Duration {
+        let Streaming { lease, chat, .. } = &mut self.chats[chat];
+        let mut change = Change::new(chat, Timestamp(2));
+        for _ in 0..count {
+            change.say(Body::Context(WORDS.repeat(10)));
+        }
+        let facts = change.facts();
+        let started = Instant::now();
+        self.store.commit(lease, &facts).await.unwrap();
+        let took = started.elapsed();
+        chat.apply(&facts);
+        took
     }
 }
 

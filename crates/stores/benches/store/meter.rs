@@ -2,12 +2,26 @@
 
 use std::time::Duration;
 
-/// Where figures go.
+/// Where figures go, and which are wanted.
 pub struct Out {
-    pub json: bool,
+    json: bool,
+    wanted: Vec<String>,
 }
 
 impl Out {
+    pub fn from_args() -> Self {
+        let (options, wanted): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
+        Self { json: options.iter().any(|option| option == "--json"), wanted }
+    }
+
+    /// Whether a store or a figure was asked for. Without a word of its kind, all are.
+    pub fn wants(&self, word: &str) -> bool {
+        let kinds: [&[&str]; 2] = [&["sqlite", "postgres"], &["fast", "flood", "paced", "answer", "commit"]];
+        let kind = kinds.into_iter().find(|kind| kind.contains(&word)).unwrap_or_default();
+        let asked = self.wanted.iter().filter(|wanted| kind.contains(&wanted.as_str()));
+        asked.clone().count() == 0 || asked.clone().any(|wanted| wanted == word)
+    }
+
     pub fn line(&self, bench: &str, metric: &str, n: usize, value: f64, unit: &str, floor: f64) {
         let ratio = value / floor;
         if self.json {
@@ -21,6 +35,12 @@ impl Out {
     }
 }
 
+/// The one in the middle.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
 /// The value below which `part` percent lie, in milliseconds.
 pub fn percentile(delays: &mut [Duration], part: f64) -> f64 {
     delays.sort_unstable();
@@ -30,7 +50,12 @@ pub fn percentile(delays: &mut [Duration], part: f64) -> f64 {
 
 /// CPU time of this process so far, all threads.
 pub fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    cpu_of("self")
+}
+
+/// The same of another process; nothing if it is gone.
+pub fn cpu_of(pid: &str) -> Duration {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Duration::ZERO };
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10) // Linux counts hundredths for whoever asks like this.

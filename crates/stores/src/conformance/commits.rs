@@ -1,15 +1,18 @@
 //! A change is written whole, and read back as what it adds up to.
 
 use std::future::{Future, poll_fn};
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::{CallState, Tail, TurnEnd};
 use everturn_core::command::{Command, When};
+use everturn_core::cost::Micros;
 use everturn_core::fact::Fact;
-use everturn_core::ids::{MessageId, Version};
+use everturn_core::ids::{MessageId, Timestamp, Version};
 use everturn_core::message::{Body, Stop, Summary, SummarySource};
 use everturn_core::rehearsal::sample::{attempt, reply, send, text, words};
 use everturn_core::rehearsal::{Deed, Dice};
@@ -21,6 +24,44 @@ fn summary(text: &str) -> Body {
     let (source, runtime) = (SummarySource::Asked, Duration::from_millis(8));
     let newest_user = words("hello").to_vec();
     Body::Summary(Box::new(Summary { text: text.into(), newest_user, source, tokens_before: 7, runtime }))
+}
+
+/// What is used is counted for its owner, on the day it began, in the commit that says so.
+pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
+    const DAY: i64 = 86_400_000;
+    let used = async |owner: &str, days: RangeInclusive<i64>| {
+        let days = Day(*days.start())..=Day(*days.end());
+        store.used(owner, days).await.expect("it can be asked")
+    };
+    let each = {
+        let Fact::Attempted(row, _) = sample(0) else { unreachable!("that is what it makes") };
+        crate::sql::used(&row).1
+    };
+    assert!(each.tokens > 0 && each.cost > Micros(0));
+    let times = |len| (0..len).fold(Used::default(), |sum, _| sum.plus(each));
+    let mut chats = [Witness::in_a_turn(&store, 1).await, Witness::in_a_turn(&store, 2).await];
+    assert_eq!(used("owner", 0..=40).await, Used::default());
+    chats[0].commit(&[sample(0)]).await;
+    chats[0].commit(&[sample(DAY - 1), sample(DAY)]).await;
+    chats[1].commit(&[sample(31 * DAY)]).await;
+    chats[1].commit(&[sample(-1)]).await;
+    for (days, len) in [(0..=0, 2), (1..=1, 1), (0..=30, 3), (0..=31, 4), (-1..=-1, 1), (2..=30, 0), (-9..=99, 5)] {
+        assert_eq!(used("owner", days.clone()).await, times(len), "{days:?}");
+    }
+    for nobody in ["", "Owner", "somebody else", "own\0er"] {
+        assert_eq!(used(nobody, 0..=99).await, Used::default(), "{nobody}");
+    }
+    for chat in &chats {
+        chat.agrees().await;
+    }
+}
+
+fn sample(began: i64) -> Fact {
+    let mut sample = super::unicode::attempts("odd").remove(0);
+    if let Fact::Attempted(row, _) = &mut sample {
+        row.began = Timestamp(began);
+    }
+    sample
 }
 
 /// I5, CS23: each commit raises the version by one, whatever it says, and nothing else does.

@@ -10,6 +10,7 @@ use everturn_core::command::{Answer, Answered, Command, Refusal, When};
 use everturn_core::error::{Cause, Kind};
 use everturn_core::fact::{AttemptOutcome, Attempted, Fact, Place};
 use everturn_core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
+use everturn_core::quarantine::Taken;
 use everturn_core::rehearsal::sample::{chat_id, send};
 use everturn_core::retry::Spent;
 use everturn_core::status::{Status, Verb};
@@ -159,6 +160,7 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
         Fact::Overflowed,
         Fact::Briefed,
         Fact::CompactionAsked,
+        Fact::TakenUp(Taken { still: 1, in_tools: u32::MAX, step: StepId(2), attempt: 3, newest: MessageId(u64::MAX) }),
         Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true, owed: true }),
         Fact::Compacts(Box::new(Compacting {
             began: Timestamp(-1),
@@ -195,10 +197,11 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::Attempted(..) => Some(15),
         Fact::Compacts(_) => Some(16),
         Fact::Renamed(_) => Some(17),
+        Fact::TakenUp(_) => Some(18),
     }
 }
 
-const KINDS: usize = 18;
+const KINDS: usize = 19;
 
 pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};

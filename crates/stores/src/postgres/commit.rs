@@ -17,6 +17,9 @@ use crate::ledger::{self, Entry};
 use crate::sql::{self, Split};
 use crate::store::{Hint, Pen, WriteError};
 
+/// How many rows count what an owner used on a day.
+const USED_SHARDS: u8 = 16;
+
 /// What a commit writes, made before anything is.
 struct Sheet {
     fence: i64,
@@ -162,6 +165,7 @@ impl Inner {
             write_attempts(&conn, sheet),
             write_ledger(&conn, sheet),
             write_outcomes(&conn, sheet),
+            write_used(&conn, sheet),
         )?;
         conn.commit().await?;
         Ok(Tried::Done)
@@ -206,6 +210,8 @@ async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
         let sql = "UPDATE messages SET gone = $2 WHERE chat = $1 AND id >= $3 AND gone IS NULL";
         let params: [Param<'_>; 3] = [(&id, Type::BYTEA), (&sheet.cells.version, Type::INT8), (&from, Type::INT8)];
         conn.execute(sql, &params).await?;
+        let sql = "DELETE FROM spoken WHERE chat = $1 AND id >= $2";
+        conn.execute(sql, &[(&id, Type::BYTEA), (&from, Type::INT8)]).await?;
     }
     if sheet.split.messages.is_empty() {
         return Ok(());
@@ -223,6 +229,13 @@ async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
         (&bodies, Type::TEXT_ARRAY),
     ];
     conn.execute(sql, &params).await?;
+    let spoken = said.iter().filter_map(|said| Some((big(said.id.0), said.words.as_deref()?)));
+    let (ids, words): (Vec<i64>, Vec<&[u8]>) = spoken.unzip();
+    if !ids.is_empty() {
+        let sql = "INSERT INTO spoken (chat, id, words) SELECT $1, * FROM unnest($2, $3)";
+        let params: [Param<'_>; 3] = [(&id, Type::BYTEA), (&ids, Type::INT8_ARRAY), (&words, Type::BYTEA_ARRAY)];
+        conn.execute(sql, &params).await?;
+    }
     Ok(())
 }
 
@@ -271,6 +284,26 @@ async fn write_ledger(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
                 conn.execute(sql, &params).await?;
             }
         }
+    }
+    Ok(())
+}
+
+async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
+    let shard = i16::from(sheet.cells.id[15] % USED_SHARDS);
+    for (day, used) in &sheet.split.used {
+        let sql = "
+            INSERT INTO used (owner, day, shard, tokens, cost) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (owner, day, shard)
+            DO UPDATE SET tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost";
+        let (tokens, cost) = (big(used.tokens), big(used.cost.0));
+        let params: [Param<'_>; 5] = [
+            (&sheet.cells.owner, Type::BYTEA),
+            (&day.0, Type::INT8),
+            (&shard, Type::INT2),
+            (&tokens, Type::INT8),
+            (&cost, Type::INT8),
+        ];
+        conn.execute(sql, &params).await?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use everturn_core::view::{Cursor, Event, Row};
 use crate::store::{News, Pen};
 
 /// How many of the newest rows of a draft are kept.
-const RING_LEN_MAX: usize = 256;
+const RING_LEN_MAX: usize = 64;
 /// From how many desks on those that nobody uses are cleared away.
 const DESKS_LEN_MIN: usize = 1024;
 
@@ -95,10 +95,10 @@ impl Desk {
 
 impl Held {
     /// Notes rows that are stored now.
-    pub(super) fn appended(&mut self, rows: &[Row]) {
+    pub(super) fn appended(&mut self, rows: Vec<Row>) {
         let Some(first) = rows.first().filter(|row| row.step == self.step) else { return };
         self.end = Seq(first.seq.0 + rows.len() as u64 - 1);
-        self.ring.extend(rows.iter().cloned());
+        self.ring.extend(rows);
         let surplus = self.ring.len().saturating_sub(RING_LEN_MAX);
         self.ring.drain(..surplus);
     }

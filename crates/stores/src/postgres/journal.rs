@@ -7,7 +7,10 @@
 //! crashed has forgotten one.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use everturn_core::ids::ChatId;
 use everturn_core::view::Row;
@@ -34,6 +37,7 @@ pub(super) enum Job {
     Append {
         pen: Pen,
         rows: Vec<Row>,
+        text: Written,
         done: Done,
     },
     /// Answered when everything before it was.
@@ -49,24 +53,36 @@ struct Entry {
     no: i64,
     rows: Vec<Row>,
     text: Written,
-    waiting: Vec<Done>,
+    done: Done,
+    /// Those who brought more rows.
+    others: Vec<Done>,
 }
 
 /// Writes for ever.
 pub(super) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
-    let mut writer = Writer { inner, worker: 0, journalled: 0, is_in_doubt: false };
+    let mut writer = Writer { inner, worker: 0, journalled: 0, is_in_doubt: false, unsettled: None };
     let mut taken = Vec::new();
-    while jobs.recv_many(&mut taken, BATCH_LEN_MAX).await > 0 {
+    loop {
+        if jobs.is_empty() {
+            writer.settle();
+        }
+        if jobs.recv_many(&mut taken, BATCH_LEN_MAX).await == 0 {
+            return;
+        }
         let mut barriers = Vec::new();
-        let mut batch = Batch::default();
+        let mut batch = Batch { worker: writer.inner.life().current(), ..Batch::default() };
         for job in taken.drain(..) {
             match job {
-                Job::Append { pen, rows, done } => batch.add(&writer.inner, pen, rows, done),
+                Job::Append { pen, rows, text, done } => {
+                    writer.settle_before(pen.chat);
+                    batch.add(&writer.inner, pen, (rows, text), done);
+                }
                 Job::Barrier(passed) => barriers.push(passed),
             }
         }
         writer.store(batch).await;
         for passed in barriers {
+            writer.settle();
             let _ = passed.send(writer.worker().await.map(drop)); // Whoever waited may be gone.
         }
     }
@@ -79,10 +95,14 @@ struct Writer {
     journalled: i64,
     /// Whether the newest batch may still happen.
     is_in_doubt: bool,
+    /// The newest batch and what came of it. Those who wait are told while the database has the next.
+    unsettled: Option<(Batch, Result<(), WriteError>)>,
 }
 
 #[derive(Default)]
 struct Batch {
+    /// As whom the chats are held.
+    worker: Option<i64>,
     entries: Vec<Entry>,
     places: HashMap<ChatId, usize>,
     strangers: Vec<(ChatId, Done)>,
@@ -92,12 +112,11 @@ struct Batch {
 
 impl Batch {
     /// Puts rows where they belong, or refuses them.
-    fn add(&mut self, inner: &Inner, pen: Pen, rows: Vec<Row>, done: Done) {
+    fn add(&mut self, inner: &Inner, pen: Pen, (rows, text): (Vec<Row>, Written), done: Done) {
         let desk = inner.desks.at(pen.chat);
         let place = {
             let held = desk.held();
-            let worker = inner.life().current();
-            let ours = held.as_ref().filter(|held| held.fence == pen.fence && Some(held.worker) == worker);
+            let ours = held.as_ref().filter(|held| held.fence == pen.fence && Some(held.worker) == self.worker);
             ours.map(|held| (held.step, held.end, held.no))
         };
         let Some((step, stored, no)) = place else {
@@ -111,37 +130,59 @@ impl Batch {
         } else if rows.is_empty() {
             self.empty.push(done);
         } else if let Some(i) = known {
-            self.entries[i].rows.extend(rows);
-            self.entries[i].waiting.push(done);
+            let entry = &mut self.entries[i];
+            entry.rows.extend(rows);
+            entry.text = rows::write(&entry.rows);
+            entry.others.push(done);
         } else {
             self.places.insert(pen.chat, self.entries.len());
-            let text = Written { json: String::new(), blobs: Vec::new() };
-            self.entries.push(Entry { pen, desk, no, rows, text, waiting: vec![done] });
+            self.entries.push(Entry { pen, desk, no, rows, text, done, others: Vec::new() });
         }
     }
 }
 
 impl Writer {
+    /// Stores a batch. Until it is settled, nobody knows.
     async fn store(&mut self, mut batch: Batch) {
-        for (chat, done) in batch.strangers {
+        for (chat, done) in batch.strangers.drain(..) {
             let inner = self.inner.clone();
             tokio::spawn(async move { done.send(Err(inner.why_not(chat).await)) }); // Nobody else waits for the answer.
         }
-        for done in batch.empty {
+        for done in batch.empty.drain(..) {
             let _ = done.send(Ok(()));
         }
         if batch.entries.is_empty() {
             return;
         }
-        for entry in &mut batch.entries {
-            entry.text = rows::write(&entry.rows);
-        }
-        let answer = match self.insert(&batch.entries).await {
+        batch.entries.sort_unstable_by_key(|entry| entry.no); // The index likes them in order.
+        let (inner, before) = (self.inner.clone(), self.unsettled.take());
+        let stored = {
+            let mut insert = pin!(self.insert(&batch));
+            let at_once = poll_fn(|context| Poll::Ready(insert.as_mut().poll(context))).await;
+            settle(&inner, before); // The rows are on their way.
+            match at_once {
+                Poll::Ready(stored) => stored,
+                Poll::Pending => insert.await,
+            }
+        };
+        let answer = match stored {
             Ok(Stored::Yes) => Ok(()),
             Ok(Stored::No) => Err(WriteError::Fenced),
             Err(error) => Err(error.into()),
         };
-        batch.entries.into_iter().for_each(|entry| entry.settle(&self.inner, &answer));
+        self.unsettled = Some((batch, answer));
+    }
+
+    /// Tells those who wait what came of the newest batch.
+    fn settle(&mut self) {
+        settle(&self.inner, self.unsettled.take());
+    }
+
+    /// The same, if rows of `chat` are in it: where its journal ends is known afterwards.
+    fn settle_before(&mut self, chat: ChatId) {
+        if self.unsettled.as_ref().is_some_and(|(batch, _)| batch.places.contains_key(&chat)) {
+            self.settle();
+        }
     }
 
     /// As whom to write, if anybody believes that this process is alive. Nothing of before can happen afterwards.
@@ -166,12 +207,14 @@ impl Writer {
     }
 
     /// Stores the rows of all entries, or none.
-    async fn insert(&mut self, entries: &[Entry]) -> Result<Stored, StoreError> {
-        let Some(worker) = self.worker().await? else { return Ok(Stored::No) };
+    async fn insert(&mut self, batch: &Batch) -> Result<Stored, StoreError> {
+        let Some(worker) = self.worker().await?.filter(|worker| batch.worker == Some(*worker)) else {
+            return Ok(Stored::No);
+        };
         let mut patience = self.inner.patience();
         self.is_in_doubt = true;
         loop {
-            let tried = match try_insert(&self.inner, worker, self.journalled, entries).await {
+            let tried = match try_insert(&self.inner, worker, self.journalled, &batch.entries).await {
                 Ok(0) => self.counted(worker).await,
                 Ok(_) => Ok(Some(self.journalled + 1)),
                 Err(fault) => Err(fault),
@@ -206,18 +249,25 @@ enum Stored {
     No,
 }
 
+fn settle(inner: &Inner, unsettled: Option<(Batch, Result<(), WriteError>)>) {
+    let Some((batch, answer)) = unsettled else { return };
+    if answer.is_ok() {
+        inner.teller.tell(batch.entries.iter().map(|entry| Hint::News(entry.pen.chat)), Haste::Soon);
+    }
+    batch.entries.into_iter().for_each(|entry| entry.settle(&answer));
+}
+
 impl Entry {
     /// Answers those who wait. Unless the rows are stored, the chat must be taken anew: they may still be.
-    fn settle(self, inner: &Inner, answer: &Result<(), WriteError>) {
+    fn settle(self, answer: &Result<(), WriteError>) {
         if answer.is_ok() {
             if let Some(held) = self.desk.held().as_mut().filter(|held| held.fence == self.pen.fence) {
-                held.appended(&self.rows);
+                held.appended(self.rows);
             }
-            inner.tell(Hint::News(self.pen.chat), Haste::Soon);
         } else {
             self.desk.clear(self.pen.fence);
         }
-        for done in self.waiting {
+        for done in self.others.into_iter().chain([self.done]) {
             let _ = done.send(answer.clone());
         }
     }

@@ -1,13 +1,13 @@
-//! Making chats, taking them and giving them back.
+//! Taking chats and giving them back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use tokio_postgres::types::Type;
 
-use super::cells::{ChatCells, big, count, id_bytes, id_of};
+use super::cells::{big, count, id_bytes, id_of};
 use super::desk::Held;
 use super::fault::Fault;
 use super::link::{Mode, Param};
@@ -25,7 +25,7 @@ const BURY: &str = "
     AND clock_timestamp() > workers.seen + workers.lasts * $3";
 
 const TAKE: &str = "
-    UPDATE chats SET fence = fence + 1, worker = $2
+    UPDATE chats SET fence = greatest(fence, $3) + 1, worker = $2
     WHERE id = $1 AND EXISTS (SELECT 1 FROM workers WHERE id = $2)
     AND (worker IS NULL OR worker = $2 OR NOT EXISTS (SELECT 1 FROM workers WHERE id = chats.worker))
     RETURNING fence, version, step, no";
@@ -41,39 +41,6 @@ const UNSETTLED: &str = "
     ORDER BY id";
 
 impl Inner {
-    pub(super) async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        let cells = ChatCells::from(&Chat::new(id, agent, owner));
-        let mut patience = self.patience();
-        while let Err(fault) = self.try_create(&cells).await {
-            patience.wait(fault).await?;
-        }
-        Ok(())
-    }
-
-    async fn try_create(&self, cells: &ChatCells) -> Result<(), Fault> {
-        let sql = "
-            INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, body)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING";
-        let params: [Param<'_>; 13] = [
-            (&&cells.id[..], Type::BYTEA),
-            (&cells.agent, Type::BYTEA),
-            (&cells.owner, Type::BYTEA),
-            (&cells.title, Type::BYTEA),
-            (&cells.searchable, Type::BYTEA),
-            (&cells.status, Type::TEXT),
-            (&cells.archived, Type::BOOL),
-            (&cells.busy, Type::BOOL),
-            (&cells.touched, Type::INT8),
-            (&cells.version, Type::INT8),
-            (&cells.step, Type::INT8),
-            (&cells.obeyed, Type::INT8),
-            (&cells.body.json, Type::TEXT),
-        ];
-        let conn = self.link.conn().await?;
-        tokio::try_join!(conn.begin(Mode::Write), conn.execute(sql, &params), conn.commit())?;
-        Ok(())
-    }
-
     pub(super) async fn acquire(self: Arc<Self>, _turn: Turn, chat: ChatId) -> Result<Lease, WriteError> {
         let desk = self.desks.at(chat);
         *desk.held() = None; // Rows under the lease before are refused from here on…
@@ -111,7 +78,8 @@ impl Inner {
             return Ok(Err(StoreError::NoSuchChat.into()));
         }
         let bury = [of_chat(), (&worker, Type::INT8), (&self.belief, Type::FLOAT8)];
-        let take = [of_chat(), (&worker, Type::INT8)];
+        let floor = self.floor.load(Ordering::Relaxed);
+        let take = [of_chat(), (&worker, Type::INT8), (&floor, Type::INT8)];
         let (_, taken, end, ()) = tokio::try_join!(
             conn.execute(BURY, &bury),
             conn.query_opt(TAKE, &take),

@@ -1,9 +1,12 @@
 //! Reading. Everything that is read together is of one moment, and no more rows are read than are returned.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
+use everturn_core::cost::Micros;
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp};
 use everturn_core::message::Message;
@@ -20,6 +23,7 @@ use crate::heading::{Heading, Query, searchable};
 use crate::shape::{self, attempted, command, message, outcome, rows};
 use crate::sql;
 use crate::store::{CallRecord, Loaded, Pen, StoreError, WriteError};
+use crate::words;
 
 impl Inner {
     pub(super) async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
@@ -33,7 +37,11 @@ impl Inner {
         let sql = format!(
             "SELECT {HEADING} FROM chats
              WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
-             AND ($3::bytea = '' OR position($3 IN searchable) > 0)
+             AND ($3::bytea = '' OR position($3 IN searchable) > 0 OR cardinality($7::bytea[]) > 0 AND EXISTS (
+                SELECT 1 FROM spoken WHERE chat = chats.id AND (
+                    SELECT bool_and(position(word IN words) > 0) FROM unnest($7) AS word)))
+             AND (NOT $8 OR (busy OR submitted > obeyed)
+                AND (status IN ('running', 'interrupting') OR submitted > obeyed))
              AND ($4::bigint IS NULL OR (touched, id) < ($4, $5))
              ORDER BY touched DESC, id DESC LIMIT $6"
         );
@@ -42,16 +50,29 @@ impl Inner {
         let touched = query.after.map(|(touched, _)| touched.0);
         let id = query.after.map(|(_, chat)| id_bytes(chat).to_vec());
         let len = big(query.len as u64);
-        let params: [Param<'_>; 6] = [
+        let wanted = words::wanted(&query.text);
+        let params: [Param<'_>; 8] = [
             (&owner, Type::BYTEA),
             (&query.archived, Type::BOOL),
             (&text, Type::BYTEA),
             (&touched, Type::INT8),
             (&id, Type::BYTEA),
             (&len, Type::INT8),
+            (&wanted, Type::BYTEA_ARRAY),
+            (&query.works, Type::BOOL),
         ];
         let rows = self.read(&sql, &params).await?;
         rows.iter().map(heading).collect::<Result<_, _>>().map_err(lasting)
+    }
+
+    pub(super) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        let sql = "
+            SELECT coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost
+            FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
+        let (owner, from, to) = (owner.as_bytes(), days.start().0, days.end().0);
+        let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
+        let sum = |row: &Row| Used { tokens: count(row, "tokens"), cost: Micros(count(row, "cost")) };
+        Ok(rows.first().map(sum).unwrap_or_default())
     }
 
     pub(super) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
@@ -156,6 +177,34 @@ impl Inner {
                 let conn = self.link.conn().await?;
                 let (_, is_there, found) =
                     tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page(&conn, chat, before, len))?;
+                is_there?;
+                let messages = messages(&conn, chat, &found).await?;
+                conn.commit().await?;
+                Ok(messages)
+            };
+            match read.await {
+                Ok(messages) => return Ok(messages),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// The oldest `len` messages after one of them, oldest first.
+    pub(super) async fn after(
+        &self,
+        chat: ChatId,
+        after: MessageId,
+        len: usize,
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
+        let (id, after, len) = (id_bytes(chat), big(after.0), big(len as u64));
+        let sql = "SELECT id, body FROM messages WHERE chat = $1 AND id > $2 AND gone IS NULL ORDER BY id LIMIT $3";
+        let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&after, Type::INT8), (&len, Type::INT8)];
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.link.conn().await?;
+                let (_, is_there, found) =
+                    tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), conn.query(sql, &params))?;
                 is_there?;
                 let messages = messages(&conn, chat, &found).await?;
                 conn.commit().await?;

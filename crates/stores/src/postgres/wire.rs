@@ -4,7 +4,8 @@
 //! Hints may be lost, so they go in a transaction of their own that waits for no disk, all that have come together at
 //! once.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(super) const LOOK: &str = "NOTIFY everturn, 'm'";
 const DRAFTS_EVERY: Duration = Duration::from_millis(25);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 const LISTENING_MAX: Duration = Duration::from_secs(10);
+/// How much is told at once at most. The database takes less than 8,000 bytes.
+const PAYLOAD_BYTES_MAX: usize = 7_000;
 
 /// What is still to be told.
 #[derive(Default)]
@@ -38,7 +41,8 @@ pub(super) struct Teller {
 
 #[derive(Default)]
 struct Untold {
-    payloads: BTreeSet<String>,
+    news: HashSet<ChatId>,
+    inboxes: HashSet<ChatId>,
     is_urgent: bool,
 }
 
@@ -52,14 +56,15 @@ pub(super) enum Haste {
 }
 
 impl Teller {
-    pub(super) fn tell(&self, sender: i64, hint: Hint, haste: Haste) {
-        let payload = match hint {
-            Hint::News(chat) => format!("n {chat} {sender}"),
-            Hint::Inbox(chat) => format!("i {chat} {sender}"),
-            Hint::Missed | Hint::Lost => return,
-        };
+    pub(super) fn tell(&self, hints: impl IntoIterator<Item = Hint>, haste: Haste) {
         let mut untold = self.untold();
-        untold.payloads.insert(payload);
+        for hint in hints {
+            match hint {
+                Hint::News(chat) => untold.news.insert(chat),
+                Hint::Inbox(chat) => untold.inboxes.insert(chat),
+                Hint::Missed | Hint::Lost => continue,
+            };
+        }
         untold.is_urgent |= haste == Haste::Now;
         drop(untold);
         self.bell.notify_one();
@@ -70,7 +75,7 @@ impl Teller {
     }
 
     /// Tells for ever. What cannot be told is dropped: it was a hint.
-    pub(super) async fn run(self: Arc<Self>, link: Arc<Link>) {
+    pub(super) async fn run(self: Arc<Self>, sender: i64, link: Arc<Link>) {
         let mut last = Instant::now();
         loop {
             self.bell.notified().await;
@@ -81,15 +86,29 @@ impl Teller {
                 }
             }
             let untold = std::mem::take(&mut *self.untold());
-            if untold.payloads.is_empty() {
+            let mut payloads = payloads('i', sender, &untold.inboxes);
+            payloads.extend(self::payloads('n', sender, &untold.news));
+            if payloads.is_empty() {
                 continue;
             }
             last = Instant::now();
-            if let Err(fault) = say(&link, untold.payloads.into_iter().collect()).await {
+            if let Err(fault) = say(&link, payloads).await {
                 tracing::debug!(?fault, "other processes were not told");
             }
         }
     }
+}
+
+/// Many chats in a few texts: each text costs every process that listens about as much as a row.
+fn payloads(kind: char, sender: i64, chats: &HashSet<ChatId>) -> Vec<String> {
+    let mut payloads: Vec<String> = Vec::new();
+    for chat in chats {
+        match payloads.last_mut().filter(|payload| payload.len() < PAYLOAD_BYTES_MAX) {
+            Some(payload) => write!(payload, " {chat}").expect("memory takes everything"),
+            None => payloads.push(format!("{kind} {sender} {chat}")),
+        }
+    }
+    payloads
 }
 
 async fn say(link: &Link, payloads: Vec<String>) -> Result<(), Fault> {
@@ -115,10 +134,8 @@ async fn listen_once(address: &Address, sender: i64, hints: &Arc<Hints>) -> Resu
     let heard = hints.clone();
     let hear = async move {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(said) = message?
-                && let Some(hint) = parse(said.payload(), sender)
-            {
-                heard.put(hint);
+            if let AsyncMessage::Notification(said) = message? {
+                parse(said.payload(), sender).into_iter().for_each(|hint| heard.put(hint));
             }
         }
         Ok(())
@@ -137,17 +154,42 @@ async fn listen_once(address: &Address, sender: i64, hints: &Arc<Hints>) -> Resu
 }
 
 /// What was said, unless by ourselves.
-fn parse(payload: &str, own: i64) -> Option<Hint> {
+fn parse(payload: &str, own: i64) -> Vec<Hint> {
     if payload == "m" {
-        return Some(Hint::Missed);
+        return vec![Hint::Missed];
     }
     let mut words = payload.split(' ');
-    let (kind, chat, sender) = (words.next()?, words.next()?, words.next()?);
-    let chat: ChatId = chat.parse().ok()?;
-    match kind {
-        _ if sender.parse() == Ok(own) => None,
-        "n" => Some(Hint::News(chat)),
-        "i" => Some(Hint::Inbox(chat)),
-        _ => None, // Of a newer program.
+    let (kind, sender) = (words.next(), words.next());
+    let hint = match kind {
+        _ if sender.is_none_or(|sender| sender.parse() == Ok(own)) => return Vec::new(),
+        Some("n") => Hint::News,
+        Some("i") => Hint::Inbox,
+        _ => return Vec::new(), // Of a newer program.
+    };
+    words.filter_map(|chat| chat.parse().ok()).map(hint).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::ids::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn any_number_of_chats_is_told_in_few_texts_and_heard_by_others() {
+        let chats: HashSet<ChatId> = (0..1_000).map(|n| ChatId::new(Timestamp(1), n)).collect();
+        let payloads = payloads('n', 7, &chats);
+        assert!(payloads.len() < 10 && payloads.iter().all(|payload| payload.len() < 8_000), "{}", payloads.len());
+        let heard = payloads.iter().flat_map(|payload| parse(payload, 8));
+        assert_eq!(heard.collect::<HashSet<_>>(), chats.into_iter().map(Hint::News).collect());
+        assert!(payloads.iter().all(|payload| parse(payload, 7).is_empty()), "who said it knows");
+    }
+
+    #[test]
+    fn what_nobody_knows_is_no_hint() {
+        for payload in ["", "n", "x 1 2", "n 1 what", "i 1"] {
+            assert_eq!(parse(payload, 8), [], "{payload}");
+        }
+        assert_eq!(parse("m", 8), [Hint::Missed]);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use everturn_core::chat;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Timestamp, Version};
+use everturn_core::{chat, quarantine};
 use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobId, Blobs, Bytes};
@@ -68,6 +68,22 @@ pub struct Chat<'a> {
     obeyed: u64,
     #[serde(default, skip_serializing_if = "unset")]
     totals: Totals,
+    #[serde(default, skip_serializing_if = "unset")]
+    taken: Taken,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Taken {
+    #[serde(default, skip_serializing_if = "unset")]
+    still: u32,
+    #[serde(default, skip_serializing_if = "unset")]
+    in_tools: u32,
+    #[serde(default, skip_serializing_if = "unset")]
+    step: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    attempt: u32,
+    #[serde(default, skip_serializing_if = "unset")]
+    newest: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,6 +139,7 @@ impl<'a> Chat<'a> {
             briefed,
             obeyed,
             totals,
+            taken,
         } = chat;
         Self {
             id: AsText(*id),
@@ -148,6 +165,7 @@ impl<'a> Chat<'a> {
             briefed: briefed.0,
             obeyed: obeyed.0,
             totals: (*totals).into(),
+            taken: (*taken).into(),
         }
     }
 }
@@ -184,7 +202,20 @@ impl Shape for Chat<'_> {
             briefed: StepId(self.briefed),
             obeyed: InboxSeq(self.obeyed),
             totals: self.totals.into(),
+            taken: self.taken.into(),
         })
+    }
+}
+
+impl From<quarantine::Taken> for Taken {
+    fn from(quarantine::Taken { still, in_tools, step, attempt, newest }: quarantine::Taken) -> Self {
+        Self { still, in_tools, step: step.0, attempt, newest: newest.0 }
+    }
+}
+
+impl From<Taken> for quarantine::Taken {
+    fn from(Taken { still, in_tools, step, attempt, newest }: Taken) -> Self {
+        Self { still, in_tools, step: StepId(step), attempt, newest: MessageId(newest) }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn write<S: Serialize>(is: S, Blobs(blobs): Blobs) -> Written {
 }
 
 /// Reads a mirror that refers to no bytes.
-pub(super) fn read<S: DeserializeOwned>(kind: &'static str, text: &str) -> Result<S, BadShape> {
+pub(super) fn read<'a, S: Deserialize<'a>>(kind: &'static str, text: &'a str) -> Result<S, BadShape> {
     let newer = |found| BadShape::Newer { kind, found, known: VERSION };
     match parse::<Envelope<S>>(text) {
         Ok(Envelope { v: VERSION, is }) => Ok(is),
@@ -42,6 +42,11 @@ pub(super) fn read<S: DeserializeOwned>(kind: &'static str, text: &str) -> Resul
             Ok(_) | Err(_) => Err(corrupt(kind, error)),
         },
     }
+}
+
+/// Reads a text that stands inside another one, which has the version.
+pub(super) fn read_inner<'a, S: Deserialize<'a>>(kind: &'static str, text: &'a str) -> Result<S, BadShape> {
+    parse(text).map_err(|error| corrupt(kind, error))
 }
 
 /// Reads a mirror that may refer to bytes.
@@ -55,7 +60,7 @@ pub(super) fn corrupt(kind: &'static str, why: impl ToString) -> BadShape {
 }
 
 /// As `serde_json` reads, but to our own depth: a value that was read from a wire must be readable inside a message.
-fn parse<S: DeserializeOwned>(text: &str) -> Result<S, serde_json::Error> {
+fn parse<'a, S: Deserialize<'a>>(text: &'a str) -> Result<S, serde_json::Error> {
     match serde_json::from_str(text) {
         Err(_) if (100..=DEPTH_MAX).contains(&depth(text)) => {
             let mut reader = serde_json::Deserializer::from_str(text);

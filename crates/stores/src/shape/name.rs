@@ -38,7 +38,7 @@ words! {
     }
     KindWord of Kind {
         Overloaded, RateLimit, Timeout, Silence, Truncated, Auth, MissingKey, UsageLimit, Config, ContextFull,
-        ContentFilter, ProviderDisabled, ChainBroken, Malformed, Generic
+        ContentFilter, ProviderDisabled, ChainBroken, Malformed, Generic, Budget, Quarantine
     }
     CauseWord of Cause {
         Refused, Reset, GoAway, IdleStall, ServerError, Truncated, ErrorFinish, Malformed, Resumed

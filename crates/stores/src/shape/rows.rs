@@ -14,48 +14,106 @@ use everturn_core::view::Row;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::blob::{BlobId, Blobs, Bytes};
 use super::delta::Delta;
 use super::{BadShape, Shape, Stored, VERSION, Written, envelope};
 
+/// Rows that follow each other, as a text that stands inside another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// When the first one came.
+    pub at: Timestamp,
+    /// Deltas and gaps, between brackets.
+    pub json: String,
+    /// The bytes they refer to, each once.
+    pub blobs: Vec<(BlobId, Arc<[u8]>)>,
+}
+
+impl Piece {
+    /// The rows, but for step, first number and count.
+    #[must_use]
+    pub fn of(rows: &[Row]) -> Self {
+        let mut blobs = Blobs::default();
+        let first = rows.first().map_or(Timestamp(0), |row| row.at);
+        let mut at = first.0;
+        let len = rows.iter().map(|row| row.delta.bytes() + 16).sum::<usize>();
+        let mut json = Vec::with_capacity(len + 16);
+        json.push(b'[');
+        for row in rows {
+            if json.len() > 1 {
+                json.push(b',');
+            }
+            if row.at.0 != at {
+                push(&mut json, &row.at.0.wrapping_sub(at)); // Any two times, be the clock what it may.
+                json.push(b',');
+                at = row.at.0;
+            }
+            match &*row.delta {
+                delta::Delta::Text(text) => push(&mut json, text),
+                other => push(&mut json, &Delta::of(other, &mut blobs)),
+            }
+        }
+        json.push(b']');
+        let json = String::from_utf8(json).expect("JSON of texts is text");
+        Self { at: first, json, blobs: blobs.0 }
+    }
+}
+
+/// The text of pieces that follow each other, each with its time, as that of one. No delta is read for it.
+pub fn join(pieces: &[(Timestamp, String)]) -> Result<String, BadShape> {
+    let mut json = Vec::with_capacity(pieces.iter().map(|(_, text)| text.len() + 8).sum());
+    let mut at = pieces.first().map_or(0, |(begun, _)| begun.0);
+    json.push(b'[');
+    for (begun, text) in pieces {
+        let entries: Vec<&RawValue> = envelope::read_inner(KIND, text)?;
+        if json.len() > 1 {
+            json.push(b',');
+        }
+        if begun.0 != at {
+            push(&mut json, &begun.0.wrapping_sub(at));
+            json.push(b',');
+        }
+        json.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
+        let gaps = entries.iter().filter_map(|entry| entry.get().parse::<i64>().ok());
+        at = gaps.fold(begun.0, i64::wrapping_add);
+    }
+    json.push(b']');
+    Ok(String::from_utf8(json).expect("JSON of texts is text"))
+}
+
 /// The text of rows that follow each other.
 #[must_use]
 pub fn write(rows: &[Row]) -> Written {
-    let mut blobs = Blobs::default();
-    let mut at = rows.first().map_or(0, |row| row.at.0);
-    let len = rows.iter().map(|row| row.delta.bytes() + 16).sum::<usize>();
-    let mut json = Vec::with_capacity(len + 32);
-    json.extend_from_slice(b"{\"v\":");
-    push(&mut json, &VERSION);
-    json.extend_from_slice(b",\"is\":[");
-    push(&mut json, &at);
-    for row in rows {
-        json.push(b',');
-        if row.at.0 != at {
-            push(&mut json, &row.at.0.wrapping_sub(at)); // Any two times, be the clock what it may.
-            json.push(b',');
-            at = row.at.0;
-        }
-        match &*row.delta {
-            delta::Delta::Text(text) => push(&mut json, text),
-            other => push(&mut json, &Delta::of(other, &mut blobs)),
-        }
-    }
-    json.extend_from_slice(b"]}");
-    let json = String::from_utf8(json).expect("JSON of texts is text");
-    Written { json, blobs: blobs.0 }
+    let Piece { at, json, blobs } = Piece::of(rows);
+    let comma = if rows.is_empty() { "" } else { "," };
+    Written { json: format!("{{\"v\":{VERSION},\"is\":[{}{comma}{}", at.0, &json[1..]) + "}", blobs }
 }
 
-fn push(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+pub(super) fn push(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(json, value).expect("keys are texts, and memory takes everything");
 }
 
+/// What cannot be read is called so.
+pub(super) const KIND: &str = "journal row";
+
 /// Reads what [`write()`] wrote of `step`, from the delta `first` on.
 pub fn parse(step: StepId, first: Seq, text: &str) -> Result<Stored<Rows>, BadShape> {
-    let Entries(entries) = envelope::read("journal row", text)?;
+    let Timed(entries) = envelope::read(KIND, text)?;
+    numbered(step, first, entries)
+}
+
+/// Reads the text of a [`Piece`] that came at `at`.
+pub(super) fn parse_in(step: StepId, first: Seq, at: Timestamp, text: &str) -> Result<Stored<Rows>, BadShape> {
+    let Untimed(mut entries) = envelope::read_inner(KIND, text)?;
+    entries.iter_mut().for_each(|(gap, _)| *gap = gap.wrapping_add(at.0));
+    numbered(step, first, entries)
+}
+
+fn numbered(step: StepId, first: Seq, entries: Vec<(i64, Delta<'static>)>) -> Result<Stored<Rows>, BadShape> {
     if first.0.checked_add(entries.len() as u64).is_none() {
-        return Err(envelope::corrupt("journal row", "its numbers are too large"));
+        return Err(envelope::corrupt(KIND, "its numbers are too large"));
     }
     Ok(Stored(Rows { step, first, entries }))
 }
@@ -65,6 +123,14 @@ pub struct Rows {
     step: StepId,
     first: Seq,
     entries: Vec<(i64, Delta<'static>)>,
+}
+
+impl Stored<Rows> {
+    /// How many deltas there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.entries.len() as u64
+    }
 }
 
 impl Shape for Rows {
@@ -86,30 +152,57 @@ impl Shape for Rows {
     }
 }
 
-/// Deltas with their times.
-struct Entries(Vec<(i64, Delta<'static>)>);
+/// A time, and deltas with theirs.
+struct Timed(Vec<(i64, Delta<'static>)>);
 
-impl<'de> Deserialize<'de> for Entries {
+/// Deltas, and how much later than the first they came.
+struct Untimed(Vec<(i64, Delta<'static>)>);
+
+fn entries<'de, A: SeqAccess<'de>>(mut seq: A, mut at: i64) -> Result<Vec<(i64, Delta<'static>)>, A::Error> {
+    let mut entries = Vec::new();
+    while let Some(entry) = seq.next_element()? {
+        match entry {
+            Entry::Gap(gap) => at = at.wrapping_add(gap),
+            Entry::Delta(delta) => entries.push((at, delta)),
+        }
+    }
+    Ok(entries)
+}
+
+impl<'de> Deserialize<'de> for Timed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct InOrder;
 
         impl<'de> Visitor<'de> for InOrder {
-            type Value = Entries;
+            type Value = Timed;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a time, then deltas and gaps")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Entries, A::Error> {
-                let mut at: i64 = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
-                let mut entries = Vec::new();
-                while let Some(entry) = seq.next_element()? {
-                    match entry {
-                        Entry::Gap(gap) => at = at.wrapping_add(gap),
-                        Entry::Delta(delta) => entries.push((at, delta)),
-                    }
-                }
-                Ok(Entries(entries))
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Timed, A::Error> {
+                let at = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+                entries(seq, at).map(Timed)
+            }
+        }
+
+        deserializer.deserialize_seq(InOrder)
+    }
+}
+
+impl<'de> Deserialize<'de> for Untimed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Untimed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("deltas and gaps")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Untimed, A::Error> {
+                entries(seq, 0).map(Untimed)
             }
         }
 

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use everturn_core::chat::Chat;
 use everturn_core::command::{Answer, Answered, Command, Refusal};
 use everturn_core::fact::Attempted;
-use everturn_core::ids::{CallUid, Seq, StepId};
+use everturn_core::ids::{CallUid, Seq, StepId, Timestamp};
 use everturn_core::message::{Body, Media, Message, Output};
 use everturn_core::view::Row;
 
+use super::bundle::{self, Bundle};
+use super::rows::Piece;
 use super::{BadShape, BlobId, Bytes, Shape, Stored, Written, attempted, chat, command, message, outcome, rows};
 use crate::conformance::samples::ODD;
 
@@ -94,6 +96,47 @@ impl Kept for Vec<Row> {
     }
 }
 
+/// Wherever rows are cut in two or more, the texts of the pieces make up the text of the whole.
+fn is_joined(rows: &[Row]) {
+    for len in 1..=rows.len() {
+        let pieces: Vec<_> = rows.chunks(len).map(Piece::of).map(|piece| (piece.at, piece.json)).collect();
+        assert_eq!(rows::join(&pieces), Ok(Piece::of(rows).json), "pieces of {len}");
+    }
+}
+
+#[test]
+fn pieces_of_a_journal_are_joined_as_if_they_had_come_together() {
+    for odd in ODD {
+        samples::journals(odd).iter().for_each(|rows| is_joined(rows));
+    }
+    assert!(rows::join(&[(Timestamp(0), "[1".into())]).is_err());
+}
+
+/// Appends of some chats that share a text. None is empty.
+#[derive(PartialEq, Debug)]
+pub(super) struct Appends(pub(super) Vec<(i64, Vec<Row>)>);
+
+impl Kept for Appends {
+    fn text(&self) -> Written {
+        let (mut bundle, mut blobs) = (Bundle::default(), Vec::new());
+        for (chat, rows) in &self.0 {
+            let piece = Piece::of(rows);
+            let head = bundle::Head { chat: *chat, step: rows[0].step, first: rows[0].seq };
+            bundle.add(head, piece.at, &piece.json);
+            blobs.extend(piece.blobs);
+        }
+        blobs.sort_unstable();
+        blobs.dedup();
+        Written { json: bundle.take(), blobs }
+    }
+
+    fn back(&self, text: &str, bytes: &Bytes) -> Result<Self, BadShape> {
+        let entries = bundle::parse(text)?;
+        let rows = entries.iter().map(|entry| Ok((entry.head.chat, build(entry.rows(), bytes)?)));
+        rows.collect::<Result<_, BadShape>>().map(Appends)
+    }
+}
+
 /// Writes and reads, as two processes would.
 fn comes_back<T: Kept>(value: &T) {
     let Written { json, blobs } = value.text();
@@ -116,6 +159,7 @@ fn every_kind_comes_back_with_every_odd_text() {
         samples::commands(odd).iter().for_each(comes_back);
         samples::attempts(odd).iter().for_each(comes_back);
         samples::journals(odd).iter().for_each(comes_back);
+        samples::appends(odd).iter().for_each(comes_back);
     }
     samples::outcomes().iter().for_each(comes_back);
 }

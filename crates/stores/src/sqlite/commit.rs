@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everturn_core::budget::{Day, Used};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{ChatId, Seq, Version};
 use everturn_core::view::Row;
@@ -12,13 +13,14 @@ use super::heads::Told;
 use super::trouble::Halt;
 use super::value::{id, number};
 use crate::ledger::{self, Entry};
-use crate::shape::Written;
+use crate::shape::bundle;
+use crate::shape::rows::Piece;
 use crate::sql::{self, MessageRow, Split};
 use crate::store::{Pen, WriteError};
 
 impl Desk<'_> {
     /// Adds rows to the journal of the open step.
-    pub(super) fn append(&mut self, pen: Pen, rows: &Arc<[Row]>, text: &Written) -> Result<(), Halt<WriteError>> {
+    pub(super) fn append(&mut self, pen: Pen, rows: &Arc<[Row]>, piece: &Piece) -> Result<(), Halt<WriteError>> {
         let seat = self.held(pen)?;
         let next = seat.seq.next();
         let fits = |(i, row): (usize, &Row)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
@@ -27,16 +29,11 @@ impl Desk<'_> {
         }
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         seat.seq = last.seq;
-        let version = seat.chat.version;
-        self.keep(pen.chat, text)?;
-        let place = self.log.next;
-        let sql = "INSERT INTO drafts (place, chat, step, first, count, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let count = rows.len() as i64;
-        let row = params![place, id(pen.chat), number(first.step.0)?, number(first.seq.0)?, count, text.json];
-        self.connection.prepare_cached(sql)?.execute(row)?;
-        self.log.next += 1;
-        self.log.len += 1;
-        self.told.push(Told::Appended { chat: pen.chat, version, place, rows: rows.clone() });
+        let (number, version) = (seat.number, seat.chat.version);
+        self.keep(pen.chat, &piece.blobs)?;
+        let head = bundle::Head { chat: number, step: first.step, first: first.seq };
+        let place = self.log(head, piece.at, &piece.json)?;
+        self.told.push(Told::Appended { chat: pen.chat, number, version, place, rows: rows.clone() });
         Ok(())
     }
 
@@ -55,6 +52,8 @@ impl Desk<'_> {
             let sql = "UPDATE messages SET gone = ?3 WHERE chat = ?1 AND id >= ?2 AND gone IS NULL";
             let update = self.connection.prepare_cached(sql);
             update?.execute(params![id(pen.chat), number(gone.0)?, number(chat.version.0)?])?;
+            let forget = self.connection.prepare_cached("DELETE FROM spoken WHERE chat = ?1 AND id >= ?2");
+            forget?.execute(params![id(pen.chat), number(gone.0)?])?;
         }
         for message in &split.messages {
             self.say(pen.chat, chat.version, message)?;
@@ -70,15 +69,30 @@ impl Desk<'_> {
             let update = self.connection.prepare_cached("UPDATE inbox SET outcome = ?3 WHERE chat = ?1 AND seq = ?2");
             update?.execute(params![id(pen.chat), number(seq.0)?, outcome])?;
         }
+        for (day, used) in &split.used {
+            self.count(&chat.owner, *day, *used)?;
+        }
         self.put(&chat, submitted)?;
         self.told.push(Told::Committed { chat: pen.chat, version: chat.version, step: chat.step });
         Ok(chat.version)
     }
 
     fn say(&self, chat: ChatId, version: Version, message: &MessageRow) -> Result<(), Halt<WriteError>> {
-        self.keep(chat, &message.body)?;
+        self.keep(chat, &message.body.blobs)?;
         let sql = "INSERT INTO messages (chat, id, version, kind, body) VALUES (?1, ?2, ?3, ?4, ?5)";
         let row = params![id(chat), number(message.id.0)?, number(version.0)?, message.kind, message.body.json];
+        self.connection.prepare_cached(sql)?.execute(row)?;
+        if let Some(words) = &message.words {
+            let insert = self.connection.prepare_cached("INSERT INTO spoken (chat, id, words) VALUES (?1, ?2, ?3)");
+            insert?.execute(params![id(chat), number(message.id.0)?, words])?;
+        }
+        Ok(())
+    }
+
+    fn count(&self, owner: &str, day: Day, used: Used) -> Result<(), Halt<WriteError>> {
+        let sql = "INSERT INTO used (owner, day, tokens, cost) VALUES (?1, ?2, ?3, ?4) \
+            ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens, cost = cost + excluded.cost";
+        let row = params![owner.as_bytes(), day.0, number(used.tokens)?, number(used.cost.0)?];
         self.connection.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }

@@ -4,9 +4,11 @@
 //! transaction need not know.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use everturn_core::chat::Chat;
-use everturn_core::ids::{ChatId, Fence, InboxSeq, Seq};
+use everturn_core::ids::{ChatId, Fence, InboxSeq, Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::heads::{Heads, Told};
@@ -14,13 +16,16 @@ use super::rows;
 use super::trouble::Halt;
 use super::value::{id, number, unsigned};
 use crate::heading::searchable;
-use crate::shape::{self, BlobId, Written};
+use crate::shape::bundle::{self, Bundle};
+use crate::shape::{self, BlobId};
 use crate::sql;
 use crate::store::{Pen, StoreError, WriteError};
 
 /// What the writer knows of a chat it has written to.
 #[derive(Debug)]
 pub(super) struct Seat {
+    /// The chat's short name.
+    pub(super) number: i64,
     pub(super) chat: Chat,
     pub(super) fence: Fence,
     /// The newest command.
@@ -29,11 +34,28 @@ pub(super) struct Seat {
     pub(super) seq: Seq,
 }
 
+impl Seat {
+    fn find<E: From<StoreError>>(connection: &Connection, heads: &Heads, chat: ChatId) -> Result<Self, Halt<E>> {
+        let mut select = connection.prepare_cached("SELECT number, fence, submitted, body FROM chats WHERE id = ?1")?;
+        let found = select.query_row(params![id(chat)], |row| {
+            Ok((row.get(0)?, Fence(unsigned(row, 1)?), InboxSeq(unsigned(row, 2)?), row.get::<_, String>(3)?))
+        });
+        let (number, fence, submitted, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
+        let chat: Chat = rows::build(connection, chat, shape::chat::parse(&body)?)?;
+        let seq = heads.seq(chat.id, chat.step);
+        Ok(Self { number, chat, fence, submitted, seq })
+    }
+}
+
+/// How long a bundle gets at most, unless one append is longer: four of them fill a page of 4 KiB.
+const BUNDLE_BYTES_MAX: usize = 1_000;
+
 /// How long the log is, and where it ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Log {
     /// The next row's place. Never used twice.
     pub(super) next: i64,
+    /// How many appends it has.
     pub(super) len: usize,
 }
 
@@ -44,27 +66,17 @@ pub(super) struct Desk<'a> {
     pub(super) seats: &'a mut HashMap<ChatId, Seat>,
     pub(super) told: &'a mut Vec<Told>,
     pub(super) log: Log,
+    /// The end of the log that is not written yet.
+    pub(super) bundle: Bundle,
 }
 
 impl Desk<'_> {
     /// What is known of a chat.
     pub(super) fn seat<E: From<StoreError>>(&mut self, chat: ChatId) -> Result<&mut Seat, Halt<E>> {
-        if !self.seats.contains_key(&chat) {
-            let seat = self.find(chat)?;
-            self.seats.insert(chat, seat);
+        match self.seats.entry(chat) {
+            Entry::Occupied(seat) => Ok(seat.into_mut()),
+            Entry::Vacant(free) => Ok(free.insert(Seat::find(self.connection, self.heads, chat)?)),
         }
-        self.seats.get_mut(&chat).ok_or_else(|| StoreError::NoSuchChat.into())
-    }
-
-    fn find<E: From<StoreError>>(&self, chat: ChatId) -> Result<Seat, Halt<E>> {
-        let mut select = self.connection.prepare_cached("SELECT fence, submitted, body FROM chats WHERE id = ?1")?;
-        let found = select.query_row(params![id(chat)], |row| {
-            Ok((Fence(unsigned(row, 0)?), InboxSeq(unsigned(row, 1)?), row.get::<_, String>(2)?))
-        });
-        let (fence, submitted, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
-        let chat: Chat = rows::build(self.connection, chat, shape::chat::parse(&body)?)?;
-        let seq = self.heads.seq(chat.id, chat.step);
-        Ok(Seat { chat, fence, submitted, seq })
     }
 
     /// What is known of a chat, for whoever holds it.
@@ -73,9 +85,29 @@ impl Desk<'_> {
         if seat.fence == fence { Ok(seat) } else { Err(WriteError::Fenced.into()) }
     }
 
+    /// Adds an append to the log, and says at which place.
+    pub(super) fn log(&mut self, head: bundle::Head, at: Timestamp, deltas: &str) -> Result<i64, rusqlite::Error> {
+        if self.bundle.len() + deltas.len() > BUNDLE_BYTES_MAX {
+            self.flush()?;
+        }
+        self.bundle.add(head, at, deltas);
+        self.log.len += 1;
+        Ok(self.log.next)
+    }
+
+    /// Writes the end of the log.
+    pub(super) fn flush(&mut self) -> Result<(), rusqlite::Error> {
+        if !self.bundle.is_empty() {
+            let insert = self.connection.prepare_cached("INSERT INTO drafts (place, body) VALUES (?1, ?2)");
+            insert?.execute(params![self.log.next, self.bundle.take()])?;
+            self.log.next += 1;
+        }
+        Ok(())
+    }
+
     /// Stores bytes that are not there yet.
-    pub(super) fn keep<E>(&self, chat: ChatId, written: &Written) -> Result<(), Halt<E>> {
-        for (blob, bytes) in &written.blobs {
+    pub(super) fn keep<E>(&self, chat: ChatId, blobs: &[(BlobId, Arc<[u8]>)]) -> Result<(), Halt<E>> {
+        for (blob, bytes) in blobs {
             let sql = "INSERT OR IGNORE INTO blobs (chat, id, bytes) VALUES (?1, ?2, ?3)";
             let insert = self.connection.prepare_cached(sql);
             insert?.execute(params![id(chat), BlobId::as_bytes(blob), &bytes[..]])?;
@@ -83,31 +115,11 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Makes a chat, once.
-    pub(super) fn create(&mut self, chat: &Chat) -> Result<(), Halt<StoreError>> {
-        let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
-            step, obeyed, submitted, unsettled, fence, body) \
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, 0, 0, 0, 0, ?10)";
-        let body = shape::chat::write(chat).json;
-        self.connection.prepare_cached(sql)?.execute(params![
-            id(chat.id),
-            chat.agent.as_bytes(),
-            chat.owner.as_bytes(),
-            chat.title.as_bytes(),
-            searchable(&chat.title).as_bytes(),
-            sql::status_word(chat.status),
-            chat.touched.0,
-            number(chat.version.0)?,
-            number(chat.step.0)?,
-            body,
-        ])?;
-        Ok(())
-    }
-
     /// Raises the fence: whoever held the chat before does not any more.
     pub(super) fn acquire(&mut self, chat: ChatId) -> Result<Fence, Halt<WriteError>> {
+        let floor = self.heads.floor();
         let seat = self.seat(chat)?;
-        let fence = seat.fence.next();
+        let fence = seat.fence.max(floor).next();
         seat.fence = fence;
         let update = self.connection.prepare_cached("UPDATE chats SET fence = ?2 WHERE id = ?1");
         update?.execute(params![id(chat), number(fence.0)?])?;
@@ -119,7 +131,7 @@ impl Desk<'_> {
         let sql = "UPDATE chats SET title = ?2, searchable = ?3, status = ?4, archived = ?5, touched = ?6, version = ?7, \
             step = ?8, obeyed = ?9, unsettled = ?10, not_before = ?11, body = ?12 WHERE id = ?1";
         let body = shape::chat::write(chat);
-        self.keep(chat.id, &body)?;
+        self.keep(chat.id, &body.blobs)?;
         self.connection.prepare_cached(sql)?.execute(params![
             id(chat.id),
             chat.title.as_bytes(),

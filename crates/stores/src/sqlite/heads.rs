@@ -8,21 +8,22 @@
 //! at least as new.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_core::ids::{ChatId, Seq, StepId, Version};
+use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use everturn_core::view::{Cursor, Event, Row};
 
 use crate::store::News;
 
 /// How many of the newest rows of a draft are kept.
-const RING_LEN_MAX: usize = 128;
+const RING_LEN_MAX: usize = 64;
 /// How many bytes they may have together.
 const RING_BYTES_MAX: usize = 16 << 10;
-/// How many rows of a draft may lie in the log before the older ones are merged.
+/// How many appends of a draft may lie in the log before the older ones are merged.
 pub(super) const MARKS_LEN_MAX: usize = 2_048;
 
-/// A stored row: the first delta it tells, and its place in the log.
+/// A stored append: the first delta it tells, and the place in the log of the bundle it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) first: u64,
@@ -33,70 +34,100 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) enum Told {
     /// Rows were added to the open draft.
-    Appended { chat: ChatId, version: Version, place: i64, rows: Arc<[Row]> },
+    Appended { chat: ChatId, number: i64, version: Version, place: i64, rows: Arc<[Row]> },
     /// A change was committed.
     Committed { chat: ChatId, version: Version, step: StepId },
-    /// A row lies elsewhere now.
+    /// An append lies elsewhere now.
     Moved { chat: ChatId, mark: Mark },
-    /// Some rows are one now, the oldest that were not yet.
+    /// The chat is gone.
+    Deleted(ChatId),
+    /// Some appends are one now, the oldest that were not yet.
     Merged { chat: ChatId, mark: Mark, count: u64 },
 }
 
 /// The open draft of a chat.
 #[derive(Debug, Clone)]
 pub(super) struct Head {
+    /// The chat's short name.
+    pub(super) number: i64,
     pub(super) version: Version,
     pub(super) step: StepId,
     pub(super) seq: Seq,
     pub(super) marks: Vec<Mark>,
-    /// So many marks in front are of rows that were merged.
+    /// So many marks in front are of appends that were merged.
     pub(super) merged: usize,
-    /// The newest appends.
-    ring: VecDeque<Arc<[Row]>>,
+    /// The newest appends, each with how many bytes it has.
+    ring: VecDeque<(Arc<[Row]>, usize)>,
     ring_len: usize,
     ring_bytes: usize,
 }
 
 /// All open drafts.
 #[derive(Debug, Default)]
-pub(super) struct Heads(Mutex<HashMap<ChatId, Head>>);
+pub(super) struct Heads {
+    open: Mutex<Open>,
+    /// The highest fence of a chat that was deleted since this process began: no lease of it is ever given again.
+    floor: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    heads: HashMap<ChatId, Head>,
+    /// Their chats by number.
+    chats: HashMap<i64, ChatId>,
+    /// How many marks they have together.
+    marks_len: usize,
+}
 
 impl Heads {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ChatId, Head>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+    }
+
+    /// No lease may have this number or a lower one.
+    pub(super) fn floor(&self) -> Fence {
+        Fence(self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn raise_floor(&self, fence: Fence) {
+        self.floor.fetch_max(fence.0, Ordering::Relaxed);
     }
 
     /// Takes over what the walk along the log has found.
-    pub(super) fn fill(&self, found: HashMap<ChatId, Head>) {
-        *self.lock() = found;
+    pub(super) fn fill(&self, heads: HashMap<ChatId, Head>) {
+        let chats = heads.iter().map(|(chat, head)| (head.number, *chat)).collect();
+        let marks_len = heads.values().map(|head| head.marks.len()).sum();
+        *self.lock() = Open { heads, chats, marks_len };
     }
 
-    /// Whether the row at `mark` is part of an open draft.
-    pub(super) fn is_live(&self, chat: ChatId, step: StepId, mark: Mark) -> bool {
-        let heads = self.lock();
-        let Some(head) = heads.get(&chat).filter(|head| head.step == step) else { return false };
-        head.marks.binary_search_by_key(&mark.first, |mark| mark.first).is_ok_and(|i| head.marks[i] == mark)
+    /// Whose open draft the append at `mark` is part of, if any.
+    pub(super) fn owner(&self, number: i64, step: StepId, mark: Mark) -> Option<ChatId> {
+        let open = self.lock();
+        let chat = open.chats.get(&number)?;
+        let head = open.heads.get(chat).filter(|head| head.step == step)?;
+        let found = head.marks.binary_search_by_key(&mark.first, |mark| mark.first);
+        found.is_ok_and(|i| head.marks[i] == mark).then_some(*chat)
     }
 
     /// The open draft of a chat.
     pub(super) fn get(&self, chat: ChatId) -> Option<Head> {
-        self.lock().get(&chat).cloned()
+        self.lock().heads.get(&chat).cloned()
     }
 
-    /// How many rows are journalled of `step`.
+    /// How many deltas are journalled of `step`.
     pub(super) fn seq(&self, chat: ChatId, step: StepId) -> Seq {
-        self.lock().get(&chat).filter(|head| head.step == step).map_or(Seq(0), |head| head.seq)
+        self.lock().heads.get(&chat).filter(|head| head.step == step).map_or(Seq(0), |head| head.seq)
     }
 
-    /// How many rows of the log are part of open drafts.
-    pub(super) fn rows_len(&self) -> usize {
-        self.lock().values().map(|head| head.marks.len()).sum()
+    /// How many appends of the log are part of open drafts.
+    pub(super) fn marks_len(&self) -> usize {
+        self.lock().marks_len
     }
 
     /// What somebody is told who has seen everything but the newest rows; `None` if that cannot be said from here.
     pub(super) fn since(&self, chat: ChatId, seen: Cursor) -> Option<Option<News>> {
-        let heads = self.lock();
-        let head = heads.get(&chat)?;
+        let open = self.lock();
+        let head = open.heads.get(&chat)?;
         let now = Cursor { version: head.version, step: head.step, seq: head.seq };
         if seen == now {
             return Some(None);
@@ -110,33 +141,38 @@ impl Heads {
         })
     }
 
-    /// Takes in what has become durable. Chats with too many rows are added to `long`.
+    /// Takes in what has become durable. Chats with too many marks are added to `long`.
     pub(super) fn tell(&self, told: impl Iterator<Item = Told>, long: &mut Vec<ChatId>) {
-        let mut heads = self.lock();
+        let mut open = self.lock();
         for told in told {
             match told {
-                Told::Appended { chat, version, place, rows } => {
+                Told::Appended { chat, number, version, place, rows } => {
                     let Some(first) = rows.first() else { continue };
-                    let head = heads.entry(chat).or_insert_with(|| Head::new(version, first.step));
+                    let head = open.head(chat, number, version, first.step);
                     head.append(version, place, rows);
                     if head.marks.len() - head.merged == MARKS_LEN_MAX {
                         long.push(chat);
                     }
+                    open.marks_len += 1;
                 }
-                Told::Committed { chat, version, step } => match heads.get_mut(&chat) {
+                Told::Committed { chat, version, step } => match open.heads.get_mut(&chat) {
                     Some(head) if head.step == step => head.version = version,
-                    Some(_) => drop(heads.remove(&chat)),
+                    Some(_) => open.close(chat),
                     None => {}
                 },
+                Told::Deleted(chat) => open.close(chat),
                 Told::Moved { chat, mark } => {
-                    if let Some(head) = heads.get_mut(&chat) {
+                    if let Some(head) = open.heads.get_mut(&chat) {
                         head.put(mark, 1);
                     }
                 }
                 Told::Merged { chat, mark, count } => {
-                    if let Some(head) = heads.get_mut(&chat) {
+                    if let Some(head) = open.heads.get_mut(&chat) {
+                        let before = head.marks.len();
                         head.put(mark, count);
                         head.merged += 1;
+                        let gone = before - head.marks.len();
+                        open.marks_len -= gone;
                     }
                 }
             }
@@ -144,27 +180,44 @@ impl Heads {
     }
 }
 
+impl Open {
+    fn head(&mut self, chat: ChatId, number: i64, version: Version, step: StepId) -> &mut Head {
+        self.heads.entry(chat).or_insert_with(|| {
+            self.chats.insert(number, chat);
+            Head::new(number, version, step)
+        })
+    }
+
+    fn close(&mut self, chat: ChatId) {
+        if let Some(head) = self.heads.remove(&chat) {
+            self.chats.remove(&head.number);
+            self.marks_len -= head.marks.len();
+        }
+    }
+}
+
 impl Head {
-    pub(super) fn new(version: Version, step: StepId) -> Self {
+    pub(super) fn new(number: i64, version: Version, step: StepId) -> Self {
         let (seq, marks, ring) = (Seq(0), Vec::new(), VecDeque::new());
-        Self { version, step, seq, marks, merged: 0, ring, ring_len: 0, ring_bytes: 0 }
+        Self { number, version, step, seq, marks, merged: 0, ring, ring_len: 0, ring_bytes: 0 }
     }
 
     fn append(&mut self, version: Version, place: i64, rows: Arc<[Row]>) {
         self.version = version;
         self.marks.push(Mark { first: self.seq.0 + 1, place });
         self.seq = Seq(self.seq.0 + rows.len() as u64);
+        let bytes = rows.iter().map(|row| row.delta.bytes()).sum();
         self.ring_len += rows.len();
-        self.ring_bytes += bytes_of(&rows);
-        self.ring.push_back(rows);
+        self.ring_bytes += bytes;
+        self.ring.push_back((rows, bytes));
         while self.ring_len > RING_LEN_MAX || self.ring_bytes > RING_BYTES_MAX {
-            let Some(oldest) = self.ring.pop_front() else { break };
+            let Some((oldest, bytes)) = self.ring.pop_front() else { break };
             self.ring_len -= oldest.len();
-            self.ring_bytes -= bytes_of(&oldest);
+            self.ring_bytes -= bytes;
         }
     }
 
-    /// Puts a row in place of those that tell the same `count` deltas.
+    /// Puts an append in place of those that tell the same `count` deltas.
     pub(super) fn put(&mut self, mark: Mark, count: u64) {
         let begin = self.marks.partition_point(|other| other.first < mark.first);
         let end = self.marks.partition_point(|other| other.first < mark.first + count);
@@ -178,10 +231,6 @@ impl Head {
 
     /// The newest rows, as many as are kept here.
     pub(super) fn newest_rows(&self) -> impl Iterator<Item = &Row> {
-        self.ring.iter().flat_map(|rows| rows.iter())
+        self.ring.iter().flat_map(|(rows, _)| rows.iter())
     }
-}
-
-fn bytes_of(rows: &[Row]) -> usize {
-    rows.iter().map(|row| row.delta.bytes()).sum()
 }

@@ -1,5 +1,9 @@
-//! Lists of chats. No body is read for them.
+//! Lists of chats, and what their owners used. No body is read for them.
 
+use std::ops::RangeInclusive;
+
+use everturn_core::budget::{Day, Used};
+use everturn_core::cost::Micros;
 use everturn_core::ids::{ChatId, Timestamp, Version};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
@@ -9,6 +13,7 @@ use super::value::{chat_id, id, name, unsigned};
 use crate::heading::{Heading, Query, searchable};
 use crate::sql;
 use crate::store::StoreError;
+use crate::words;
 
 const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched";
 
@@ -50,15 +55,28 @@ fn some(
     archived: bool,
     headings: &mut Vec<Heading>,
 ) -> Result<(), Halt<StoreError>> {
-    let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE archived = ?");
+    // Those at work are few, however many there are: they have an index, which would not be chosen for the order's sake.
+    let by = if query.works { "INDEXED BY chats_unsettled" } else { "" };
+    let mut sql = format!("SELECT {COLUMNS} FROM chats {by} WHERE archived = ?");
     let mut values = vec![Value::from(archived)];
     if let Some(owner) = &query.owner {
         sql.push_str(" AND owner = ?");
         values.push(owner.as_bytes().to_vec().into());
     }
+    if query.works {
+        sql.push_str(" AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)");
+    }
     if !query.text.is_empty() {
-        sql.push_str(" AND instr(searchable, ?) > 0");
+        sql.push_str(" AND (instr(searchable, ?) > 0");
         values.push(searchable(&query.text).into_bytes().into());
+        let wanted = words::wanted(&query.text);
+        if !wanted.is_empty() {
+            sql.push_str(" OR EXISTS (SELECT 1 FROM spoken WHERE spoken.chat = chats.id");
+            sql.push_str(&" AND instr(words, ?) > 0".repeat(wanted.len()));
+            sql.push(')');
+            values.extend(wanted.into_iter().map(Value::from));
+        }
+        sql.push(')');
     }
     if let Some((touched, chat)) = query.after {
         sql.push_str(" AND (touched, id) < (?, ?)");
@@ -72,6 +90,15 @@ fn some(
         headings.push(heading_of(row)?);
     }
     Ok(())
+}
+
+/// What an owner has used on these days.
+pub(super) fn used(connection: &Connection, owner: &str, days: &RangeInclusive<Day>) -> Result<Used, Halt<StoreError>> {
+    let sql =
+        "SELECT ifnull(sum(tokens), 0), ifnull(sum(cost), 0) FROM used WHERE owner = ?1 AND day BETWEEN ?2 AND ?3";
+    let sum = |row: &Row<'_>| Ok(Used { tokens: unsigned(row, 0)?, cost: Micros(unsigned(row, 1)?) });
+    let found = connection.prepare_cached(sql)?.query_row(params![owner.as_bytes(), days.start().0, days.end().0], sum);
+    Ok(found?)
 }
 
 /// Chats that do not rest, or have commands to obey, oldest first.

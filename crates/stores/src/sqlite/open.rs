@@ -1,6 +1,6 @@
 //! Opening a data directory.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -93,10 +93,8 @@ impl Place {
     /// Takes the directory, and makes it if there is none.
     pub(super) fn take(dir: &Path) -> Result<Self, OpenError> {
         let failed = |why| OpenError::Dir { dir: dir.into(), why };
-        std::fs::create_dir_all(dir).map_err(failed)?;
-        let path = dir.join(LOCK);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let mut lock = file.map_err(failed)?;
+        private_dir(dir).map_err(failed)?;
+        let mut lock = private_file(&dir.join(LOCK)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -109,9 +107,26 @@ impl Place {
         }
         let named =
             lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        private_file(&file_in(dir)).map_err(failed)?; // SQLite gives its other files the same mode.
         drop(named); // A full disk keeps nobody from reading; the lock holds without the name.
         Ok(Self { file: file_in(dir), _lock: lock })
     }
+}
+
+/// Makes a directory that is its owner's alone. One that is there stays as it is.
+fn private_dir(dir: &Path) -> std::io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(dir)
+}
+
+/// Opens a file, and makes it its owner's alone if it is not there.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.read(true).write(true).create(true).truncate(false).open(path)
 }
 
 /// Where the database of a data directory is.

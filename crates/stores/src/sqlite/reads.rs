@@ -69,7 +69,7 @@ pub(super) fn load(
     Ok(Some(Loaded { chat: state, messages, rows }))
 }
 
-fn message<E: From<StoreError>>(
+pub(super) fn message<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     row: &rusqlite::Row<'_>,
@@ -108,6 +108,25 @@ pub(super) fn page<E: From<StoreError>>(
         messages.push(message(connection, chat, row)?);
     }
     messages.reverse();
+    Ok(messages)
+}
+
+/// The oldest messages after one of them, oldest first.
+pub(super) fn after(
+    connection: &Connection,
+    chat: ChatId,
+    after: MessageId,
+    len: usize,
+) -> Result<Vec<Arc<Message>>, Halt<StoreError>> {
+    is_there(connection, chat)?;
+    let (after, len) = (i64::try_from(after.0).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
+    let sql = "SELECT body FROM messages WHERE chat = ?1 AND id > ?2 AND gone IS NULL ORDER BY id LIMIT ?3";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat), after, len])?;
+    let mut messages = Vec::new();
+    while let Some(row) = found.next()? {
+        messages.push(message(connection, chat, row)?);
+    }
     Ok(messages)
 }
 

@@ -1,13 +1,13 @@
 //! Stored texts and their bytes, read.
 
-use everturn_core::ids::{ChatId, Seq, StepId};
+use everturn_core::ids::{ChatId, Seq, Timestamp};
 use everturn_core::view::Row;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::heads::{Head, Mark};
 use super::trouble::Halt;
-use super::value::{id, number};
-use crate::shape::{self, Bytes, Shape, Stored};
+use super::value::{self, id};
+use crate::shape::{Bytes, Shape, Stored, bundle};
 use crate::store::StoreError;
 
 /// What a text says, with the bytes it refers to.
@@ -37,7 +37,7 @@ pub(super) fn journal<E: From<StoreError>>(
     if after.0 + 1 < kept {
         let begin = head.marks.partition_point(|mark| mark.first <= after.0 + 1).saturating_sub(1);
         for mark in head.marks[begin..].iter().take_while(|mark| mark.first < kept) {
-            let Some(found) = row(connection, chat, head.step, *mark)? else { return Ok(None) };
+            let Some(found) = append(connection, chat, head, *mark)? else { return Ok(None) };
             rows.extend(found.into_iter().filter(|row| row.seq > after && row.seq.0 < kept));
         }
     }
@@ -51,16 +51,38 @@ pub(super) fn journal<E: From<StoreError>>(
     Ok(Some(rows))
 }
 
-/// The deltas of one row of the log, if it is where it was.
-pub(super) fn row<E: From<StoreError>>(
+/// The deltas of one append, if it is where it was.
+fn append<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
-    step: StepId,
+    head: &Head,
     mark: Mark,
 ) -> Result<Option<Vec<Row>>, Halt<E>> {
-    let sql = "SELECT body FROM drafts WHERE place = ?1 AND chat = ?2 AND step = ?3 AND first = ?4";
-    let mut select = connection.prepare_cached(sql)?;
-    let place = params![mark.place, id(chat), number(step.0)?, number(mark.first)?];
-    let Some(body) = select.query_row(place, |row| row.get::<_, String>(0)).optional()? else { return Ok(None) };
-    build(connection, chat, shape::rows::parse(step, Seq(mark.first), &body)?).map(Some)
+    match find(connection, head, mark, |entry| entry.rows())? {
+        Some(stored) => build(connection, chat, stored?).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The same as it was written, and when it came.
+pub(super) fn text<E: From<StoreError>>(
+    connection: &Connection,
+    head: &Head,
+    mark: Mark,
+) -> Result<Option<(Timestamp, String)>, Halt<E>> {
+    find(connection, head, mark, |entry| (entry.at, entry.text().to_owned()))
+}
+
+fn find<T, E: From<StoreError>>(
+    connection: &Connection,
+    head: &Head,
+    mark: Mark,
+    read: impl FnOnce(&bundle::Entry<'_>) -> T,
+) -> Result<Option<T>, Halt<E>> {
+    let wanted = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
+    let mut select = connection.prepare_cached("SELECT body FROM drafts WHERE place = ?1")?;
+    let mut found = select.query(params![mark.place])?;
+    let Some(row) = found.next()? else { return Ok(None) };
+    let entries = bundle::parse(value::text(row, 0)?)?;
+    Ok(entries.iter().rfind(|entry| entry.head == wanted).map(read))
 }

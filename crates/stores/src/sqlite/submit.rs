@@ -58,7 +58,7 @@ impl Desk<'_> {
         let aimed = aimed.map_err(SubmitError::from)?;
         let seq = seat.submitted.next();
         seat.submitted = seq;
-        self.keep(chat, &letter.text)?;
+        self.keep(chat, &letter.text.blobs)?;
         let sql = "INSERT INTO inbox (chat, seq, aimed, key, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let key = letter.key.as_ref().map(|key| key.as_bytes());
         let row = params![id(chat), number(seq.0)?, number(aimed.0)?, key, letter.at.0, letter.text.json];

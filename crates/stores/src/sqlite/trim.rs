@@ -5,30 +5,34 @@
 //! rows of others from going, and copying never costs more than was gained. Trimming late, or never, harms nobody.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use everturn_core::ids::{ChatId, Seq, StepId, Version};
-use rusqlite::{Connection, params};
+use everturn_core::ids::{ChatId, Seq, StepId, Timestamp, Version};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::desk::{Desk, Log};
 use super::heads::{Head, MARKS_LEN_MAX, Mark, Told};
+use super::open::OpenError;
 use super::rows;
 use super::trouble::Halt;
-use super::value::{chat_id, id, number, unsigned};
+use super::value::{chat_id, text, unsigned};
 use super::writer::{Needs, Writer};
 use crate::failpoint::failpoint;
-use crate::shape;
+use crate::shape::{self, BadShape, bundle};
 use crate::store::StoreError;
 
 /// A log that is shorter is left alone.
 const TRIM_LEN_MIN: usize = 1_024;
-/// How many rows are looked at in one transaction.
+/// How many appends are looked at in one transaction, but for the last row's.
 const TRIM_LEN_MAX: usize = 512;
-/// How many rows of a long draft are merged at once.
+/// How many appends of a long draft are merged at once.
 const MERGE_LEN: usize = MARKS_LEN_MAX / 2;
-/// How much text one merged row has.
+/// How much text a merged append has.
 const MERGED_BYTES_MAX: usize = 32 << 10;
+/// How much text is merged at once, while others wait.
+const MERGE_BYTES_MAX: usize = 256 << 10;
 /// How long SQLite's own log may get, in pages, before the writer waits for it to be written back.
 const PAGES_MAX: u32 = 16 << 10;
 /// How long it waits for those who read.
@@ -57,7 +61,7 @@ impl Writer {
 
     fn is_trim_due(&self) -> bool {
         let len = self.log.len;
-        len >= TRIM_LEN_MIN && len - self.heads.rows_len().min(len) >= len / 2
+        len >= TRIM_LEN_MIN && len - self.heads.marks_len().min(len) >= len / 2
     }
 
     /// The keeper does not get to the end of the log while it grows. Here it does not.
@@ -71,100 +75,121 @@ impl Writer {
 }
 
 impl Desk<'_> {
-    /// Deletes the oldest rows of the log, and copies those to its end that are still needed.
+    /// Deletes the oldest rows of the log, and copies appends to its end that are still needed.
     pub(super) fn trim(&mut self) -> Result<(), rusqlite::Error> {
         failpoint!("sqlite-trim");
         let connection = self.connection;
-        let sql = "SELECT place, chat, step, first FROM drafts ORDER BY place LIMIT ?1";
-        let mut select = connection.prepare_cached(sql)?;
-        let mut oldest = select.query(params![TRIM_LEN_MAX as i64])?;
-        let (mut last, mut live) = (None, Vec::new());
-        while let Some(row) = oldest.next()? {
-            let (place, first) = (row.get(0)?, unsigned(row, 3)?);
-            let (chat, mark) = (chat_id(row, 1)?, Mark { first, place });
-            if self.heads.is_live(chat, StepId(unsigned(row, 2)?), mark) {
-                live.push((chat, mark));
+        let mut select = connection.prepare_cached("SELECT place, body FROM drafts ORDER BY place")?;
+        let mut oldest = select.query([])?;
+        let (mut last, mut len, mut live) = (None, 0, Vec::new());
+        while len < TRIM_LEN_MAX
+            && let Some(row) = oldest.next()?
+        {
+            let place = row.get(0)?;
+            for entry in bundle::parse(text(row, 1)?).map_err(unreadable)? {
+                let mark = Mark { first: entry.head.first.0, place };
+                if let Some(chat) = self.heads.owner(entry.head.chat, entry.head.step, mark) {
+                    live.push((chat, entry.head, entry.at, entry.text().to_owned()));
+                }
+                len += 1;
             }
             last = Some(place);
         }
-        for (chat, mark) in live {
-            let sql = "INSERT INTO drafts (place, chat, step, first, count, body) \
-                SELECT ?1, chat, step, first, count, body FROM drafts WHERE place = ?2";
-            connection.prepare_cached(sql)?.execute(params![self.log.next, mark.place])?;
-            self.told.push(Told::Moved { chat, mark: Mark { place: self.log.next, ..mark } });
-            self.log.next += 1;
-            self.log.len += 1;
+        drop(oldest);
+        for (chat, head, at, deltas) in live {
+            let place = self.log(head, at, &deltas)?;
+            self.told.push(Told::Moved { chat, mark: Mark { first: head.first.0, place } });
         }
+        self.flush()?;
         failpoint!("sqlite-trim-middle");
         if let Some(last) = last {
-            let deleted = connection.prepare_cached("DELETE FROM drafts WHERE place <= ?1")?.execute(params![last])?;
-            self.log.len -= deleted.min(self.log.len);
+            connection.prepare_cached("DELETE FROM drafts WHERE place <= ?1")?.execute(params![last])?;
+            self.log.len -= len.min(self.log.len);
         }
         Ok(())
     }
 
-    /// Writes the older rows of a long draft again as a few large ones. The small ones are dead then.
+    /// Writes the older appends of a long draft again as a few large ones. The small ones are dead then.
     pub(super) fn merge(&mut self, chat: ChatId) -> Result<(), rusqlite::Error> {
         let Some(head) = self.heads.get(chat).filter(|head| head.marks.len() - head.merged >= MARKS_LEN_MAX) else {
             return Ok(());
         };
-        let marks = &head.marks[head.merged..head.merged + MERGE_LEN];
-        let (mut merged, mut bytes) = (Vec::new(), 0);
-        for mark in marks {
-            let found = match rows::row::<StoreError>(self.connection, chat, head.step, *mark) {
+        let (mut merged, mut all_bytes) = (Merged::default(), 0);
+        for (i, mark) in head.marks.iter().enumerate().skip(head.merged).take(MERGE_LEN) {
+            let (at, text) = match rows::text::<StoreError>(self.connection, &head, *mark) {
                 Ok(Some(found)) => found,
                 Err(Halt::Failed(error)) => return Err(error),
-                Ok(None) | Err(Halt::No(_)) => return Ok(()), // Whoever reads it says so.
+                Ok(None) | Err(Halt::No(_)) => break, // Whoever reads it says so.
             };
-            let len: usize = found.iter().map(|row| row.delta.bytes()).sum();
-            if bytes + len > MERGED_BYTES_MAX && !merged.is_empty() {
-                self.put_merged(chat, &head, &merged)?;
-                merged.clear();
-                bytes = 0;
+            if merged.bytes + text.len() > MERGED_BYTES_MAX {
+                self.log_merged(chat, &head, std::mem::take(&mut merged))?;
             }
-            bytes += len;
-            merged.extend(found);
+            if all_bytes > MERGE_BYTES_MAX {
+                break; // Others wait. The rest goes when more have come.
+            }
+            all_bytes += text.len();
+            merged.first.get_or_insert(*mark);
+            merged.end = head.marks.get(i + 1).map_or(head.seq.0 + 1, |next| next.first);
+            merged.bytes += text.len();
+            merged.pieces.push((at, text));
         }
-        self.put_merged(chat, &head, &merged)
+        self.log_merged(chat, &head, merged)
     }
 
-    fn put_merged(
-        &mut self,
-        chat: ChatId,
-        head: &Head,
-        rows: &[everturn_core::view::Row],
-    ) -> Result<(), rusqlite::Error> {
-        let Some(first) = rows.first() else { return Ok(()) };
+    fn log_merged(&mut self, chat: ChatId, head: &Head, merged: Merged) -> Result<(), rusqlite::Error> {
+        let (Some(mark), Some((at, _))) = (merged.first, merged.pieces.first()) else { return Ok(()) };
         failpoint!("sqlite-merge");
-        let (place, count) = (self.log.next, rows.len() as u64);
-        let sql = "INSERT INTO drafts (place, chat, step, first, count, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let body = shape::rows::write(rows).json; // Its bytes are stored.
-        let row = params![place, id(chat), number(head.step.0)?, number(first.seq.0)?, number(count)?, body];
-        self.connection.prepare_cached(sql)?.execute(row)?;
-        self.log.next += 1;
-        self.log.len += 1;
-        self.told.push(Told::Merged { chat, mark: Mark { first: first.seq.0, place }, count });
+        let text = shape::rows::join(&merged.pieces).map_err(unreadable)?;
+        let head = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
+        let place = self.log(head, *at, &text)?;
+        self.told.push(Told::Merged { chat, mark: Mark { place, ..mark }, count: merged.end - mark.first });
         Ok(())
     }
 }
 
+/// Appends that become one.
+#[derive(Default)]
+struct Merged {
+    first: Option<Mark>,
+    /// The delta behind the last.
+    end: u64,
+    pieces: Vec<(Timestamp, String)>,
+    bytes: usize,
+}
+
 /// Walks along the log and finds all open drafts.
-pub(super) fn walk(connection: &Connection) -> Result<(Log, HashMap<ChatId, Head>), rusqlite::Error> {
-    let sql = "SELECT drafts.place, drafts.chat, drafts.step, drafts.first, drafts.count, chats.version \
-        FROM drafts LEFT JOIN chats ON chats.id = drafts.chat AND chats.step = drafts.step ORDER BY drafts.place";
-    let mut select = connection.prepare(sql)?;
+pub(super) fn walk(connection: &Connection) -> Result<(Log, HashMap<ChatId, Head>), OpenError> {
+    let damaged = |bad: BadShape| OpenError::Damaged(bad.to_string());
+    let mut chat_of = connection.prepare("SELECT id, step, version FROM chats WHERE number = ?1")?;
+    let mut known = HashMap::new();
+    let mut select = connection.prepare("SELECT place, body FROM drafts ORDER BY place")?;
     let mut found = select.query([])?;
     let (mut log, mut heads) = (Log { next: 1, len: 0 }, HashMap::new());
     while let Some(row) = found.next()? {
-        let (place, chat, step) = (row.get(0)?, chat_id(row, 1)?, StepId(unsigned(row, 2)?));
-        let (first, count) = (unsigned(row, 3)?, unsigned(row, 4)?);
-        log = Log { next: place + 1, len: log.len + 1 };
-        if row.get_ref(5)? == rusqlite::types::ValueRef::Null {
-            continue; // Its step is over.
+        let place: i64 = row.get(0)?;
+        log.next = place + 1;
+        for entry in bundle::parse(text(row, 1)?).map_err(damaged)? {
+            log.len += 1;
+            let bundle::Head { chat: number, step, first } = entry.head;
+            let chat = match known.entry(number) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(unknown) => {
+                    let asked = |row: &rusqlite::Row<'_>| {
+                        Ok((chat_id(row, 0)?, StepId(unsigned(row, 1)?), Version(unsigned(row, 2)?)))
+                    };
+                    *unknown.insert(chat_of.query_row(params![number], asked).optional()?)
+                }
+            };
+            let Some((chat, _, version)) = chat.filter(|(_, open, _)| *open == step) else { continue }; // It is over.
+            let count = entry.rows().map_or(1, |rows| rows.count()); // Whoever reads what cannot be read says so.
+            let head = heads.entry(chat).or_insert(Head::new(number, version, step));
+            head.put(Mark { first: first.0, place }, count);
+            head.seq = head.seq.max(Seq(first.0 + count.saturating_sub(1)));
         }
-        let head = heads.entry(chat).or_insert(Head::new(Version(unsigned(row, 5)?), step));
-        head.put(Mark { first, place }, count);
-        head.seq = head.seq.max(Seq(first + count - 1));
     }
     Ok((log, heads))
+}
+
+pub(super) fn unreadable(bad: BadShape) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, bad.into())
 }

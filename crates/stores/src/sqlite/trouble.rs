@@ -2,6 +2,7 @@
 
 use rusqlite::{Error, ErrorCode};
 
+use crate::new::MakeError;
 use crate::shape::BadShape;
 use crate::store::{StoreError, SubmitError, WriteError};
 
@@ -40,6 +41,12 @@ impl From<WriteError> for Halt<WriteError> {
 
 impl From<SubmitError> for Halt<SubmitError> {
     fn from(error: SubmitError) -> Self {
+        Self::No(error)
+    }
+}
+
+impl From<MakeError> for Halt<MakeError> {
+    fn from(error: MakeError) -> Self {
         Self::No(error)
     }
 }

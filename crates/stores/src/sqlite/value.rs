@@ -29,3 +29,9 @@ pub(super) fn name(row: &Row<'_>, column: usize) -> Result<String, Error> {
     let bytes: Vec<u8> = row.get(column)?;
     String::from_utf8(bytes).map_err(|error| Error::FromSqlConversionFailure(column, Type::Blob, Box::new(error)))
 }
+
+/// A text that was stored, without a copy.
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Error> {
+    let text = row.get_ref(column)?.as_str();
+    text.map_err(|error| Error::FromSqlConversionFailure(column, Type::Text, error.into()))
+}

@@ -14,18 +14,19 @@ use std::sync::mpsc::SyncSender;
 
 use everturn_core::ids::ChatId;
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::connect;
 use super::desk::{Desk, Log, Seat};
 use super::heads::{Heads, Told};
 use super::keeper::Health;
+use super::queue::Queue;
 use super::trouble::{Halt, is_lost, told};
+use crate::clock;
 use crate::failpoint::failpoint;
+use crate::shape::bundle::Bundle;
 use crate::store::StoreError;
 
-/// How many jobs one transaction takes.
-const BATCH_LEN_MAX: usize = 2_048;
 /// How many chats the writer remembers.
 const SEATS_LEN_MAX: usize = 16_384;
 /// How many jobs in a row may fail before the rest of their batch is not even tried.
@@ -101,22 +102,28 @@ pub(super) struct Writer {
     pub(super) long: Vec<ChatId>,
 }
 
+/// Nobody waits for a writer that is gone.
+struct Leaving<'a>(&'a Queue);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
 impl Writer {
     /// Works until nobody can ask any more.
-    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Work>>) {
-        while let Some(first) = queue.blocking_recv() {
-            let mut batch = vec![first];
-            while batch.len() < BATCH_LEN_MAX
-                && let Ok(next) = queue.try_recv()
-            {
-                batch.push(next);
-            }
+    pub(super) fn run(mut self, queue: &Queue) {
+        let _last = Leaving(queue);
+        let mut begun = clock::now();
+        while let Some(batch) = queue.take(begun) {
+            begun = clock::now();
             let jobs = batch.len();
             self.serve(batch);
             if self.seats.len() > SEATS_LEN_MAX {
                 self.seats.clear();
             }
-            self.tidy(jobs, || queue.is_empty());
+            self.tidy(jobs, || queue.len() == 0);
         }
     }
 
@@ -193,8 +200,16 @@ impl Writer {
             failpoint!("sqlite-begin");
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         }
-        let mut desk = Desk { connection, heads: &self.heads, seats: &mut self.seats, told, log: self.log };
+        let mut desk = Desk {
+            connection,
+            heads: &self.heads,
+            seats: &mut self.seats,
+            told,
+            log: self.log,
+            bundle: Bundle::default(),
+        };
         work(&mut desk)?;
+        desk.flush()?;
         let log = desk.log;
         if needs > Needs::Nothing {
             failpoint!("sqlite-commit");

@@ -1,10 +1,12 @@
 //! A store that is closed and opened again while it is used.
 
 use std::ops::Deref;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::command::Refusal;
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
@@ -13,8 +15,8 @@ use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row};
 use everturn_stores::sqlite::{Options, Sqlite};
 use everturn_stores::{
-    CallRecord, Heading, Inbound, Lease, Loaded, News, Pen, Query, Receipt, Store, StoreError, Submission, SubmitError,
-    WriteError,
+    CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Query, Receipt, Store, StoreError,
+    Submission, SubmitError, WriteError,
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
 
@@ -56,6 +58,14 @@ fn open(dir: &Scratch) -> Sqlite {
 impl Store for Housed {
     async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
         self.at_hand().await.create(id, agent, owner).await
+    }
+
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        self.at_hand().await.make(new).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        self.at_hand().await.delete(lease).await
     }
 
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
@@ -114,8 +124,16 @@ impl Store for Housed {
         self.at_hand().await.page(chat, before, len).await
     }
 
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.at_hand().await.after(chat, after, len).await
+    }
+
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.at_hand().await.attempts(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.at_hand().await.used(owner, days).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

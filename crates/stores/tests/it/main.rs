@@ -30,6 +30,8 @@ fn every_case_is_listed() {
         include_str!("../../src/conformance/journal.rs"),
         include_str!("../../src/conformance/commits.rs"),
         include_str!("../../src/conformance/reads.rs"),
+        include_str!("../../src/conformance/making.rs"),
+        include_str!("../../src/conformance/deleting.rs"),
         include_str!("../../src/conformance/unicode.rs"),
         include_str!("../../src/conformance/generated.rs"),
         include_str!("../../src/conformance/watchers.rs"),

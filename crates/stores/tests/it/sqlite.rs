@@ -1,6 +1,8 @@
 //! The store in a data directory, held to the rules of stores and to its own.
 
 mod backup;
+mod deleted;
+mod inspecting;
 mod long;
 mod opening;
 mod trouble;

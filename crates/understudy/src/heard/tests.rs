@@ -46,3 +46,13 @@ fn results_since_the_newest_words_are_heard() {
     assert_eq!(heard.results, [Told { tool: "y".into(), text: "new".into() }]);
     assert_eq!(heard.half_said, "");
 }
+
+#[test]
+fn what_we_tell_of_calls_is_not_what_a_person_said() {
+    let told = |rest: &str| Said::User(format!("(Cut off and taken back before it ran: note, look.){rest}"));
+    let user = |text: &str| Said::User(text.into());
+    let all = vec![user("a"), Said::Result(Told::default()), told("")];
+    let heard = Heard::default().conversation(all);
+    assert_eq!((heard.words.as_str(), heard.results.len()), ("a", 1));
+    assert_eq!(Heard::default().conversation(vec![user("a"), told("\nb")]).words, "b");
+}

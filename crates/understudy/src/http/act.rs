@@ -18,6 +18,8 @@ use crate::cue::{Cue, Script};
 pub(crate) enum Act {
     /// One event of the stream, or a piece of one.
     Frame(Bytes),
+    /// Nothing on the wire: what was said with the events before this.
+    Said(Delta),
     /// Nothing, for a while.
     Wait(Duration),
     /// The response ends as HTTP says it should, whatever its content says.
@@ -101,7 +103,13 @@ pub(crate) fn go_on(script: Script, encoder: &mut dyn Encode) -> Vec<Act> {
         let act = match cue {
             Cue::Slow(time) | Cue::Wait(time) => Some(Act::Wait(time)),
             Cue::Say(deltas) => {
-                deltas.iter().for_each(|delta| encoder.say(delta, &mut frames));
+                for delta in deltas {
+                    encoder.say(&delta, &mut frames);
+                    take(&mut frames, &mut acts);
+                    if is_counted(&delta) {
+                        acts.push(Act::Said(delta));
+                    }
+                }
                 None
             }
             Cue::Ping => {
@@ -121,6 +129,11 @@ pub(crate) fn go_on(script: Script, encoder: &mut dyn Encode) -> Vec<Act> {
         acts.extend(act);
     }
     acts
+}
+
+/// Whether what is said is content: words, thoughts and calls.
+const fn is_counted(delta: &Delta) -> bool {
+    matches!(delta, Delta::Text(_) | Delta::Reasoning(_) | Delta::CallBegan(_) | Delta::CallInput { .. })
 }
 
 fn take(frames: &mut Vec<String>, acts: &mut Vec<Act>) {
@@ -155,11 +168,11 @@ pub(crate) fn status(error: &ProviderError) -> u16 {
         Kind::ProviderDisabled => 403,
         Kind::Config => 404,
         Kind::ContextFull | Kind::ContentFilter | Kind::ChainBroken => 400,
-        Kind::RateLimit | Kind::UsageLimit => 429,
+        Kind::RateLimit | Kind::UsageLimit | Kind::Budget => 429,
         Kind::Overloaded => 529,
         Kind::Timeout | Kind::Silence => 504,
         Kind::Truncated | Kind::Malformed => 502,
         Kind::Generic if error.retry == everturn_core::error::Retry::Never => 400,
-        Kind::Generic => 500,
+        Kind::Generic | Kind::Quarantine => 500,
     })
 }

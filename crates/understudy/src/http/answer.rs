@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use everturn_core::error::{Cause, ProviderError, Retry};
 use everturn_core::prompt::Wire;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, Response};
 use serde_json::{Value, json};
 
@@ -17,8 +16,8 @@ use super::dialect::{Dialect, Keeps};
 use super::fault::{Fault, Says, Trouble};
 use super::house::{House, Record};
 use super::line::Line;
-use super::log::{self, Logged};
-use super::play::{self, Body};
+use super::log::{self, Logged, Scribe};
+use super::play::{self, Body, Seen};
 use super::route::{Route, Want, query};
 use super::whole;
 use super::wire::{self, Refusal};
@@ -27,6 +26,9 @@ use crate::cue::{Cue, Script, script};
 /// Answers one request, whatever it is.
 pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incoming>) -> Response<Body> {
     let (head, incoming) = request.into_parts();
+    if head.uri.path() == log::PATH {
+        return account(&house, &head.headers);
+    }
     let Some(route) = Route::of(&head.method, &head.uri, &head.headers) else {
         let message = format!("Invalid URL ({} {})", head.method, head.uri.path());
         let body = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
@@ -38,9 +40,11 @@ pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incom
         wire: route.wire,
         method: head.method.to_string(),
         path: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+        model: named(&route.want, body.as_ref()),
         headers: log::headers(&head.headers),
         body: body.clone().unwrap_or_default(),
         refused: None,
+        said: log::Said::default(),
     };
     let number = house.log().push(logged, house.options.log_len_max);
     let admitted = route.admit(&house.options.key, &head.uri, &head.headers);
@@ -49,7 +53,8 @@ pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incom
         Err(refusal) => Err(refusal),
         Ok(_) => {
             let alt = query(&head.uri, "alt");
-            Asked { house: house.clone(), line, wire: route.wire, body }.fulfil(route.want, alt).await
+            let scribe = house.scribe(number);
+            Asked { house: house.clone(), line, wire: route.wire, body, scribe }.fulfil(route.want, alt).await
         }
     };
     answered.unwrap_or_else(|refusal| {
@@ -58,12 +63,22 @@ pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incom
     })
 }
 
+/// The model that a request names, in its path or in its body.
+fn named(want: &Want, body: Option<&Value>) -> String {
+    let in_path = match want {
+        Want::Answer { model, .. } => model.clone(),
+        _ => None,
+    };
+    in_path.unwrap_or_else(|| body.and_then(|body| body["model"].as_str()).unwrap_or_default().into())
+}
+
 /// A request that was let in.
 struct Asked {
     house: Arc<House>,
     line: Line,
     wire: Wire,
     body: Option<Value>,
+    scribe: Scribe,
 }
 
 impl Asked {
@@ -114,7 +129,8 @@ impl Asked {
             acts = fault.trouble.befall(acts, &says);
         }
         if let Some(keeps) = dialect.keeps(body) {
-            let generation = Generation::start(&self.house, encoder, acts, (keeps, keeps.queued(&id, &model)));
+            let generation =
+                Generation::start(&self.house, encoder, acts, (keeps, keeps.queued(&id, &model), self.scribe));
             self.house.keep(&id, Record::Background(generation.clone()));
             return match (streams, body["background"] == true) {
                 (true, _) => Ok(respond(200, EVENTS, background::attach(&self.house, generation, self.line, None))),
@@ -131,7 +147,7 @@ impl Asked {
         if !streams {
             return whole::answer(self.wire, acts).await.map(|whole| json_response(&whole));
         }
-        let witness = witness(&self.house, self.wire, &id, body["store"] != false);
+        let witness = witness(&self.house, self.wire, &id, body["store"] != false, self.scribe);
         let open = self.house.understudy.opened();
         let hangs_up = faults.iter().any(|fault| fault.trouble == Trouble::HangUp);
         let end = if hangs_up { play::AtEnd::HangUp(self.line.clone()) } else { play::AtEnd::Stay };
@@ -210,17 +226,28 @@ fn not_json(wire: Wire) -> Refusal {
     )
 }
 
-/// Keeps a stored response once its last event is out.
-fn witness(house: &Arc<House>, wire: Wire, id: &str, is_stored: bool) -> play::Witness {
-    if wire != Wire::OpenAiResponses || !is_stored {
-        return Box::new(|_| {});
-    }
+/// Writes down what is said, and keeps a stored response once its last event is out.
+fn witness(house: &Arc<House>, wire: Wire, id: &str, is_stored: bool, scribe: Scribe) -> play::Witness {
+    let is_kept = wire == Wire::OpenAiResponses && is_stored;
     let (house, id) = (house.clone(), id.to_string());
-    Box::new(move |frame: &Bytes| {
-        if let Some(response) = background::ended(frame) {
-            house.keep(&id, Record::Done(Arc::new(response)));
+    Box::new(move |seen: Seen<'_>| match seen {
+        Seen::Said(delta) => scribe.said(delta),
+        Seen::Event(frame) if is_kept => {
+            if let Some(response) = background::ended(frame) {
+                house.keep(&id, Record::Done(Arc::new(response)));
+            }
         }
+        Seen::Event(_) => {}
     })
+}
+
+/// What was asked and what was said, for whoever has the key.
+fn account(house: &House, headers: &HeaderMap) -> Response<Body> {
+    let key = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    if key != Some(house.options.key.as_str()) {
+        return respond(401, "application/json", play::whole(json!({"error": "the key is missing"}).to_string()));
+    }
+    json_response(&house.log().account())
 }
 
 /// What a wire says for a sign of life and for an error.
@@ -235,12 +262,12 @@ fn says(dialect: Dialect, opening: &Opening, body: &Value) -> Says {
 }
 
 fn models(wire: Wire) -> Value {
-    const NAMES: [&str; 2] = ["persona", "numbered"];
+    const NAMES: [&str; 3] = ["persona", "numbered", "drill"];
     match wire {
         Wire::Anthropic => {
             let one = |id: &&str| json!({"type": "model", "id": id, "display_name": id, "created_at": "2026-01-01T00:00:00Z"});
             let data: Vec<Value> = NAMES.iter().map(one).collect();
-            json!({"data": data, "has_more": false, "first_id": NAMES[0], "last_id": NAMES[1]})
+            json!({"data": data, "has_more": false, "first_id": NAMES[0], "last_id": NAMES[NAMES.len() - 1]})
         }
         Wire::OpenAiResponses | Wire::OpenAiChat => {
             let one =

@@ -16,6 +16,7 @@ use super::answer::{events_response, json_response};
 use super::dialect::Keeps;
 use super::house::{House, Record};
 use super::line::Line;
+use super::log::Scribe;
 use super::play::{Body, broken};
 use super::wire::Refusal;
 
@@ -25,6 +26,8 @@ pub(super) struct Generation {
     /// The response before anything was said.
     queued: Value,
     script: Mutex<Script>,
+    /// Writes down what is said.
+    scribe: Scribe,
     /// Counts changes.
     changed: watch::Sender<u64>,
     cancelled: CancellationToken,
@@ -63,11 +66,11 @@ impl Generation {
         house: &Arc<House>,
         encoder: Box<dyn Encode>,
         acts: Vec<Act>,
-        (keeps, queued): (Keeps, Value),
+        (keeps, queued, scribe): (Keeps, Value, Scribe),
     ) -> Arc<Self> {
         let script = Mutex::new(Script { keeps, encoder, entries: Vec::new(), phase: Phase::Speaking });
         let (changed, _) = watch::channel(0);
-        let generation = Arc::new(Self { keeps, queued, script, changed, cancelled: house.stop.child_token() });
+        let generation = Arc::new(Self { keeps, queued, script, scribe, changed, cancelled: house.stop.child_token() });
         tokio::spawn(generation.clone().generate(acts));
         generation
     }
@@ -87,6 +90,7 @@ impl Generation {
                     }
                 }
                 Act::Frame(bytes) => self.push(|script| script.say(bytes)),
+                Act::Said(delta) => self.scribe.said(&delta),
                 Act::Once(acts) => self.push(|script| script.entries.push(Entry::Once(Some(acts)))),
                 Act::End if self.script().phase == Phase::Done => return,
                 trouble @ (Act::End | Act::Break(_) | Act::Hang) => {
@@ -263,6 +267,7 @@ impl Listener {
             while let Some(act) = self.own.pop_front() {
                 match act {
                     Act::Frame(bytes) => return Some(Ok(bytes)),
+                    Act::Said(_) => {}
                     Act::Wait(time) => tokio::time::sleep(time).await,
                     Act::Once(acts) => acts.into_iter().rev().for_each(|act| self.own.push_front(act)),
                     Act::End => return None,

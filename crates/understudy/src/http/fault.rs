@@ -24,7 +24,9 @@
 //! | `odd` | | every event is written in another way that event streams allow |
 //! | `hangup` | | the connection is closed once the answer is over, without a word |
 //!
-//! `cut`, `truncate`, `reset`, `goaway` and `stall` also exist as `…-at-byte`, where the number counts bytes of the body.
+//! `cut`, `truncate`, `reset`, `goaway` and `stall` also exist as `…-at-byte`, where the number counts bytes of the body, and
+//! as `…-at-word`, `…-at-thought` and `…-at-input`, where it counts words of the answer, words of its thoughts, and calls:
+//! they happen as soon as that word, or that call's input, has begun to go out.
 
 mod odd;
 
@@ -33,8 +35,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use everturn_core::delta::Delta;
 
 use super::act::{Act, Break, MALFORMED};
+use super::log::Said;
 use crate::dice::Dice;
 
 /// Where in the model's name faults begin.
@@ -88,6 +92,9 @@ pub(super) enum Ends {
 pub(super) enum At {
     Event(u64),
     Byte(u64),
+    Word(u64),
+    Thought(u64),
+    Input(u64),
 }
 
 /// A fault nobody knows.
@@ -131,8 +138,10 @@ impl Trouble {
             return (300..600).contains(&status).then_some(Self::Refuse { status, after: number });
         }
         let millis = Duration::from_millis(number.unwrap_or(SLOW_MS));
-        let (how, at) = match (name.strip_suffix("-at-byte"), number) {
-            (Some(how @ ("cut" | "truncate" | "reset" | "goaway" | "stall")), Some(byte)) => (how, At::Byte(byte)),
+        let (how, at) = match (name.split_once("-at-"), number) {
+            (Some((how @ ("cut" | "truncate" | "reset" | "goaway" | "stall"), what)), Some(number)) => {
+                (how, At::named(what, number)?)
+            }
             (Some(_), _) => return None,
             (None, number) => (name, At::Event(number.unwrap_or(EVENTS))),
         };
@@ -160,6 +169,18 @@ impl Trouble {
             _ => return None,
         };
         Some(Self::Ends { how, at })
+    }
+}
+
+impl At {
+    fn named(what: &str, number: u64) -> Option<Self> {
+        match what {
+            "byte" => Some(Self::Byte(number)),
+            "word" => Some(Self::Word(number)),
+            "thought" => Some(Self::Thought(number)),
+            "input" => Some(Self::Input(number)),
+            _ => None,
+        }
     }
 }
 
@@ -229,11 +250,22 @@ fn dripped(act: Act) -> Vec<Act> {
 /// What went on elsewhere is still there after it: a generation in the background does not notice.
 fn end(acts: Vec<Act>, how: Ends, at: At, says: &Says) -> Vec<Act> {
     let (mut ended, mut happened, mut events, mut bytes) = (Vec::new(), false, 0, 0);
+    let mut said = Said::default();
     for act in acts {
+        if let (Act::Said(delta), false) = (&act, happened) {
+            said.push(delta);
+            if at.is_in(&said, delta) {
+                ended.push(act);
+                ended.push(Act::Once(how.acts(says)));
+                happened = true;
+                continue;
+            }
+        }
         if let (Act::Frame(frame), false) = (&act, happened) {
             let reached = match at {
                 At::Event(event) => (events >= event).then_some(0),
                 At::Byte(byte) => (bytes + frame.len() as u64 >= byte).then(|| (byte - bytes) as usize),
+                At::Word(_) | At::Thought(_) | At::Input(_) => None,
             };
             if let Some(left) = reached {
                 let piece = (left > 0).then(|| Act::Frame(frame.slice(..left)));
@@ -246,6 +278,19 @@ fn end(acts: Vec<Act>, how: Ends, at: At, says: &Says) -> Vec<Act> {
         ended.push(act);
     }
     ended
+}
+
+impl At {
+    /// Whether it is here, where `delta` was the last thing of all that was said.
+    fn is_in(self, said: &Said, delta: &Delta) -> bool {
+        let words = |text: &str| text.split_whitespace().count() as u64;
+        match (self, delta) {
+            (Self::Word(word), Delta::Text(_)) => words(&said.text) >= word,
+            (Self::Thought(word), Delta::Reasoning(_)) => words(&said.thoughts) >= word,
+            (Self::Input(call), Delta::CallInput { .. }) => said.calls.len() as u64 >= call,
+            _ => false,
+        }
+    }
 }
 
 impl Ends {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Options;
 use super::background::Generation;
 use super::fault::{self, Fault, UnknownFault};
-use super::log::Log;
+use super::log::{Log, Scribe};
 use super::wire::Kept;
 use crate::dice::Dice;
 use crate::play::Understudy;
@@ -20,7 +20,7 @@ pub(super) struct House {
     pub options: Options,
     /// Set when the server goes.
     pub stop: CancellationToken,
-    log: Mutex<Log>,
+    log: Arc<Mutex<Log>>,
     dice: Mutex<Dice>,
     /// How often each fault has happened to each model.
     happened: Mutex<BTreeMap<(String, String), u32>>,
@@ -45,7 +45,7 @@ impl House {
             understudy,
             options,
             stop,
-            log: Mutex::default(),
+            log: Arc::default(),
             dice,
             happened: Mutex::default(),
             kept: Mutex::default(),
@@ -56,6 +56,11 @@ impl House {
 
     pub(super) fn log(&self) -> MutexGuard<'_, Log> {
         lock(&self.log)
+    }
+
+    /// Writes down what is said in answer to a request.
+    pub(super) fn scribe(&self, number: usize) -> Scribe {
+        Scribe::new(self.log.clone(), number)
     }
 
     /// A number nobody had before.

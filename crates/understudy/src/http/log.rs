@@ -1,10 +1,17 @@
 //! What was asked, for tests to read.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use everturn_core::delta::Delta;
 use everturn_core::prompt::Wire;
 use hyper::header::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// Where the log can be read over HTTP, with the key as a bearer token.
+pub(super) const PATH: &str = "/understudy/requests";
+/// The most bytes of an answer that are written down.
+const SAID_BYTES_MAX: usize = 4 << 20;
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -15,12 +22,67 @@ pub struct Logged {
     pub method: String,
     /// Its path and query.
     pub path: String,
+    /// The model that was asked for; empty if none was.
+    pub model: String,
     /// Its headers, in small letters; those that hold secrets say `[redacted]`.
     pub headers: Vec<(String, String)>,
     /// Its body; null if there was none or it was not JSON.
     pub body: Value,
     /// The status it was refused with and why; none if it was answered.
     pub refused: Option<(u16, String)>,
+    /// What went out in answer to it, whether or not it arrived.
+    pub said: Said,
+}
+
+/// What went out in one answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Said {
+    /// Its words.
+    pub text: String,
+    /// Its thoughts.
+    pub thoughts: String,
+    /// Its calls: the tool, and as much of the input.
+    pub calls: Vec<(String, String)>,
+}
+
+impl Said {
+    pub(super) fn push(&mut self, delta: &Delta) {
+        let inputs = self.calls.iter().map(|(_, input)| input.len()).sum::<usize>();
+        if self.text.len() + self.thoughts.len() + inputs > SAID_BYTES_MAX {
+            return;
+        }
+        match delta {
+            Delta::Text(text) => self.text.push_str(text),
+            Delta::Reasoning(text) => self.thoughts.push_str(text),
+            Delta::CallBegan(call) => self.calls.push((call.tool.clone(), String::new())),
+            Delta::CallInput { json, .. } => {
+                if let Some((_, input)) = self.calls.last_mut() {
+                    input.push_str(json);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes down what is said in answer to one request.
+#[derive(Clone)]
+pub(super) struct Scribe {
+    log: Arc<Mutex<Log>>,
+    number: usize,
+}
+
+impl Scribe {
+    pub(super) const fn new(log: Arc<Mutex<Log>>, number: usize) -> Self {
+        Self { log, number }
+    }
+
+    pub(super) fn said(&self, delta: &Delta) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = log.entry(self.number) {
+            entry.said.push(delta);
+        }
+    }
 }
 
 impl Logged {
@@ -67,9 +129,26 @@ impl Log {
 
     /// Says that a request was refused.
     pub(super) fn refused(&mut self, number: usize, status: u16, why: &str) {
-        if let Some(entry) = number.checked_sub(self.dropped).and_then(|at| self.entries.get_mut(at)) {
+        if let Some(entry) = self.entry(number) {
             entry.refused = Some((status, why.into()));
         }
+    }
+
+    fn entry(&mut self, number: usize) -> Option<&mut Logged> {
+        number.checked_sub(self.dropped).and_then(|at| self.entries.get_mut(at))
+    }
+
+    /// Everything but the requests' bodies, as JSON.
+    pub(super) fn account(&self) -> Value {
+        let one = |logged: &Logged| {
+            let calls = logged.said.calls.iter().map(|(tool, input)| json!({"tool": tool, "input": input}));
+            json!({
+                "method": logged.method, "path": logged.path, "model": logged.model,
+                "refused": logged.refused.as_ref().map(|(status, _)| status), "text": logged.said.text,
+                "thoughts": logged.said.thoughts, "calls": calls.collect::<Vec<_>>(),
+            })
+        };
+        json!({"dropped": self.dropped, "requests": self.entries.iter().map(one).collect::<Vec<_>>()})
     }
 
     pub(super) fn entries(&self) -> Vec<Logged> {

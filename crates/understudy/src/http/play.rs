@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use everturn_core::delta::Delta;
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -25,8 +26,16 @@ pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Who is told of each event that goes out.
-pub(super) type Witness = Box<dyn FnMut(&Bytes) + Send>;
+/// What goes out.
+pub(super) enum Seen<'a> {
+    /// An event, or a piece of one.
+    Event(&'a Bytes),
+    /// What was said with the events before.
+    Said(&'a Delta),
+}
+
+/// Who is told of everything that goes out.
+pub(super) type Witness = Box<dyn FnMut(Seen<'_>) + Send>;
 
 /// What becomes of the connection when an answer is over.
 pub(super) enum AtEnd {
@@ -54,9 +63,10 @@ pub(super) fn acting(acts: Vec<Act>, line: Line, open: (Open, AtEnd), witness: W
         loop {
             match acts.pop_front()? {
                 Act::Frame(bytes) => {
-                    witness(&bytes);
+                    witness(Seen::Event(&bytes));
                     return Some((Ok(Frame::data(bytes)), (acts, line, open, witness)));
                 }
+                Act::Said(delta) => witness(Seen::Said(&delta)),
                 Act::Wait(time) => tokio::time::sleep(time).await,
                 Act::Once(inner) => inner.into_iter().rev().for_each(|act| acts.push_front(act)),
                 Act::End => return None,

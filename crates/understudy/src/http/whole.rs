@@ -15,6 +15,7 @@ pub(super) async fn answer(wire: Wire, acts: Vec<Act>) -> Result<Value, Refusal>
     for act in acts {
         match act {
             Act::Frame(bytes) => events.extend(data(&bytes)),
+            Act::Said(_) => {}
             Act::Wait(time) => tokio::time::sleep(time).await,
             Act::Hang => std::future::pending().await,
             Act::End => break,

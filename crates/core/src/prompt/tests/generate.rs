@@ -227,7 +227,7 @@ fn act(step: &Step, number: u64, bodies: &mut Vec<Body>) {
     let uid = |ordinal| CallUid { step: StepId(number), ordinal };
     let mut parts = Vec::new();
     if step.signed {
-        parts.push(signed("", &format!("sig {number}")));
+        parts.push(signed("", &format!("sig_{number}")));
     }
     if step.search {
         let provider_id = format!("srvtoolu_{number}");

@@ -26,8 +26,11 @@ CREATE TABLE chats (
     not_before bigint,
     fence bigint NOT NULL DEFAULT 0,
     worker bigint,                      -- Who holds it. One who is not in `workers` holds nothing.
-    body text NOT NULL
+    body text NOT NULL,
+    key bytea,                          -- The request that made it,
+    request bytea                       -- and what that asked for.
 ) WITH (fillfactor = 80);
+CREATE UNIQUE INDEX chats_key ON chats (sha256(owner), sha256(key)) WHERE key IS NOT NULL;
 CREATE INDEX chats_by_owner ON chats (owner, touched DESC, id DESC);
 CREATE INDEX chats_by_time ON chats (touched DESC, id DESC);
 CREATE INDEX chats_unsettled ON chats (id) WHERE busy OR submitted > obeyed;
@@ -59,6 +62,14 @@ CREATE INDEX messages_there ON messages (chat, id) WHERE gone IS NULL;
 CREATE INDEX messages_by_version ON messages (chat, version, id) WHERE gone IS NULL;
 CREATE INDEX messages_gone ON messages (chat, gone) WHERE gone IS NOT NULL;
 CREATE INDEX messages_summaries ON messages (chat, id) WHERE kind = 'summary' AND gone IS NULL;
+
+-- The words of what people and models said, for whoever looks for them.
+CREATE TABLE spoken (
+    chat bytea NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+    id bigint NOT NULL,
+    words bytea NOT NULL,
+    PRIMARY KEY (chat, id)
+);
 
 -- One row is what one batch has of one chat: `len` deltas from number `first` on. Nothing is checked here: the index is
 -- most of what a row costs. Whoever writes holds its row in `workers`, so to take chats from a worker by hand, delete that.

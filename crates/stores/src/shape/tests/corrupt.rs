@@ -5,33 +5,35 @@ use std::sync::LazyLock;
 use everturn_core::ids::{Seq, StepId};
 use proptest::prelude::*;
 
-use super::super::{BadShape, Bytes, attempted, chat, command, message, outcome, rows};
-use super::samples;
+use super::super::{BadShape, Bytes, attempted, bundle, chat, command, message, outcome, rows};
+use super::{Kept as _, samples};
 
 type Read = fn(&str) -> Result<(), BadShape>;
 
 /// One reader for every kind there is.
-const READERS: [Read; 6] = [
+const READERS: [Read; 7] = [
     |text| message::parse(text)?.build(&Bytes::new()).map(drop),
     |text| chat::parse(text)?.build(&Bytes::new()).map(drop),
     |text| command::parse(text)?.build(&Bytes::new()).map(drop),
     |text| rows::parse(StepId(1), Seq(1), text)?.build(&Bytes::new()).map(drop),
     |text| outcome::read(text).map(drop),
+    |text| bundle::parse(text)?.iter().try_for_each(|entry| entry.rows()?.build(&Bytes::new()).map(drop)),
     |text| attempted::read(text).map(drop),
 ];
 
-fn read_as_all(text: &str) -> [Result<(), BadShape>; 6] {
+fn read_as_all(text: &str) -> [Result<(), BadShape>; 7] {
     READERS.map(|read| read(text))
 }
 
 /// A text of every kind, in the order of [`READERS`].
-fn texts() -> [String; 6] {
+fn texts() -> [String; 7] {
     [
         message::write(&samples::messages("x")[4]).json,
         chat::write(samples::chats("x").last().unwrap()).json,
         command::write(&samples::commands("x")[3]).json,
         rows::write(&samples::journals("x")[30]).json,
         outcome::write(samples::outcomes()[0]),
+        samples::appends("x").last().unwrap().text().json,
         attempted::write(&samples::attempts("x")[3]),
     ]
 }
@@ -118,8 +120,8 @@ proptest! {
 
     /// Whatever is done to a text, reading it ends.
     #[test]
-    fn damage_is_no_panic(kind in 0..6_usize, at in any::<prop::sample::Index>(), len in 0..9_usize, by in "[\\[\\]{}\":,0-9a-z\\\\.-]{0,5}") {
-        static TEXTS: LazyLock<[String; 6]> = LazyLock::new(texts);
+    fn damage_is_no_panic(kind in 0..7_usize, at in any::<prop::sample::Index>(), len in 0..9_usize, by in "[\\[\\]{}\":,0-9a-z\\\\.-]{0,5}") {
+        static TEXTS: LazyLock<[String; 7]> = LazyLock::new(texts);
         let mut text = TEXTS[kind].clone();
         let from = at.index(text.len());
         let to = text.len().min(from + len);

@@ -43,4 +43,5 @@ fn version_1_is_read_and_written() {
     reads_and_writes!(samples::outcomes(), "../../../fixtures/v1/outcome.jsonl");
     reads_and_writes!(samples::attempts(ODD), "../../../fixtures/v1/attempted.jsonl");
     reads_and_writes!(samples::journals(ODD), "../../../fixtures/v1/rows.jsonl");
+    reads_and_writes!(samples::appends(ODD), "../../../fixtures/v1/bundle.jsonl");
 }

@@ -12,7 +12,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{comes_back, samples};
+use super::{Appends, comes_back, is_joined, samples};
 
 /// Any text at all, control characters and NUL included.
 fn texts() -> impl Strategy<Value = String> {
@@ -91,7 +91,12 @@ proptest! {
             let delta = if aloud { Delta::Text(text) } else { Delta::Reasoning(text) };
             Row { step: StepId(1), seq: Seq(seq), at: Timestamp(at), delta: Arc::new(delta) }
         };
-        comes_back(&words.into_iter().zip(1..).map(row).collect::<Vec<_>>());
+        let rows: Vec<Row> = words.into_iter().zip(1..).map(row).collect();
+        comes_back(&rows);
+        is_joined(&rows);
+        if !rows.is_empty() {
+            comes_back(&Appends(rows.into_iter().map(|row| (row.seq.0 as i64, vec![row])).collect()));
+        }
     }
 
     #[test]
@@ -99,6 +104,7 @@ proptest! {
         samples::messages(&odd).iter().for_each(comes_back);
         samples::commands(&odd).iter().for_each(comes_back);
         samples::journals(&odd).iter().for_each(comes_back);
+        samples::appends(&odd).iter().for_each(comes_back);
     }
 }
 

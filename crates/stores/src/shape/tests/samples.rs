@@ -11,6 +11,7 @@ use everturn_core::message::Message;
 use everturn_core::status::{Status, Verb};
 use everturn_core::view::Row;
 
+use super::Appends;
 use crate::conformance::{samples, unicode};
 
 const UID: CallUid = CallUid { step: StepId(u64::MAX), ordinal: u16::MAX };
@@ -101,4 +102,12 @@ pub(super) fn journals(odd: &str) -> Vec<Vec<Row>> {
     });
     let rows: Vec<Row> = rows.collect();
     rows.iter().map(|row| vec![row.clone()]).chain([rows.clone(), Vec::new()]).collect()
+}
+
+/// The same, of chats that share a text: by themselves, and all together.
+pub(super) fn appends(odd: &str) -> Vec<Appends> {
+    let journals = || journals(odd).into_iter().filter(|rows| !rows.is_empty());
+    let chats = [1, 4_096, i64::MAX].into_iter().cycle();
+    let alone = journals().map(|rows| Appends(vec![(7, rows)]));
+    alone.chain([Appends(chats.zip(journals()).collect())]).collect()
 }

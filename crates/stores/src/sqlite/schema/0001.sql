@@ -1,8 +1,10 @@
 -- Names that may hold any text are blobs: a text with a NUL in it is cut or compared short in too many places.
 -- A chat is the 16 bytes of its id, so that their order is the order of ids. Times are milliseconds since 1970.
 
+-- `number` is a chat's short name, for the table that grows fastest. None is used twice.
 CREATE TABLE chats (
-    id BLOB PRIMARY KEY,
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id BLOB NOT NULL UNIQUE,
     agent BLOB NOT NULL,
     owner BLOB NOT NULL,
     title BLOB NOT NULL,
@@ -17,8 +19,11 @@ CREATE TABLE chats (
     unsettled INTEGER NOT NULL,
     fence INTEGER NOT NULL,
     not_before INTEGER,
-    body TEXT NOT NULL
+    body TEXT NOT NULL,
+    key BLOB,                           -- The request that made it,
+    request BLOB                        -- and what that asked for.
 );
+CREATE UNIQUE INDEX chats_key ON chats (owner, key) WHERE key IS NOT NULL;
 CREATE INDEX chats_of_owner ON chats (owner, archived, touched, id);
 CREATE INDEX chats_of_all ON chats (archived, touched, id);
 CREATE INDEX chats_unsettled ON chats (id) WHERE unsettled = 1;
@@ -50,14 +55,19 @@ CREATE UNIQUE INDEX messages_there ON messages (chat, id) WHERE gone IS NULL;
 CREATE INDEX messages_gone ON messages (chat, gone, id) WHERE gone IS NOT NULL;
 CREATE INDEX messages_summaries ON messages (chat, id) WHERE kind = 'summary' AND gone IS NULL;
 
--- The journal: one log of all chats. A row is one append, `count` deltas from `first` on. No other index: its place is
--- its address. Of two rows that tell the same deltas the later one counts.
+-- The words of what people and models said, for whoever looks for them.
+CREATE TABLE spoken (
+    number INTEGER PRIMARY KEY,
+    chat BLOB NOT NULL,
+    id INTEGER NOT NULL,
+    words BLOB NOT NULL
+);
+CREATE INDEX spoken_in ON spoken (chat, id);
+
+-- The journal: one log of all chats. A row is a bundle of appends, of whatever chats one transaction had. No other index:
+-- its place is its address. Of two appends that tell the same deltas the later one counts.
 CREATE TABLE drafts (
     place INTEGER PRIMARY KEY,
-    chat BLOB NOT NULL,
-    step INTEGER NOT NULL,
-    first INTEGER NOT NULL,
-    count INTEGER NOT NULL,
     body TEXT NOT NULL
 );
 

@@ -1,19 +1,21 @@
 //! What one process writes another reads, whole and at once: nothing that others need is only in memory.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use everturn_core::budget::{Day, Used};
 use everturn_core::command::Refusal;
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row};
-use everturn_stores::conformance::{generated, inbox, journal, reads, watchers};
+use everturn_stores::conformance::{deleting, generated, inbox, journal, making, reads, watchers};
 use everturn_stores::postgres::Options;
 use everturn_stores::{
-    CallRecord, Heading, Inbound, Lease, Loaded, News, Pen, Postgres, Query, Receipt, Store, StoreError, Submission,
-    SubmitError, WriteError,
+    CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Postgres, Query, Receipt, Store,
+    StoreError, Submission, SubmitError, WriteError,
 };
 
 use super::{database, open};
@@ -53,10 +55,27 @@ async fn commands_cross_processes() {
     reads::a_catch_up_is_whole(Elsewhere::new().await).await;
 }
 
+/// What one process deletes or forks is gone or there for another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleting_and_making_cross_processes() {
+    deleting::nothing_is_left_of_a_deleted_chat(Elsewhere::new().await).await;
+    deleting::a_deleted_chat_can_be_made_anew(Elsewhere::new().await).await;
+    making::a_fork_is_a_chat_of_its_own(Elsewhere::new().await).await;
+    making::what_was_said_is_found_by_its_words(Elsewhere::new().await).await;
+}
+
 #[async_trait]
 impl Store for Elsewhere {
     async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
         self.there.create(id, agent, owner).await
+    }
+
+    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        self.there.make(new).await
+    }
+
+    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
+        self.here.delete(lease).await
     }
 
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
@@ -115,8 +134,16 @@ impl Store for Elsewhere {
         self.there.page(chat, before, len).await
     }
 
+    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.there.after(chat, after, len).await
+    }
+
     async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         self.there.attempts(chat).await
+    }
+
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        self.there.used(owner, days).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -17,7 +17,7 @@ async fn a_newer_schema_is_refused() {
     drop(open(&url, Options::default()).await);
     psql(&url, "UPDATE everturn_schema SET version = 99").expect("it can be written");
     match Postgres::open(&url, Options::default()).await.map(drop) {
-        Err(StoreError::Unreadable(why)) => assert!(why.contains("99") && why.contains('1'), "{why}"),
+        Err(StoreError::Unreadable(why)) => assert!(why.contains("99") && why.contains("up to 2"), "{why}"),
         other => panic!("{other:?}"),
     }
 }
@@ -35,6 +35,27 @@ async fn several_can_start_at_once() {
         make(&store, 1).await;
     }
     assert_eq!(psql(&url, "SELECT count(*) FROM everturn_schema").expect("it can be read").trim(), "1");
+}
+
+/// Of a deleted chat no table has a row, the journal included, which nothing ties to its chat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_row_is_left_of_a_deleted_chat() {
+    let url = database();
+    let store = open(&url, Options::default()).await;
+    everturn_stores::conformance::deleting::nothing_is_left_of_a_deleted_chat(store.clone()).await;
+    let tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'workers'";
+    let tables = psql(&url, tables).expect("it can be read");
+    let mut counted = 0;
+    for table in tables.split_whitespace().filter(|table| !["everturn_schema", "tokens", "used"].contains(table)) {
+        let of = if table == "chats" { "id" } else { "chat" };
+        let sql = match table {
+            "drafts" => "SELECT count(*) FROM drafts".to_string(),
+            _ => format!("SELECT count(*) FROM {table} WHERE {of} <> (SELECT id FROM chats)"),
+        };
+        assert_eq!(psql(&url, &sql).expect("it can be counted").trim(), "0", "{table}");
+        counted += 1;
+    }
+    assert!(counted >= 7, "{tables}");
 }
 
 /// A migration that was stopped anywhere has not happened, and the next start does it.

@@ -1,6 +1,6 @@
 //! What a data directory says to whoever wants to use it.
 
-use everturn_core::rehearsal::sample::chat_id;
+use everturn_core::rehearsal::sample::{attempt, chat_id, text};
 use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{OpenError, Options, Sqlite};
 use everturn_stores::{Store as _, StoreError};
@@ -48,8 +48,8 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     drop(open(&dir));
     let file = dir.as_ref().join("everturn.db");
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(refused(&dir), OpenError::Newer { found: 99, known: 1 }));
-    assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 1: upgrade it");
+    assert!(matches!(refused(&dir), OpenError::Newer { found: 99, known: 2 }));
+    assert_eq!(refused(&dir).to_string(), "the database has schema 99, and this program knows up to 2: upgrade it");
     let found: i64 =
         Connection::open(&file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(found, 99);
@@ -78,7 +78,7 @@ async fn a_damaged_database_is_refused() {
     let mut bytes = std::fs::read(&file).unwrap();
     let len = bytes.len();
     assert!(len > 100_000, "it was written back when it was closed: {len}");
-    bytes[len / 2..len / 2 + 8_192].fill(0xa5);
+    bytes[len / 2..].fill(0xa5); // Whatever lies where: some of it is in use.
     std::fs::write(&file, bytes).unwrap();
     assert!(matches!(refused(&dir), OpenError::Damaged(_)), "{}", refused(&dir));
 }
@@ -106,6 +106,31 @@ async fn a_text_that_cannot_be_read_harms_its_own_chat_alone() {
     let told = store.commit(&mut lost.lease, &[]).await.unwrap_err().to_string();
     assert!(told.contains(newer), "{told}");
     witness.agrees().await;
+}
+
+/// The same of deltas. A row of the log that does not even say whose they are is damage.
+#[tokio::test]
+async fn deltas_that_cannot_be_read_harm_their_own_chat_alone() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let mut lost = Witness::in_a_turn(&store, 2).await;
+    witness.journal(vec![attempt(), text("whole")]).await;
+    lost.journal(vec![attempt(), text("broken")]).await;
+    let chat = lost.chat();
+    drop(store);
+    drop((witness.store, lost.store));
+    let raw = || Connection::open(dir.as_ref().join("everturn.db")).unwrap();
+    let broken = r#"UPDATE drafts SET body = replace(body, '"broken"', '{"unheard":1}')"#;
+    raw().execute_batch(broken).unwrap();
+    let store = open(&dir);
+    let witness = Witness { store: store.clone(), ..witness };
+    witness.agrees().await;
+    let told = store.since(chat, None).await.unwrap_err();
+    assert!(matches!(&told, StoreError::Unreadable(why) if why.contains("unheard")), "{told}");
+    drop((store, witness));
+    raw().execute_batch("UPDATE drafts SET body = '{}' WHERE place = 1").unwrap();
+    assert!(matches!(refused(&dir), OpenError::Damaged(why) if why.contains("journal row")));
 }
 
 fn open_after(one: std::sync::Arc<Sqlite>, two: std::sync::Arc<Sqlite>, dir: &Scratch) -> std::sync::Arc<Sqlite> {

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use everturn_core::delta::CallBegan;
 
 use super::*;
 
@@ -18,6 +19,7 @@ fn tell(acts: &[Act], told: &mut String) {
     for act in acts {
         match act {
             Act::Frame(bytes) => told.push_str(str::from_utf8(bytes).unwrap().get(..6).unwrap_or("x").trim()),
+            Act::Said(_) => {}
             Act::Wait(time) => told.push_str(&format!("~{}", time.as_millis())),
             Act::End => told.push('.'),
             Act::Break(how) => told.push_str(&format!("{how:?}")),
@@ -41,6 +43,9 @@ fn names_are_read() {
         "cut",
         "cut@137",
         "reset-at-byte@4711",
+        "stall-at-word@12x1",
+        "cut-at-input@2",
+        "cut-at-thought@3",
         "slow@5",
         "drip",
         "html",
@@ -54,7 +59,8 @@ fn names_are_read() {
     }
     assert_eq!("429@7x2".parse::<Fault>().unwrap().times, Some(2));
     assert_eq!("429@7".parse::<Fault>().unwrap().trouble, Trouble::Refuse { status: 429, after: Some(7) });
-    for name in ["", "cuts", "cut@", "cut@x", "9", "200", "slow-at-byte@3", "reset-at-byte", "cut@-1"] {
+    for name in ["", "cuts", "cut@", "cut@x", "9", "200", "slow-at-byte@3", "reset-at-byte", "cut-at-line@3", "cut@-1"]
+    {
         assert!(name.parse::<Fault>().is_err(), "{name}");
     }
     assert_eq!(of_model("claude").unwrap(), []);
@@ -71,6 +77,36 @@ fn events_and_bytes_are_counted() {
     assert_eq!(befallen("malformed@2"), format!("{x} {x} . "));
     assert_eq!(befallen("slow@7"), format!("~7 {x} ~7 {x} . "));
     assert_eq!(befallen("drip"), format!("{}. ", "x ".repeat(5)));
+}
+
+/// Words, thoughts and inputs are counted as they go out, so a fault can hit the middle of one, on every wire.
+#[test]
+fn words_thoughts_and_inputs_are_counted() {
+    let said = |delta: Delta| [Act::Frame("x".into()), Act::Said(delta)];
+    let input = |slot, json: &str| said(Delta::CallInput { slot, json: json.into() });
+    let acts = || -> Vec<Act> {
+        let text = |text: &str| said(Delta::Text(text.into()));
+        let thought = said(Delta::Reasoning("r1 r2".into()));
+        let began = |slot| {
+            let (provider_id, tool, run_by) = (String::new(), "look".into(), everturn_core::message::RunBy::Us);
+            let meta = everturn_core::message::Meta::new();
+            Act::Said(Delta::CallBegan(Box::new(CallBegan { slot, provider_id, tool, run_by, meta })))
+        };
+        let calls = [vec![began(0)], input(0, "{}").into(), vec![began(1)], input(1, "{").into(), input(1, "}").into()];
+        [thought, text("t1 t"), text("2 "), text("t3")].into_iter().flatten().chain(calls.concat()).collect()
+    };
+    let sent = |fault: &str| {
+        let befallen = fault.parse::<Fault>().unwrap().trouble.befall(acts(), &Says::default());
+        let before = befallen.iter().position(|act| matches!(act, Act::Once(_)));
+        befallen[..before.unwrap_or(befallen.len())].iter().filter(|act| matches!(act, Act::Frame(_))).count()
+    };
+    assert_eq!(sent("cut-at-thought@2"), 1);
+    assert_eq!(sent("cut-at-word@1"), 2);
+    assert_eq!(sent("reset-at-word@2"), 2, "in the middle of the second word");
+    assert_eq!(sent("stall-at-word@3"), 4);
+    assert_eq!(sent("stall-at-input@1"), 5);
+    assert_eq!(sent("truncate-at-input@2"), 6);
+    assert_eq!(sent("cut-at-word@4"), 7, "there is no such word");
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn told(dialect: Dialect, script: Script) -> String {
     for act in perform(script, encoder.as_mut()) {
         match act {
             Act::Frame(bytes) => told.push_str(&String::from_utf8(bytes.to_vec()).unwrap().replace('\r', "␍")),
+            Act::Said(_) => {}
             other => told.push_str(&format!("{other:?}\n\n")),
         }
     }

@@ -7,7 +7,7 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::client::{Ended, ask, get, headers, post, question, send, start};
-use crate::{Cue, Understudy, refuse, script, stop, text};
+use crate::{Cue, Manner, Understudy, refuse, script, stop, text};
 
 async fn shut(wire: Wire, headers: &str, expected: Expect) {
     let server = start(Understudy::new([])).await;
@@ -74,4 +74,22 @@ async fn models_are_listed_and_other_addresses_are_not_there() {
     assert_eq!(get(&server, Wire::Gemini, "/v1beta/models").await.json()["models"][0]["name"], "models/persona");
     assert_eq!(get(&server, Wire::OpenAiChat, "/v2/models").await.status, 404);
     assert_eq!(get(&server, Wire::OpenAiChat, "/v1/chat/completions").await.status, 404);
+}
+
+/// What went out is written down, on every wire, as far as it went, and can be read over HTTP with the key.
+#[tokio::test]
+async fn what_was_said_can_be_read_again() {
+    for wire in Wire::ALL {
+        let server = start(Understudy::company(Manner { pace: std::time::Duration::ZERO, seed: 0 })).await;
+        ask(&server, wire, "drill-faults:cut-at-word@3x1", "say r1..r2 t1..t5").await;
+        ask(&server, wire, "drill", "say t1..t5, call look:3").await;
+        let bearer = "authorization: Bearer understudy\r\n";
+        let account = send(server.address(), "GET", "/understudy/requests", bearer, "").await.json();
+        let [first, second] = account["requests"].as_array().unwrap().as_slice() else { panic!("{account}") };
+        assert_eq!(first["text"], "t1 t2 t", "{wire:?}");
+        assert_eq!((&first["thoughts"], &first["model"]), (&json!("r1 r2"), &json!("drill-faults:cut-at-word@3x1")));
+        assert_eq!(second["calls"][0]["input"], r#"{"line":"line 3 of the drill","number":3}"#);
+        let shut = send(server.address(), "GET", "/understudy/requests", "", "").await;
+        assert_eq!(shut.status, 401);
+    }
 }

@@ -1,0 +1,121 @@
+//! A chat in the terminal.
+
+mod find;
+mod live;
+mod look;
+mod order;
+mod pick;
+mod session;
+mod slash;
+mod story;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use everturn_server::wire::{Chat, Create};
+
+use crate::house::{House, Otherwise, Own, Which};
+use crate::terminal::style::Colours;
+use crate::turn;
+pub use find::{find, short};
+pub use look::said;
+pub use pick::ago;
+use session::Session;
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn chat
+  everturn chat --last
+  everturn chat --resume 7k2f9q
+
+While it answers: Enter queues what you type, Ctrl-S steers with it, Ctrl-C stops and keeps what was said. /help says more.";
+
+/// Which chat, with whom.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    own: Own,
+    /// Go on with this chat: its id, or as much of its beginning or end as is unique. Without an id, choose one.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "", conflicts_with = "last")]
+    resume: Option<String>,
+    /// Go on with the chat in which something was said last.
+    #[arg(long)]
+    last: bool,
+    /// The agent of a new chat; the daemon's default if left out.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["resume", "last"])]
+    agent: Option<String>,
+}
+
+impl Args {
+    /// Chats until somebody leaves.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let mut house = self.which.open(&self.own, Otherwise::Start).await?;
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        if is_terminal {
+            let colours = Colours::wanted(|name| std::env::var(name).ok());
+            return self.in_terminal(house, colours).await;
+        }
+        let talked = self.plainly(&mut house).await;
+        house.leave().await;
+        talked
+    }
+
+    async fn in_terminal(self, house: House, colours: Colours) -> anyhow::Result<ExitCode> {
+        let chosen = match &self.resume {
+            Some(id) if id.is_empty() => match pick::pick(&house.client, colours).await {
+                Ok(Some(id)) => find(&house.client, &id).await.map(Some),
+                Ok(None) => {
+                    house.leave().await;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                Err(error) => Err(error),
+            },
+            _ => self.chosen(&house).await,
+        };
+        match chosen {
+            Ok(chat) => Session::run(house, chat, self.agent, colours).await,
+            Err(error) => {
+                house.leave().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The chat that was asked for by name; `None` for a new one.
+    async fn chosen(&self, house: &House) -> anyhow::Result<Option<Chat>> {
+        match &self.resume {
+            Some(id) if id.is_empty() => {
+                bail!("--resume needs an id where nobody can choose: `everturn chats` lists them")
+            }
+            Some(id) => find(&house.client, id).await.map(Some),
+            None if self.last => {
+                let chats = house.client.list("archived=false&limit=1").await?;
+                let Some(newest) = chats.chats.first() else { bail!("there is no chat yet") };
+                Ok(Some(house.client.chat(&newest.id).await?))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// One turn for each line of the input, as plain text.
+    async fn plainly(&self, house: &mut House) -> anyhow::Result<ExitCode> {
+        let chat = match self.chosen(house).await? {
+            Some(chat) => chat,
+            None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
+        };
+        let mut code = ExitCode::SUCCESS;
+        for line in std::io::stdin().lines() {
+            let line = line?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let mut turn = turn::Turn::begin(house, &chat.id, &line).await?;
+            let end = turn.follow(house, &mut turn::Words::new(std::io::stdout())).await?;
+            code = end.report(&chat.id);
+        }
+        Ok(code)
+    }
+}

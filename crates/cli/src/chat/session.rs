@@ -1,0 +1,282 @@
+//! One sitting: keys come in, news come in, orders go out, and the screen follows.
+
+mod keys;
+
+use std::collections::HashSet;
+use std::io::Stdout;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crossterm::event::{Event as Input, EventStream};
+use everturn_server::wire::{Ask, AskKind, Chat, View};
+use futures_util::StreamExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::live::{Around, live, open_calls};
+use super::order::{Order, Outcome, carry_out};
+use super::story::{Story, is_busy};
+use super::{look, short};
+use crate::client::{ClientError, News, Watch};
+use crate::clock;
+use crate::house::House;
+use crate::terminal::editor::Editor;
+use crate::terminal::screen::{Live, Raw, Screen};
+use crate::terminal::style::Colours;
+use crate::terminal::{Ink, Line, Look};
+
+/// The screen is drawn so often at most, however fast the answer comes.
+const FRAME: Duration = Duration::from_millis(25);
+const TICK: Duration = Duration::from_millis(100);
+
+/// One sitting.
+pub struct Session {
+    house: House,
+    /// `None` until something is said.
+    chat: Option<Chat>,
+    /// The agent of a chat that is not begun.
+    agent: Option<String>,
+    watch: Option<Watch>,
+    nothing: View,
+    story: Story,
+    editor: Editor,
+    screen: Screen<Stdout>,
+    orders: mpsc::Sender<Order>,
+    /// How many orders have no outcome yet.
+    under_way: usize,
+    /// Lines to let scroll by.
+    said: Vec<Line>,
+    /// Since when the turn is under way.
+    since: Option<Instant>,
+    lost: Option<String>,
+    /// When Ctrl-C was pressed.
+    stopped: Option<Instant>,
+    /// Approvals whose calls were shown whole.
+    shown: HashSet<String>,
+    /// The message that is being changed.
+    editing: Option<u64>,
+    tick: usize,
+    is_over: bool,
+}
+
+impl Session {
+    /// Chats until somebody leaves.
+    pub async fn run(
+        house: House,
+        chat: Option<Chat>,
+        agent: Option<String>,
+        colours: Colours,
+    ) -> anyhow::Result<ExitCode> {
+        let (orders, outcomes) = carry_out(house.client.clone());
+        let raw = Raw::enter()?;
+        let screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
+        let mut session = Self {
+            story: Story::new(screen.width()),
+            watch: chat.as_ref().map(|chat| house.client.watch(&chat.id)),
+            house,
+            chat,
+            agent,
+            nothing: View::default(),
+            editor: Editor::default(),
+            screen,
+            orders,
+            under_way: 0,
+            said: Vec::new(),
+            since: None,
+            lost: None,
+            stopped: None,
+            shown: HashSet::new(),
+            editing: None,
+            tick: 0,
+            is_over: false,
+        };
+        session.greet();
+        let ended = session.follow(outcomes).await;
+        let drawn = session.screen.draw(&std::mem::take(&mut session.said), Live::default());
+        drop(raw);
+        session.part();
+        session.house.leave().await;
+        ended.and(drawn.map_err(Into::into)).map(|()| ExitCode::SUCCESS)
+    }
+
+    fn view(&self) -> &View {
+        self.watch.as_ref().map_or(&self.nothing, Watch::view)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.view().status.as_ref().is_some_and(|standing| is_busy(standing.status))
+    }
+
+    async fn follow(&mut self, mut outcomes: mpsc::Receiver<Outcome>) -> anyhow::Result<()> {
+        let (mut term, mut hup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        let mut keys = EventStream::new();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let (mut drawn_at, mut is_stale) = (None, true);
+        while !self.is_over {
+            let frame = drawn_at.map_or_else(Instant::now, |at: Instant| at + FRAME);
+            let moves = self.is_busy() || self.lost.is_some() || self.under_way > 0 || self.stopped.is_some();
+            tokio::select! {
+                biased;
+                _ = term.recv() => return Ok(()),
+                _ = hup.recv() => return Ok(()),
+                () = sleep_until(frame), if is_stale => {
+                    self.draw()?;
+                    (drawn_at, is_stale) = (Some(Instant::now()), false);
+                    continue;
+                }
+                key = keys.next() => match key {
+                    Some(Ok(input)) => self.input(input).await?,
+                    Some(Err(error)) => return Err(error.into()),
+                    None => return Ok(()),
+                },
+                outcome = outcomes.recv() => self.outcome(outcome),
+                news = next(&mut self.watch) => self.news(news).await?,
+                _ = ticks.tick(), if moves => self.tick += 1,
+            }
+            is_stale = true;
+        }
+        Ok(())
+    }
+
+    async fn input(&mut self, input: Input) -> anyhow::Result<()> {
+        match input {
+            Input::Key(key) => self.key(key).await?,
+            Input::Paste(text) => self.editor.paste(&text),
+            Input::Resize(width, height) => {
+                self.screen.resize((width, height));
+                self.story.resize(self.screen.width());
+            }
+            Input::FocusGained | Input::FocusLost | Input::Mouse(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn news(&mut self, news: Result<News, ClientError>) -> anyhow::Result<()> {
+        match news? {
+            News::Events(events) => {
+                let is_first = !self.story.is_begun();
+                let Some(watch) = &self.watch else { return Ok(()) };
+                let lines = self.story.tell(&events, watch.view());
+                self.said.extend(lines);
+                if is_first {
+                    let words: Vec<String> = watch.view().messages.iter().filter_map(look::words).collect();
+                    words.iter().for_each(|words| self.editor.past_mut().add(words));
+                }
+                self.since = if self.is_busy() { self.since.or_else(|| Some(Instant::now())) } else { None };
+                self.show_asks();
+            }
+            News::Lost(error) => {
+                self.lost = Some(error.to_string());
+                if let Err(error) = self.house.settle_in().await {
+                    self.lost = Some(format!("{error:#}"));
+                }
+            }
+            News::Back => self.lost = None,
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, outcome: Option<Outcome>) {
+        self.under_way = self.under_way.saturating_sub(1);
+        let width = self.screen.width();
+        match outcome {
+            Some(Outcome::Done) | None => {}
+            Some(Outcome::Told(lines)) => self.tell(&lines),
+            Some(Outcome::Opened(chat)) => self.open(*chat),
+            Some(Outcome::Failed { error, unsaid }) => {
+                let lines = self.story.aside(look::trouble(&format!("{:#}", anyhow::Error::from(error)), width));
+                self.said.extend(lines);
+                if let Some(text) = unsaid.filter(|_| self.editor.text().is_empty()) {
+                    self.editor.replace(&text);
+                }
+            }
+        }
+    }
+
+    /// Goes over to another chat.
+    fn open(&mut self, chat: Chat) {
+        if self.chat.is_some() {
+            self.tell(&[format!("This is another chat now, {}.", short(&chat.id))]);
+        }
+        self.watch = Some(self.house.client.watch(&chat.id));
+        self.story = Story::new(self.screen.width());
+        self.chat = Some(chat);
+    }
+
+    /// The approval that is asked for next.
+    fn ask(&self) -> Option<&Ask> {
+        let standing = self.view().status.as_ref()?;
+        standing.asks.iter().find(|ask| ask.wants == AskKind::Approval)
+    }
+
+    /// Shows the calls whole that somebody has to decide on.
+    fn show_asks(&mut self) {
+        let Some(ask) = self.ask().cloned().filter(|ask| !self.shown.contains(&ask.call)) else { return };
+        let Some(call) = open_calls(self.view()).into_iter().find(|call| call.id == ask.call).cloned() else { return };
+        let lines = self.story.aside(look::whole_call(&call, self.screen.width()));
+        self.said.extend(lines);
+        self.shown.insert(ask.call);
+    }
+
+    /// Says something that is not part of the chat.
+    fn tell(&mut self, lines: &[String]) {
+        let width = self.screen.width();
+        let lines = lines.iter().flat_map(|line| look::quiet(line, width)).collect();
+        let lines = self.story.aside(lines);
+        self.said.extend(lines);
+    }
+
+    fn draw(&mut self) -> std::io::Result<()> {
+        let again = self.stopped.filter(|at| at.elapsed() < keys::TWICE).map(|_| "Ctrl-C again leaves");
+        self.stopped = self.stopped.filter(|_| again.is_some());
+        let editing = self.editing.map(|_| "what you change here replaces it and all that came after; Esc leaves it");
+        let is_new = self.chat.is_none() && self.editor.text().is_empty() && self.under_way == 0;
+        let hint = again.or(editing).or(is_new.then_some("Enter sends · /help says what else there is"));
+        let around = Around {
+            view: self.view(),
+            open: self.story.open(),
+            editor: &self.editor,
+            since: self.since,
+            lost: self.lost.as_deref(),
+            hint,
+            is_sending: self.under_way > 0,
+            tick: self.tick,
+            now: clock::now(),
+        };
+        let live = live(&around, self.screen.width(), self.screen.height());
+        self.screen.draw(&std::mem::take(&mut self.said), live)
+    }
+
+    fn greet(&mut self) {
+        let name = Line::new("everturn", Look { bold: true, ..Look::ink(Ink::Cyan) });
+        let place =
+            if self.house.is_own() { "in this process".into() } else { format!("at {}", self.house.client.base()) };
+        let what = match &self.chat {
+            Some(chat) if !chat.standing.title.is_empty() => format!(" · {}", chat.standing.title),
+            Some(chat) => format!(" · chat {}", short(&chat.id)),
+            None => " · a new chat".into(),
+        };
+        let width = self.screen.width();
+        let line = name.and(&what, Look::PLAIN).and(&format!(" · {place}"), Look::DIM);
+        self.said.push(crate::terminal::wrap::clip(line, width));
+        self.said.push(Line::default());
+    }
+
+    /// Says how to come back.
+    fn part(&self) {
+        let Some(chat) = &self.chat else { return };
+        if self.is_busy() && self.house.is_own() {
+            println!("The turn goes on when everturn runs again.");
+        }
+        println!("Come back with: everturn chat --resume {}", short(&chat.id));
+    }
+}
+
+async fn next(watch: &mut Option<Watch>) -> Result<News, ClientError> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,199 @@
+//! What people type, and what is done about it.
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent};
+use everturn_server::wire::{Answer, When};
+use tokio::time::Instant;
+
+use super::Session;
+use crate::chat::look;
+use crate::chat::order::Order;
+use crate::chat::slash::{self, Slash};
+use crate::chat::story::Story;
+use crate::terminal::Line;
+use crate::terminal::editor::Wish;
+
+/// Within this time a second Ctrl-C leaves.
+pub const TWICE: Duration = Duration::from_secs(2);
+
+impl Session {
+    pub(super) async fn key(&mut self, key: KeyEvent) -> anyhow::Result<()> {
+        if key.code == KeyCode::Tab {
+            self.complete();
+            return Ok(());
+        }
+        match self.editor.key(key) {
+            None => {}
+            Some(Wish::Submit(text)) => self.submit(text).await,
+            Some(Wish::Steer(text)) => self.send(text, When::Steer).await,
+            Some(Wish::Stop) => self.stop(),
+            Some(Wish::Quit) => self.is_over = true,
+            Some(Wish::Redraw) => self.screen.clear()?,
+            Some(Wish::Leave) if self.editing.take().is_some() => self.editor.replace(""),
+            Some(Wish::Leave) => {}
+        }
+        Ok(())
+    }
+
+    /// Completes the name of a command.
+    fn complete(&mut self) {
+        let typed = self.editor.text();
+        if !typed.starts_with('/') || typed.contains(' ') {
+            return;
+        }
+        let names =
+            slash::HELP.iter().flat_map(|(keys, _)| keys.split([',', ' '])).filter(|word| word.starts_with('/'));
+        let mut fitting = names.filter(|name| name.starts_with(typed));
+        if let (Some(name), None) = (fitting.next(), fitting.next()) {
+            self.editor.replace(&format!("{name} "));
+        }
+    }
+
+    async fn submit(&mut self, text: String) {
+        if let Some(message) = self.editing.take() {
+            if let Some(chat) = self.id() {
+                self.order(Order::Edit { chat, message, text }).await;
+            }
+            return;
+        }
+        if let Some(answer) = self.answer(&text) {
+            if let Some(chat) = self.id() {
+                self.order(Order::Answer { chat, answer }).await;
+            }
+            return;
+        }
+        match slash::read(&text) {
+            Some(command) => self.slash(command).await,
+            None => self.send(text, When::Queue).await,
+        }
+    }
+
+    /// What the words mean if a call waits to be allowed and was shown.
+    fn answer(&self, text: &str) -> Option<Answer> {
+        let ask = self.ask().filter(|ask| self.shown.contains(&ask.call))?;
+        let (word, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+        let call = ask.call.clone();
+        match word.to_ascii_lowercase().as_str() {
+            "y" | "yes" if rest.is_empty() => Some(Answer::Approve { call, input_hash: ask.input_hash.clone() }),
+            "n" | "no" => Some(Answer::Deny { call, reason: rest.trim().into() }),
+            _ => None,
+        }
+    }
+
+    async fn send(&mut self, text: String, when: When) {
+        match self.id() {
+            Some(chat) => self.order(Order::Send { chat, text, when }).await,
+            None if self.under_way > 0 => {
+                self.tell(&["The chat is just being made; say it again in a moment.".into()]);
+                self.editor.replace(&text);
+            }
+            None => {
+                // The daemon that was found may have been a guest, and gone since.
+                if let Err(error) = self.house.settle_in().await {
+                    self.tell(&[format!("{error:#}")]);
+                }
+                self.order(Order::Begin { agent: self.agent.clone(), text }).await;
+            }
+        }
+    }
+
+    async fn order(&mut self, order: Order) {
+        self.under_way += 1;
+        // It only fails if nobody carries orders out any more, and then nothing comes of anything.
+        let _ = self.orders.send(order).await;
+    }
+
+    fn id(&self) -> Option<String> {
+        self.chat.as_ref().map(|chat| chat.id.clone())
+    }
+
+    /// Ctrl-C: stops the turn, or empties the line, or leaves.
+    fn stop(&mut self) {
+        let is_again = self.stopped.replace(Instant::now()).is_some_and(|at| at.elapsed() < TWICE);
+        if is_again {
+            self.is_over = true;
+        } else if self.is_busy() {
+            self.interrupt();
+        } else if !self.editor.text().is_empty() {
+            self.editor.replace("");
+            self.editing = None;
+        }
+    }
+
+    /// Stops the turn, past whatever else is on its way.
+    fn interrupt(&self) {
+        if let Some(id) = self.id() {
+            let client = self.house.client.clone();
+            // The stream tells what came of it.
+            tokio::spawn(async move { client.interrupt(&id).await });
+        }
+    }
+
+    async fn slash(&mut self, command: Slash) {
+        match command {
+            Slash::Help => self.help(),
+            Slash::Quit => self.is_over = true,
+            Slash::Model => self.order(Order::Models).await,
+            Slash::Unknown(what) => self.tell(&[what]),
+            Slash::New(agent) => {
+                (self.chat, self.watch, self.agent) = (None, None, agent);
+                self.story = Story::new(self.screen.width());
+                self.since = None;
+                self.tell(&["A new chat begins with what you say next.".into()]);
+            }
+            command => match self.id() {
+                Some(chat) => self.of_chat(command, chat).await,
+                None => self.tell(&["Nothing was said yet.".into()]),
+            },
+        }
+    }
+
+    /// Commands that need a chat.
+    async fn of_chat(&mut self, command: Slash, chat: String) {
+        match command {
+            Slash::Compact => self.order(Order::Compact { chat }).await,
+            Slash::Cost => self.order(Order::Cost { chat }).await,
+            Slash::Title(title) => self.order(Order::Title { chat, title }).await,
+            Slash::Steer(text) => self.send(text, When::Steer).await,
+            Slash::Now(text) => self.send(text, When::Now).await,
+            Slash::Promote(id) => self.order(Order::Promote { chat, id }).await,
+            Slash::Unqueue(id) => self.order(Order::Unqueue { chat, id }).await,
+            Slash::Stop => self.interrupt(),
+            Slash::Edit => {
+                let newest =
+                    self.view().messages.iter().rev().find_map(|message| Some((message.id, look::words(message)?)));
+                match newest {
+                    Some((id, words)) => {
+                        self.editing = Some(id);
+                        self.editor.replace(&words);
+                    }
+                    None => self.tell(&["Nothing was said yet.".into()]),
+                }
+            }
+            Slash::Fork => match self.view().messages.last().map(|message| message.id) {
+                Some(at) => self.order(Order::Fork { chat, at }).await,
+                None => self.tell(&["Nothing was said yet.".into()]),
+            },
+            Slash::Queue => {
+                let queue = self.view().status.as_ref().map(|standing| standing.queue.clone()).unwrap_or_default();
+                let lines: Vec<String> =
+                    queue.iter().map(|queued| format!("{}: {}", queued.id, look::said(&queued.parts))).collect();
+                let nothing = ["Nothing waits.".to_owned()];
+                self.tell(if lines.is_empty() { &nothing } else { &lines });
+            }
+            Slash::Help | Slash::Quit | Slash::Model | Slash::New(_) | Slash::Unknown(_) => {}
+        }
+    }
+
+    fn help(&mut self) {
+        use crate::terminal::wrap::{At, wrap};
+        let width = self.screen.width();
+        let lines = slash::HELP.iter().flat_map(|(keys, what)| {
+            let line = Line::plain(&format!("{keys:<22}")).and(what, crate::terminal::Look::DIM);
+            wrap(&line, width, &Line::plain("  "), At::Words)
+        });
+        let lines = self.story.aside(lines.collect());
+        self.said.extend(lines);
+    }
+}

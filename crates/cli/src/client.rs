@@ -1,0 +1,179 @@
+//! A client of the daemon.
+//!
+//! Connections break and daemons are restarted. A command gets its name once and is sent under it until it is answered,
+//! so that it has one effect; a stream comes back by itself with its cursor, so that each event is seen once. Both give
+//! up after a bounded time, and a refusal is never asked again.
+
+mod backoff;
+mod calls;
+mod error;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_server::DataDir;
+use everturn_server::wire::ProblemBody;
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
+
+use crate::entropy;
+use backoff::Backoff;
+pub use error::ClientError;
+pub use watch::{News, Watch};
+
+/// How long a request is tried again before we give up.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// A command is answered within ten seconds, or refused.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// A stream says that it lives every 15 seconds.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// The most that is read of one answer.
+const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Talks to one daemon, or to whichever runs on a data directory at the time.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    daemon: Arc<Daemon>,
+}
+
+#[derive(Debug)]
+enum Daemon {
+    At { base: Url, token: String },
+    Of(DataDir),
+}
+
+/// A request, as often as it has to be sent.
+struct Asked {
+    method: Method,
+    path: String,
+    /// Its name: the same one again has no second effect.
+    key: Option<String>,
+    body: Option<Vec<u8>>,
+}
+
+impl Client {
+    /// A client of the daemon at this address.
+    pub fn new(base: Url, token: String) -> Self {
+        let is_near = matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        Self::with(Daemon::At { base, token }, is_near)
+    }
+
+    /// A client of the daemon that runs on this data directory, also after it was started anew; `None` if none runs.
+    #[allow(dead_code, reason = "for commands that need a daemon and start none")]
+    pub fn local(data: &DataDir) -> Result<Option<Self>, ClientError> {
+        let is_there = data.address()?.is_some();
+        Ok(is_there.then(|| Self::of(data)))
+    }
+
+    /// A client of whichever daemon runs on this data directory whenever something is asked.
+    pub fn of(data: &DataDir) -> Self {
+        Self::with(Daemon::Of(data.clone()), true)
+    }
+
+    fn with(daemon: Daemon, is_near: bool) -> Self {
+        // Whoever set a provider before has decided; ring is ours.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT_MAX)
+            .read_timeout(SILENCE_MAX)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never());
+        // A proxy has no business between two processes of one machine.
+        let builder = if is_near { builder.no_proxy() } else { builder };
+        let http = builder.build().expect("a client without files or addresses of its own can be built");
+        Self { http, daemon: Arc::new(daemon) }
+    }
+
+    /// Where the daemon is at the moment, and what opens it.
+    fn place(&self) -> Result<(String, String), ClientError> {
+        match &*self.daemon {
+            Daemon::At { base, token } => Ok((base.as_str().trim_end_matches('/').into(), token.clone())),
+            Daemon::Of(data) => {
+                let none = || ClientError::NoDaemon(data.path().into());
+                Ok((data.address()?.ok_or_else(none)?.url, data.read_token()?.ok_or_else(none)?))
+            }
+        }
+    }
+
+    /// Where the daemon is, for people.
+    pub fn base(&self) -> String {
+        self.place().map_or_else(|error| error.to_string(), |(base, _)| base)
+    }
+
+    fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, ClientError> {
+        let (base, token) = self.place()?;
+        Ok(self.http.request(method, format!("{base}{path}")).bearer_auth(token))
+    }
+
+    /// Asks until there is an answer, and reads it.
+    async fn ask<T: DeserializeOwned>(&self, asked: Asked) -> Result<T, ClientError> {
+        let bytes = self.ask_bytes(&asked).await?;
+        serde_json::from_slice(&bytes).map_err(ClientError::Malformed)
+    }
+
+    async fn ask_bytes(&self, asked: &Asked) -> Result<Vec<u8>, ClientError> {
+        let (until, mut backoff) = (Instant::now() + PATIENCE, Backoff::default());
+        loop {
+            let error = match timeout(ANSWER_MAX, self.once(asked)).await {
+                Ok(Ok(bytes)) => return Ok(bytes),
+                Ok(Err(error)) => error,
+                Err(_) => ClientError::Late(self.base()),
+            };
+            // What was sent without a name may have had its effect.
+            let is_safe = error.is_unsent() || asked.key.is_some() || asked.method == Method::GET;
+            let delay = backoff.next();
+            if !error.is_passing() || !is_safe || Instant::now() + delay > until {
+                return Err(error);
+            }
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    async fn once(&self, Asked { method, path, key, body }: &Asked) -> Result<Vec<u8>, ClientError> {
+        let mut request = self.request(method.clone(), path)?;
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.clone());
+        }
+        let mut response = checked(request.send().await.map_err(ClientError::Connection)?).await?;
+        bounded(&mut response).await
+    }
+}
+
+/// An answer that is a success, or the problem it tells of.
+async fn checked(mut response: Response) -> Result<Response, ClientError> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status();
+    let body = bounded(&mut response).await?;
+    match serde_json::from_slice::<ProblemBody>(&body) {
+        Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
+        Err(_) => Err(ClientError::Strange(status)),
+    }
+}
+
+async fn bounded(response: &mut Response) -> Result<Vec<u8>, ClientError> {
+    let mut whole = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(ClientError::Connection)? {
+        if whole.len() + piece.len() > ANSWER_BYTES_MAX {
+            return Err(ClientError::Strange(StatusCode::PAYLOAD_TOO_LARGE));
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole)
+}
+
+/// A name for a command, which it keeps however often it is sent.
+fn new_key() -> Result<String, ClientError> {
+    entropy::name().map_err(ClientError::Chance)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Each thing that can be asked.
+
+use everturn_server::wire::{
+    Accepted, Answer, Answers, Chat, Chats, Create, Edit, Messages, Models, NewToken, Nothing, Patch, Secret, Send,
+    TokenInfo, TokensList, Usage, When,
+};
+use reqwest::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Asked, Client, ClientError, new_key};
+
+impl Client {
+    /// Makes a chat.
+    pub async fn create(&self, new: &Create) -> Result<Chat, ClientError> {
+        self.command(Method::POST, "/v1/chats".into(), new).await
+    }
+
+    /// A page of chats, those first in which something was said last. `query` is what stands behind the question mark.
+    pub async fn list(&self, query: &str) -> Result<Chats, ClientError> {
+        self.get(&format!("/v1/chats?{query}")).await
+    }
+
+    /// A chat, without its messages.
+    pub async fn chat(&self, chat: &str) -> Result<Chat, ClientError> {
+        self.get(&format!("/v1/chats/{chat}")).await
+    }
+
+    /// Names a chat, puts it away or takes it out again.
+    pub async fn patch(&self, chat: &str, patch: &Patch) -> Result<Chat, ClientError> {
+        self.command(Method::PATCH, format!("/v1/chats/{chat}"), patch).await
+    }
+
+    /// A page of messages, oldest first.
+    #[allow(dead_code, reason = "for commands that are being added")]
+    pub async fn messages(&self, chat: &str, before: Option<u64>) -> Result<Messages, ClientError> {
+        let before = before.map(|before| format!("?before={before}")).unwrap_or_default();
+        self.get(&format!("/v1/chats/{chat}/messages{before}")).await
+    }
+
+    /// Says something. It is kept when this returns.
+    pub async fn send(&self, chat: &str, text: &str, when: When) -> Result<Accepted, ClientError> {
+        let send = Send { text: Some(text.into()), when: Some(when), ..Send::default() };
+        self.command(Method::POST, format!("/v1/chats/{chat}/messages"), &send).await
+    }
+
+    /// Stops the turn. What was shown is stored when this returns.
+    pub async fn interrupt(&self, chat: &str) -> Result<Chat, ClientError> {
+        self.command(Method::POST, format!("/v1/chats/{chat}/interrupt"), &Nothing {}).await
+    }
+
+    /// Answers calls that wait.
+    pub async fn answer(&self, chat: &str, answers: Vec<Answer>) -> Result<Accepted, ClientError> {
+        self.command(Method::POST, format!("/v1/chats/{chat}/answers"), &Answers { answers }).await
+    }
+
+    /// Summarises a chat.
+    pub async fn compact(&self, chat: &str) -> Result<Accepted, ClientError> {
+        self.command(Method::POST, format!("/v1/chats/{chat}/compact"), &Nothing {}).await
+    }
+
+    /// Replaces a person's message, and everything after it.
+    pub async fn edit(&self, chat: &str, message: u64, text: &str) -> Result<Accepted, ClientError> {
+        let edit = Edit { text: Some(text.into()), ..Edit::default() };
+        self.command(Method::PUT, format!("/v1/chats/{chat}/messages/{message}"), &edit).await
+    }
+
+    /// Deletes a message that waits.
+    pub async fn unqueue(&self, chat: &str, id: u64) -> Result<Accepted, ClientError> {
+        self.command(Method::DELETE, format!("/v1/chats/{chat}/queue/{id}"), &Nothing {}).await
+    }
+
+    /// Makes a message that waits the next one.
+    pub async fn promote(&self, chat: &str, id: u64) -> Result<Accepted, ClientError> {
+        self.command(Method::POST, format!("/v1/chats/{chat}/queue/{id}/promote"), &Nothing {}).await
+    }
+
+    /// What a chat has used, with every provider call.
+    pub async fn usage(&self, chat: &str) -> Result<Usage, ClientError> {
+        self.get(&format!("/v1/chats/{chat}/usage?each=true")).await
+    }
+
+    /// The models that agents here talk to.
+    pub async fn models(&self) -> Result<Models, ClientError> {
+        self.get("/v1/models").await
+    }
+
+    /// All tokens, without their secrets.
+    pub async fn tokens(&self) -> Result<TokensList, ClientError> {
+        self.get("/v1/tokens").await
+    }
+
+    /// Makes a token. Not tried again once it may have been made: its secret is shown this once.
+    pub async fn make_token(&self, new: &NewToken) -> Result<Secret, ClientError> {
+        let body = Some(serde_json::to_vec(new).map_err(ClientError::Malformed)?);
+        self.ask(Asked { method: Method::POST, path: "/v1/tokens".into(), key: None, body }).await
+    }
+
+    /// Takes a token back.
+    pub async fn revoke_token(&self, id: &str) -> Result<TokenInfo, ClientError> {
+        self.command(Method::DELETE, format!("/v1/tokens/{id}"), &Nothing {}).await
+    }
+
+    /// A new chat that begins as this one did, up to a message.
+    pub async fn fork(&self, chat: &str, at: u64) -> Result<Chat, ClientError> {
+        self.post(&format!("/v1/chats/{chat}/fork"), &serde_json::json!({ "at": at })).await
+    }
+
+    /// Whatever stands at a path.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.ask(Asked { method: Method::GET, path: path.into(), key: None, body: None }).await
+    }
+
+    /// The same, as it comes.
+    pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, ClientError> {
+        self.ask_bytes(&Asked { method: Method::GET, path: path.into(), key: None, body: None }).await
+    }
+
+    /// Has something done that is named by its path.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ClientError> {
+        self.command(Method::POST, path.into(), body).await
+    }
+
+    /// Deletes what stands at a path.
+    #[allow(dead_code, reason = "for commands that are being added")]
+    pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
+        let key = Some(new_key()?);
+        self.ask_bytes(&Asked { method: Method::DELETE, path: path.into(), key, body: None }).await.map(drop)
+    }
+
+    /// A request with an effect, under one name however often it is sent.
+    async fn command<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: String,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        // What is deleted is named by the path.
+        let body = (method != Method::DELETE).then(|| serde_json::to_vec(body)).transpose();
+        let body = body.map_err(ClientError::Malformed)?;
+        self.ask(Asked { method, path, key: Some(new_key()?), body }).await
+    }
+}

@@ -1,0 +1,26 @@
+//! What owners may use, as the file says it.
+
+use everturn::core::budget::{Allowance, Budget};
+use everturn::core::cost::Micros;
+use serde::Deserialize;
+
+/// A budget. What is left out is not bounded.
+#[derive(Deserialize, Debug, Default, Clone, Copy, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Spending {
+    day_tokens_max: Option<u64>,
+    day_cost_max: Option<f64>,
+    month_tokens_max: Option<u64>,
+    month_cost_max: Option<f64>,
+}
+
+impl From<Spending> for Budget {
+    fn from(told: Spending) -> Self {
+        // Money is told in units of the price list, of which a part can be meant.
+        let cost = |units: Option<f64>| units.map(|units| Micros((units.max(0.0) * 1e6) as u64));
+        Self {
+            day: Allowance { tokens_max: told.day_tokens_max, cost_max: cost(told.day_cost_max) },
+            month: Allowance { tokens_max: told.month_tokens_max, cost_max: cost(told.month_cost_max) },
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! One chat.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::bail;
+use everturn::core::doctor::{Flaw, Known, Repaired, Whose, facts, repair};
+use everturn::core::ids::{CallUid, ChatId};
+use everturn::core::message::{Body, Message};
+use everturn::core::status::Status;
+use everturn::stores::{CallRecord, Heading, Store};
+
+use super::{Doctor, Health, count, tell, tell_changes};
+use crate::kept::Kept;
+use crate::visible;
+
+/// Says what is wrong with a chat, and mends it if that is wanted.
+pub(super) async fn check(doctor: &Doctor, chat: ChatId, out: &mut impl Write) -> anyhow::Result<Health> {
+    let kept = doctor.place.look().await?;
+    let heading = kept.heading(chat).await?;
+    writeln!(out, "chat {chat}: {}", visible::line(&heading.title, 60))?;
+    let mut health = Health::Good;
+    if let Kept::Ours(inspection) = &kept {
+        for trouble in inspection.troubles(chat)? {
+            writeln!(out, "  {}", visible::line(&trouble.to_string(), 200))?;
+            health = health.and(Health::of(trouble.is_harmless()));
+        }
+    }
+    let (transcript, calls) = (kept.transcript(chat).await?, kept.calls(chat).await?);
+    let repaired = examined(&heading, &transcript, &calls);
+    tell(out, &repaired.findings, |message| format!("message {message}"))?;
+    tell_changes(out, transcript.iter().map(|message| &**message))?;
+    let (messages, wrong) = (count(transcript.len(), "message", "messages"), repaired.findings.len());
+    match (wrong, doctor.fix) {
+        (0, _) => writeln!(out, "{messages}: nothing is wrong with the transcript")?,
+        (_, false) => writeln!(out, "{messages}, {}: --fix mends them", count(wrong, "flaw", "flaws"))?,
+        (_, true) => {
+            drop(kept);
+            let store = doctor.place.write().await?;
+            mend(&*store, chat).await?;
+            writeln!(out, "{messages}, {}: mended", count(wrong, "flaw", "flaws"))?;
+            return Ok(health);
+        }
+    }
+    Ok(health.and(Health::of(wrong == 0)))
+}
+
+/// What a repair finds. Calls of a turn under way are open and not forgotten.
+pub(super) fn examined(heading: &Heading, transcript: &[Arc<Message>], calls: &[CallRecord]) -> Repaired {
+    let mut repaired = repair(transcript, Whose::Ours(&known(calls)));
+    if matches!(heading.status, Status::Running | Status::Interrupting | Status::Awaiting) {
+        let newest = transcript.iter().rev().find(|message| matches!(message.body, Body::Reply(_)));
+        let newest = newest.map(|message| message.id);
+        let is_open = |flaw: &Flaw| matches!(flaw, Flaw::UnansweredCall { .. });
+        repaired.findings.retain(|finding| Some(finding.message) != newest || !is_open(&finding.flaw));
+    }
+    repaired
+}
+
+/// What the store knows of calls: a start is written down before it is made. That none was may also mean that somebody
+/// else was to run it.
+fn known(calls: &[CallRecord]) -> impl Fn(CallUid) -> Known + use<> {
+    let started: BTreeSet<CallUid> = calls.iter().map(|call| call.uid).collect();
+    move |call| if started.contains(&call) { Known::Started } else { Known::Nothing }
+}
+
+/// Mends a chat that rests, in one commit. Gives back whether there was anything to mend.
+pub(super) async fn mend(store: &dyn Store, chat: ChatId) -> anyhow::Result<bool> {
+    if !store.inbox(chat).await?.is_empty() {
+        bail!("chat {chat} has commands to obey: let a server do that first");
+    }
+    let mut lease = store.acquire(chat).await?;
+    let loaded = store.load(&lease).await?;
+    if loaded.chat.is_busy() {
+        bail!("chat {chat} is in the middle of a turn: let a server finish that first");
+    }
+    let (transcript, calls) = (store.transcript(chat).await?, store.calls(chat).await?);
+    let repaired = repair(&transcript, Whose::Ours(&known(&calls)));
+    let facts = facts::of_repair(&loaded.chat, &transcript, &repaired);
+    if !facts.is_empty() {
+        store.commit(&mut lease, &facts).await?;
+    }
+    store.release(lease).await?;
+    Ok(!repaired.is_healthy())
+}

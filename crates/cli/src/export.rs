@@ -1,0 +1,65 @@
+//! A chat whole, to take away.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::chat::find;
+use crate::house::{Otherwise, Own, Which};
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn export 01kdg1qg7v3m8s1t1j0a9n2x4c > chat.md
+  everturn export 9n2x4c --format json --out chat.json";
+
+/// Which chat, and as what.
+#[derive(clap::Args)]
+pub struct Export {
+    /// The chat, or the beginning or the end of its id.
+    chat: String,
+    /// As what.
+    #[arg(long, value_enum, default_value_t = Format::Markdown)]
+    format: Format,
+    /// The file to write; standard output if left out.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// As what a chat is written.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Markdown,
+    /// For programs: everything there is, but for the bytes of files.
+    Json,
+}
+
+impl Export {
+    /// Writes it.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let house = self.which.open(&Own::default(), Otherwise::Start).await?;
+        let exported = self.ask(&house.client).await;
+        house.leave().await;
+        let bytes = exported?;
+        match &self.out {
+            Some(path) => {
+                std::fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))?
+            }
+            None => std::io::stdout().write_all(&bytes)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn ask(&self, client: &crate::client::Client) -> anyhow::Result<Vec<u8>> {
+        let chat = find(client, &self.chat).await?.id;
+        let format = match self.format {
+            Format::Markdown => "markdown",
+            Format::Json => "json",
+        };
+        Ok(client.get_bytes(&format!("/v1/chats/{chat}/export?format={format}")).await?)
+    }
+}

@@ -1,0 +1,190 @@
+//! The daemon that a command talks to: one that runs, or one of its own.
+//!
+//! A chat is the same wherever it is driven. So a command looks for the daemon of the data directory, and where none
+//! runs, it is one itself for as long as it lasts, for others too. When such a guest goes away, the next command that
+//! relied on it takes its place; a daemon that was started as one is waited for.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use everturn::core::ids::ModelId;
+use everturn::stores::sqlite::OpenError;
+use everturn_server::wire::{Chat, Create};
+use everturn_server::{DataDir, Stay};
+use reqwest::Url;
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Client, ClientError};
+use crate::config::{Config, Flags};
+use crate::serve::{Keeps, Running};
+
+/// How long another process may take from holding the data directory to listening.
+const START_MAX: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Which daemon.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub struct Which {
+    /// The daemon to talk to, such as http://127.0.0.1:4140; that of the data directory if left out. [env: EVERTURN_URL]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["data", "config"])]
+    url: Option<Url>,
+    /// A file with the token for --url; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    token_file: Option<PathBuf>,
+    /// Where everything is kept; `everturn` in the XDG data directory if left out.
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<PathBuf>,
+    /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What only a daemon of one's own can be told.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub struct Own {
+    /// The model to ask, as provider/model, where no daemon runs yet.
+    #[arg(long, value_name = "MODEL", conflicts_with = "url")]
+    model: Option<ModelId>,
+    /// Instructions for the model, where no daemon runs yet.
+    #[arg(long, value_name = "TEXT", conflicts_with = "url")]
+    system: Option<String>,
+}
+
+/// A daemon to talk to.
+pub struct House {
+    pub client: Client,
+    /// What it takes to be the daemon, where that is possible.
+    home: Option<Home>,
+    own: Option<Running>,
+}
+
+struct Home {
+    config: Config,
+    data: DataDir,
+    /// How long the daemon that was seen last meant to stay.
+    stay: Stay,
+}
+
+/// Whether a daemon is started where none runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Otherwise {
+    Start,
+    Refuse,
+}
+
+impl Which {
+    /// Finds the daemon, or is one.
+    pub async fn open(&self, own: &Own, otherwise: Otherwise) -> anyhow::Result<House> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let told = self.data.is_some() || self.config.is_some();
+        let url = match (&self.url, variable("EVERTURN_URL").filter(|_| !told)) {
+            (Some(url), _) => Some(url.clone()),
+            (None, Some(text)) => Some(text.parse().context("EVERTURN_URL")?),
+            (None, None) => None,
+        };
+        if let Some(url) = url {
+            let token = self.token(variable)?;
+            return Ok(House { client: Client::new(url, token), home: None, own: None });
+        }
+        let flags = Flags::of(self.config.clone(), self.data.clone(), own.model.clone(), own.system.clone());
+        let config = Config::read(&flags, variable)?;
+        let data = DataDir::open(&config.data.value)?;
+        if let Some(address) = data.address()? {
+            if own.model.is_some() || own.system.is_some() {
+                let data = data.path().display();
+                bail!(
+                    "a daemon runs on {data} and has its own --model and --system: choose one of its agents, or other --data"
+                );
+            }
+            let client = Client::of(&data);
+            return Ok(House { client, home: Some(Home { config, data, stay: address.stay }), own: None });
+        }
+        if otherwise == Otherwise::Refuse {
+            bail!("no daemon runs on {}: start one with `everturn serve`", data.path().display());
+        }
+        let client = Client::of(&data);
+        let mut house = House { client, home: Some(Home { config, data, stay: Stay::Guest }), own: None };
+        house.settle_in().await?;
+        Ok(house)
+    }
+
+    fn token(&self, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<String> {
+        if let Some(file) = &self.token_file {
+            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            return Ok(text.trim().into());
+        }
+        variable("EVERTURN_TOKEN").context("no token: set EVERTURN_TOKEN, or name a file with --token-file")
+    }
+}
+
+impl House {
+    /// A daemon of one's own that forgets everything.
+    pub async fn ephemeral(which: &Which, own: &Own) -> anyhow::Result<(Self, tempfile::TempDir)> {
+        let room = tempfile::Builder::new().prefix("everturn-").tempdir().context("there is no room for a token")?;
+        let path = room.path().join("data");
+        let flags = Flags::of(which.config.clone(), Some(path), own.model.clone(), own.system.clone());
+        let config = Config::read(&flags, |name| std::env::var(name).ok())?;
+        let running = Running::start(&config, any_port(), Keeps::Memory, Stay::Guest).await?;
+        let data = DataDir::open(&config.data.value)?;
+        Ok((Self { client: Client::of(&data), home: None, own: Some(running) }, room))
+    }
+
+    /// Whether the daemon is this process.
+    pub const fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Takes the place of a guest that went away.
+    pub async fn settle_in(&mut self) -> anyhow::Result<()> {
+        let Some(Home { config, data, stay }) = self.home.as_mut().filter(|_| self.own.is_none()) else {
+            return Ok(());
+        };
+        if *stay == Stay::Daemon {
+            return Ok(()); // It comes back.
+        }
+        let until = Instant::now() + START_MAX;
+        loop {
+            if let Some(address) = data.address()? {
+                *stay = address.stay; // Somebody else was faster.
+                return Ok(());
+            }
+            match Running::start(config, any_port(), Keeps::Told, Stay::Guest).await {
+                Ok(running) => {
+                    self.own = Some(running);
+                    return Ok(());
+                }
+                // Somebody else is about to listen, or about to leave.
+                Err(error) if is_in_use(&error) && Instant::now() < until => sleep(LOOK_EVERY).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes a chat, also if the daemon that was found was a guest and leaves just now.
+    pub async fn create(&mut self, new: &Create) -> anyhow::Result<Chat> {
+        loop {
+            self.settle_in().await?;
+            match self.client.create(new).await {
+                Err(ClientError::NoDaemon(_)) if self.home.as_ref().is_some_and(|home| home.stay == Stay::Guest) => {}
+                made => return Ok(made?),
+            }
+        }
+    }
+
+    /// Ends a daemon of one's own in good order.
+    pub async fn leave(self) {
+        if let Some(running) = self.own {
+            running.stop().await;
+        }
+    }
+}
+
+const fn any_port() -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(OpenError::InUse { .. }))
+}

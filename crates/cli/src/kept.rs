@@ -1,0 +1,122 @@
+//! Chats, looked at where they are kept, without a server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use everturn::core::fact::Attempted;
+use everturn::core::ids::ChatId;
+use everturn::core::message::Message;
+use everturn::stores::sqlite::{self, Inspection, Sqlite};
+use everturn::stores::{CallRecord, Heading, Postgres, Query, Store, StoreError, postgres};
+
+use crate::config::{Config, Flags};
+
+/// How many chats are asked for at a time.
+const PAGE_LEN: usize = 200;
+
+/// Where chats are.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct Where {
+    /// The data directory; `everturn` in the XDG data directory if left out. With DATABASE_URL, chats are in Postgres.
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<PathBuf>,
+    /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Where {
+    /// The data directory.
+    pub fn dir(&self) -> anyhow::Result<PathBuf> {
+        let flags = Flags::of_data(self.data.clone(), self.config.clone());
+        Ok(Config::read(&flags, |name| std::env::var(name).ok())?.data.value)
+    }
+
+    /// The database, if chats are in one that has an address. A directory that was named comes first.
+    pub fn url(&self) -> Option<String> {
+        let url = std::env::var("DATABASE_URL").ok().filter(|url| !url.trim().is_empty());
+        url.filter(|_| self.data.is_none())
+    }
+
+    /// What is kept there, to be read.
+    pub async fn look(&self) -> anyhow::Result<Kept> {
+        match self.url() {
+            Some(url) => Ok(Kept::Shared(shared(&url).await?)),
+            None => Ok(Kept::Ours(Box::new(Inspection::open(&self.dir()?)?))),
+        }
+    }
+
+    /// What is kept there, to be written to. A data directory must not be in use.
+    pub async fn write(&self) -> anyhow::Result<Arc<dyn Store>> {
+        match self.url() {
+            Some(url) => shared(&url).await,
+            None => Ok(Arc::new(opened(&self.dir()?)?)),
+        }
+    }
+}
+
+async fn shared(url: &str) -> anyhow::Result<Arc<dyn Store>> {
+    let opened = Postgres::open(url, postgres::Options::default()).await;
+    Ok(Arc::new(opened.context("the database in DATABASE_URL")?))
+}
+
+fn opened(dir: &Path) -> anyhow::Result<Sqlite> {
+    let opened = Sqlite::open(dir, &sqlite::Options::default());
+    opened.context("nothing can be written while a server runs on it: stop that first")
+}
+
+/// A place where chats are kept.
+pub enum Kept {
+    /// A data directory, which a server may be using.
+    Ours(Box<Inspection>),
+    /// A database that several processes share.
+    Shared(Arc<dyn Store>),
+}
+
+impl Kept {
+    pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        match self {
+            Self::Ours(inspection) => inspection.heading(chat),
+            Self::Shared(store) => store.heading(chat).await,
+        }
+    }
+
+    pub async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        match self {
+            Self::Ours(inspection) => inspection.transcript(chat),
+            Self::Shared(store) => store.transcript(chat).await,
+        }
+    }
+
+    pub async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+        match self {
+            Self::Ours(inspection) => inspection.attempts(chat),
+            Self::Shared(store) => store.attempts(chat).await,
+        }
+    }
+
+    pub async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        match self {
+            Self::Ours(inspection) => inspection.calls(chat),
+            Self::Shared(store) => store.calls(chat).await,
+        }
+    }
+
+    /// All chats.
+    pub async fn chats(&self) -> Result<Vec<ChatId>, StoreError> {
+        let store = match self {
+            Self::Ours(inspection) => return inspection.chats(),
+            Self::Shared(store) => store,
+        };
+        let (mut chats, mut query) = (Vec::new(), Query { len: PAGE_LEN, ..Query::default() });
+        loop {
+            let page = store.headings(&query).await?;
+            chats.extend(page.iter().map(|heading| heading.id));
+            match page.last() {
+                Some(last) if page.len() == PAGE_LEN => query.after = Some(last.place()),
+                _ => return Ok(chats),
+            }
+        }
+    }
+}

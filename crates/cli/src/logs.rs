@@ -1,0 +1,95 @@
+//! What is told to whoever runs this: logs, traces, and the audit.
+//!
+//! Logs go to standard error, as text for a person and as JSON for a machine. Traces go to an OpenTelemetry collector if
+//! one is named in the environment, and nowhere else. The audit goes to a file in the data directory that only grows.
+
+use std::fs::OpenOptions;
+use std::io::IsTerminal as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Mutex;
+
+use anyhow::Context as _;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+/// Where the audit is, in the data directory.
+const AUDIT_FILE: &str = "audit.jsonl";
+/// Either of these names a collector.
+const COLLECTORS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+
+type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// What has to be told before the process ends.
+#[must_use = "what was not sent yet is sent by its end"]
+pub struct Logs(Option<SdkTracerProvider>);
+
+impl Logs {
+    /// Begins to log, to trace if a collector is named, and to write the audit into this directory.
+    pub fn start(data: &Path, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let mut layers: Vec<Boxed> = vec![to_standard_error(&set), audit(data)?];
+        let provider = COLLECTORS.iter().any(|name| set(name).is_some()).then(|| provider(&set)).transpose()?;
+        layers.extend(provider.as_ref().map(|provider| traces(provider.tracer("everturn"))));
+        tracing_subscriber::registry().with(layers).init();
+        Ok(Self(provider))
+    }
+
+    /// Sends what is left to send.
+    pub async fn end(self) {
+        let Some(provider) = self.0 else { return };
+        match tokio::task::spawn_blocking(move || provider.shutdown()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "some traces were not sent"),
+            Err(join) => tracing::warn!(%join, "some traces were not sent"),
+        }
+    }
+}
+
+fn to_standard_error(set: &impl Fn(&str) -> Option<String>) -> Boxed {
+    let filter = set("EVERTURN_LOG").and_then(|told| EnvFilter::try_new(told).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new("warn"));
+    let as_json = match set("EVERTURN_LOG_FORMAT").as_deref() {
+        Some("json") => true,
+        Some(_) => false,
+        None => !std::io::stderr().is_terminal(),
+    };
+    let to = fmt::layer().with_writer(std::io::stderr);
+    match as_json {
+        true => to.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
+        false => to.with_filter(filter).boxed(),
+    }
+}
+
+fn audit(data: &Path) -> anyhow::Result<Boxed> {
+    let path = data.join(AUDIT_FILE);
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    let file = file.with_context(|| format!("{} cannot be written", path.display()))?;
+    let to = fmt::layer().json().flatten_event(true).with_span_list(false).with_current_span(false).with_level(false);
+    let only = Targets::new().with_target(everturn::AUDIT, LevelFilter::INFO);
+    Ok(to.with_target(false).with_writer(Mutex::new(file)).with_filter(only).boxed())
+}
+
+fn provider(set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<SdkTracerProvider> {
+    // Whoever set a provider before has decided; ring is ours.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let exporter = SpanExporter::builder().with_http().build().context("OTEL_EXPORTER_OTLP_ENDPOINT")?;
+    let mut resource = Resource::builder();
+    if set("OTEL_SERVICE_NAME").is_none() {
+        resource = resource.with_service_name("everturn");
+    }
+    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
+}
+
+fn traces(tracer: Tracer) -> Boxed {
+    let only = Targets::new().with_target(everturn::SPANS, LevelFilter::INFO);
+    let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+    layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_filter(only).boxed()
+}

@@ -1,0 +1,201 @@
+//! Recordings of what is exchanged with providers, in files.
+//!
+//! For finding out what really went over the wire. A file an exchange, in a directory a chat, below `recordings` in the
+//! data directory; the newest are kept. What was said is in them, keys are not.
+
+use std::fmt;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use everturn::core::ids::ChatId;
+use everturn::providers::record::{Exchange, Recorder};
+use serde::{Deserialize, Serialize};
+
+/// Files kept of a chat.
+const FILES_MAX: usize = 32;
+/// Chats of which files are kept.
+const CHATS_MAX: usize = 100;
+
+/// Which exchanges are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Record {
+    /// None.
+    Off,
+    /// Those that went wrong.
+    Errors,
+    /// All of them.
+    All,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Errors => "errors",
+            Self::All => "all",
+        })
+    }
+}
+
+impl FromStr for Record {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(Self::Off),
+            "errors" => Ok(Self::Errors),
+            "all" => Ok(Self::All),
+            _ => Err("expected off, errors or all"),
+        }
+    }
+}
+
+/// Writes them.
+pub struct Files {
+    dir: PathBuf,
+    record: Record,
+    /// One file at a time: names are counted, and old ones deleted.
+    writing: Mutex<()>,
+}
+
+/// A file.
+#[derive(Serialize)]
+struct Sheet<'a> {
+    provider: &'a str,
+    host: &'a str,
+    method: &'a str,
+    path: &'a str,
+    request_headers: &'a [(String, String)],
+    request_body: Body<'a>,
+    status: Option<u16>,
+    response_headers: &'a [(String, String)],
+    response_body: &'a str,
+    is_cut: bool,
+    error: Option<&'a str>,
+}
+
+/// JSON as such, anything else as text.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Json(serde_json::Value),
+    Text(&'a str),
+}
+
+impl Files {
+    /// Files below `recordings` in the data directory.
+    pub fn new(data: &Path, record: Record) -> Self {
+        Self { dir: data.join("recordings"), record, writing: Mutex::new(()) }
+    }
+
+    fn write(&self, chat: ChatId, exchange: &Exchange) -> std::io::Result<()> {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = self.dir.join(chat.to_string());
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let names = sorted(&dir)?;
+        let newest = names.last().and_then(|name| name.file_stem()?.to_str()?.parse::<u64>().ok()).unwrap_or(0);
+        for old in names.iter().take((names.len() + 1).saturating_sub(FILES_MAX)) {
+            std::fs::remove_file(old)?;
+        }
+        let path = dir.join(format!("{:08}.json", newest + 1));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(&sheet(exchange))?;
+        let chats = sorted(&self.dir)?;
+        for old in chats.iter().filter(|old| **old != dir).take(chats.len().saturating_sub(CHATS_MAX)) {
+            std::fs::remove_dir_all(old)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is in a directory, by name. Chats are named so that the oldest come first.
+fn sorted(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+fn sheet(exchange: &Exchange) -> Vec<u8> {
+    let text = &exchange.request_body;
+    let sheet = Sheet {
+        provider: &exchange.provider,
+        host: &exchange.host,
+        method: &exchange.method,
+        path: &exchange.path,
+        request_headers: &exchange.request_headers,
+        request_body: serde_json::from_str(text).map_or(Body::Text(text), Body::Json),
+        status: exchange.status,
+        response_headers: &exchange.response_headers,
+        response_body: &exchange.response_body,
+        is_cut: exchange.is_cut,
+        error: exchange.error.as_deref(),
+    };
+    serde_json::to_vec_pretty(&sheet).unwrap_or_default()
+}
+
+impl Recorder for Files {
+    fn record(&self, chat: ChatId, exchange: Exchange) {
+        let is_wanted = match self.record {
+            Record::Off => false,
+            Record::Errors => exchange.error.is_some(),
+            Record::All => true,
+        };
+        if !is_wanted {
+            return;
+        }
+        if let Err(error) = self.write(chat, &exchange) {
+            tracing::warn!(%chat, %error, "an exchange with a provider could not be recorded");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("everturn-record-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir); // Of an earlier run.
+        dir
+    }
+
+    /// The newest files of a chat are kept, each its owner's alone, and a chat too many costs the oldest.
+    #[test]
+    fn the_newest_are_kept() {
+        let dir = scratch("newest");
+        let files = Files::new(&dir, Record::All);
+        let chat = |number| ChatId::from_u128(number);
+        for _ in 0..FILES_MAX + 5 {
+            files.record(chat(CHATS_MAX as u128 + 9), Exchange::default());
+        }
+        let of = |number: u128| sorted(&dir.join("recordings").join(chat(number).to_string())).unwrap();
+        let kept = of(CHATS_MAX as u128 + 9);
+        assert_eq!((kept.len(), kept[0].file_name().unwrap().to_str()), (FILES_MAX, Some("00000006.json")));
+        assert_eq!(std::fs::metadata(&kept[0]).unwrap().permissions().mode() & 0o777, 0o600);
+        for number in 0..CHATS_MAX as u128 + 3 {
+            files.record(chat(number), Exchange::default());
+        }
+        assert_eq!(sorted(&dir.join("recordings")).unwrap().len(), CHATS_MAX);
+        assert!(!dir.join("recordings").join(chat(0).to_string()).exists());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Only what is asked for is recorded.
+    #[test]
+    fn what_went_well_is_not_an_error() {
+        let dir = scratch("errors");
+        let files = Files::new(&dir, Record::Errors);
+        files.record(ChatId::from_u128(1), Exchange::default());
+        assert!(!dir.exists());
+        files.record(ChatId::from_u128(1), Exchange { error: Some("timeout".into()), ..Exchange::default() });
+        assert!(dir.join("recordings").exists());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

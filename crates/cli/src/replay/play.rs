@@ -1,0 +1,151 @@
+//! Telling it again, in its own time.
+
+use std::io::Write;
+use std::time::Duration;
+
+use everturn::core::ids::Timestamp;
+use tokio::time::sleep;
+
+use super::Speed;
+use super::scene::{Beat, Voice};
+
+/// The longest anybody is made to wait for the next beat, whatever happened in between.
+const GAP_MAX: Duration = Duration::from_secs(3);
+/// Longer gaps are named.
+const GAP_NAMED: Duration = Duration::from_secs(60);
+
+/// How it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    Coloured,
+    Plain,
+}
+
+/// Somebody who tells it again.
+pub struct Player {
+    pub speed: Speed,
+    pub look: Look,
+}
+
+impl Player {
+    /// Shows all beats, each at its time.
+    pub async fn play(&self, beats: &[Beat], out: &mut impl Write) -> anyhow::Result<()> {
+        let mut now = beats.first().map_or(Timestamp(0), |beat| beat.at);
+        for beat in beats {
+            let gap = beat.at.since(now);
+            if gap > GAP_NAMED {
+                self.line(out, Voice::Note, &format!("  · {} later", later(gap)))?;
+            }
+            self.wait(gap.min(GAP_MAX)).await;
+            self.beat(beat, out).await?;
+            now = now.max(beat.at + beat.lasts);
+        }
+        Ok(())
+    }
+
+    async fn beat(&self, beat: &Beat, out: &mut impl Write) -> anyhow::Result<()> {
+        if self.pace(beat.lasts).is_zero() {
+            return Ok(self.line(out, beat.voice, &beat.text)?);
+        }
+        let words: Vec<&str> = beat.text.split_inclusive(char::is_whitespace).collect();
+        let each = beat.lasts / u32::try_from(words.len().max(1)).unwrap_or(u32::MAX);
+        write!(out, "{}", self.colour(beat.voice))?;
+        for word in words {
+            write!(out, "{word}")?;
+            out.flush()?;
+            self.wait(each).await;
+        }
+        Ok(writeln!(out, "{}", self.reset())?)
+    }
+
+    fn line(&self, out: &mut impl Write, voice: Voice, text: &str) -> std::io::Result<()> {
+        writeln!(out, "{}{text}{}", self.colour(voice), self.reset())?;
+        out.flush()
+    }
+
+    fn pace(&self, time: Duration) -> Duration {
+        match self.speed {
+            Speed::Max => Duration::ZERO,
+            Speed::Times(times) => Duration::try_from_secs_f64(time.as_secs_f64() / times).unwrap_or(Duration::MAX),
+        }
+    }
+
+    async fn wait(&self, time: Duration) {
+        let time = self.pace(time);
+        if !time.is_zero() {
+            sleep(time).await;
+        }
+    }
+
+    const fn colour(&self, voice: Voice) -> &'static str {
+        match (self.look, voice) {
+            (Look::Plain, _) | (_, Voice::Model) => "",
+            (_, Voice::Person) => "\x1b[1m",
+            (_, Voice::Thought | Voice::Note) => "\x1b[2m",
+            (_, Voice::Tool) => "\x1b[36m",
+            (_, Voice::Trouble) => "\x1b[33m",
+        }
+    }
+
+    const fn reset(&self) -> &'static str {
+        match self.look {
+            Look::Plain => "",
+            Look::Coloured => "\x1b[0m",
+        }
+    }
+}
+
+/// A long time, for people.
+fn later(time: Duration) -> String {
+    let minutes = time.as_secs() / 60;
+    match minutes {
+        0..120 => format!("{minutes} minutes"),
+        120..2_880 => format!("{} hours", minutes / 60),
+        _ => format!("{} days", minutes / 1_440),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn beats() -> Vec<Beat> {
+        let beat = |at, lasts, voice, text: &str| Beat {
+            at: Timestamp(at),
+            lasts: Duration::from_millis(lasts),
+            message: None,
+            voice,
+            text: text.into(),
+        };
+        vec![
+            beat(0, 0, Voice::Person, "hi"),
+            beat(1_000, 2_000, Voice::Model, "one two"),
+            beat(7_200_000, 0, Voice::Person, "bye"),
+        ]
+    }
+
+    async fn played(speed: Speed, look: Look) -> (String, Duration) {
+        let (mut out, began) = (Vec::new(), Instant::now());
+        Player { speed, look }.play(&beats(), &mut out).await.unwrap();
+        (String::from_utf8(out).unwrap(), began.elapsed())
+    }
+
+    /// It takes as long as it took, waits of people cut short; faster at a higher speed, and no time at the highest.
+    #[tokio::test(start_paused = true)]
+    async fn it_is_told_in_its_own_time() {
+        let (shown, took) = played(Speed::Times(1.0), Look::Plain).await;
+        assert_eq!(shown, "hi\none two\n  · 119 minutes later\nbye\n");
+        assert_eq!(took, Duration::from_secs(1 + 2 + 3));
+        let (same, took) = played(Speed::Times(4.0), Look::Plain).await;
+        assert_eq!((same, took), (shown.clone(), Duration::from_millis(1_500)));
+        assert_eq!(played(Speed::Max, Look::Plain).await, (shown, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn colours_are_for_terminals() {
+        let (shown, _) = played(Speed::Max, Look::Coloured).await;
+        assert!(shown.starts_with("\x1b[1mhi\x1b[0m\none two\x1b[0m\n"), "{shown:?}");
+    }
+}

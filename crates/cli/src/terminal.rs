@@ -1,0 +1,14 @@
+//! What is written to a terminal.
+//!
+//! Words of models, tools and people are never passed on as they are: they could move the cursor, colour a lie or turn
+//! the reading direction. Every word on its way to the screen is a [`style::Span`], and making one makes such characters visible.
+
+pub mod editor;
+pub mod markdown;
+pub mod screen;
+pub mod style;
+mod visible;
+pub mod wrap;
+
+pub use style::{Ink, Line, Look};
+pub use visible::visible;

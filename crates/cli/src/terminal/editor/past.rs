@@ -1,0 +1,43 @@
+//! What was said before, to be said again.
+
+/// How much is remembered.
+const LEN_MAX: usize = 500;
+
+/// Earlier texts, oldest first, and where among them somebody looks.
+#[derive(Debug, Default)]
+pub struct Past {
+    texts: Vec<String>,
+    at: Option<usize>,
+    /// What was being typed when somebody began to look.
+    unsaid: String,
+}
+
+impl Past {
+    /// Remembers a text.
+    pub fn add(&mut self, text: &str) {
+        self.at = None;
+        if self.texts.last().is_none_or(|last| last != text) {
+            self.texts.push(text.into());
+        }
+        if self.texts.len() > LEN_MAX {
+            self.texts.remove(0);
+        }
+    }
+
+    /// The text before the one that is looked at, or before `typed`.
+    pub fn older(&mut self, typed: &str) -> Option<String> {
+        let at = self.at.unwrap_or(self.texts.len()).checked_sub(1)?;
+        if self.at.is_none() {
+            self.unsaid = typed.into();
+        }
+        self.at = Some(at);
+        Some(self.texts[at].clone())
+    }
+
+    /// The text after it; at last what was being typed.
+    pub fn newer(&mut self) -> Option<String> {
+        let at = self.at? + 1;
+        self.at = (at < self.texts.len()).then_some(at);
+        Some(self.texts.get(at).cloned().unwrap_or_else(|| std::mem::take(&mut self.unsaid)))
+    }
+}

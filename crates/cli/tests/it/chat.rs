@@ -1,0 +1,275 @@
+//! Chats in a real terminal.
+
+use reqwest::Method;
+
+use crate::daemon::{Daemon, Scratch, everturn};
+use crate::pty::Terminal;
+use crate::stage::{Stage, TOKEN};
+
+const WINDOW: (u16, u16) = (80, 24);
+
+fn count(to: usize) -> String {
+    (1..=to).map(|n| format!("t{n}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A chat with the daemon of this directory.
+async fn chat(data: &Scratch, more: &[&str], size: (u16, u16)) -> Terminal {
+    let mut arguments = vec!["chat", "--data", data.path().to_str().unwrap()];
+    arguments.extend(more);
+    let mut terminal = Terminal::start(&arguments, &[], size);
+    terminal.shows("› ").await;
+    terminal
+}
+
+/// The answer arrives word by word, is there once, and who gave it is said below.
+#[tokio::test]
+async fn an_answer_streams_into_the_window() {
+    let data = Scratch::new();
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = chat(&data, &[], WINDOW).await;
+    terminal.keys("count to 60\r").await;
+    terminal.shows("answering").await;
+    terminal.shows("t9 ").await;
+    assert!(!terminal.window().contains("t60"), "it is shown as it arrives");
+    terminal.shows("understudy/numbered ·").await;
+    let words = terminal.words();
+    assert!(words.contains(&format!("› count to 60 {} understudy/numbered", count(60))), "{words}");
+    terminal.keys("\x04").await;
+    assert!(terminal.ended().await.success());
+    assert!(terminal.words().contains("Come back with: everturn chat --resume"));
+}
+
+/// Ctrl-C stops the answer and keeps all of it that was shown; a second one leaves; the chat is there again later.
+#[tokio::test]
+async fn an_interrupt_keeps_the_partial_answer_and_resume_shows_it() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = chat(&data, &[], WINDOW).await;
+    terminal.keys("count to 5000\r").await;
+    terminal.shows("t30 ").await;
+    terminal.keys("\x03").await;
+    terminal.has("■ stopped; what was said is kept").await;
+    let chats = daemon.get("/v1/chats").await;
+    let id = chats["chats"][0]["id"].as_str().unwrap().to_owned();
+    let page = daemon.get(&format!("/v1/chats/{id}/messages")).await;
+    let kept = page["messages"][1]["parts"][0]["text"].as_str().unwrap().trim().to_owned();
+    assert!(kept.starts_with(&count(30)));
+    assert!(terminal.words().contains(&format!("› count to 5000 {kept} ■ stopped")), "{}", terminal.words());
+    terminal.keys("\x03\x03").await;
+    assert!(terminal.ended().await.success());
+
+    for arguments in [vec!["--last"], vec!["--resume", &id[20..]], vec!["--resume", &id]] {
+        let mut again = chat(&data, &arguments, WINDOW).await;
+        again.has(&format!("› count to 5000 {kept} ■ stopped")).await;
+        again.keys("/quit\r").await;
+        assert!(again.ended().await.success());
+    }
+}
+
+/// Without an id, chats are offered to choose from.
+#[tokio::test]
+async fn resume_offers_the_chats_there_are() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    for text in ["count to 1", "count to 2"] {
+        let chat = daemon.chat().await;
+        daemon.post(&format!("{chat}/messages"), &serde_json::json!({"text": text})).await;
+    }
+    let arguments = ["chat", "--data", data.path().to_str().unwrap(), "--resume"];
+    let mut terminal = Terminal::start(&arguments, &[], WINDOW);
+    terminal.shows("count to 2").await;
+    terminal.keys("to 1").await;
+    terminal.until("only one is left", |window| window.contains("❯") && !window.contains("count to 2")).await;
+    terminal.keys("\r").await;
+    terminal.has("› count to 1 t1").await;
+}
+
+/// What is typed while an answer arrives waits, in sight, and is heard after it.
+#[tokio::test]
+async fn a_message_for_a_busy_chat_is_queued() {
+    let data = Scratch::new();
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = chat(&data, &[], WINDOW).await;
+    terminal.keys("count to 150\r").await;
+    terminal.shows("t9 ").await;
+    terminal.keys("count to 3\r").await;
+    terminal.shows("⋯ queued count to 3").await;
+    terminal.has("› count to 3 t1 t2 t3 understudy/numbered").await;
+    let words = terminal.words();
+    assert!(words.contains(&format!("› count to 150 {} understudy", count(150))), "{words}");
+    assert!(!terminal.window().contains("queued"));
+}
+
+/// Every row fits, and every word is there, in narrow and wide windows, and in one that changes.
+#[tokio::test]
+async fn windows_may_be_narrow_or_wide_and_change() {
+    let data = Scratch::new();
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    for size in [(30, 12), (200, 50)] {
+        let mut terminal = chat(&data, &[], size).await;
+        terminal.keys("count to 120\r").await;
+        terminal.has(&format!("› count to 120 {} understudy/numbered", count(120))).await;
+    }
+    let mut terminal = chat(&data, &[], (100, 30)).await;
+    terminal.keys("count to 40\r").await;
+    terminal.has(&format!("{} understudy/numbered", count(40))).await;
+    terminal.resize((40, 20));
+    terminal.keys("count to 50\r").await;
+    terminal.has(&format!("› count to 50 {} understudy/numbered", count(50))).await;
+}
+
+/// With NO_COLOR nothing is coloured.
+#[tokio::test]
+async fn no_color_is_respected() {
+    let data = Scratch::new();
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let arguments = ["chat", "--data", data.path().to_str().unwrap()];
+    for (variables, is_coloured) in [(vec![("NO_COLOR", "1")], false), (vec![], true)] {
+        let mut terminal = Terminal::start(&arguments, &variables, WINDOW);
+        terminal.shows("› ").await;
+        terminal.keys("count to 5\r").await;
+        terminal.shows("understudy/numbered ·").await;
+        let text = String::from_utf8_lossy(&terminal.bytes).into_owned();
+        let looks = text.split("\x1b[").skip(1).filter(|code| code.find(|c: char| c.is_alphabetic()) == code.find('m'));
+        assert_eq!(looks.count() > 0, is_coloured);
+    }
+}
+
+/// In a pipe there is plain text, and nothing else.
+#[tokio::test]
+async fn a_pipe_gets_plain_text() {
+    let data = Scratch::new();
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut command = everturn(&["chat", "--data", data.path().to_str().unwrap()]);
+    let input = data.path().join("input");
+    std::fs::write(&input, "count to 3\n\ncount to 5\n").unwrap();
+    let output = command.stdin(std::fs::File::open(input).unwrap()).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "t1 t2 t3\nt1 t2 t3 t4 t5\n");
+}
+
+/// The daemon is killed in the middle of an answer and started again: the chat says so, goes on, and every word is
+/// there once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_goes_on_when_the_daemon_is_killed_and_started_again() {
+    let data = Scratch::new();
+    let mut daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = chat(&data, &[], WINDOW).await;
+    terminal.keys("count to 200\r").await;
+    terminal.shows("t40 ").await;
+    daemon.child.kill().await.unwrap();
+    terminal.shows("looking for it").await;
+    terminal.keys("count to 2\r").await; // Said while nobody is there to hear it.
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    terminal.has("› count to 2 t1 t2 understudy/numbered").await;
+    let words = terminal.words();
+    assert!(words.contains(&format!("› count to 200 {} ", count(200))), "{words}");
+    assert_eq!(words.matches("t77 ").count(), 1, "{words}");
+    assert!(!terminal.window().contains("looking for it"));
+}
+
+/// Where no daemon runs, the chat is one: others find it, and nothing is lost when it leaves.
+#[tokio::test]
+async fn a_chat_without_a_daemon_is_one() {
+    let data = Scratch::new();
+    let mut terminal = chat(&data, &["--model", "understudy/numbered"], WINDOW).await;
+    terminal.shows("in this process").await;
+    terminal.keys("count to 4\r").await;
+    terminal.has("t1 t2 t3 t4 understudy/numbered").await;
+    let path = data.path().to_str().unwrap();
+    let output = everturn(&["run", "--data", path, "count to 2"]).output().await.unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "t1 t2\n", "a guest of the guest");
+    terminal.keys("\x04").await;
+    assert!(terminal.ended().await.success());
+    assert!(!data.path().join("address").exists());
+    let mut again = chat(&data, &["--last", "--model", "understudy/numbered"], WINDOW).await;
+    again.has("› count to 2 t1 t2").await;
+}
+
+/// S20: the whole call is shown before it is allowed, with control characters visible; y runs it, n tells the model why not.
+#[tokio::test]
+async fn an_approval_shows_the_whole_call() {
+    for (typed, outcome) in [("y\r", "✓ launch"), ("n not today\r", "⊘ launch was not allowed")] {
+        let stage = Stage::launching().await;
+        let variables = [("EVERTURN_TOKEN", TOKEN)];
+        let mut terminal = Terminal::start(&["chat", "--url", &stage.base], &variables, (60, 20));
+        terminal.shows("› ").await;
+        terminal.keys("go\r").await;
+        terminal.shows("Allow launch?").await;
+        let all = terminal.all();
+        assert!(all.contains("┌ launch wants to run with"), "{all}");
+        // All of it, however long, and nothing of it obeyed.
+        assert!(all.contains("\\u001b[2Jmoon"), "{all}");
+        let target: String = all.lines().filter(|line| line.starts_with('│')).collect();
+        assert_eq!(target.matches('x').count(), 2_000, "{target}");
+        terminal.keys("why?").await;
+        terminal.shows("› why?").await;
+        terminal.keys("\x15").await;
+        terminal.keys(typed).await;
+        terminal.has(outcome).await;
+        terminal.has("Well then. understudy/any").await;
+        stage.server.stop().await;
+    }
+}
+
+/// S8: what a model says is shown, and never obeyed.
+#[tokio::test]
+async fn nothing_the_model_says_is_obeyed() {
+    let stage = Stage::hostile().await;
+    let mut terminal = Terminal::start(&["chat", "--url", &stage.base], &[("EVERTURN_TOKEN", TOKEN)], WINDOW);
+    terminal.shows("› ").await;
+    terminal.keys("go\r").await;
+    terminal.has("understudy/any").await;
+    let words = terminal.words();
+    for shown in ["␛[2J␛[H", "␛]0;title␇", "<U+009B>31m", "<U+202E>", "␛[31mred", "<U+200B>"] {
+        assert!(words.contains(shown), "{shown} is missing: {words}");
+    }
+    let bytes = String::from_utf8_lossy(&terminal.bytes).into_owned();
+    for obeyed in ["\x1b[2J", "\x1b]0;", "\u{9b}31m", "\u{202e}", "\x1b[31mred", "\u{200b}"] {
+        assert!(!bytes.contains(obeyed), "{obeyed:?} was passed on");
+    }
+    stage.server.stop().await;
+}
+
+/// What was said last can be changed, and the chat named, and its cost told.
+#[tokio::test]
+async fn commands_with_a_slash() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = chat(&data, &[], (80, 50)).await;
+    terminal.keys("count to 4\r").await;
+    terminal.has("t4 understudy/numbered").await;
+    terminal.keys("/edit\r").await;
+    terminal.shows("replaces it and all that came after").await;
+    terminal.keys("\x7f6\r").await;
+    terminal.has("› count to 6 t1 t2 t3 t4 t5 t6 understudy/numbered").await;
+    terminal.keys("/title Numbers\r").await;
+    terminal.has("It is called: Numbers").await;
+    terminal.keys("/cost\r").await;
+    terminal.has("2 provider calls; tokens:").await;
+    terminal.keys("/mod\t\r").await;
+    terminal.has("understudy/numbered").await;
+    terminal.keys("/queue\r").await;
+    terminal.has("Nothing waits.").await;
+    terminal.keys("/nonsense\r").await;
+    terminal.has("there is no /nonsense").await;
+    terminal.keys("/new\r").await;
+    terminal.keys("count to 1\r").await;
+    terminal.has("what you say next. › count to 1 t1 understudy/numbered").await;
+    terminal.keys("/quit\r").await;
+    assert!(terminal.ended().await.success());
+    let chats = daemon.ask(Method::GET, "/v1/chats").send().await.unwrap().text().await.unwrap();
+    assert!(chats.contains("\"title\":\"Numbers\""), "{chats}");
+}
+
+/// What is pasted may have several lines, and is sent by Enter alone.
+#[tokio::test]
+async fn a_paste_of_several_lines_is_one_message() {
+    let data = Scratch::new();
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = chat(&data, &[], WINDOW).await;
+    terminal.keys("\x1b[200~count\nto 3\x1b[201~").await;
+    terminal.shows("› count\n  to 3").await;
+    terminal.keys("\r").await;
+    terminal.has("› count to 3 t1 t2 t3 understudy/numbered").await;
+}

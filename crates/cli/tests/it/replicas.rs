@@ -1,0 +1,186 @@
+//! Two servers that share a database, one of which dies, stands still, or is cut off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::crowd::{Town, has_begun, words};
+use crate::daemon::{Daemon, Scratch};
+use crate::reader::{Reader, reply, rests};
+
+/// How long a turn may stand still when its server is gone.
+const TAKEOVER_MAX: Duration = Duration::from_secs(20);
+const MODEL: &str = "understudy/numbered";
+
+/// A line that can be cut: nothing comes through, and nobody is told.
+struct Line {
+    address: String,
+    is_whole: Arc<watch::Sender<bool>>,
+}
+
+impl Line {
+    async fn to(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let is_whole = Arc::new(watch::Sender::new(true));
+        let state = is_whole.clone();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (target, mut state) = (target.clone(), state.subscribe());
+                tokio::spawn(async move {
+                    // While the line is cut, whoever calls hears nothing at all.
+                    drop(state.wait_for(|is_whole| *is_whole).await);
+                    let mut far = TcpStream::connect(target).await.unwrap();
+                    let cut = async { drop(state.wait_for(|is_whole| !is_whole).await) };
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => return,
+                        () = cut => {}
+                    }
+                    drop(state.wait_for(|is_whole| *is_whole).await);
+                });
+            }
+        });
+        Self { address, is_whole }
+    }
+}
+
+/// What happens to the server that drives the turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Killed,
+    Stopped,
+    CutOff,
+}
+
+/// A turn that one server drives and a client of the other watches goes on there, every token once, however the first
+/// one fares. If that one comes back, it serves again.
+async fn survives(fate: Fate) {
+    const TOKENS: usize = 400;
+    let (first, second) = (Scratch::new(), Scratch::new());
+    let url = everturn_props::database().unwrap();
+    let host = url.split_once('@').unwrap().1.split('/').next().unwrap();
+    let line = Line::to(host.into()).await;
+    let mut one = Daemon::start_on(first.path(), MODEL, &url.replace(host, &line.address)).await;
+    let other = Daemon::start_on(second.path(), MODEL, &url).await;
+    let chat = one.chat().await;
+    let mut reader = Reader::open(other.ask(Method::GET, &format!("{chat}/stream"))).await;
+    one.post(&format!("{chat}/messages"), &json!({"text": format!("count to {TOKENS}")})).await;
+    reader.until(has_begun).await;
+    match fate {
+        Fate::Killed => one.child.kill().await.unwrap(),
+        Fate::Stopped => one.signal("STOP").await,
+        Fate::CutOff => drop(line.is_whole.send_replace(false)),
+    }
+    let (mut seen, mut gap_max, mut last) = (0, Duration::ZERO, Instant::now());
+    while !rests(reader.follower.view()) {
+        reader.next().await;
+        let now = reader.follower.view().draft.as_ref().map_or(seen, |draft| draft.n);
+        if now != seen {
+            (gap_max, seen, last) = (gap_max.max(last.elapsed()), now, Instant::now());
+        }
+    }
+    assert_eq!(reply(reader.follower.view()), words(TOKENS));
+    println!("the turn stood still for {gap_max:?}");
+    assert!(gap_max < TAKEOVER_MAX, "the turn stood still for {gap_max:?}");
+    match fate {
+        Fate::Killed => return,
+        Fate::Stopped => one.signal("CONT").await,
+        Fate::CutOff => drop(line.is_whole.send_replace(true)),
+    }
+    let town = Town::of(&other, 1).await;
+    town.point_to(&[&one]);
+    let mut guest = town.guest(&chat, 0);
+    timeout(TAKEOVER_MAX, guest.say("count to 5", "back-again")).await.expect("it serves again");
+    let view = reader.until(|view| rests(view) && reply(view) == words(5)).await;
+    assert_eq!(view.messages.len(), 4, "{:?}", view.messages);
+}
+
+/// I7, I13: the server that drives is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_survives_a_server_that_is_killed() {
+    survives(Fate::Killed).await;
+}
+
+/// I6, I7, I13: it stands still, and goes on when it has lost its chats.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_survives_a_server_that_stands_still() {
+    survives(Fate::Stopped).await;
+}
+
+/// I6, I7, I13: it cannot reach the database any more, and then can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_survives_a_server_that_is_cut_off() {
+    survives(Fate::CutOff).await;
+}
+
+/// A turn that one server drives is stopped and deleted by another, and whoever watched hears that it is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_is_deleted_by_the_server_that_does_not_drive_it() {
+    let (first, second) = (Scratch::new(), Scratch::new());
+    let url = everturn_props::database().unwrap();
+    let one = Daemon::start_on(first.path(), MODEL, &url).await;
+    let other = Daemon::start_on(second.path(), MODEL, &url).await;
+    let chat = one.chat().await;
+    let mut reader = Reader::open(one.ask(Method::GET, &format!("{chat}/stream"))).await;
+    for _ in 0..3 {
+        one.post(&format!("{chat}/messages"), &json!({"text": "count to 100000"})).await;
+    }
+    reader.until(has_begun).await;
+    let delete = async || other.ask(Method::DELETE, &chat).send().await.unwrap().status();
+    assert_eq!(delete().await, StatusCode::NO_CONTENT);
+    assert_eq!(delete().await, StatusCode::NOT_FOUND);
+    assert_eq!(one.ask(Method::GET, &chat).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+    reader.until_the_end().await;
+    assert_eq!(reader.comments.last().unwrap(), "bye, the chat is gone");
+}
+
+/// I12, I24: both servers are replaced one after the other while people talk; nobody's turn fails, and nothing is said
+/// or answered twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_fails_no_turn() {
+    const CHATS: usize = 20;
+    const TURNS: usize = 3;
+    const TOKENS: usize = 120;
+    let dirs: Vec<Scratch> = (0..4).map(|_| Scratch::new()).collect();
+    let url = everturn_props::database().unwrap();
+    let mut one = Daemon::start_on(dirs[0].path(), MODEL, &url).await;
+    let mut two = Daemon::start_on(dirs[1].path(), MODEL, &url).await;
+    let town = Town::of(&one, CHATS).await;
+    town.point_to(&[&one, &two]);
+    let (turns, mut turned) = watch::channel(0_usize);
+    let mut guests = JoinSet::new();
+    for number in 0..CHATS {
+        let (mut guest, turns) = (town.guest(&one.chat().await, number), turns.clone());
+        guests.spawn(async move {
+            for turn in 0..TURNS {
+                guest.say(&format!("count to {TOKENS}"), &format!("turn-{turn}")).await;
+                let view = guest.until(|view| rests(view) && view.messages.len() == 2 * (turn + 1)).await;
+                assert_eq!(reply(&view), words(TOKENS), "{:?}", view.status);
+                turns.send_modify(|turns| *turns += 1);
+            }
+        });
+    }
+    drop(turns);
+    turned.wait_for(|turns| *turns >= CHATS / 2).await.expect("nobody gave up");
+    town.point_to(&[&two]);
+    one.signal("TERM").await;
+    assert_eq!(one.child.wait().await.unwrap().code(), Some(0));
+    let three = Daemon::start_on(dirs[2].path(), MODEL, &url).await;
+    town.point_to(&[&two, &three]);
+    turned.wait_for(|turns| *turns >= CHATS * 3 / 2).await.expect("nobody gave up");
+    town.point_to(&[&three]);
+    two.signal("TERM").await;
+    assert_eq!(two.child.wait().await.unwrap().code(), Some(0));
+    let four = Daemon::start_on(dirs[3].path(), MODEL, &url).await;
+    town.point_to(&[&three, &four]);
+    guests.join_all().await;
+    let ready = four.ask(Method::GET, "/readyz").send().await.unwrap();
+    assert_eq!(ready.status(), StatusCode::OK);
+}

@@ -1,0 +1,184 @@
+//! One turn for scripts, and the other small commands.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+
+use crate::daemon::{Daemon, Scratch, everturn};
+use crate::stage::{Stage, TOKEN};
+
+/// What came of a command: its exit code, its output, its errors.
+async fn ran(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = everturn(arguments).output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The answer, and nothing else, is on standard output; the chat can go on, with a daemon or without.
+#[tokio::test]
+async fn a_turn_prints_the_answer_and_the_chat_goes_on() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let model = ["--model", "understudy/numbered"];
+    let (code, out, error) = ran(&[&["run", "--data", path, "count to 3"][..], &model].concat()).await;
+    assert_eq!((code, out.as_str()), (Some(0), "t1 t2 t3\n"), "{error}");
+    let id = error.trim().rsplit(' ').next().unwrap().to_owned();
+    let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let (code, out, error) = ran(&["run", "--data", path, "--resume", &id[18..], "count to 2"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "t1 t2\n"), "{error}");
+    let (_, out, _) = ran(&["chats", "--data", path]).await;
+    assert_eq!(out.lines().count(), 1, "{out}");
+    assert!(out.contains(&id) && out.contains("count to 3"), "{out}");
+    let (code, _, error) = ran(&[&["run", "--data", path, "count to 2"][..], &model].concat()).await;
+    assert_eq!(code, Some(1));
+    assert!(error.contains("a daemon runs on"), "{error}");
+}
+
+/// With --json each event is a line, and folding them gives the chat.
+#[tokio::test]
+async fn a_turn_prints_its_events() {
+    use everturn_server::wire::{Event, View};
+    let arguments = ["run", "--ephemeral", "--json", "--model", "understudy/numbered", "count to 9"];
+    let (code, out, error) = ran(&arguments).await;
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["event"], "chat");
+    assert_eq!(lines[0]["data"]["status"], "idle");
+    let mut view = View::default();
+    for line in &lines[1..] {
+        let event = Event::parse(line["event"].as_str().unwrap(), &line["data"].to_string()).unwrap().unwrap();
+        view.fold(&event).unwrap();
+    }
+    assert_eq!(crate::reader::reply(&view), "t1 t2 t3 t4 t5 t6 t7 t8 t9");
+}
+
+/// Ctrl-C stops the turn, prints what was said, and says so by the exit code.
+#[tokio::test]
+async fn a_turn_that_is_stopped_ends_with_130() {
+    let mut command = everturn(&["run", "--ephemeral", "--model", "understudy/numbered", "count to 5000"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = Vec::new();
+    out.read_until(b'0', &mut said).await.unwrap();
+    let pid = child.id().unwrap().to_string();
+    assert!(tokio::process::Command::new("kill").args(["-s", "INT", &pid]).status().await.unwrap().success());
+    out.read_to_end(&mut said).await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(130));
+    let said = String::from_utf8(said).unwrap();
+    let expected: Vec<String> = (1..=said.split_whitespace().count()).map(|n| format!("t{n}")).collect();
+    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), expected);
+    assert!(said.ends_with('\n'));
+}
+
+/// What a script has to tell apart has exit codes of its own.
+#[tokio::test]
+async fn exit_codes_tell_how_it_ended() {
+    let stage = Stage::launching().await;
+    let mut command = everturn(&["run", "--url", &stage.base, "go"]);
+    let output = command.env("EVERTURN_TOKEN", TOKEN).output().await.unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    assert!(error.contains("launch waits to be allowed"), "{error}");
+    let mut command = everturn(&["run", "--url", &stage.base, "go"]);
+    let output = command.env("EVERTURN_TOKEN", "evt_nobody-knows-this-token-at-all-here").output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    stage.server.stop().await;
+    assert_eq!(ran(&["run", "--no-such-flag"]).await.0, Some(2));
+    let (code, _, error) = ran(&["run", "--ephemeral"]).await;
+    assert_eq!(code, Some(1));
+    assert!(error.contains("nothing to say"), "{error}");
+}
+
+/// Standard input is said if there is no prompt, or behind it if that is asked for.
+#[tokio::test]
+async fn standard_input_is_said() {
+    let data = Scratch::new();
+    std::fs::create_dir_all(data.path()).unwrap();
+    let input = data.path().join("input");
+    std::fs::write(&input, "to 4").unwrap();
+    for (arguments, said) in [(vec!["--stdin", "count"], "t1 t2 t3 t4\n"), (vec!["count to 2"], "t1 t2\n")] {
+        let mut all = vec!["run", "--ephemeral", "--model", "understudy/numbered"];
+        all.extend(arguments);
+        let output = everturn(&all).stdin(std::fs::File::open(&input).unwrap()).output().await.unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), said);
+    }
+}
+
+/// Several turns at once share whichever process holds the directory, and none is lost when it leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_at_once_share_a_directory() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap().to_owned();
+    let turns: Vec<_> = (1..=4)
+        .map(|n| {
+            let path = path.clone();
+            tokio::spawn(async move {
+                let prompt = format!("count to {}", n * 40);
+                // Only the one that becomes the daemon may choose the model; the file says it to all.
+                let config = format!("{path}.toml");
+                ran(&["run", "--data", &path, "--config", &config, &prompt]).await
+            })
+        })
+        .collect();
+    std::fs::write(format!("{path}.toml"), "model = \"understudy/numbered\"\n").unwrap();
+    for (n, turn) in turns.into_iter().enumerate() {
+        let (code, out, error) = turn.await.unwrap();
+        assert_eq!((code, out.split_whitespace().count()), (Some(0), (n + 1) * 40), "{error}");
+    }
+    std::fs::remove_file(format!("{path}.toml")).unwrap();
+}
+
+/// Tokens are made, listed without their secret, and taken back.
+#[tokio::test]
+async fn tokens_are_made_and_taken_back() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let (code, _, error) = ran(&["tokens", "--data", path]).await;
+    assert_eq!(code, Some(1));
+    assert!(error.contains("no daemon runs on"), "{error}");
+    let daemon = Daemon::start(data.path(), "understudy/persona").await;
+    let (code, secret, _) = ran(&["tokens", "--data", path, "make", "phone", "--scope", "read"]).await;
+    assert_eq!(code, Some(0));
+    let secret = secret.trim();
+    let base = daemon.banner[0].strip_prefix("Everturn listens on ").unwrap();
+    let listed = || async {
+        let mut command = everturn(&["chats", "--url", base]);
+        command.env("EVERTURN_TOKEN", secret).output().await.unwrap().status.code()
+    };
+    assert_eq!(listed().await, Some(0));
+    let (_, tokens, _) = ran(&["tokens", "--data", path]).await;
+    assert!(tokens.contains("phone") && !tokens.contains(secret), "{tokens}");
+    assert_eq!(ran(&["tokens", "--data", path, "revoke", "phone"]).await.0, Some(0));
+    assert_eq!(listed().await, Some(1));
+}
+
+/// Shells learn the commands.
+#[tokio::test]
+async fn completions_name_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, _) = ran(&["completions", shell]).await;
+        assert_eq!(code, Some(0));
+        assert!(out.contains("serve") && out.contains("completions"), "{shell}");
+    }
+}
+
+/// A chat is written whole, for people and for programs, by a piece of its id.
+#[tokio::test]
+async fn a_chat_is_exported() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let (_, _, error) = ran(&["run", "--data", path, "--model", "understudy/numbered", "count to 3"]).await;
+    let id = error.trim().rsplit(' ').next().unwrap();
+    let (code, markdown, error) = ran(&["export", &id[id.len() - 6..], "--data", path]).await;
+    assert_eq!(code, Some(0), "{error}");
+    assert!(markdown.contains("count to 3") && markdown.contains("t1 t2 t3"), "{markdown}");
+    let file = data.path().join("chat.json");
+    let (code, _, error) =
+        ran(&["export", id, "--data", path, "--format", "json", "--out", file.to_str().unwrap()]).await;
+    assert_eq!(code, Some(0), "{error}");
+    let chat: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(chat["messages"].as_array().unwrap().len(), 2, "{chat}");
+    let (code, _, error) = ran(&["export", "nothing-like-it", "--data", path]).await;
+    assert_eq!(code, Some(1), "{error}");
+}

@@ -1,0 +1,189 @@
+//! What an owner may use, by the day and by the month.
+//!
+//! A turn has bounds of its own, and a thousand turns have a thousand times those. So whoever pays can bound an owner
+//! too. What was used is counted with every attempt, on the day it began, in UTC; the question is asked before each
+//! attempt, so a budget is overrun by the attempts under way and by nothing else.
+
+use std::fmt;
+
+use crate::cost::Micros;
+use crate::ids::Timestamp;
+
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// A day, counted from the first of 1970 in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Day(pub i64);
+
+impl Day {
+    /// The day of a moment.
+    #[must_use]
+    pub const fn of(at: Timestamp) -> Self {
+        Self(at.0.div_euclid(DAY_MILLIS))
+    }
+
+    /// The first day of its month.
+    #[must_use]
+    pub fn first_of_month(self) -> Self {
+        const CYCLE: i64 = 146_097; // The calendar repeats after four hundred years.
+        let (mut left, mut year) = (self.0.rem_euclid(CYCLE), 1970);
+        while left >= 365 + i64::from(is_leap(year)) {
+            left -= 365 + i64::from(is_leap(year));
+            year += 1;
+        }
+        for month in [31, 28 + i64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+            if left < month {
+                break;
+            }
+            left -= month;
+        }
+        Self(self.0 - left)
+    }
+}
+
+const fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+/// Tokens and money that were used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Used {
+    /// Prompt and output, reported and estimated.
+    pub tokens: u64,
+    /// What they cost, where the price is known.
+    pub cost: Micros,
+}
+
+impl Used {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost.plus(other.cost) }
+    }
+}
+
+/// What may be used in one window. What is left out is not bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allowance {
+    /// Tokens.
+    pub tokens_max: Option<u64>,
+    /// Money.
+    pub cost_max: Option<Micros>,
+}
+
+/// What an owner may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// From midnight to midnight.
+    pub day: Allowance,
+    /// From the first of a month to the first of the next.
+    pub month: Allowance,
+}
+
+/// How long a budget lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// Until midnight.
+    Day,
+    /// Until the first of the next month.
+    Month,
+}
+
+/// A budget that is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exhausted {
+    /// So many tokens were used, of so many.
+    Tokens(Window, u64, u64),
+    /// So much money was.
+    Cost(Window, Micros, Micros),
+}
+
+impl Budget {
+    /// Whether anything is bounded at all.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Which part of it is used up by now, if any.
+    #[must_use]
+    pub fn exhausted(&self, day: Used, month: Used) -> Option<Exhausted> {
+        self.day.exhausted(Window::Day, day).or_else(|| self.month.exhausted(Window::Month, month))
+    }
+}
+
+impl Allowance {
+    fn exhausted(&self, window: Window, used: Used) -> Option<Exhausted> {
+        let tokens = self.tokens_max.filter(|max| used.tokens >= *max);
+        let cost = self.cost_max.filter(|max| used.cost >= *max);
+        let of_tokens = tokens.map(|max| Exhausted::Tokens(window, used.tokens, max));
+        of_tokens.or_else(|| cost.map(|max| Exhausted::Cost(window, used.cost, max)))
+    }
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let window = match self {
+            Self::Tokens(window, used, max) => {
+                write!(f, "{used} of {max} tokens used")?;
+                window
+            }
+            Self::Cost(window, used, max) => {
+                write!(f, "{used} of {max} spent")?;
+                window
+            }
+        };
+        match window {
+            Window::Day => write!(f, " today; renewed at midnight UTC"),
+            Window::Month => write!(f, " this month; renewed on the first of the next, UTC"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Months begin when they do, in leap years and at turns of centuries too.
+    #[test]
+    fn months_begin_on_their_first_day() {
+        for (day, first) in [
+            (0, 0),                                        // 1 January 1970
+            (30, 0),                                       // 31 January
+            (31, 31),                                      // 1 February
+            (-1, -31),                                     // 31 December 1969
+            (11_016, 10_988),                              // 29 February 2000, a leap year
+            (11_017, 11_017),                              // 1 March 2000
+            (20_773, 20_758),                              // 16 November 2026
+            (47_540, 47_513),                              // 28 February 2100, not a leap year
+            (47_541, 47_541),                              // 1 March 2100
+            (146_097, 146_097),                            // 1 January 2370
+            (i64::MAX / DAY_MILLIS, 106_751_991_167 - 16), // 17 August of a distant year
+        ] {
+            assert_eq!(Day(day).first_of_month(), Day(first), "day {day}");
+        }
+        assert_eq!((Day::of(Timestamp(-1)), Day::of(Timestamp(DAY_MILLIS))), (Day(-1), Day(1)));
+    }
+
+    /// Reaching a bound is using it up, the day's is named first, and what is not bounded is not.
+    #[test]
+    fn a_bound_that_is_reached_is_used_up() {
+        let used = |tokens, cost| Used { tokens, cost: Micros(cost) };
+        let day = Allowance { tokens_max: Some(10), cost_max: Some(Micros(5)) };
+        let budget = Budget { day, month: Allowance { tokens_max: Some(100), cost_max: None } };
+        let none = used(0, 0);
+        for (day, month, exhausted) in [
+            (used(9, 4), used(99, 1_000), None),
+            (used(10, 4), none, Some(Exhausted::Tokens(Window::Day, 10, 10))),
+            (used(9, 5), none, Some(Exhausted::Cost(Window::Day, Micros(5), Micros(5)))),
+            (used(11, 0), used(100, 0), Some(Exhausted::Tokens(Window::Day, 11, 10))),
+            (none, used(100, 0), Some(Exhausted::Tokens(Window::Month, 100, 100))),
+        ] {
+            assert_eq!(budget.exhausted(day, month), exhausted);
+        }
+        assert!(budget.is_bounded() && !Budget::default().is_bounded());
+        assert_eq!(Budget::default().exhausted(used(u64::MAX, u64::MAX), used(u64::MAX, u64::MAX)), None);
+        let told = budget.exhausted(used(11, 0), none).map(|exhausted| exhausted.to_string());
+        assert_eq!(told.as_deref(), Some("11 of 10 tokens used today; renewed at midnight UTC"));
+    }
+}

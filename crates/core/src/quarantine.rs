@@ -1,0 +1,149 @@
+//! Chats that their processes die of.
+//!
+//! After a crash every chat goes on, and one that caused it causes it again. So a process that takes a chat up in the
+//! middle of its work writes that down before it works on it. Three times in a row without anything new said or done, or
+//! three times with a tool started and none that came back since, and the chat is not taken up again: its turn fails
+//! with a reason, others go on, and the next message releases it.
+//!
+//! Whoever was merely there when the process died for another reason gets on between two deaths, and is not counted: a
+//! single delta is enough, and one result of a tool.
+
+use crate::chat::{CallState, Chat};
+use crate::draft::Draft;
+use crate::ids::{MessageId, StepId};
+
+/// How often a chat was taken up in the middle of its work, and where it stood then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// Times in a row that it stood where it had stood before.
+    pub still: u32,
+    /// Times in a row that a tool had been started, and none has come back since.
+    pub in_tools: u32,
+    /// The open step.
+    pub step: StepId,
+    /// The newest attempt at it that had said something.
+    pub attempt: u32,
+    /// The newest message.
+    pub newest: MessageId,
+}
+
+impl Taken {
+    /// The chat is taken up once more.
+    #[must_use]
+    pub fn again(chat: &Chat, draft: Option<&Draft>) -> Self {
+        let before = chat.taken;
+        let spoke = draft.filter(|draft| draft.current_bytes() > 0).and_then(Draft::current);
+        let earlier = if before.step == chat.step { before.attempt } else { 0 };
+        let attempt = spoke.map_or(earlier, |began| began.number);
+        let stands = (before.step, before.attempt, before.newest) == (chat.step, attempt, chat.newest);
+        let in_tools = chat.calls.iter().any(|open| matches!(open.state, CallState::Started { .. }));
+        Self {
+            still: if stands { before.still.saturating_add(1) } else { 1 },
+            in_tools: before.in_tools.saturating_add(u32::from(in_tools)),
+            step: chat.step,
+            attempt,
+            newest: chat.newest,
+        }
+    }
+
+    /// Whether it may be the one. Then it should be alone for a moment, or those that are merely there when it kills are
+    /// found as often as it is.
+    #[must_use]
+    pub const fn is_suspect(&self, deaths_max: u32) -> bool {
+        self.still.saturating_add(1) >= deaths_max || self.in_tools.saturating_add(1) >= deaths_max
+    }
+
+    /// Whether that was once too often.
+    #[must_use]
+    pub const fn is_deadly(&self, deaths_max: u32) -> bool {
+        self.still >= deaths_max || self.in_tools >= deaths_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+    use crate::chat::{Effect, TurnEnd};
+    use crate::delta::{Began, Delta, Rung};
+    use crate::fact::Fact;
+    use crate::ids::{CallUid, ChatId, Timestamp};
+    use crate::message::{CallResult, Meta, Output, Verdict};
+    use crate::status::Status;
+
+    fn running() -> Chat {
+        let mut chat = Chat::new(ChatId::from_u128(1), "it", "");
+        chat.apply(&[Fact::TurnBegan(Timestamp(0)), Fact::Moved(Status::Running)]);
+        chat
+    }
+
+    /// Takes it up after so many attempts, of which the last has said something, or nothing.
+    fn take_up(chat: &mut Chat, attempts: u32, said: &str) -> bool {
+        let mut draft = Draft::new(chat.step);
+        for number in 1..=attempts {
+            let began = Began { number, model: "a/b".parse().expect("a model"), rung: Rung::First };
+            draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).expect("it fits");
+        }
+        if !said.is_empty() {
+            draft.push(Timestamp(0), &Delta::Text(said.into())).expect("it fits");
+        }
+        let taken = Taken::again(chat, Some(&draft));
+        chat.apply(&[Fact::TakenUp(taken)]);
+        taken.is_deadly(3)
+    }
+
+    /// Three times at the same place are too many; a single delta, or a new turn, begins anew.
+    #[test]
+    fn standing_still_is_counted() {
+        let mut chat = running();
+        assert_eq!([1, 2, 3].map(|attempts| take_up(&mut chat, attempts, "")), [false, false, true]);
+        let mut chat = running();
+        assert_eq!([1, 2].map(|attempts| take_up(&mut chat, attempts, "")), [false, false]);
+        assert!(!take_up(&mut chat, 3, "Hel"), "it has got on");
+        assert!(!take_up(&mut chat, 3, "Hel"), "and died before it could ask again");
+        assert!(take_up(&mut chat, 4, ""));
+        chat.apply(&[Fact::TurnEnded(TurnEnd::Done), Fact::Moved(Status::Idle)]);
+        assert_eq!(chat.taken, Taken::default());
+    }
+
+    /// A tool that kills is found out although its model goes on talking; one that comes back clears all.
+    #[test]
+    fn deaths_in_tools_are_counted_until_one_comes_back() {
+        let mut chat = running();
+        let uid = |ordinal| CallUid { step: StepId(1), ordinal };
+        let started = |chat: &mut Chat, ordinal| {
+            let open =
+                crate::chat::OpenCall { uid: uid(ordinal), tool: "t".into(), input_hash: 0, state: CallState::Ready };
+            let started = Fact::Started { call: uid(ordinal), effect: Effect::Once, at: Timestamp(0) };
+            chat.apply(&[Fact::Opened(vec![open]), started]);
+        };
+        let answered = |chat: &mut Chat, ordinal, verdict| {
+            let result = CallResult {
+                call: uid(ordinal),
+                tool: "t".into(),
+                verdict,
+                output: Output::default(),
+                began: Some(Timestamp(0)),
+                ended: Timestamp(0),
+                meta: Meta::new(),
+            };
+            let facts = {
+                let mut change = Change::new(chat, Timestamp(0));
+                change.result(result);
+                change.facts()
+            };
+            chat.apply(&facts);
+        };
+        started(&mut chat, 0);
+        assert!(!take_up(&mut chat, 0, ""));
+        answered(&mut chat, 0, Verdict::Unknown);
+        assert!(!take_up(&mut chat, 1, "Hel"), "it had got on");
+        started(&mut chat, 1);
+        assert!(!take_up(&mut chat, 0, ""));
+        answered(&mut chat, 1, Verdict::Unknown);
+        started(&mut chat, 2);
+        assert!(take_up(&mut chat, 0, ""), "the third death in a tool");
+        answered(&mut chat, 2, Verdict::Done);
+        assert_eq!(chat.taken.in_tools, 0);
+    }
+}

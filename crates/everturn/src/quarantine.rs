@@ -1,0 +1,85 @@
+//! Chats that their processes die of are left alone: [`everturn_core::quarantine`].
+
+use std::time::Duration;
+
+use everturn_core::error::{Kind, ProviderError};
+use everturn_core::fact::Fact;
+use everturn_core::ids::ChatId;
+use everturn_core::quarantine::Taken;
+use everturn_core::status::Status;
+use everturn_stores::WriteError;
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::driver::{Driver, Parked};
+use crate::engine::{Ports, lock};
+
+/// How long a chat that may be deadly is alone, at most.
+const ALONE_MAX: Duration = Duration::from_secs(10);
+
+impl Ports {
+    /// Whether this process finds the chat for the first time, in the middle of something another left.
+    pub(crate) fn is_left_behind(&self, chat: ChatId, status: Status) -> bool {
+        let is_news = lock(&self.known).insert(chat);
+        is_news && matches!(status, Status::Running | Status::Interrupting)
+    }
+
+    /// What becomes of the chat is no longer of interest here, unless it goes on here.
+    pub(crate) fn forget(&self, chat: ChatId, parked: Parked) {
+        match parked {
+            Parked::Resting => drop(lock(&self.known).remove(&chat)),
+            Parked::InLine | Parked::HandedOver => {}
+        }
+    }
+}
+
+impl Driver {
+    /// Writes down that the chat is taken up, before anything is done that may have killed its last process; or ends its
+    /// turn, if that was once too often.
+    pub(crate) async fn take_up(&mut self) -> Result<(), WriteError> {
+        let taken = Taken::again(&self.chat, self.draft.as_ref());
+        if !taken.is_deadly(self.agent.limits.deaths_max) {
+            if taken.is_suspect(self.agent.limits.deaths_max) && !self.isolate().await? {
+                self.left_behind = true; // The top of the loop knows why.
+                return Ok(());
+            }
+            return self.change(|change| change.fact(Fact::TakenUp(taken))).await;
+        }
+        tracing::error!(chat = %self.chat.id, ?taken, "the process died of this chat again and again, its turn is ended");
+        let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
+        self.fail(&ProviderError::new(provider, Kind::Quarantine), None).await
+    }
+
+    /// Waits until no other suspect works, and keeps others out for a moment, or until it has got on. False if somebody
+    /// wants something else meanwhile.
+    async fn isolate(&mut self) -> Result<bool, WriteError> {
+        let (ports, cancel) = (self.ports.clone(), CancellationToken::new());
+        let stop = cancel.clone();
+        let alone = async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                () = ports.drain.cancelled() => None,
+                alone = ports.suspects.clone().acquire_owned() => alone.ok(),
+            }
+        };
+        let Some(alone) = self.listening(alone, &cancel).await? else { return Ok(false) };
+        let over = CancellationToken::new();
+        let has_got_on = over.clone();
+        tokio::spawn(async move {
+            let _ = timeout(ALONE_MAX, has_got_on.cancelled()).await;
+            drop(alone);
+        });
+        self.alone = Some(over.drop_guard());
+        Ok(true)
+    }
+
+    /// An end in good order is no death.
+    pub(crate) async fn hand_over(&mut self) -> Result<(), WriteError> {
+        if self.chat.taken == Taken::default() || !self.ports.drain.is_cancelled() {
+            return Ok(());
+        }
+        self.change(|change| change.fact(Fact::TakenUp(Taken::default()))).await
+    }
+}

@@ -1,0 +1,190 @@
+//! What a turn looks like to whoever traces it.
+//!
+//! Spans are named and filled as OpenTelemetry's conventions for generative AI say: one for the turn, in it one for each
+//! provider call and one for each tool that runs. They say who, how long, how much and how it ended; what was said is in
+//! none of them. Without anybody who listens to [`TARGET`] they cost next to nothing.
+
+use everturn_core::chat::{Chat, TurnEnd};
+use everturn_core::cost::Usage;
+use everturn_core::delta::Began;
+use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::ids::{CallUid, ModelId};
+use everturn_core::message::{Body, Reply, Verdict};
+use tracing::field::Empty;
+use tracing::{Span, info_span};
+
+use crate::metrics::labels;
+
+/// The target of every span here.
+pub const TARGET: &str = "everturn::genai";
+
+/// The spans that are open for one driver.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    turn: Option<Span>,
+    attempt: Option<Span>,
+}
+
+impl Spans {
+    /// For a chat that is taken: a turn that is under way has a span here from now on.
+    pub(crate) fn of(chat: &Chat) -> Self {
+        Self { turn: chat.turn.is_some().then(|| turn(chat, true)), attempt: None }
+    }
+
+    fn turn(&self) -> Option<tracing::Id> {
+        self.turn.as_ref().and_then(Span::id)
+    }
+
+    /// A provider is about to be asked for the open step.
+    pub(crate) fn ask(&mut self, chat: &Chat, began: &Began) {
+        let span = self.attempt(chat, &began.model);
+        span.record("everturn.attempt.number", began.number);
+        span.record("everturn.attempt.rung", began.rung.label());
+        self.attempt = Some(span);
+    }
+
+    fn attempt(&self, chat: &Chat, model: &ModelId) -> Span {
+        info_span!(
+            target: TARGET,
+            parent: self.turn(),
+            "chat",
+            otel.name = format!("chat {}", model.name()),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            "error.type" = Empty,
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = provider_name(model.provider()),
+            gen_ai.request.model = model.name(),
+            gen_ai.conversation.id = %chat.id,
+            gen_ai.response.finish_reasons = Empty,
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+            gen_ai.usage.cache_read.input_tokens = Empty,
+            gen_ai.usage.cache_creation.input_tokens = Empty,
+            everturn.attempt.number = Empty,
+            everturn.attempt.rung = Empty,
+            everturn.usage.estimated = Empty,
+        )
+    }
+
+    /// A tool is about to run.
+    pub(crate) fn tool(&self, chat: &Chat, tool: &str, call: CallUid) -> Span {
+        info_span!(
+            target: TARGET,
+            parent: self.turn(),
+            "execute_tool",
+            otel.name = format!("execute_tool {tool}"),
+            otel.kind = "internal",
+            otel.status_code = Empty,
+            "error.type" = Empty,
+            gen_ai.operation.name = "execute_tool",
+            gen_ai.tool.name = tool,
+            "gen_ai.tool.type" = "function",
+            gen_ai.tool.call.id = %call,
+            gen_ai.conversation.id = %chat.id,
+        )
+    }
+
+    /// A commit was written: spans begin and end with what it says. `before` is the chat as it stood.
+    pub(crate) fn committed(&mut self, before: &Chat, facts: &[Fact]) {
+        for fact in facts {
+            match fact {
+                Fact::TurnBegan(_) => self.turn = Some(turn(before, false)),
+                Fact::TurnEnded(end) => {
+                    if let Some(span) = self.turn.take() {
+                        turn_ended(&span, before, end);
+                    }
+                }
+                Fact::Compacts(compacting) => {
+                    let span = self.attempt(before, &compacting.model);
+                    span.record("everturn.attempt.rung", labels::SUMMARY);
+                    self.attempt = Some(span);
+                }
+                Fact::Attempted(row, _) => {
+                    if let Some(span) = self.attempt.take() {
+                        attempted(&span, row, reply_of(facts));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A tool has come back, or has been given up.
+pub(crate) fn tool_ended(span: &Span, verdict: Verdict) {
+    match verdict {
+        Verdict::Done => {}
+        Verdict::Error => failed(span, "tool_error"),
+        Verdict::Unknown => failed(span, "unknown"),
+        Verdict::Denied | Verdict::Interrupted => failed(span, "interrupted"),
+    }
+}
+
+fn turn(chat: &Chat, resumed: bool) -> Span {
+    info_span!(
+        target: TARGET,
+        parent: None,
+        "invoke_agent",
+        otel.name = format!("invoke_agent {}", chat.agent),
+        otel.kind = "internal",
+        otel.status_code = Empty,
+        "error.type" = Empty,
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = chat.agent,
+        gen_ai.conversation.id = %chat.id,
+        everturn.turn.resumed = resumed,
+        everturn.turn.end = Empty,
+        everturn.turn.steps = Empty,
+    )
+}
+
+fn turn_ended(span: &Span, before: &Chat, end: &TurnEnd) {
+    span.record("everturn.turn.end", labels::end(end));
+    span.record("everturn.turn.steps", before.turn.as_ref().map_or(0, |turn| turn.steps));
+    if let TurnEnd::Failed(failure) = end {
+        failed(span, failure.kind.label());
+    }
+}
+
+fn attempted(span: &Span, row: &Attempted, reply: Option<&Reply>) {
+    let Usage { cache_read, cache_write, .. } = row.tally.known;
+    span.record("gen_ai.usage.input_tokens", row.tally.known.prompt() + row.tally.estimated.prompt());
+    span.record("gen_ai.usage.output_tokens", row.tally.known.output + row.tally.estimated.output);
+    span.record("gen_ai.usage.cache_read.input_tokens", cache_read);
+    span.record("gen_ai.usage.cache_creation.input_tokens", cache_write);
+    span.record("everturn.usage.estimated", row.tally.estimated != Usage::default());
+    match row.outcome {
+        AttemptOutcome::Answered => {
+            if let Some(reply) = reply {
+                span.record("gen_ai.response.finish_reasons", labels::stop(&reply.stop));
+            }
+        }
+        AttemptOutcome::Broke(_, kind) => failed(span, kind.label()),
+        AttemptOutcome::Interrupted => failed(span, "interrupted"),
+        AttemptOutcome::Lost => failed(span, "lost"),
+    }
+}
+
+fn reply_of(facts: &[Fact]) -> Option<&Reply> {
+    facts.iter().find_map(|fact| match fact {
+        Fact::Said(message, _) => match &message.body {
+            Body::Reply(reply) => Some(&**reply),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn failed(span: &Span, kind: &'static str) {
+    span.record("error.type", kind);
+    span.record("otel.status_code", "ERROR");
+}
+
+/// A provider as the conventions name it.
+fn provider_name(provider: &str) -> &str {
+    match provider {
+        "gemini" => "gcp.gemini",
+        other => other,
+    }
+}

@@ -1,0 +1,110 @@
+//! What owners may use, by the day and by the month.
+
+use std::time::Duration;
+
+use everturn::core::budget::{Allowance, Budget};
+use everturn::core::chat::{Failure, TurnEnd};
+use everturn::core::cost::{Micros, Price};
+use everturn::core::error::Kind;
+use everturn::core::message::Stop;
+use everturn::core::status::Status;
+use everturn::{ChatHandle, Engine};
+use everturn_understudy::{Understudy, call, script, stop, text, usage};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::stage::{Diary, Stage, agent};
+use crate::tools::ANY;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Every answer uses 100 tokens.
+fn frugal() -> Understudy {
+    let price = Price { input: Micros::units(10), output: Micros::units(10), ..Price::default() };
+    let answer = |_: &_| script([text("Here."), usage(90, 10), stop(Stop::End)]);
+    Understudy::improvising(answer).with(|facts| facts.price = Some(price))
+}
+
+fn daily(tokens: u64) -> Budget {
+    Budget { day: Allowance { tokens_max: Some(tokens), cost_max: None }, ..Budget::default() }
+}
+
+async fn chat_of(engine: &Engine, owner: &str) -> ChatHandle {
+    engine.create_as(engine.new_id(), "it", owner).await.unwrap()
+}
+
+async fn ended(chat: &ChatHandle) -> TurnEnd {
+    chat.send("go").await.unwrap();
+    chat.rest().await.unwrap().unwrap()
+}
+
+fn failure(end: TurnEnd) -> Failure {
+    match end {
+        TurnEnd::Failed(failure) => *failure,
+        other => panic!("it ended well: {other:?}"),
+    }
+}
+
+/// I17: an owner's chats share a budget, the turn that would go over it fails with a reason, others go on, and the next
+/// day it is as new.
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_used_up_ends_turns_until_the_next_day() {
+    let stage =
+        Stage::built(frugal(), agent(), |builder| builder.budget(daily(200)).budget_of("rich", daily(900))).await;
+    let (one, two) = (chat_of(&stage.engine, "poor").await, chat_of(&stage.engine, "poor").await);
+    assert_eq!((ended(&one).await, ended(&two).await), (TurnEnd::Done, TurnEnd::Done));
+    let asked = stage.understudy.requests().len();
+    let refused = failure(ended(&one).await);
+    assert_eq!((refused.kind, refused.attempts), (Kind::Budget, 0));
+    assert_eq!(refused.detail, "200 of 200 tokens used today; renewed at midnight UTC");
+    assert!(refused.message.contains("budget"), "{}", refused.message);
+    assert_eq!(stage.understudy.requests().len(), asked, "nobody was asked");
+    assert_eq!(one.view().await.unwrap().standing.unwrap().status, Status::Failed);
+    let rich = chat_of(&stage.engine, "rich").await;
+    assert_eq!(
+        (ended(&rich).await, ended(&rich).await, ended(&rich).await),
+        (TurnEnd::Done, TurnEnd::Done, TurnEnd::Done)
+    );
+    sleep(DAY).await;
+    assert_eq!(ended(&one).await, TurnEnd::Done);
+}
+
+/// It is counted where every process can see it: another one knows what this one used, and a month is not a day.
+#[tokio::test(start_paused = true)]
+async fn a_budget_outlives_its_process() {
+    let month = Allowance { tokens_max: None, cost_max: Some(Micros(2_000)) };
+    let budget = Budget { month, ..Budget::default() };
+    let stage = Stage::built(frugal(), agent(), |builder| builder.budget(budget)).await;
+    let id = chat_of(&stage.engine, "a").await.id();
+    assert_eq!(ended(&stage.engine.chat(id)).await, TurnEnd::Done);
+    stage.engine.shutdown().await;
+    let second = |days: u32| {
+        let builder = Engine::builder().store(stage.store.clone()).provider(frugal()).agent("it", agent());
+        let now = everturn::core::ids::Timestamp(0) + DAY * days;
+        builder.budget(budget).starting_at(now).start()
+    };
+    let engine = second(20);
+    assert_eq!(ended(&engine.chat(id)).await, TurnEnd::Done);
+    assert_eq!(
+        failure(ended(&engine.chat(id)).await).detail,
+        "0.002000 of 0.002000 spent this month; renewed on the first of the next, UTC"
+    );
+    engine.shutdown().await;
+    assert_eq!(ended(&second(31).chat(id)).await, TurnEnd::Done, "it is February");
+}
+
+/// Within a turn too: the step that would go over is not made, and whoever waits goes on waiting.
+#[tokio::test(start_paused = true)]
+async fn a_turn_ends_at_the_step_that_would_go_over() {
+    let restless = Understudy::improvising(|request| {
+        let n = request.entries.len();
+        script([call("look", json!({ "n": n })), usage(90, 10), stop(Stop::ToolUse)])
+    });
+    let agent = agent().tool(Diary::new().tool("look", 1, ANY)).unwrap();
+    let stage = Stage::built(restless, agent, |builder| builder.budget(daily(300))).await;
+    stage.chat.send("go").await.unwrap();
+    stage.chat.send("and then?").await.unwrap();
+    assert_eq!(failure(stage.ended().await).kind, Kind::Budget);
+    let standing = stage.chat.view().await.unwrap().standing.unwrap();
+    assert_eq!((stage.understudy.requests().len(), standing.queue.len()), (3, 1));
+}

@@ -1,0 +1,140 @@
+//! Chats that their processes die of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::core::chat::{Effect, TurnEnd};
+use everturn::core::error::Kind;
+use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::message::{Stop, Verdict};
+use everturn::core::status::Status;
+use everturn::{Agent, Drivers, Engine, Policy, ToolContext, ToolError, tool};
+use everturn_understudy::{Understudy, call, hang, script, stop, text};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::stage::{count, counter};
+use crate::stepwise::Stepwise;
+
+/// An agent that tries again at once.
+fn agent() -> Agent {
+    let mut agent = crate::stage::agent();
+    agent.limits.retry.delay_base = Duration::ZERO;
+    agent
+}
+
+/// A process: an engine on a store that outlives it.
+fn process(store: &Arc<Stepwise>, understudy: &Understudy, agent: &Agent) -> Engine {
+    let builder = Engine::builder().store(store.clone()).provider(understudy.clone()).agent("it", agent.clone());
+    builder.seed(1).starting_at(Timestamp(0)).drivers(Drivers::ByHand).start()
+}
+
+/// Drives the chat in a process of its own that dies after a second; or says how the turn ended before.
+async fn life(store: &Arc<Stepwise>, understudy: &Understudy, agent: &Agent, id: ChatId) -> Option<TurnEnd> {
+    let process = process(store, understudy, agent);
+    match timeout(Duration::from_secs(1), process.chat(id).advance()).await {
+        Ok(done) => {
+            done.unwrap();
+            process.chat(id).rest().await.unwrap()
+        }
+        Err(_) => None,
+    }
+}
+
+fn quarantined(end: &Option<TurnEnd>) -> bool {
+    matches!(end, Some(TurnEnd::Failed(failure)) if failure.kind == Kind::Quarantine)
+}
+
+/// X9: a request that no process survives is sent three times and no more; the next message releases the chat.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_kills_before_it_says_anything_is_left_alone() {
+    let (store, deadly) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));
+    let id = process(&store, &deadly, &agent()).create("it").await.unwrap().id();
+    process(&store, &deadly, &agent()).chat(id).send("go").await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(life(&store, &deadly, &agent(), id).await, None);
+    }
+    let end = life(&store, &deadly, &agent(), id).await;
+    assert!(quarantined(&end), "{end:?}");
+    let Some(TurnEnd::Failed(failure)) = end else { unreachable!() };
+    assert!(failure.message.contains("send a message"), "{}", failure.message);
+    let well = Understudy::improvising(|_| script([text("Here."), stop(Stop::End)]));
+    process(&store, &well, &agent()).chat(id).send("again").await.unwrap();
+    assert_eq!(life(&store, &well, &agent(), id).await, Some(TurnEnd::Done));
+}
+
+/// Whoever was merely there gets on between two deaths, and lives as long as it takes.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_gets_on_is_not_counted() {
+    const WHOLE: &str = "one two three four five six seven";
+    let understudy = Understudy::hearing(|heard| {
+        let left = WHOLE.strip_prefix(heard.half_said.trim_end()).unwrap_or(WHOLE);
+        let word = left.split_inclusive(' ').find(|word| !word.trim().is_empty()).unwrap_or_default();
+        let end = if WHOLE.ends_with(word) { stop(Stop::End) } else { hang() };
+        script([text(word), end])
+    });
+    let store = Arc::new(Stepwise::default());
+    let id = process(&store, &understudy, &agent()).create("it").await.unwrap().id();
+    process(&store, &understudy, &agent()).chat(id).send("go").await.unwrap();
+    for _ in 0..6 {
+        assert_eq!(life(&store, &understudy, &agent(), id).await, None);
+    }
+    assert_eq!(life(&store, &understudy, &agent(), id).await, Some(TurnEnd::Done));
+    let chat = process(&store, &understudy, &agent()).chat(id);
+    assert_eq!(chat.newest_reply().await.unwrap().as_deref(), Some(WHOLE));
+}
+
+/// X9: a tool that kills is found out although its model calls it again each time; it never ran twice for one call.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_kills_is_found_out() {
+    let runs = counter();
+    let ran = runs.clone();
+    let pay = tool("pay", "Kills.", move |_: ToolContext, _: Value| {
+        let ran = ran.clone();
+        async move {
+            ran.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            std::future::pending::<Result<String, ToolError>>().await
+        }
+    });
+    let agent = agent().tool(pay.with(Policy { effect: Effect::Once, ..Policy::default() })).unwrap();
+    let stubborn = Understudy::improvising(|request| {
+        let n = request.entries.len();
+        script([text("I will pay."), call("pay", json!({ "n": n })), stop(Stop::ToolUse)])
+    });
+    let store = Arc::new(Stepwise::default());
+    let id = process(&store, &stubborn, &agent).create("it").await.unwrap().id();
+    process(&store, &stubborn, &agent).chat(id).send("go").await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(life(&store, &stubborn, &agent, id).await, None);
+    }
+    let end = life(&store, &stubborn, &agent, id).await;
+    assert!(quarantined(&end), "{end:?}");
+    assert_eq!(count(&runs), 3);
+    let chat = process(&store, &stubborn, &agent).chat(id);
+    let told = chat.transcript().await.unwrap();
+    let results = told.iter().filter_map(|message| match &message.body {
+        everturn::core::message::Body::Result(result) => Some(result.verdict),
+        _ => None,
+    });
+    assert_eq!(results.collect::<Vec<_>>(), [Verdict::Unknown; 3]);
+    assert_eq!(chat.view().await.unwrap().standing.unwrap().status, Status::Failed);
+}
+
+/// Waiting is no work: a chat that was asked something survives any number of processes.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_rests_is_not_counted() {
+    let asked = Understudy::improvising(|_| script([call("map", json!({})), stop(Stop::ToolUse)]));
+    let agent = agent();
+    agent
+        .toolbox
+        .add_client(everturn::core::prompt::ToolSpec::new("map", "Shows.", json!({"type": "object"})))
+        .unwrap();
+    let store = Arc::new(Stepwise::default());
+    let id = process(&store, &asked, &agent).create("it").await.unwrap().id();
+    process(&store, &asked, &agent).chat(id).send("go").await.unwrap();
+    for _ in 0..6 {
+        assert_eq!(life(&store, &asked, &agent, id).await, None);
+    }
+    let view = process(&store, &asked, &agent).chat(id).view().await.unwrap();
+    assert_eq!(view.standing.unwrap().status, Status::Awaiting);
+}

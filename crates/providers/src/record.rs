@@ -1,0 +1,155 @@
+//! What was said over a wire, for whoever wants to know what really happened.
+//!
+//! Recording is off unless somebody asks for it, for one chat at a time: [`recording`] runs a future, and every exchange
+//! that is made inside goes to a [`Recorder`] when it is over. No key is in one: of headers only those are told that are
+//! known to hold none, and the key of the endpoint is taken out of whatever was said.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_core::error::ProviderError;
+use everturn_core::ids::ChatId;
+use reqwest::header::HeaderMap;
+
+use crate::endpoint::Endpoint;
+use crate::http::Call;
+
+/// Bytes kept of one answer; what came after them is not.
+pub const RECORDED_BYTES_MAX: usize = 1 << 20;
+
+/// Headers that are told. Of the others only the name is.
+const TOLD: [&str; 14] = [
+    "accept",
+    "anthropic-beta",
+    "anthropic-version",
+    "cf-ray",
+    "content-length",
+    "content-type",
+    "date",
+    "openai-processing-ms",
+    "request-id",
+    "retry-after",
+    "retry-after-ms",
+    "server",
+    "user-agent",
+    "x-request-id",
+];
+
+/// One request and what came back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exchange {
+    /// Whom it went to, as configuration calls them.
+    pub provider: String,
+    /// The host.
+    pub host: String,
+    /// `POST`, `GET`…
+    pub method: String,
+    /// Below the provider's base.
+    pub path: String,
+    /// What was sent before the body.
+    pub request_headers: Vec<(String, String)>,
+    /// The body.
+    pub request_body: String,
+    /// How it was answered, if it was.
+    pub status: Option<u16>,
+    /// What came before the body.
+    pub response_headers: Vec<(String, String)>,
+    /// The body, as text as far as it is.
+    pub response_body: String,
+    /// Whether there was more of it than is kept.
+    pub is_cut: bool,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// Somebody who keeps exchanges.
+pub trait Recorder: Send + Sync + 'static {
+    /// An exchange made for a chat is over. Called where the answer is read: keep it short.
+    fn record(&self, chat: ChatId, exchange: Exchange);
+}
+
+tokio::task_local! {
+    static TAPE: Option<(Arc<dyn Recorder>, ChatId)>;
+}
+
+/// Runs a future. What is exchanged inside goes to `recorder`, if there is one.
+pub async fn recording<F: Future>(recorder: Option<Arc<dyn Recorder>>, chat: ChatId, inside: F) -> F::Output {
+    TAPE.scope(recorder.map(|recorder| (recorder, chat)), inside).await
+}
+
+/// An exchange under way. Whoever holds the last of its clones ends it.
+#[derive(Clone, Default)]
+pub(crate) struct Recording(Option<Arc<Open>>);
+
+struct Open {
+    recorder: Arc<dyn Recorder>,
+    chat: ChatId,
+    endpoint: Endpoint,
+    state: Mutex<(Exchange, Vec<u8>)>,
+}
+
+impl Recording {
+    /// Begins with a request, if anybody records here.
+    pub(crate) fn begin(endpoint: &Endpoint, call: &Call, headers: &HeaderMap) -> Self {
+        let Some((recorder, chat)) = TAPE.try_with(Clone::clone).ok().flatten() else { return Self(None) };
+        let body = call.body.as_ref().map(ToString::to_string).unwrap_or_default();
+        let exchange = Exchange {
+            provider: endpoint.provider().to_owned(),
+            host: endpoint.host(),
+            method: call.method.to_string(),
+            path: String::from_utf8_lossy(&endpoint.veil(call.path.as_bytes())).into_owned(),
+            request_headers: told(headers),
+            request_body: String::from_utf8_lossy(&endpoint.veil(body.as_bytes())).into_owned(),
+            ..Exchange::default()
+        };
+        let state = Mutex::new((exchange, Vec::new()));
+        Self(Some(Arc::new(Open { recorder, chat, endpoint: endpoint.clone(), state })))
+    }
+
+    fn note(&self, note: impl FnOnce(&mut (Exchange, Vec<u8>))) {
+        if let Some(open) = &self.0 {
+            note(&mut open.state.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// It was answered.
+    pub(crate) fn answered(&self, status: u16, headers: &HeaderMap) {
+        self.note(|(exchange, _)| {
+            exchange.status = Some(status);
+            exchange.response_headers = told(headers);
+        });
+    }
+
+    /// More of the answer came.
+    pub(crate) fn came(&self, bytes: &[u8]) {
+        self.note(|(exchange, body)| {
+            let room = RECORDED_BYTES_MAX - body.len();
+            body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            exchange.is_cut |= bytes.len() > room;
+        });
+    }
+
+    /// It went wrong.
+    pub(crate) fn broke(&self, error: &ProviderError) {
+        self.note(|(exchange, _)| {
+            exchange.error = Some(format!("{}: {error} {}", error.kind.label(), error.detail).trim_end().to_owned());
+        });
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (mut exchange, body) = std::mem::take(state);
+        exchange.response_body = String::from_utf8_lossy(&self.endpoint.veil(&body)).into_owned();
+        self.recorder.record(self.chat, exchange);
+    }
+}
+
+fn told(headers: &HeaderMap) -> Vec<(String, String)> {
+    let value = |(name, value): (&reqwest::header::HeaderName, &reqwest::header::HeaderValue)| {
+        let is_told = TOLD.contains(&name.as_str()) || name.as_str().contains("ratelimit");
+        let value = if is_told { value.to_str().unwrap_or("not text") } else { "not recorded" };
+        (name.to_string(), value.to_owned())
+    };
+    headers.iter().map(value).collect()
+}

@@ -1,0 +1,50 @@
+//! How many of something each token has at once.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Counts, by whom they are counted for.
+#[derive(Debug)]
+pub struct Places<K>(Arc<Mutex<HashMap<K, usize>>>);
+
+/// A place that is taken; given back when dropped.
+pub struct Place<K: Eq + Hash> {
+    taken: Arc<Mutex<HashMap<K, usize>>>,
+    whose: K,
+}
+
+impl<K> Default for Places<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Eq + Hash + Clone> Places<K> {
+    /// A place, if fewer than `max` are taken.
+    pub fn enter(&self, whose: K, max: usize) -> Option<Place<K>> {
+        let mut taken = lock(&self.0);
+        let count = taken.entry(whose.clone()).or_default();
+        if *count >= max {
+            return None;
+        }
+        *count += 1;
+        Some(Place { taken: self.0.clone(), whose })
+    }
+}
+
+impl<K: Eq + Hash> Drop for Place<K> {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.taken);
+        if let Some(count) = taken.get_mut(&self.whose) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.whose);
+            }
+        }
+    }
+}
+
+fn lock<K>(taken: &Mutex<HashMap<K, usize>>) -> MutexGuard<'_, HashMap<K, usize>> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner) // Numbers, whole after every line.
+}

@@ -1,0 +1,172 @@
+//! A chat whole, to take away.
+//!
+//! It is read page by page while it is sent, so its length does not matter. If it cannot be sent to its end the connection
+//! is cut: a part is never taken for the whole.
+
+use std::io::Error;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use everturn::core::ids::MessageId;
+use everturn::core::message::Message;
+use futures_util::stream;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::access::{Own, Reading};
+use crate::app::{OwnChat, Shared};
+use crate::body::Query;
+use crate::markdown;
+use crate::problem::Problem;
+use crate::wire::{self, text};
+
+/// How many messages are read at once. Each may be as long as a message may be.
+const PAGE_LEN: usize = 20;
+/// How many attempts are written at once.
+const ATTEMPTS_LEN: usize = 500;
+/// The longest name of a file, without what is added to it.
+const NAME_LEN_MAX: usize = 40;
+
+/// As what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// For programs: everything there is, but for the bytes of files.
+    #[default]
+    Json,
+    /// For people.
+    Markdown,
+}
+
+/// How it is wanted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct How {
+    /// As what; JSON if left out.
+    #[serde(default)]
+    #[param(inline)]
+    format: Format,
+}
+
+/// A chat whole: its messages, and in JSON every provider call.
+#[utoipa::path(get, path = "/v1/chats/{id}/export", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
+    (status = 200, description = "The chat", content((wire::Export = "application/json"), (String = "text/markdown"))),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 422, description = "There is no such format", body = wire::ProblemBody),
+))]
+pub async fn export(
+    chat: Own<Reading>,
+    State(app): State<Shared>,
+    Query(how): Query<How>,
+) -> Result<Response, Problem> {
+    let now = chat.now().await?;
+    let newest = app.page(&chat, None, 1).await?.first().map_or(MessageId(0), |message| message.id);
+    let (kind, ending) = match how.format {
+        Format::Json => ("application/json", "json"),
+        Format::Markdown => ("text/markdown; charset=utf-8", "md"),
+    };
+    let name = format!("attachment; filename=\"{}.{ending}\"", file_name(&now));
+    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place: Place::Head(Box::new(now)) };
+    let pieces = stream::try_unfold(export, |mut export| async move {
+        let piece = export.next().await.map_err(|_| Error::other("the chat could not be read to its end"))?;
+        Ok::<_, Error>(piece.map(|piece| (Bytes::from(piece), export)))
+    });
+    let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
+    let sandbox = [(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'")];
+    Ok((headers, sandbox, Body::from_stream(pieces)).into_response())
+}
+
+/// A name that is safe on every disk and in every header.
+fn file_name(chat: &wire::Chat) -> String {
+    let mut name = String::new();
+    for letter in chat.standing.title.chars().take(NAME_LEN_MAX * 4) {
+        match letter.to_ascii_lowercase() {
+            letter @ ('a'..='z' | '0'..='9') => name.push(letter),
+            _ if !name.ends_with('-') && !name.is_empty() => name.push('-'),
+            _ => {}
+        }
+    }
+    name.truncate(NAME_LEN_MAX);
+    let name = name.trim_matches('-');
+    if name.is_empty() { chat.id.clone() } else { format!("{name}-{}", chat.id) }
+}
+
+/// A chat on its way out.
+struct Export {
+    app: Shared,
+    chat: OwnChat,
+    format: Format,
+    /// The newest message when it began: what is said later is not in it.
+    newest: MessageId,
+    place: Place,
+}
+
+enum Place {
+    Head(Box<wire::Chat>),
+    Behind(MessageId),
+    Attempts(std::vec::IntoIter<wire::Attempt>, &'static str),
+    End,
+}
+
+impl Export {
+    /// The next piece; `None` at the end.
+    async fn next(&mut self) -> Result<Option<String>, Problem> {
+        loop {
+            let (piece, place) = match std::mem::replace(&mut self.place, Place::End) {
+                Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
+                Place::Behind(after) if after >= self.newest => self.attempts().await?,
+                Place::Behind(after) => self.page(after).await?,
+                Place::Attempts(mut rest, before) => {
+                    let some: Vec<String> = rest.by_ref().take(ATTEMPTS_LEN).map(|attempt| text(&attempt)).collect();
+                    let (end, place) =
+                        if rest.len() == 0 { ("]}\n", Place::End) } else { ("", Place::Attempts(rest, ",")) };
+                    let before = if some.is_empty() { "" } else { before };
+                    (Some(format!("{before}{}{end}", some.join(","))), place)
+                }
+                Place::End => return Ok(None),
+            };
+            self.place = place;
+            if let Some(piece) = piece {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    fn head(&self, chat: &wire::Chat) -> String {
+        match self.format {
+            Format::Markdown => markdown::head(chat),
+            Format::Json => format!("{{\"format\":{},\"chat\":{},\"messages\":[", wire::Export::FORMAT, text(chat)),
+        }
+    }
+
+    async fn page(&self, after: MessageId) -> Result<(Option<String>, Place), Problem> {
+        let mut page = self.app.after(&self.chat, after, PAGE_LEN).await?;
+        page.retain(|message| message.id <= self.newest);
+        // Somebody has edited it meanwhile: what was sent so far is of another transcript.
+        let last = page.last().ok_or_else(Problem::not_found)?.id;
+        let shown = |message: &Arc<Message>| match self.format {
+            Format::Markdown => markdown::message(&(&**message).into()),
+            Format::Json => text(&wire::Message::from(&**message)),
+        };
+        let pieces: Vec<String> = page.iter().map(shown).collect();
+        let piece = match self.format {
+            Format::Markdown => pieces.concat(),
+            Format::Json if after == MessageId(0) => pieces.join(",\n"),
+            Format::Json => format!(",\n{}", pieces.join(",\n")),
+        };
+        Ok((Some(piece), Place::Behind(last)))
+    }
+
+    async fn attempts(&self) -> Result<(Option<String>, Place), Problem> {
+        if self.format == Format::Markdown {
+            return Ok((None, Place::End));
+        }
+        let attempts: Vec<wire::Attempt> = self.chat.handle.attempts().await?.iter().map(wire::Attempt::from).collect();
+        Ok((Some("],\"attempts\":[".into()), Place::Attempts(attempts.into_iter(), "")))
+    }
+}

@@ -1,0 +1,65 @@
+//! Turns that are about to begin, so that the bound on chats at work holds for many who begin at once.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn::core::ids::ChatId;
+
+/// Who is about to begin a turn, by owner.
+#[derive(Debug, Default)]
+pub struct Starting(Arc<Mutex<Starters>>);
+
+#[derive(Debug, Default)]
+struct Starters {
+    /// For each chat its place in line, and how many requests want it to begin.
+    by_owner: HashMap<String, HashMap<ChatId, (u64, usize)>>,
+    next: u64,
+}
+
+/// A place in line; given back when dropped.
+pub struct Starter {
+    line: Arc<Mutex<Starters>>,
+    owner: String,
+    chat: ChatId,
+}
+
+impl Starting {
+    /// Gets in line, once for a chat.
+    pub fn enter(&self, owner: &str, chat: ChatId) -> Starter {
+        let mut line = lock(&self.0);
+        line.next += 1;
+        let place = line.next;
+        line.by_owner.entry(owner.into()).or_default().entry(chat).or_insert((place, 0)).1 += 1;
+        Starter { line: self.0.clone(), owner: owner.into(), chat }
+    }
+}
+
+impl Starter {
+    /// The chats that are before this one, and itself.
+    pub fn line(&self) -> BTreeSet<ChatId> {
+        let line = lock(&self.line);
+        let Some(chats) = line.by_owner.get(&self.owner) else { return BTreeSet::new() };
+        let own = chats.get(&self.chat).map_or(u64::MAX, |(place, _)| *place);
+        chats.iter().filter(|(_, (place, _))| *place <= own).map(|(chat, _)| *chat).collect()
+    }
+}
+
+impl Drop for Starter {
+    fn drop(&mut self) {
+        let mut line = lock(&self.line);
+        let Some(chats) = line.by_owner.get_mut(&self.owner) else { return };
+        if let Some((_, count)) = chats.get_mut(&self.chat) {
+            *count -= 1;
+            if *count == 0 {
+                chats.remove(&self.chat);
+            }
+        }
+        if chats.is_empty() {
+            line.by_owner.remove(&self.owner);
+        }
+    }
+}
+
+fn lock(line: &Mutex<Starters>) -> MutexGuard<'_, Starters> {
+    line.lock().unwrap_or_else(PoisonError::into_inner) // Numbers, whole after every line.
+}

@@ -1,0 +1,157 @@
+//! One stream for everything a client shows: some chats in full, and the list of all.
+//!
+//! A browser has few connections to a server, so a page with many chats needs one stream for all of them. Chats share
+//! nothing but the connection: each has a cursor of its own, which stands in its events, and is resumed by it.
+
+use std::collections::BTreeMap;
+
+use axum::response::Response;
+use bytes::Bytes;
+use everturn::Subscription;
+use everturn::core::ids::ChatId;
+use everturn::core::view::{Cursor, Event};
+use everturn::stores::StoreError;
+use futures_util::StreamExt as _;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::FuturesUnordered;
+
+use super::life::{self, FRAME_BYTES, Frames, Life};
+use super::list::List;
+use super::trouble;
+use crate::access::Caller;
+use crate::app::Shared;
+use crate::problem::Problem;
+use crate::wire;
+
+/// A chat that is followed.
+struct Chat {
+    id: ChatId,
+    events: Subscription,
+}
+
+type Next = BoxFuture<'static, (Chat, Result<Event, StoreError>)>;
+
+/// One client that watches many chats.
+struct All {
+    life: Life,
+    /// Those that are followed, each waiting for its next event.
+    chats: FuturesUnordered<Next>,
+    list: Option<List>,
+    /// What is said first.
+    first: String,
+}
+
+/// What to follow: chats in full, each from a cursor on.
+pub type Followed = BTreeMap<ChatId, Option<Cursor>>;
+
+/// The events of some chats and, if wanted, the list of all, as an answer without end. A chat that is not there, or is
+/// somebody else's, is told to be gone.
+pub async fn answer_all(
+    app: Shared,
+    caller: &Caller,
+    followed: Followed,
+    is_listed: bool,
+) -> Result<Response, Problem> {
+    let life = Life::begin(app.clone(), caller)?;
+    let (chats, mut first) = (FuturesUnordered::new(), String::new());
+    for (id, cursor) in followed {
+        match app.glance(caller, id).await {
+            Ok(Some(_)) => chats.push(next(Chat { id, events: app.events(id, cursor) })),
+            Ok(None) | Err(StoreError::NoSuchChat) => first.push_str(&gone(id)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let list = is_listed.then(|| List::new(&app, caller));
+    let all = All { life, chats, list, first };
+    Ok(life::response(all))
+}
+
+fn next(mut chat: Chat) -> Next {
+    async move {
+        let event = chat.events.next().await;
+        (chat, event)
+    }
+    .boxed()
+}
+
+pub(super) fn gone(chat: ChatId) -> String {
+    format!("event: gone\ndata: {{\"chat\":\"{chat}\"}}\n\n")
+}
+
+impl Frames for All {
+    async fn frame(&mut self) -> Option<Bytes> {
+        if let Some(said) = self.life.hello() {
+            return said;
+        }
+        if !self.first.is_empty() {
+            return Some(std::mem::take(&mut self.first).into());
+        }
+        loop {
+            let beat = tokio::select! {
+                biased;
+                beat = self.life.beat() => beat,
+                () = changed(&mut self.list) => match self.listed().await {
+                    Some(frame) => return Some(frame),
+                    None => continue,
+                },
+                Some((chat, event)) = self.chats.next(), if !self.chats.is_empty() => {
+                    self.life.spoke();
+                    return self.gather(chat, event).await;
+                }
+            };
+            if let Some(said) = self.life.heed(beat).await {
+                return Some(said);
+            }
+        }
+    }
+}
+
+impl All {
+    async fn listed(&mut self) -> Option<Bytes> {
+        match self.list.as_mut()?.frame().await {
+            Ok(frame) if frame.is_empty() => None,
+            Ok(frame) => {
+                self.life.spoke();
+                Some(frame.into())
+            }
+            Err(error) => self.life.end(trouble(&error)),
+        }
+    }
+
+    /// An event of a chat, and those of the same catch-up behind it as far as they fit.
+    async fn gather(&mut self, mut chat: Chat, first: Result<Event, StoreError>) -> Option<Bytes> {
+        let mut event = match first {
+            Ok(event) => event,
+            Err(StoreError::NoSuchChat) => return Some(gone(chat.id).into()), // The others go on.
+            Err(error) => return self.life.end(trouble(&error)),
+        };
+        let mut frame = String::new();
+        loop {
+            write(&mut frame, chat.id, &event, chat.events.cursor());
+            if chat.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
+                break;
+            }
+            event = match chat.events.try_next().await {
+                Ok(Some(event)) => event,
+                Ok(None) | Err(_) => break, // What is wrong shows again at the next one.
+            };
+        }
+        self.chats.push(next(chat));
+        Some(frame.into())
+    }
+}
+
+async fn changed(list: &mut Option<List>) {
+    match list {
+        Some(list) => list.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn write(frame: &mut String, chat: ChatId, event: &Event, cursor: Option<Cursor>) {
+    let event = wire::Event::from(event);
+    let name = event.name();
+    let told = wire::Told { chat: chat.to_string(), cursor: cursor.map(|cursor| cursor.to_string()), event };
+    let Ok(data) = serde_json::to_string(&told) else { return };
+    frame.extend(["event: ", name, "\ndata: ", &data, "\n\n"]);
+}

@@ -1,0 +1,121 @@
+//! The list of an owner's chats, kept up to date.
+//!
+//! A heading is told whole and replaces what was told before, so nothing has to be resumed: whoever comes back is told
+//! the newest page again, and from then on what changes.
+
+use std::collections::{BTreeSet, HashMap};
+
+use everturn::core::ids::{ChatId, Version};
+use everturn::stores::{Heading, Query, StoreError};
+use everturn::{Changed, Feed};
+use tokio::time::{Duration, Instant, sleep_until};
+
+use crate::access::Caller;
+use crate::app::Shared;
+use crate::wire;
+
+/// How many chats are told at first.
+const PAGE_LEN: usize = 50;
+/// How many chats are remembered. Of others it is told again what they are called, and not that they are gone.
+const KNOWN_LEN_MAX: usize = 4_096;
+/// How often the list is looked at, at most: a turn commits many times a second.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What one client knows of its owner's chats.
+pub(super) struct List {
+    app: Shared,
+    caller: Caller,
+    feed: Feed,
+    known: HashMap<ChatId, Version>,
+    /// What to look at, and whether it is everything.
+    due: BTreeSet<ChatId>,
+    is_stale: bool,
+    /// Not before this.
+    next: Instant,
+    is_new: bool,
+}
+
+impl List {
+    pub(super) fn new(app: &Shared, caller: &Caller) -> Self {
+        Self {
+            feed: app.feed(caller),
+            app: app.clone(),
+            caller: caller.clone(),
+            known: HashMap::new(),
+            due: BTreeSet::new(),
+            is_stale: true,
+            next: Instant::now(),
+            is_new: true,
+        }
+    }
+
+    /// Waits until there may be something to tell. Dropping the future loses nothing.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            let is_due = self.is_stale || !self.due.is_empty();
+            tokio::select! {
+                biased;
+                changed = self.feed.next() => match changed {
+                    Changed::Chat(chat) if self.due.len() < PAGE_LEN => drop(self.due.insert(chat)),
+                    Changed::Chat(chat) if self.due.contains(&chat) => {}
+                    Changed::Chat(_) | Changed::Anything => self.is_stale = true,
+                },
+                () = sleep_until(self.next), if is_due => return,
+            }
+        }
+    }
+
+    /// What is to be told; often nothing.
+    pub(super) async fn frame(&mut self) -> Result<String, StoreError> {
+        self.next = Instant::now() + PAUSE;
+        let mut frame = String::new();
+        if std::mem::take(&mut self.is_stale) {
+            self.page(&mut frame).await?;
+        }
+        while let Some(chat) = self.due.pop_first() {
+            match self.app.glance(&self.caller, chat).await {
+                Ok(Some(heading)) => self.tell(&heading, &mut frame),
+                Ok(None) => {} // Somebody else's.
+                Err(StoreError::NoSuchChat) => self.gone(chat, &mut frame),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(frame)
+    }
+
+    async fn page(&mut self, frame: &mut String) -> Result<(), StoreError> {
+        let headings = self.app.newest(&self.caller, Query { len: PAGE_LEN, ..Query::default() }).await?;
+        if !std::mem::take(&mut self.is_new) {
+            headings.iter().for_each(|heading| self.tell(heading, frame));
+            return Ok(());
+        }
+        headings.iter().for_each(|heading| self.know(heading));
+        let data = serde_json::to_string(&wire::Chats::page(&headings, PAGE_LEN)).unwrap_or_default();
+        frame.extend(["event: list\ndata: ", &data, "\n\n"]);
+        Ok(())
+    }
+
+    fn know(&mut self, heading: &Heading) {
+        if self.known.len() >= KNOWN_LEN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(heading.id, heading.version);
+    }
+
+    fn tell(&mut self, heading: &Heading, frame: &mut String) {
+        if self.known.get(&heading.id) == Some(&heading.version) {
+            return;
+        }
+        self.know(heading);
+        let told = wire::Listed { chat: heading.id.to_string(), heading: heading.into() };
+        let data = serde_json::to_string(&told).unwrap_or_default();
+        frame.extend(["event: heading\ndata: ", &data, "\n\n"]);
+    }
+
+    /// Only of chats that were told: whoever else's it was is nobody's business.
+    fn gone(&mut self, chat: ChatId, frame: &mut String) {
+        if self.known.remove(&chat).is_some() {
+            frame.push_str(&super::all::gone(chat));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A chat whole, to take away.
+
+use everturn_server::wire;
+use expect_test::expect;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::stage::{Stage, kind};
+
+/// JSON has every message and every attempt, of as many pages as there are; and what was said meanwhile is not in it.
+#[tokio::test]
+async fn json_is_complete() {
+    let stage = Stage::new().await;
+    let texts: Vec<String> = (1..=30).map(|n| format!("count to {n}")).collect();
+    let chat = stage.talk("numbered", &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let response = stage.ask(Method::GET, &format!("{chat}/export")).send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/json");
+    assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+    let id = chat.rsplit('/').next().unwrap();
+    let name = format!("attachment; filename=\"count-to-1-{id}.json\"");
+    assert_eq!(response.headers()["content-disposition"], name.as_str());
+    let export: wire::Export = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    let view = stage.view(&chat).await;
+    assert_eq!((export.format, export.messages.len(), export.attempts.len()), (1, 60, 30));
+    assert_eq!(export.messages, view.messages);
+    assert_eq!(Some(export.chat.standing), view.status);
+    let (_, usage) = stage.get(&format!("{chat}/usage?each=true")).await;
+    assert_eq!(json!(export.attempts), usage["each"]);
+    stage.server.stop().await;
+}
+
+/// A chat in which nothing was said is exported too, and a name that is no name is left out.
+#[tokio::test]
+async fn an_empty_chat_is_exported() {
+    let stage = Stage::new().await;
+    let (_, made) = stage.post("/v1/chats", json!({"title": "\"; rm -rf / \u{202e}\r\nx: \u{e9}"})).await;
+    let chat = format!("/v1/chats/{}", made["id"].as_str().unwrap());
+    let response = stage.ask(Method::GET, &format!("{chat}/export?format=json")).send().await.unwrap();
+    let name = response.headers()["content-disposition"].to_str().unwrap().to_owned();
+    assert_eq!(name, format!("attachment; filename=\"rm-rf-x-{}.json\"", made["id"].as_str().unwrap()));
+    let export: wire::Export = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    assert_eq!((export.messages, export.attempts), (vec![], vec![]));
+    let (status, problem) = stage.get(&format!("{chat}/export?format=pdf")).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    stage.server.stop().await;
+}
+
+/// Markdown is for people.
+#[tokio::test]
+async fn markdown_is_readable() {
+    let stage = Stage::new().await;
+    let chat = stage.talk("numbered", &["count to 3", "count <b>to</b> 2"]).await;
+    let response = stage.ask(Method::GET, &format!("{chat}/export?format=markdown")).send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/markdown; charset=utf-8");
+    assert!(response.headers()["content-disposition"].to_str().unwrap().ends_with(".md\""));
+    let text = response.text().await.unwrap().replace(chat.rsplit('/').next().unwrap(), "ID");
+    let timeless: Vec<&str> =
+        text.lines().map(|line| if line.starts_with("*20") { "*(time)*" } else { line }).collect();
+    expect![[r#"
+        # count to 3
+
+        Chat `ID` with agent `numbered`.
+
+        ## You
+
+        *(time)*
+
+        count to 3
+
+        ## Model
+
+        *(time)*
+
+        t1 t2 t3
+
+        ## You
+
+        *(time)*
+
+        count &lt;b>to&lt;/b> 2
+
+        ## Model
+
+        *(time)*
+
+        t1 t2"#]]
+    .assert_eq(&timeless.join("\n"));
+    stage.server.stop().await;
+}

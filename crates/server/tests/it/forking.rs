@@ -1,0 +1,98 @@
+//! Chats that begin with what was said in another.
+
+use everturn_server::wire::Status;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, answer, kind};
+
+async fn fork(stage: &Stage, chat: &str, body: Value, key: Option<&str>) -> (StatusCode, Value) {
+    let request = stage.ask(Method::POST, &format!("{chat}/fork")).json(&body);
+    let request = match key {
+        Some(key) => request.header("idempotency-key", key),
+        None => request,
+    };
+    answer(request.send().await.unwrap()).await
+}
+
+fn path(chat: &Value) -> String {
+    format!("/v1/chats/{}", chat["id"].as_str().unwrap())
+}
+
+/// It has the same messages under the same numbers, has paid nothing, and goes on by itself.
+#[tokio::test]
+async fn a_fork_goes_on_by_itself() {
+    let stage = Stage::new().await;
+    let chat = stage.talk("numbered", &["count to 3", "count to 4"]).await;
+    let (status, made) = fork(&stage, &chat, json!({"at": 2, "title": "Another way"}), None).await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    assert_eq!(
+        (&made["agent"], &made["title"], &made["status"]),
+        (&json!("numbered"), &json!("Another way"), &json!("idle"))
+    );
+    assert_eq!((&made["usage"]["attempts"], &made["version"]), (&json!(0), &json!(1)));
+    let forked = path(&made);
+    let (_, copied) = stage.get(&format!("{forked}/messages")).await;
+    let (_, whole) = stage.get(&format!("{chat}/messages")).await;
+    assert_eq!(copied["messages"].as_array().unwrap()[..], whole["messages"].as_array().unwrap()[..2]);
+    let mut reader = stage.watch(&forked).await;
+    stage.say(&forked, "count to 5").await;
+    reader.until(|view| view.messages.len() == 4).await;
+    let view = reader.until_rest().await;
+    assert_eq!((crate::reader::reply(&view), view), ("t1 t2 t3 t4 t5".into(), stage.view(&forked).await));
+    let (_, same) = stage.get(&format!("{chat}/messages")).await;
+    assert_eq!(same, whole, "and the other has not changed");
+    let (_, usage) = stage.get(&format!("{forked}/usage?each=true")).await;
+    assert_eq!(usage["each"].as_array().unwrap().len(), 1);
+    stage.server.stop().await;
+}
+
+/// Under a key it is made once, also by many at once; the key belongs to one request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyed_fork_is_made_once() {
+    let stage = Stage::new().await;
+    let chat = stage.talk("numbered", &["count to 3"]).await;
+    let forks = (0..50).map(|_| fork(&stage, &chat, json!({"at": 2}), Some("f")));
+    let mut forks: Vec<_> = futures_util::future::join_all(forks).await;
+    forks.dedup();
+    assert_eq!(forks.len(), 1, "{forks:?}");
+    assert_eq!(stage.get("/v1/chats").await.1["chats"].as_array().unwrap().len(), 2);
+    for body in [json!({"at": 1}), json!({"at": 2, "title": "x"})] {
+        let (status, problem) = fork(&stage, &chat, body, Some("f")).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    }
+    let made = stage.ask(Method::POST, "/v1/chats").header("idempotency-key", "f").json(&json!({}));
+    let (status, problem) = answer(made.send().await.unwrap()).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"), "keys of making chats are one space");
+    stage.server.stop().await;
+}
+
+/// Where there is no message, or a call has no result, there is no fork.
+#[tokio::test]
+async fn a_fork_is_a_whole_transcript() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("asks").await;
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "Show me Oslo").await;
+    let awaits = |view: &everturn_server::wire::View| {
+        view.status.as_ref().is_some_and(|status| status.status == Status::Awaiting)
+    };
+    reader.until(awaits).await;
+    for at in [0, 2, 3, u64::MAX >> 1] {
+        let (status, problem) = fork(&stage, &chat, json!({"at": at}), None).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "not-forkable"), "{at}");
+    }
+    for body in [
+        json!({}),
+        json!({"at": -1}),
+        json!({"at": "1"}),
+        json!({"at": 1, "owner": "you"}),
+        json!({"at": 1, "title": " "}),
+    ] {
+        let (status, problem) = fork(&stage, &chat, body.clone(), None).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{body}");
+    }
+    let (status, _) = fork(&stage, &chat, json!({"at": 1}), None).await;
+    assert_eq!(status, StatusCode::CREATED, "before the call all is well, also while the turn waits");
+    stage.server.stop().await;
+}

@@ -1,0 +1,193 @@
+//! Clients that get into each other's way, and stores that must not mind.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::stores::sqlite::{Options, Sqlite};
+use everturn::stores::{Memory, Store};
+use everturn_server::Bounds;
+use everturn_server::wire::{Body, Part, View};
+use futures_util::future::join_all;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, answer, kind};
+
+async fn on_sqlite(pace: Duration) -> (Stage, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path(), &Options::default()).unwrap());
+    (Stage::on(store, Arc::new(Memory::new()), Bounds::default(), pace).await, dir)
+}
+
+/// I2: on a disk too, a thousand repeats of one keyed message at once make one row, and get one answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_repeats_has_one_effect_on_disk() {
+    let (stage, _dir) = on_sqlite(Duration::ZERO).await;
+    let stage = Arc::new(stage);
+    let chat = stage.chat("numbered").await;
+    let mut reader = stage.watch(&chat).await;
+    let repeats = (0..1_000).map(|_| {
+        let (stage, path) = (stage.clone(), format!("{chat}/messages"));
+        tokio::spawn(async move {
+            let request = stage.ask(Method::POST, &path).header("idempotency-key", "storm");
+            answer(request.json(&json!({"text": "count to 3"})).send().await.unwrap()).await
+        })
+    });
+    let answers: BTreeSet<(u16, String)> = join_all(repeats)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .map(|(code, body)| (code.as_u16(), body.to_string()))
+        .collect();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers.first().unwrap().0, 202);
+    assert_eq!(reader.until_rest().await.messages.len(), 2);
+}
+
+/// What a person said, by its words.
+fn heard(view: &View) -> Vec<String> {
+    let said = view.messages.iter().filter_map(|message| match &message.body {
+        Body::User { parts } => Some(parts),
+        _ => None,
+    });
+    let texts = said.map(|parts| {
+        parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        })
+    });
+    texts.map(Iterator::collect).collect()
+}
+
+/// One client: sends, steers, deletes what waits, interrupts. What it was told was accepted, and what it has deleted.
+async fn client(stage: Arc<Stage>, chat: String, name: &'static str) -> (Vec<String>, Vec<String>) {
+    let (mut accepted, mut deleted) = (Vec::new(), Vec::new());
+    for n in 0..12 {
+        let text = format!("count to 8 {name}{n}");
+        let when = ["queue", "steer", "now"][n % 3];
+        let (code, receipt) = stage.post(&format!("{chat}/messages"), json!({"text": text, "when": when})).await;
+        assert_eq!(code, StatusCode::ACCEPTED, "{receipt}");
+        accepted.push(text.clone());
+        match n % 4 {
+            1 => {
+                let path = format!("{chat}/queue/{}", receipt["id"]);
+                let (code, problem) = stage.send(Method::DELETE, &path, Value::Null).await;
+                match code {
+                    StatusCode::OK => deleted.push(text),
+                    _ => assert_eq!((code, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"), "it was heard"),
+                }
+            }
+            3 => assert_eq!(stage.post(&format!("{chat}/interrupt"), json!({})).await.0, StatusCode::OK),
+            _ => {}
+        }
+    }
+    (accepted, deleted)
+}
+
+/// I12: of two clients that send, steer, delete and interrupt at once, every message that was accepted and not deleted is
+/// heard once; numbers have no gap; everybody who watches sees the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_accepted_message_is_heard_once() {
+    for is_on_disk in [false, true] {
+        let pace = Duration::from_micros(300);
+        let (stage, _dir) = match is_on_disk {
+            true => on_sqlite(pace).await,
+            false => (Stage::with(Bounds::default(), pace).await, tempfile::tempdir().unwrap()),
+        };
+        let stage = Arc::new(stage);
+        let chat = stage.chat("numbered").await;
+        let mut watching = stage.watch(&chat).await;
+        let clients = ["a", "b"].map(|name| tokio::spawn(client(stage.clone(), chat.clone(), name)));
+        let mut expected = BTreeSet::new();
+        for client in clients {
+            let (accepted, deleted) = client.await.unwrap();
+            expected.extend(accepted.into_iter().filter(|text| !deleted.contains(text)));
+        }
+        let view = watching
+            .until(|view| {
+                let said = heard(view).into_iter().collect::<BTreeSet<_>>();
+                let status = view.status.as_ref();
+                said.len() >= expected.len()
+                    && status.is_some_and(|status| {
+                        status.queue.is_empty() && status.status == everturn_server::wire::Status::Idle
+                    })
+            })
+            .await;
+        let said = heard(&view);
+        assert_eq!(said.len(), expected.len(), "each of them once: {said:?}");
+        assert_eq!(said.into_iter().collect::<BTreeSet<_>>(), expected);
+        assert!(view.messages.is_sorted_by(|one, next| one.id + 1 == next.id), "numbers without a gap");
+        assert_eq!(view, stage.view(&chat).await);
+    }
+}
+
+/// Two clients edit the same message while a third interrupts: one transcript is left, and everybody sees it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_that_race_leave_one_transcript() {
+    let stage = Stage::with(Bounds::default(), Duration::from_micros(200)).await;
+    for round in 0..15 {
+        let chat = stage.chat("numbered").await;
+        let mut watching = stage.watch(&chat).await;
+        stage.say(&chat, "count to 40").await;
+        watching.until(|view| !view.messages.is_empty()).await;
+        let message = format!("{chat}/messages/1");
+        let edit = |n: u32| stage.send(Method::PUT, &message, json!({"text": format!("count to {n}")}));
+        let interrupt = format!("{chat}/interrupt");
+        let (one, two, three) = tokio::join!(edit(3), edit(4), stage.post(&interrupt, json!({})));
+        let edited = [&one, &two].into_iter().filter(|(code, _)| *code == StatusCode::OK).count();
+        assert!(edited >= 1, "round {round}: {one:?} {two:?}");
+        assert_eq!(three.0, StatusCode::OK, "{three:?}");
+        for (code, problem) in [&one, &two] {
+            assert!(
+                *code == StatusCode::OK || kind(problem) == "not-editable" || kind(problem) == "status",
+                "{problem}"
+            );
+        }
+        let view = watching.until_rest().await;
+        assert_eq!(heard(&view).len(), 1, "round {round}: one question is left");
+        assert_eq!(view, stage.view(&chat).await);
+    }
+    stage.server.stop().await;
+}
+
+/// S14: an owner has only so many chats at work; whoever wants more is told when to come back, and others do not notice.
+#[tokio::test]
+async fn an_owner_has_only_so_many_chats_at_work() {
+    let bounds = Bounds { running_max: 2, ..Bounds::default() };
+    let stage = Stage::with(bounds, Duration::from_millis(1)).await;
+    let other = "evt_of-somebody-else-who-has-work-to-do";
+    stage.grant(other, "you", &everturn::stores::Scope::ALL).await;
+    let mut chats = Vec::new();
+    for _ in 0..8 {
+        chats.push(stage.chat("numbered").await);
+    }
+    let say = |chat: &String| {
+        let request = stage.ask(Method::POST, &format!("{chat}/messages")).json(&json!({"text": "count to 100000"}));
+        async move { request.send().await.unwrap() }
+    };
+    let answers = join_all(chats.iter().map(say)).await;
+    let accepted = answers.iter().filter(|answer| answer.status() == StatusCode::ACCEPTED).count();
+    assert_eq!(accepted, 2);
+    let refused = answers.into_iter().find(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS).unwrap();
+    assert_eq!(refused.headers()["retry-after"], "10");
+    let works = async || -> Vec<String> {
+        let (_, list) = stage.get("/v1/chats").await;
+        let running = list["chats"].as_array().unwrap().iter().filter(|chat| chat["status"] == "running");
+        running.map(|chat| format!("/v1/chats/{}", chat["id"].as_str().unwrap())).collect()
+    };
+    while works().await.len() < 2 {
+        tokio::task::yield_now().await; // They were accepted; the drivers come to them.
+    }
+    let works = works().await;
+    assert_eq!(say(&works[0]).await.status(), StatusCode::ACCEPTED, "one that works takes more");
+    let theirs = stage.client.post(format!("{}/v1/chats", stage.base)).bearer_auth(other).json(&json!({}));
+    let theirs = answer(theirs.send().await.unwrap()).await.1["id"].as_str().unwrap().to_owned();
+    let path = format!("{}/v1/chats/{theirs}/messages", stage.base);
+    let request = stage.client.post(path).bearer_auth(other).json(&json!({"text": "Hello"}));
+    assert_eq!(request.send().await.unwrap().status(), StatusCode::ACCEPTED);
+    assert_eq!(stage.ask(Method::DELETE, &works[1]).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    let rests = chats.iter().find(|chat| !works.contains(chat)).unwrap();
+    assert_eq!(say(rests).await.status(), StatusCode::ACCEPTED);
+    stage.server.stop().await;
+}

@@ -1,0 +1,232 @@
+//! Chats are made once, empty or with what was said in another, and found by what was said.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use everturn_core::chat::{CallState, TurnEnd};
+use everturn_core::command::{Command, When};
+use everturn_core::fork::{self, OpenCall};
+use everturn_core::ids::{CallUid, ChatId, MessageId, StepId, Timestamp};
+use everturn_core::message::{Body, CallResult, File, Meta, Output, Part, Stop, Verdict};
+use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
+use everturn_core::rehearsal::{Stage, tiny_limits};
+
+use super::Witness;
+use crate::{Fork, MakeError, New, Query, Store, StoreError};
+
+const REPEATS: u128 = 50;
+
+fn new(number: u128) -> New {
+    let (agent, owner, title) = ("agent".into(), "owner".into(), String::new());
+    New { id: chat_id(number), agent, owner, title, fork: None, key: None }
+}
+
+fn keyed(number: u128, key: &str) -> New {
+    New { key: Some(key.into()), ..new(number) }
+}
+
+fn forked(number: u128, at: u64) -> New {
+    New { fork: Some(Fork { chat: chat_id(1), at: MessageId(at) }), ..new(number) }
+}
+
+/// I2: the same key of the same owner with the same request is the same chat, as long as it is there; with another
+/// request it is a conflict, and another owner's keys are another's.
+pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
+    let titled = |number| New { title: "Kelp".into(), ..keyed(number, "k") };
+    assert_eq!(store.make(&titled(1)).await, Ok(chat_id(1)));
+    assert_eq!(store.make(&titled(2)).await, Ok(chat_id(1)), "whatever id it came with");
+    assert_eq!(store.heading(chat_id(2)).await, Err(StoreError::NoSuchChat));
+    let heading = store.heading(chat_id(1)).await.expect("it was made");
+    assert_eq!((heading.title.as_str(), heading.version.0), ("Kelp", 0));
+    let others = [
+        keyed(2, "k"),
+        New { agent: "another".into(), ..titled(2) },
+        New { title: "kelp".into(), ..titled(2) },
+        New { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
+    ];
+    for other in others {
+        assert_eq!(store.make(&other).await, Err(MakeError::Conflict), "{other:?}");
+    }
+    assert_eq!(store.make(&New { owner: "you".into(), ..titled(3) }).await, Ok(chat_id(3)));
+    assert_eq!(store.make(&keyed(4, "k ")).await, Ok(chat_id(4)));
+    assert_eq!(store.make(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
+    assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(4));
+}
+
+/// I2: however many repeat themselves at the same time, one chat is made.
+pub async fn parallel_repeats_make_one_chat<S: Store>(store: Arc<S>) {
+    let mut made = tokio::task::JoinSet::new();
+    for number in 1..=REPEATS {
+        let store = store.clone();
+        made.spawn(async move { store.make(&keyed(number, "k")).await });
+    }
+    let mut made = made.join_all().await;
+    made.dedup();
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(1));
+}
+
+/// A chat with a question, a call and its result, an answer, and another question.
+async fn conversation<S: Store>(store: &Arc<S>) -> Witness<S> {
+    let mut witness = Witness::in_a_turn(store, 1).await;
+    let calls = [call(0, "look", "{}"), call(1, "write", "{}")].concat();
+    let asks = reply(StepId(1), &calls, Stop::ToolUse);
+    witness.change(|change| change.reply(asks, |_| CallState::Ready)).await;
+    for ordinal in [1, 0] {
+        witness.change(|change| change.result(result(ordinal))).await;
+    }
+    let answer = reply(StepId(2), &[text("There is kelp.")], Stop::End);
+    witness.change(|change| change.reply(answer, |_| CallState::Ready)).await;
+    witness.change(|change| change.finish(TurnEnd::Done)).await;
+    witness.say("and more?").await;
+    witness
+}
+
+fn uid(ordinal: u16) -> CallUid {
+    CallUid { step: StepId(1), ordinal }
+}
+
+fn result(ordinal: u16) -> CallResult {
+    let (output, ended, meta) = (Output::text("seen"), Timestamp(0), Meta::new());
+    CallResult { call: uid(ordinal), tool: "look".into(), verdict: Verdict::Done, output, began: None, ended, meta }
+}
+
+/// What a fork must equal.
+async fn witness_of<S: Store>(store: &Arc<S>, new: &New, source: &Witness<S>, step: StepId) -> Witness<S> {
+    let at = new.fork.expect("it is a fork").at;
+    let transcript: Vec<_> = source.stage.transcript.iter().filter(|message| message.id <= at).cloned().collect();
+    let chat = fork::fork(new.empty(), at, step);
+    let stage = Stage { chat, transcript, ..Stage::new(new.id) };
+    let lease = store.acquire(new.id).await.expect("the chat was just made");
+    Witness { store: store.clone(), lease, stage, limits: tiny_limits(), calls: BTreeMap::new() }
+}
+
+/// A fork has what was said up to a message, under the same numbers, and nothing of what was paid, started or asked.
+pub async fn a_fork_begins_with_what_was_said<S: Store>(store: Arc<S>) {
+    let source = conversation(&store).await;
+    for (number, at, step) in [(2, 1, 1), (3, 4, 2), (4, 5, 3), (5, 6, 3)] {
+        let new = New { title: "Fork".into(), ..forked(number, at) };
+        assert_eq!(store.make(&new).await, Ok(new.id));
+        witness_of(&store, &new, &source, StepId(step)).await.agrees().await;
+        let pages = store.after(new.id, MessageId(1), 2).await.expect("the chat is there");
+        let rest = source.stage.transcript.iter().filter(|message| (2..=at).contains(&message.id.0));
+        assert_eq!(pages, rest.take(2).cloned().collect::<Vec<_>>());
+    }
+    source.agrees().await;
+}
+
+/// What happens in a fork does not show in the chat it came from, nor the other way round; also when that is edited.
+pub async fn a_fork_is_a_chat_of_its_own<S: Store>(store: Arc<S>) {
+    let mut source = conversation(&store).await;
+    let new = New { key: Some("f".into()), ..forked(2, 5) };
+    store.make(&new).await.expect("nothing is open there");
+    let mut fork = witness_of(&store, &new, &source, StepId(3)).await;
+    fork.say("and in the fork?").await;
+    fork.journal(vec![attempt(), text("In the f")]).await;
+    source.obey(Command::Edit { message: MessageId(1), parts: words("again") }).await;
+    fork.agrees().await;
+    source.agrees().await;
+    fork.obey(Command::Edit { message: MessageId(1), parts: words("once more") }).await;
+    fork.agrees().await;
+    source.agrees().await;
+    assert_eq!(store.make(&New { id: chat_id(3), ..new }).await, Ok(chat_id(2)), "though what it began with is gone");
+    let gone = store.make(&forked(3, 5)).await;
+    assert_eq!(gone, Err(MakeError::NoSuchMessage(MessageId(5))));
+    assert_eq!(store.heading(chat_id(3)).await, Err(StoreError::NoSuchChat));
+}
+
+/// Where a call has no result yet there is no fork, and neither where there is no message.
+pub async fn a_fork_ends_where_no_call_is_open<S: Store>(store: Arc<S>) {
+    let source = conversation(&store).await;
+    let at = async |at| store.make(&forked(2, at)).await;
+    assert_eq!(at(2).await, Err(OpenCall(uid(0)).into()));
+    assert_eq!(at(3).await, Err(OpenCall(uid(0)).into()), "the second was answered first");
+    for missing in [0, 7, u64::MAX] {
+        assert_eq!(at(missing).await, Err(MakeError::NoSuchMessage(MessageId(missing))));
+    }
+    let nowhere = New { fork: Some(Fork { chat: chat_id(404), at: MessageId(1) }), ..new(2) };
+    assert_eq!(store.make(&nowhere).await, Err(StoreError::NoSuchChat.into()));
+    assert_eq!(store.heading(chat_id(2)).await, Err(StoreError::NoSuchChat));
+    source.agrees().await;
+}
+
+/// Files come along, and stay when the chat they came from is gone.
+pub async fn a_fork_takes_bytes_along<S: Store>(store: Arc<S>) {
+    let mut source = Witness::new(&store, 1).await;
+    let file = |byte| {
+        let (name, media_type) = ("a.png".to_string(), "image/png".to_string());
+        Part::File(File { name, media_type, bytes: Some(vec![byte; 3].into()), meta: Meta::new() })
+    };
+    for byte in [1, 2] {
+        let parts = Arc::new([file(byte)]);
+        source.obey(Command::Send { parts, when: When::Queue }).await;
+        source.change(|change| change.finish(TurnEnd::Done)).await;
+    }
+    let new = forked(2, 1);
+    store.make(&new).await.expect("nothing is open there");
+    let fork = witness_of(&store, &new, &source, StepId(1)).await;
+    fork.agrees().await;
+    store.delete(source.lease).await.expect("the lease is ours");
+    fork.agrees().await;
+    assert!(matches!(&fork.stage.transcript[0].body, Body::User(parts) if *parts == [file(1)]));
+}
+
+/// A chat is found by all words of one message, whole, in any order and case; not by what was taken back.
+pub async fn what_was_said_is_found_by_its_words<S: Store>(store: Arc<S>) {
+    let mut source = conversation(&store).await;
+    let mut other = Witness::in_a_turn(&store, 2).await;
+    other.change(|change| change.say(Body::Context("kelp".into()))).await;
+    other.obey(send("There was Kelp, on a Ünicorn\u{0}'s back", When::Steer)).await;
+    other.change(|change| change.begin()).await;
+    let found = async |text: &str| -> Vec<ChatId> {
+        let query = Query { text: text.into(), owner: Some("owner".into()), ..Query::default() };
+        let mut found: Vec<_> = store.headings(&query).await.expect("it can be asked").iter().map(|h| h.id).collect();
+        found.sort_unstable();
+        found
+    };
+    let (one, two) = (chat_id(1), chat_id(2));
+    for (text, expected) in [
+        ("kelp", vec![one, two]),
+        ("KELP there", vec![one, two]),
+        ("kelp is", vec![one]),
+        ("is kelp more", vec![]),
+        ("kel", vec![]),
+        ("\u{fc}NICORN", vec![two]),
+        ("unicorn", vec![]),
+        ("hello", vec![one, two]),
+        ("hell", vec![one, two]),
+        ("seen", vec![]),
+        ("?!", vec![]),
+        ("'; DROP TABLE spoken", vec![]),
+    ] {
+        assert_eq!(found(text).await, expected, "{text}");
+    }
+    source.obey(Command::Edit { message: MessageId(1), parts: words("squid") }).await;
+    assert_eq!((found("kelp").await, found("squid").await), (vec![two], vec![one]));
+    store.make(&New { title: "another".into(), ..forked(3, 7) }).await.expect("nothing is open there");
+    assert_eq!(found("squid").await, [one, chat_id(3)], "and so is what a fork took over");
+    store.delete(other.lease).await.expect("the lease is ours");
+    assert_eq!(found("kelp").await, []);
+}
+
+/// Chats at work are told from those that rest, or wait for people.
+pub async fn chats_at_work_are_found<S: Store>(store: Arc<S>) {
+    let mut asks = Witness::in_a_turn(&store, 1).await;
+    let calls = reply(StepId(1), &call(0, "look", "{}"), Stop::ToolUse);
+    asks.change(|change| change.reply(calls, |_| CallState::AsksClient)).await;
+    asks.change(|change| change.ask(Timestamp(9))).await;
+    let mut runs = Witness::in_a_turn(&store, 2).await;
+    let mut wants = Witness::new(&store, 3).await;
+    wants.submit(send("hello", When::Queue)).await.expect("an empty chat takes a message");
+    Witness::new(&store, 4).await;
+    let query = Query { works: true, owner: Some("owner".into()), ..Query::default() };
+    let works = async || -> Vec<ChatId> {
+        let mut found: Vec<_> = store.headings(&query).await.expect("it can be asked").iter().map(|h| h.id).collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(works().await, [chat_id(2), chat_id(3)]);
+    runs.change(|change| change.finish(TurnEnd::Done)).await;
+    wants.obey_next().await;
+    assert_eq!(works().await, [chat_id(3)]);
+}

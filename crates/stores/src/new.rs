@@ -1,0 +1,72 @@
+//! Chats to be made.
+
+use everturn_core::chat::Chat;
+use everturn_core::fork::{OpenCall, titled};
+use everturn_core::ids::{ChatId, MessageId};
+use sha2::{Digest as _, Sha256};
+
+use crate::store::StoreError;
+
+/// A chat to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct New {
+    /// Its name, if it is made now.
+    pub id: ChatId,
+    /// The agent it talks to.
+    pub agent: String,
+    /// Whose it is.
+    pub owner: String,
+    /// What people call it; empty to call it after what is said first.
+    pub title: String,
+    /// What it begins with, if not with nothing.
+    pub fork: Option<Fork>,
+    /// The owner's name for this request, remembered as long as the chat is there: the same one again finds it.
+    pub key: Option<String>,
+}
+
+/// The beginning of another chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fork {
+    /// Which.
+    pub chat: ChatId,
+    /// Up to this message, and with it.
+    pub at: MessageId,
+}
+
+/// A chat was not made. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MakeError {
+    /// The same key came with another request before.
+    #[error("this request id was used for something else")]
+    Conflict,
+    /// There is no such message in the other chat.
+    #[error("message {0} is not in the chat")]
+    NoSuchMessage(MessageId),
+    /// A transcript cannot end there.
+    #[error(transparent)]
+    Open(#[from] OpenCall),
+    /// The store cannot say.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl New {
+    /// What the request asks for, in short: the same for the same request, whatever id it came with.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for text in [&self.agent, &self.title] {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        }
+        if let Some(Fork { chat, at }) = self.fork {
+            hash.update(chat.as_u128().to_be_bytes());
+            hash.update(at.0.to_be_bytes());
+        }
+        hash.finalize().into()
+    }
+
+    /// The chat, if it begins with nothing.
+    pub(crate) fn empty(&self) -> Chat {
+        titled(self.id, &self.agent, &self.owner, &self.title)
+    }
+}

@@ -1,0 +1,51 @@
+//! What a deleted chat leaves in the file.
+
+use std::sync::Arc;
+
+use everturn_core::command::When;
+use everturn_core::rehearsal::sample::{chat_id, send};
+use everturn_core::rehearsal::{Deed, Dice};
+use everturn_stores::Store as _;
+use everturn_stores::conformance::{Witness, deleting};
+use rusqlite::Connection;
+
+use super::open;
+use crate::scratch::Scratch;
+
+/// No table has a row of it, the journal included, and no bytes are left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_row_is_left_of_a_deleted_chat() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    store.create(chat_id(9), "agent", "owner").await.expect("a store makes chats"); // It has one row, which stays.
+    deleting::nothing_is_left_of_a_deleted_chat(store.clone()).await;
+    let other = store.acquire(chat_id(2)).await.expect("the chat is there");
+    store.delete(other).await.expect("the lease is ours");
+    let mut lived = Witness::in_a_turn(&store, 3).await;
+    for number in 0..60 {
+        match lived.stage.deed(&lived.limits, &mut Dice::new(number * 7)) {
+            Deed::Rest => {
+                let _ = lived.submit(send("and?", When::Queue)).await; // Its queue may be full.
+                lived.obey_next().await;
+            }
+            Deed::Journal(deltas) => drop(lived.journal(deltas).await),
+            Deed::Commit(facts) => drop(lived.commit(&facts).await),
+        }
+    }
+    assert!(lived.stage.attempts.len() > 2, "something was paid");
+    let Witness { lease, store: shared, .. } = lived;
+    store.delete(lease).await.expect("the lease is ours");
+    drop(shared);
+    drop(Arc::into_inner(store).expect("nobody else has it"));
+    let database = Connection::open(dir.as_ref().join("everturn.db")).expect("it can be read");
+    let mut tables = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").expect("it has tables");
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).expect("they have names").collect::<Result<_, _>>().expect("all");
+    assert!(tables.len() >= 9, "{tables:?}");
+    // What was paid stays paid, and no number is used twice.
+    for table in tables.iter().filter(|table| !["used", "sqlite_sequence"].contains(&table.as_str())) {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let count: i64 = database.query_row(&sql, [], |row| row.get(0)).expect("it can be counted");
+        assert_eq!(count, i64::from(table == "chats"), "{table}");
+    }
+}
