@@ -102,7 +102,9 @@ impl Attempt {
         let joiner = self.joiner(&retract, began.rung);
         let model = began.model.name().to_string();
         let rows = retract.into_iter().chain([Delta::Attempt(Box::new(began))]);
-        if let Err(broke) = self.journal(rows.collect()).await? {
+        let (rows, broke) = self.fold(rows.collect());
+        self.append(rows).await?;
+        if let Err(broke) = broke {
             return Ok(Ended::Broke(broke));
         }
         let started = Instant::now();
@@ -135,31 +137,43 @@ impl Attempt {
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
         let mut batch = Batch { deltas: Vec::new(), len: 0, bytes: 0, joiner, held: false, progressed: false };
-        let mut progress = started;
+        let (mut progress, mut over) = (started, None);
         let watchdog = sleep_until(started + self.windows.silence_max);
         // Both wait for the whole stream: to make and to give up a waiter costs more than to ask one.
         let cancel = self.cancel.clone();
         let cancelled = cancel.cancelled();
         tokio::pin!(watchdog, cancelled);
         loop {
-            let frame = tokio::select! {
-                biased;
-                () = &mut cancelled => return Ok(Ended::Cancelled),
-                frame = frames.next() => frame,
-                () = &mut watchdog => {
-                    if !self.is_silent(progress, watchdog.as_mut()) {
-                        continue;
+            if cancel.is_cancelled() {
+                return Ok(Ended::Cancelled);
+            }
+            if over.is_none() && batch.deltas.is_empty() {
+                let frame = tokio::select! {
+                    biased;
+                    () = &mut cancelled => return Ok(Ended::Cancelled),
+                    frame = frames.next() => frame,
+                    () = &mut watchdog => {
+                        if !self.is_silent(progress, watchdog.as_mut()) {
+                            continue;
+                        }
+                        Some(Err(self.error(Kind::Silence, Cause::IdleStall)))
                     }
-                    Some(Err(self.error(Kind::Silence, Cause::IdleStall)))
-                }
-            };
-            let ended = batch.gather(frame, &mut frames, self.windows);
+                };
+                over = batch.gather(frame, &mut frames, self.windows);
+            }
             if std::mem::take(&mut batch.progressed) {
                 progress = Instant::now();
                 self.alone = None;
                 first_after.get_or_insert(progress - started);
             }
-            if let Err(broke) = self.journal(batch.take()).await? {
+            let (rows, broke) = self.fold(batch.take());
+            let ended = over.take();
+            if ended.is_some() {
+                self.append(rows).await?;
+            } else {
+                over = self.append_reading(rows, &mut batch, &mut frames).await?;
+            }
+            if let Err(broke) = broke {
                 return Ok(Ended::Broke(broke));
             }
             match ended {
@@ -168,6 +182,27 @@ impl Attempt {
                 Some(Over::Stop(stop)) => return Ok(Ended::Answered(stop)),
                 Some(Over::Error(error)) => return Ok(Ended::Broke(error)),
                 Some(Over::Eof) => return Ok(Ended::Broke(self.error(Kind::Truncated, Cause::Truncated))),
+            }
+        }
+    }
+
+    /// Stores rows, and meanwhile takes what comes into the next batch: whoever is fast is stored in larger pieces.
+    async fn append_reading(
+        &self,
+        rows: Vec<Row>,
+        batch: &mut Batch,
+        frames: &mut Frames,
+    ) -> Result<Option<Over>, WriteError> {
+        let append = self.append(rows);
+        tokio::pin!(append);
+        let mut over = None;
+        loop {
+            tokio::select! {
+                biased;
+                stored = &mut append => return stored.map(|()| over),
+                frame = frames.next(), if over.is_none() && batch.has_room(self.windows) => {
+                    over = batch.gather(frame, frames, self.windows);
+                }
             }
         }
     }
@@ -182,29 +217,32 @@ impl Attempt {
         false
     }
 
-    /// Folds deltas, stores them, and wakes whoever watches. In this order: nothing is seen that is not stored.
-    async fn journal(&mut self, deltas: Vec<Delta>) -> Result<Result<(), ProviderError>, WriteError> {
-        if deltas.is_empty() {
-            return Ok(Ok(()));
-        }
+    /// Folds deltas into the draft, up to one that does not fit.
+    fn fold(&mut self, deltas: Vec<Delta>) -> (Vec<Row>, Result<(), ProviderError>) {
         let (at, step) = (self.clock.now(), self.draft.step());
         let mut rows = Vec::with_capacity(deltas.len());
-        let mut broke = Ok(());
         for delta in deltas {
             match self.draft.push(at, &delta) {
                 Ok(seq) => rows.push(Row { step, seq, at, delta: Arc::new(delta) }),
                 Err(out_of_order) => {
                     let error = self.error(Kind::Malformed, Cause::Malformed);
-                    broke = Err(error.with_detail(&out_of_order.to_string()));
-                    break;
+                    return (rows, Err(error.with_detail(&out_of_order.to_string())));
                 }
             }
+        }
+        (rows, Ok(()))
+    }
+
+    /// Stores rows, and wakes whoever watches. In this order: nothing is seen that is not stored.
+    async fn append(&self, rows: Vec<Row>) -> Result<(), WriteError> {
+        if rows.is_empty() {
+            return Ok(());
         }
         let started = Instant::now();
         self.store.append(self.pen, rows).await?;
         self.metrics.appended(started.elapsed());
         self.bell.ring();
-        Ok(broke)
+        Ok(())
     }
 
     fn error(&self, kind: Kind, cause: Cause) -> ProviderError {
@@ -260,10 +298,13 @@ impl Batch {
                 self.end_seam();
                 return over;
             }
-            let room = self.len < windows.batch_len_max && self.bytes < windows.batch_bytes_max;
-            next = if room { frames.next().now_or_never() } else { None };
+            next = if self.has_room(windows) { frames.next().now_or_never() } else { None };
         }
         None
+    }
+
+    const fn has_room(&self, windows: Windows) -> bool {
+        self.len < windows.batch_len_max && self.bytes < windows.batch_bytes_max
     }
 
     fn push(&mut self, delta: Delta) {
