@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn::core::budget::{Day, Used};
@@ -29,6 +30,7 @@ pub struct Stepwise {
     memory: Memory,
     fault: Mutex<Option<(usize, Fault)>>,
     writes: AtomicUsize,
+    append_time: Mutex<Duration>,
     hints: Mutex<VecDeque<Hint>>,
     hinted: Notify,
 }
@@ -46,6 +48,11 @@ impl Stepwise {
     /// After `writes` more writes, one goes wrong.
     pub fn fail_after(&self, writes: usize, fault: Fault) {
         *self.fault.lock().unwrap() = Some((writes, fault));
+    }
+
+    /// Takes so long for every append from now on.
+    pub fn append_in(&self, time: Duration) {
+        *self.append_time.lock().unwrap() = time;
     }
 
     /// Whether that one is still to come.
@@ -143,6 +150,10 @@ impl Store for Stepwise {
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+        let time = *self.append_time.lock().unwrap();
+        if !time.is_zero() {
+            tokio::time::sleep(time).await;
+        }
         self.write(self.memory.append(pen, rows)).await
     }
 

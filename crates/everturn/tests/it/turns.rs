@@ -1,5 +1,7 @@
 //! Whole turns: what is said, in which order, and how they end.
 
+use std::time::Duration;
+
 use everturn::core::message::Stop;
 use everturn_understudy::{call, reasoning, script, sealed, stop, text, usage, wait};
 use expect_test::expect;
@@ -87,4 +89,19 @@ async fn a_plain_answer() {
         t=029.0 idle Done
     "#]]
     .assert_eq(&stage.run("hi").await);
+}
+
+/// A store that takes ten seconds for what the model says in one: what comes meanwhile is stored together, and the
+/// answer is heard at the model's pace, not at the store's.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_reads_on_while_the_store_is_slow() {
+    let words = (1..=9).flat_map(|number| [text(&format!("{number} ")), wait(1)]).chain([stop(Stop::End)]);
+    let stage = stage([script(words)]).await;
+    stage.store.append_in(Duration::from_secs(10));
+    let began = tokio::time::Instant::now();
+    stage.chat.send("count").await.unwrap();
+    stage.chat.rest().await.unwrap();
+    assert_eq!(stage.replies().await, "1 2 3 4 5 6 7 8 9 ");
+    // One append for the beginning of the attempt, one for the first word, one for all others.
+    assert_eq!(began.elapsed().as_secs(), 30);
 }
