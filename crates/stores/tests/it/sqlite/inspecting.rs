@@ -124,7 +124,7 @@ async fn damage_is_told() {
     let file = dir.as_ref().join("everturn.db");
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
-    bytes[middle..middle + 4096].fill(0x5a);
+    bytes[middle..].fill(0x5a); // Whatever lies where: some of it is in use.
     std::fs::write(&file, bytes).unwrap();
     let mut inspection = Inspection::open(dir.as_ref()).unwrap();
     assert_ne!(inspection.damage(|| ()), Ok(Vec::new()));
