@@ -95,7 +95,7 @@ async fn a_plain_answer() {
 /// answer is heard at the model's pace, not at the store's.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_reads_on_while_the_store_is_slow() {
-    let words = (1..=9).flat_map(|number| [text(&format!("{number} ")), wait(1)]).chain([stop(Stop::End)]);
+    let words = (1..=9).flat_map(|number| [text(format!("{number} ")), wait(1)]).chain([stop(Stop::End)]);
     let stage = stage([script(words)]).await;
     stage.store.append_in(Duration::from_secs(10));
     let began = tokio::time::Instant::now();
