@@ -63,7 +63,6 @@ impl Client {
     }
 
     /// A client of the daemon that runs on this data directory, also after it was started anew; `None` if none runs.
-    #[allow(dead_code, reason = "for commands that need a daemon and start none")]
     pub fn local(data: &DataDir) -> Result<Option<Self>, ClientError> {
         let is_there = data.address()?.is_some();
         Ok(is_there.then(|| Self::of(data)))

@@ -13,6 +13,7 @@ use crate::delta::{Began, CallBegan, Delta, Handle, ProvidedDelta, Rung};
 use crate::ids::{CallUid, ModelId, Seq, StepId, Timestamp};
 use crate::message::{Call, Meta, Part, Provided, Reasoning, Reply, ReplyBody, RunBy, Seal, Stop, Text};
 use crate::seam::Seam;
+use crate::view::Row;
 
 /// Everything the model has said in one step so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,6 +98,16 @@ impl Draft {
             retracted: Vec::new(),
             meta: Meta::new(),
         }
+    }
+
+    /// The draft that the rows of one step add up to, from the first on.
+    pub fn of_rows(rows: &[Row]) -> Result<Option<Self>, OutOfOrder> {
+        let Some(first) = rows.first() else { return Ok(None) };
+        let mut draft = Self::new(first.step);
+        for row in rows {
+            draft.push(row.at, &row.delta)?;
+        }
+        Ok(Some(draft))
     }
 
     /// Takes in the next delta, which arrived at `at`, and says its number. Constant work, whatever came before.

@@ -230,6 +230,7 @@ impl Driver {
                 Err(_) => Err(Late(time_max)),
             }
         };
+        let run = until_halted(run, self.halt.clone(), grace);
         let span = self.spans.tool(&self.chat, &call.tool, call.uid);
         let (chat, owner) = (self.chat.id, &self.chat.owner);
         tracing::info!(target: AUDIT, event = "tool_started", %chat, owner, call = %call.uid, tool = call.tool);
@@ -317,4 +318,19 @@ impl Driver {
         let _ = timeout_at(by_force, batch.tasks.shutdown()).await;
         Ok(())
     }
+}
+
+/// Runs a tool, and lets go of it when this process may not go on and its grace is over. Its driver would do so too, but may
+/// be waiting for the very store that cannot be reached. What then never comes back is nobody's result.
+async fn until_halted<T>(run: impl Future<Output = T>, halt: CancellationToken, grace: Duration) -> T {
+    let halted = async {
+        halt.cancelled().await;
+        tokio::time::sleep(grace).await;
+    };
+    tokio::select! {
+        biased;
+        done = run => return done,
+        () = halted => {}
+    }
+    std::future::pending().await
 }

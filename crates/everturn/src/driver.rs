@@ -18,7 +18,6 @@ use everturn_core::ids::{MessageId, Timestamp};
 use everturn_core::message::{Body, Message, Reply, Stop};
 use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
-use everturn_core::view::Row;
 use everturn_stores::{Lease, Loaded, StoreError, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -30,7 +29,7 @@ use crate::engine::Ports;
 use crate::hub::Bell;
 use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
-use crate::places::Place;
+use crate::places::{Place, Seat, Waiting};
 use crate::spans::Spans;
 
 /// The holder of a chat's lease.
@@ -56,8 +55,8 @@ pub(crate) struct Driver {
     pub(crate) room: Room,
     pub(crate) meter: Meter,
     pub(crate) spans: Spans,
-    /// What it may work on. None while it waits, or was only woken to obey.
-    place: Option<Place>,
+    /// What it may work on. Nothing while it waits.
+    seat: Seat,
     /// Whether it was left in the middle of something, and nothing has been done about it here yet.
     pub(crate) left_behind: bool,
     /// Keeps other suspects out while this one works, until it has got on.
@@ -67,27 +66,27 @@ pub(crate) struct Driver {
 }
 
 /// Why a driver stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Parked {
     /// The chat rests.
     Resting,
-    /// The chat has work, and no place to do it.
-    InLine,
+    /// The chat has work, and no place to do it; but perhaps one in line already.
+    InLine(Option<Waiting>),
     /// The process may not drive any more; the chat goes on elsewhere.
     HandedOver,
 }
 
 impl Driver {
     /// Takes the lease and finds out where the chat stands.
-    pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut place: Option<Place>) -> Result<Self, WriteError> {
+    pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut seat: Seat) -> Result<Self, WriteError> {
         let (bell, halt) = (ports.hub.bell(lease.chat()), ports.halt());
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
         let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
-        if let Some(place) = &mut place {
+        if let Some(place) = &mut seat.place {
             place.belongs_to(&chat.owner);
         }
         let left_behind = ports.is_left_behind(chat.id, chat.status);
-        let draft = rebuild(&rows);
+        let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
@@ -108,7 +107,7 @@ impl Driver {
             room,
             meter,
             spans,
-            place,
+            seat,
             left_behind,
             alone: None,
             halt,
@@ -117,8 +116,9 @@ impl Driver {
 
     /// Advances the chat until it rests, then lets go of it.
     pub(crate) async fn run(mut self) -> Result<Parked, WriteError> {
-        let parked = self.go_on().await?;
-        self.ports.forget(self.chat.id, parked);
+        let parked = self.go_on().await;
+        self.ports.forget(self.chat.id, &parked);
+        let parked = parked?;
         if let Err(error) = self.ports.store.release(self.lease).await {
             tracing::debug!(%error, "the lease was not given back, it lapses by itself");
         }
@@ -139,9 +139,9 @@ impl Driver {
                 return Ok(Parked::HandedOver);
             }
             if self.is_work(&next) && !self.has_place() {
-                return Ok(Parked::InLine);
+                return Ok(Parked::InLine(self.seat.line.take()));
             }
-            if self.is_work(&next) && std::mem::take(&mut self.left_behind) {
+            if self.is_work(&next) && self.left_behind {
                 self.take_up().await?;
                 continue;
             }
@@ -171,15 +171,11 @@ impl Driver {
 
     /// Whether it may work. Between two steps a place is given up for an owner who has fewer.
     fn has_place(&mut self) -> bool {
-        if self.draft.is_none() && self.place.as_ref().is_some_and(Place::is_owed) {
-            self.place = None;
+        if self.draft.is_none() && self.seat.place.as_ref().is_some_and(Place::is_owed) {
+            self.seat.place = None;
             return false;
         }
-        if self.place.is_none() {
-            self.place = self.ports.places.take();
-            self.place.iter_mut().for_each(|place| place.belongs_to(&self.chat.owner));
-        }
-        self.place.is_some()
+        self.seat.is_placed(&self.ports.places, &self.chat.owner)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -384,7 +380,7 @@ impl Driver {
     /// Waits, unless something happens before.
     pub(crate) async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
-        self.place = None;
+        self.seat = Seat::default(); // A place that is called while nobody works would be wasted.
         tokio::select! {
             biased;
             () = halt.cancelled() => {}
@@ -399,15 +395,6 @@ impl Driver {
 /// The model said nothing. It is told so, once.
 fn reask<'c, 'a>(change: &'c mut Change<'a>) -> &'c mut Change<'a> {
     change.fact(Fact::Reasked).say(Body::Context("Your last answer was empty. Please answer.".into()))
-}
-
-/// The draft as its journal tells it.
-pub(crate) fn rebuild(rows: &[Row]) -> Option<Draft> {
-    let mut draft = Draft::new(rows.first()?.step);
-    for row in rows {
-        draft.push(row.at, &row.delta).expect("what is journalled has been folded before");
-    }
-    Some(draft)
 }
 
 fn no_agent(name: &str) -> WriteError {

@@ -55,7 +55,9 @@ pub(crate) struct Ports {
     pub(crate) driven: Mutex<HashSet<ChatId>>,
     pub(crate) places: Places,
     /// Bounds how many chats without a place are loaded at once, to do what their inbox says.
-    pub(crate) obeying: Semaphore,
+    pub(crate) obeying: Arc<Semaphore>,
+    /// One at a time: looks for chats that nobody drives.
+    pub(crate) looking: Arc<Semaphore>,
     drivers: Drivers,
     tasks: TaskTracker,
     /// Ends [`worker::heed_hints`] with the last of us.
@@ -349,7 +351,8 @@ impl Builder {
                 },
                 metrics.clone(),
             ),
-            obeying: Semaphore::new(OBEYING_MAX),
+            obeying: Arc::new(Semaphore::new(OBEYING_MAX)),
+            looking: Arc::new(Semaphore::new(1)),
             metrics,
             halt: Mutex::new(shutdown.child_token()),
             drain: shutdown.child_token(),

@@ -195,7 +195,8 @@ impl Driver {
             Door::Key => Kind::RateLimit,
             Door::Model => Kind::Overloaded,
         };
-        let error = ProviderError::new(self.agent.models[model].provider(), kind);
+        let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
+        let error = ProviderError::new(provider, kind);
         let wait = self.wait(until, &error, self.chat.tried.attempts);
         self.change(|change| change.fact(wait)).await
     }

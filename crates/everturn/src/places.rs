@@ -10,7 +10,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use futures_util::FutureExt as _;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
@@ -47,6 +48,34 @@ pub(crate) struct Place {
     places: Places,
     /// Nobody's until its chat was loaded.
     owner: Option<Arc<str>>,
+}
+
+/// What a driver has to work on, or instead.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    pub(crate) place: Option<Place>,
+    /// Where it stands in line.
+    pub(crate) line: Option<Waiting>,
+    /// The right to be loaded nevertheless, to do what its inbox says.
+    pub(crate) obeying: Option<OwnedSemaphorePermit>,
+}
+
+impl Seat {
+    pub(crate) fn on(place: Place) -> Self {
+        Self { place: Some(place), ..Self::default() }
+    }
+
+    /// Whether there is a place, if need be one that is free or has just been called.
+    pub(crate) fn is_placed(&mut self, places: &Places, owner: &str) -> bool {
+        if self.place.is_none() {
+            let called = self.line.as_mut().and_then(|line| line.place().now_or_never());
+            self.place = called.or_else(|| places.take());
+        }
+        let Some(place) = &mut self.place else { return false };
+        place.belongs_to(owner);
+        (self.line, self.obeying) = (None, None);
+        true
+    }
 }
 
 /// Somebody in line. Dropped, they have left it.
@@ -200,8 +229,6 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-
-    use futures_util::FutureExt as _;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use everturn_core::fact::Fact;
 use everturn_core::ids::ChatId;
 use everturn_core::quarantine::Taken;
 use everturn_core::status::Status;
-use everturn_stores::WriteError;
+use everturn_stores::{StoreError, WriteError};
 
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -21,15 +21,22 @@ const ALONE_MAX: Duration = Duration::from_secs(10);
 impl Ports {
     /// Whether this process finds the chat for the first time, in the middle of something another left.
     pub(crate) fn is_left_behind(&self, chat: ChatId, status: Status) -> bool {
-        let is_news = lock(&self.known).insert(chat);
-        is_news && matches!(status, Status::Running | Status::Interrupting)
+        let is_under_way = matches!(status, Status::Running | Status::Interrupting);
+        let mut known = lock(&self.known);
+        let left_behind = is_under_way && !known.contains(&chat);
+        if !left_behind {
+            known.insert(chat);
+        }
+        left_behind
     }
 
     /// What becomes of the chat is no longer of interest here, unless it goes on here.
-    pub(crate) fn forget(&self, chat: ChatId, parked: Parked) {
+    pub(crate) fn forget(&self, chat: ChatId, parked: &Result<Parked, WriteError>) {
         match parked {
-            Parked::Resting => drop(lock(&self.known).remove(&chat)),
-            Parked::InLine | Parked::HandedOver => {}
+            Ok(Parked::Resting) | Err(WriteError::Fenced | WriteError::Store(StoreError::NoSuchChat)) => {
+                lock(&self.known).remove(&chat);
+            }
+            Ok(Parked::InLine(_) | Parked::HandedOver) | Err(_) => {}
         }
     }
 }
@@ -39,16 +46,19 @@ impl Driver {
     /// turn, if that was once too often.
     pub(crate) async fn take_up(&mut self) -> Result<(), WriteError> {
         let taken = Taken::again(&self.chat, self.draft.as_ref());
-        if !taken.is_deadly(self.agent.limits.deaths_max) {
-            if taken.is_suspect(self.agent.limits.deaths_max) && !self.isolate().await? {
-                self.left_behind = true; // The top of the loop knows why.
-                return Ok(());
-            }
-            return self.change(|change| change.fact(Fact::TakenUp(taken))).await;
+        let deaths_max = self.agent.limits.deaths_max;
+        if taken.is_deadly(deaths_max) {
+            tracing::error!(chat = %self.chat.id, ?taken, "the process died of this chat again and again, its turn is ended");
+            let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
+            self.fail(&ProviderError::new(provider, Kind::Quarantine), None).await?;
+        } else if taken.is_suspect(deaths_max) && !self.isolate().await? {
+            return Ok(()); // The top of the loop knows why.
+        } else {
+            self.change(|change| change.fact(Fact::TakenUp(taken))).await?;
         }
-        tracing::error!(chat = %self.chat.id, ?taken, "the process died of this chat again and again, its turn is ended");
-        let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
-        self.fail(&ProviderError::new(provider, Kind::Quarantine), None).await
+        self.left_behind = false;
+        lock(&self.ports.known).insert(self.chat.id);
+        Ok(())
     }
 
     /// Waits until no other suspect works, and keeps others out for a moment, or until it has got on. False if somebody

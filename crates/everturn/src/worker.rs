@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::Failure;
+use everturn_core::draft::Draft;
 use everturn_core::error::Kind;
 use everturn_core::ids::ChatId;
 use everturn_core::message::Stop;
 use everturn_core::status::Status;
 use everturn_stores::{Hint, Loaded, Store, StoreError, WriteError};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Driver, Parked, rebuild};
+use crate::driver::{Driver, Parked};
 use crate::engine::{Ports, lock};
 use crate::feed::Changed;
-use crate::places::{Place, Waiting};
+use crate::places::{Seat, Waiting};
 
 /// How long a driver waits before it looks whether its store is back.
 const STORE_RETRY: Duration = Duration::from_secs(1);
@@ -46,8 +48,9 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
         Hint::Missed => {
             ports.hub.ring_all();
             ports.feeds.tell_all(Changed::Anything);
-            if let Err(error) = ports.resume().await {
-                tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
+            // Beside what is heard next: a store that does not answer is about to be the reason for `Lost`.
+            if let Ok(looking) = ports.looking.clone().try_acquire_owned() {
+                tokio::spawn(look(ports.clone(), looking));
             }
         }
         Hint::Lost => {
@@ -57,19 +60,28 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
     }
 }
 
+async fn look(ports: Arc<Ports>, _looking: OwnedSemaphorePermit) {
+    if let Err(error) = ports.resume().await {
+        tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
+    }
+}
+
 impl Ports {
     pub(crate) async fn drive(self: Arc<Self>, chat: ChatId) {
         let (mut panics, mut line) = (0, None);
         loop {
-            let Some(place) = self.admit(chat, &mut line).await else {
+            let Some(seat) = self.admit(chat, line.take()).await else {
                 lock(&self.driven).remove(&chat);
                 return;
             };
             // A task of its own, so that a panic is caught here instead of leaving the chat to nobody.
-            let ended = tokio::spawn(self.clone().advance_on(chat, place)).await;
+            let ended = tokio::spawn(self.clone().advance_on(chat, seat)).await;
             self.metrics.driver_ended(&ended);
             match ended {
-                Ok(Ok(Parked::InLine)) => continue,
+                Ok(Ok(Parked::InLine(waiting))) => {
+                    line = waiting;
+                    continue;
+                }
                 Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
                     tracing::warn!(%chat, why, "the store is not available, trying again");
                     tokio::select! {
@@ -82,7 +94,7 @@ impl Ports {
                     panics += 1;
                     continue;
                 }
-                Err(join) if join.is_panic() => self.give_up(chat).await,
+                Err(join) if join.is_panic() => drop(tokio::spawn(self.clone().give_up(chat)).await),
                 Ok(Ok(Parked::Resting | Parked::HandedOver)) | Err(_) => {}
                 Ok(Err(error)) => {
                     tracing::info!(%chat, %error, "the chat cannot be driven here");
@@ -99,14 +111,14 @@ impl Ports {
     }
 
     /// Ends the turn of a chat that no driver survives, so that it rests and says why. What was shown is kept.
-    async fn give_up(&self, chat: ChatId) {
+    async fn give_up(self: Arc<Self>, chat: ChatId) {
         let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
         let failure = Failure { kind: Kind::Generic, message, detail: String::new(), attempts: 0 };
         let ended = async {
             let mut lease = self.store.acquire(chat).await?;
             let Loaded { chat, rows, .. } = self.store.load(&lease).await?;
             let shown = |stop| {
-                let draft = rebuild(&rows)?;
+                let draft = Draft::of_rows(&rows).ok().flatten()?;
                 let ended = draft.newest_at();
                 draft.seal(stop, ended, None).filter(|reply| !reply.parts.is_empty())
             };
@@ -125,48 +137,44 @@ impl Ports {
 
     /// Waits until the chat may be driven: on a place, or without one if somebody wants something of it meanwhile. None
     /// if the process ends first.
-    async fn admit(&self, chat: ChatId, line: &mut Option<Waiting>) -> Option<Option<Place>> {
+    async fn admit(&self, chat: ChatId, line: Option<Waiting>) -> Option<Seat> {
         if self.drain.is_cancelled() {
             return None;
         }
-        if line.is_none() {
-            if let Some(place) = self.places.take() {
-                return Some(Some(place));
+        let mut waiting = match line {
+            Some(waiting) => waiting,
+            None => {
+                if let Some(place) = self.places.take() {
+                    return Some(Seat::on(place));
+                }
+                // A store that cannot say whose it is will tell the driver so.
+                let owner = self.store.heading(chat).await.map(|heading| heading.owner).unwrap_or_default();
+                self.places.line_up(&owner)
             }
-            // A store that cannot say whose it is will tell the driver so.
-            let owner = self.store.heading(chat).await.map(|heading| heading.owner).unwrap_or_default();
-            *line = Some(self.places.line_up(&owner));
-        }
-        let (waiting, bell) = (line.as_mut()?, self.hub.bell(chat));
+        };
+        let bell = self.hub.bell(chat);
         loop {
             tokio::select! {
                 biased;
                 () = self.drain.cancelled() => return None,
-                place = waiting.place() => {
-                    *line = None;
-                    return Some(Some(place));
-                }
+                place = waiting.place() => return Some(Seat::on(place)),
                 () = bell.inbox.notified() => {}
             }
             if matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty()) {
-                return Some(None);
+                let obeying = self.obeying.clone().acquire_owned().await.ok();
+                return Some(Seat { line: Some(waiting), obeying, ..Seat::default() });
             }
         }
     }
 
-    async fn advance_on(self: Arc<Self>, chat: ChatId, place: Option<Place>) -> Result<Parked, WriteError> {
-        let ports = self.clone();
-        let _obeying = match place {
-            Some(_) => None,
-            None => ports.obeying.acquire().await.ok(),
-        };
+    async fn advance_on(self: Arc<Self>, chat: ChatId, seat: Seat) -> Result<Parked, WriteError> {
         let lease = self.store.acquire(chat).await?;
-        Driver::take(self, lease, place).await?.run().await
+        Driver::take(self, lease, seat).await?.run().await
     }
 
     /// Advances a chat for whoever drives by hand.
     pub(crate) async fn advance(self: Arc<Self>, chat: ChatId) -> Result<(), WriteError> {
-        let place = self.places.take();
-        self.advance_on(chat, place).await.map(|_| ())
+        let seat = Seat { place: self.places.take(), ..Seat::default() };
+        self.advance_on(chat, seat).await.map(|_| ())
     }
 }

@@ -417,11 +417,7 @@ impl Room {
     fn snapshot(&self) -> Snapshot {
         let page = self.messages.len().saturating_sub(PAGE_LEN_MAX);
         let messages = self.messages[page..].iter().map(|(_, message)| message.clone()).collect();
-        let mut draft = None;
-        for row in &self.rows {
-            let open = draft.get_or_insert_with(|| Draft::new(row.step));
-            open.push(row.at, &row.delta).expect("what is journalled has been folded before");
-        }
+        let draft = Draft::of_rows(&self.rows).expect("what is journalled has been folded before");
         Snapshot { messages, standing: Standing::from(&self.chat), draft }
     }
 }

@@ -114,13 +114,7 @@ pub(crate) fn is_unsettled(chat: &Chat, submitted: InboxSeq) -> bool {
 
 /// The draft that some rows add up to, from the first on.
 pub(crate) fn draft_of(rows: &[Row]) -> Result<Option<Draft>, StoreError> {
-    let Some(first) = rows.first() else { return Ok(None) };
-    let mut draft = Draft::new(first.step);
-    for row in rows {
-        let folded = draft.push(row.at, &row.delta);
-        folded.map_err(|error| StoreError::Unreadable(format!("the journal of {}: {error}", row.step)))?;
-    }
-    Ok(Some(draft))
+    Draft::of_rows(rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))
 }
 
 macro_rules! words {

@@ -33,7 +33,6 @@ impl Client {
     }
 
     /// A page of messages, oldest first.
-    #[allow(dead_code, reason = "for commands that are being added")]
     pub async fn messages(&self, chat: &str, before: Option<u64>) -> Result<Messages, ClientError> {
         let before = before.map(|before| format!("?before={before}")).unwrap_or_default();
         self.get(&format!("/v1/chats/{chat}/messages{before}")).await
@@ -120,13 +119,6 @@ impl Client {
     /// Has something done that is named by its path.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ClientError> {
         self.command(Method::POST, path.into(), body).await
-    }
-
-    /// Deletes what stands at a path.
-    #[allow(dead_code, reason = "for commands that are being added")]
-    pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
-        let key = Some(new_key()?);
-        self.ask_bytes(&Asked { method: Method::DELETE, path: path.into(), key, body: None }).await.map(drop)
     }
 
     /// A request with an effect, under one name however often it is sent.

@@ -10,6 +10,7 @@ use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
 use everturn::core::prompt::Role;
 use everturn::core::status::Status;
+use everturn::stores::Hint;
 use everturn::{Agent, Approval, ChatHandle, Policy};
 use everturn_understudy::{Script, Understudy, call, fail, script, stop, text, wait};
 use futures_util::future::join_all;
@@ -161,4 +162,26 @@ async fn a_line_ends_with_its_process() {
     assert!(since.elapsed() < Duration::from_secs(1));
     let chats: Vec<_> = chats.iter().map(|chat| stage.engine.chat(chat.id())).collect();
     until_done(&chats).await;
+}
+
+/// A chat in line that only does what it was told, and then waits for somebody's answer, is not called: the place it would
+/// get is worth more to others.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_waits_leaves_the_line() {
+    let policy = Policy { approval: Approval::Needed, ..ANY };
+    let agent = agent().tool(Diary::new().tool("pay", 1, policy)).unwrap();
+    let answers = [script([call("pay", json!({})), stop(Stop::ToolUse)]), slow(), slow()];
+    let stage = crowded(Understudy::new(answers), agent, 1).await;
+    let waits = busy(&stage, "a", 1).await.remove(0);
+    assert_eq!(waits.rest().await.unwrap(), None);
+    stage.store.tell(Hint::Lost);
+    sleep(Duration::from_secs(1)).await; // Nobody drives it now.
+    let works = busy(&stage, "a", 1).await;
+    sleep(Duration::from_secs(1)).await;
+    stage.store.tell(Hint::Missed);
+    sleep(Duration::from_secs(1)).await; // It is in line.
+    waits.send("and then?").await.unwrap();
+    until_done(&works).await;
+    assert_eq!(waits.view().await.unwrap().standing.unwrap().status, Status::Awaiting);
+    until_done(&busy(&stage, "a", 1).await).await;
 }

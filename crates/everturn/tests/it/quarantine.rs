@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::chat::{Effect, TurnEnd};
+use everturn::core::command::Command;
+use everturn::core::delta::Delta;
 use everturn::core::error::Kind;
-use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::ids::{ChatId, Seq, Timestamp};
 use everturn::core::message::{Stop, Verdict};
 use everturn::core::status::Status;
+use everturn::core::view::Row;
+use everturn::stores::{Loaded, Store as _};
 use everturn::{Agent, Drivers, Engine, Policy, ToolContext, ToolError, tool};
-use everturn_understudy::{Understudy, call, hang, script, stop, text};
+use everturn_understudy::{Understudy, call, hang, script, stop, text, wait};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::stage::{count, counter};
 use crate::stepwise::Stepwise;
@@ -137,4 +141,43 @@ async fn a_chat_that_rests_is_not_counted() {
     }
     let view = process(&store, &asked, &agent).chat(id).view().await.unwrap();
     assert_eq!(view.standing.unwrap().status, Status::Awaiting);
+}
+
+/// A chat that finds no place when it is taken up is counted once it has one, whatever it was told meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_waited_in_line_is_counted() {
+    let (store, deadly) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));
+    let id = process(&store, &deadly, &agent()).create("it").await.unwrap().id();
+    process(&store, &deadly, &agent()).chat(id).send("go").await.unwrap();
+    assert_eq!(life(&store, &deadly, &agent(), id).await, None);
+    let slow = Understudy::new([script([text("One"), wait(10), text("."), stop(Stop::End)]), script([hang()])]);
+    let builder = Engine::builder().store(store.clone()).provider(slow).agent("it", agent()).chats_max(1);
+    let crowded = builder.seed(2).starting_at(Timestamp(0)).start();
+    crowded.create("it").await.unwrap().send("first").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    crowded.resume().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    crowded.chat(id).submit(Command::Rename("in line".into()), None).await.unwrap();
+    sleep(Duration::from_secs(10)).await; // It has its place.
+    let lease = store.acquire(id).await.unwrap();
+    assert_eq!(store.load(&lease).await.unwrap().chat.taken.still, 1);
+}
+
+/// A journal that does not add up is damage, and said so: nothing panics over it, and nothing is asked.
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_does_not_add_up_is_said_so() {
+    let store = Arc::new(Stepwise::default());
+    let never = Understudy::improvising(|_| script([hang()]));
+    let chat = process(&store, &never, &agent()).create("it").await.unwrap();
+    chat.send("go").await.unwrap();
+    assert_eq!(life(&store, &never, &agent(), chat.id()).await, None);
+    let lease = store.acquire(chat.id()).await.unwrap();
+    let Loaded { chat: stored, rows, .. } = store.load(&lease).await.unwrap();
+    let seq = rows.last().map_or(Seq(1), |row| row.seq.next());
+    let delta = Arc::new(Delta::CallEnded { slot: 7 });
+    store.append(lease.pen(), vec![Row { step: stored.step, seq, at: Timestamp(0), delta }]).await.unwrap();
+    let asked = never.requests().len();
+    let ended = process(&store, &never, &agent()).chat(chat.id()).advance().await;
+    assert!(format!("{ended:?}").contains("call slot 7"), "{ended:?}");
+    assert_eq!(never.requests().len(), asked);
 }

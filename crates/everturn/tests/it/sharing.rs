@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Stage, agent, stage};
+use crate::stage::{Diary, Stage, agent, stage};
+use crate::tools::ANY;
 
 /// Another process accepts a command.
 async fn accepted_elsewhere(stage: &Stage, command: Command) {
@@ -107,6 +108,32 @@ async fn a_process_that_may_be_given_up_stops_its_tools() {
     assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "|I will check."));
     assert!(stage.told().await.contains("Unknown"), "{}", stage.told().await);
     assert!(starts.try_recv().is_err(), "and it never runs twice");
+}
+
+/// A store that does not answer at all keeps neither the news from being heard nor a tool from being stopped, although
+/// the driver itself waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_keeps_no_tool_alive() {
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let pay = tool("pay", "Pays.", move |_: ToolContext, _: Value| {
+        let guard = OnDrop(dropped.clone());
+        async move {
+            let _guard = guard;
+            std::future::pending::<Result<String, ToolError>>().await
+        }
+    });
+    let calls = script([call("look", json!({})), call("pay", json!({})), stop(Stop::ToolUse)]);
+    let agent = agent().tool(pay).unwrap().tool(Diary::new().tool("look", 2, ANY)).unwrap();
+    let stage = Stage::new(Understudy::new([calls]), agent).await;
+    stage.chat.send("pay").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    stage.store.fall_silent();
+    sleep(Duration::from_secs(2)).await; // What was looked up is being committed, for ever.
+    stage.store.tell(Hint::Missed);
+    stage.store.tell(Hint::Lost);
+    let since = Instant::now();
+    drops.recv().await.unwrap();
+    assert_eq!(since.elapsed(), Limits::default().kill_grace_max);
 }
 
 struct OnDrop(mpsc::UnboundedSender<()>);

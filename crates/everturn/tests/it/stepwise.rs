@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ pub struct Stepwise {
     append_time: Mutex<Duration>,
     hints: Mutex<VecDeque<Hint>>,
     hinted: Notify,
+    is_mute: AtomicBool,
 }
 
 /// How a write goes wrong.
@@ -55,6 +56,17 @@ impl Stepwise {
         *self.append_time.lock().unwrap() = time;
     }
 
+    /// Answers no write and no look at everything from now on.
+    pub fn fall_silent(&self) {
+        self.is_mute.store(true, Ordering::SeqCst);
+    }
+
+    async fn unless_mute(&self) {
+        if self.is_mute.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
+    }
+
     /// Whether that one is still to come.
     pub fn is_to_fail(&self) -> bool {
         self.fault.lock().unwrap().is_some()
@@ -72,6 +84,7 @@ impl Stepwise {
     }
 
     async fn write<T>(&self, write: impl Future<Output = Result<T, WriteError>>) -> Result<T, WriteError> {
+        self.unless_mute().await;
         let fault = {
             let mut fault = self.fault.lock().unwrap();
             let due = fault.take_if(|(left, _)| *left == 0);
@@ -146,6 +159,7 @@ impl Store for Stepwise {
     }
 
     async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+        self.unless_mute().await;
         self.memory.unsettled().await
     }
 

@@ -57,33 +57,38 @@ impl Mode {
 impl Trust {
     /// Takes out of a URL what the driver does not know.
     pub(super) fn split(url: &str) -> Result<(String, Self), StoreError> {
-        let mut trust = Self { mode: None, roots: None };
         let Some((base, query)) = url.split_once('?').filter(|(base, _)| base.contains("://")) else {
-            return Ok((url.into(), trust));
+            return Ok((url.into(), Self { mode: None, roots: None }));
         };
-        let mut rest = Vec::new();
+        let (mut rest, mut word, mut path) = (Vec::new(), None, None);
         for pair in query.split('&') {
             match pair.split_once('=') {
-                Some(("sslmode", word)) => {
+                Some(("sslmode", said)) => {
                     let known = "disable, allow, prefer, require, verify-ca and verify-full";
-                    let mode = Mode::parse(word);
-                    trust.mode = Some(mode.ok_or_else(|| unusable(&format!("sslmode knows {known}")))?);
+                    word = Some(Mode::parse(said).ok_or_else(|| unusable(&format!("sslmode knows {known}")))?);
                 }
-                Some(("sslrootcert", path)) => {
-                    let path = percent_encoding::percent_decode_str(path).decode_utf8();
-                    let path = path.map_err(|_| unusable("the path in sslrootcert is not UTF-8"))?;
-                    trust.roots = (path != "system").then(|| path.as_ref().into());
-                    let least = if path == "system" { Mode::VerifyFull } else { Mode::VerifyCa };
-                    trust.mode = Some(match trust.mode {
-                        Some(Mode::VerifyFull) => Mode::VerifyFull,
-                        _ => least,
-                    });
+                Some(("sslrootcert", said)) => {
+                    let said = percent_encoding::percent_decode_str(said).decode_utf8();
+                    path = Some(said.map_err(|_| unusable("the path in sslrootcert is not UTF-8"))?);
                 }
                 _ => rest.push(pair),
             }
         }
+        let trust = Self::of(word, path.as_deref())?;
         let url = if rest.is_empty() { base.into() } else { format!("{base}?{}", rest.join("&")) };
         Ok((url, trust))
+    }
+
+    /// What the two words mean together, in whatever order they came.
+    fn of(word: Option<Mode>, path: Option<&str>) -> Result<Self, StoreError> {
+        let mode = match (word, path) {
+            (Some(Mode::VerifyCa), None) => return Err(unusable("sslmode=verify-ca needs an sslrootcert")),
+            (None | Some(Mode::VerifyFull), Some("system")) => Some(Mode::VerifyFull),
+            (_, Some("system")) => return Err(unusable("sslrootcert=system needs sslmode=verify-full")),
+            (None | Some(Mode::Prefer | Mode::Require), Some(_)) => Some(Mode::VerifyCa),
+            (word, _) => word,
+        };
+        Ok(Self { mode, roots: path.filter(|path| *path != "system").map(PathBuf::from) })
     }
 
     /// Whether a connection has to be encrypted; `None` leaves it to the driver.
@@ -95,8 +100,12 @@ impl Trust {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match self.mode {
             Some(Mode::VerifyFull) => self.verifier(&provider)?,
-            Some(Mode::VerifyCa) => Arc::new(AnyName(self.verifier(&provider)?)),
-            None | Some(Mode::Disable | Mode::Prefer | Mode::Require) => Arc::new(Anybody(provider.clone())),
+            Some(Mode::VerifyCa) => {
+                Arc::new(AnyName { signed_by: Some(self.verifier(&provider)?), provider: provider.clone() })
+            }
+            None | Some(Mode::Disable | Mode::Prefer | Mode::Require) => {
+                Arc::new(AnyName { signed_by: None, provider: provider.clone() })
+            }
         };
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| unusable(&format!("there is no TLS here: {error}")))?;
@@ -123,13 +132,13 @@ fn unusable(why: &str) -> StoreError {
     StoreError::Unavailable(why.into())
 }
 
-/// Whoever it is, as long as somebody we trust knows them.
+/// Whatever its name is. Without somebody who must have signed it this keeps listeners out, and nobody who can redirect
+/// the connection.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
-
-/// Whoever it is. Keeps listeners out, and nobody who can redirect the connection.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyName {
+    signed_by: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
 
 impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
@@ -140,7 +149,8 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(end, chain, name, ocsp, now) {
+        let Some(signed_by) = &self.signed_by else { return Ok(ServerCertVerified::assertion()) };
+        match signed_by.verify_server_cert(end, chain, name, ocsp, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -154,7 +164,7 @@ impl ServerCertVerifier for AnyName {
         end: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, end, signed)
+        rustls::crypto::verify_tls12_signature(message, end, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -163,46 +173,11 @@ impl ServerCertVerifier for AnyName {
         end: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, end, signed)
+        rustls::crypto::verify_tls13_signature(message, end, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _end: &CertificateDer<'_>,
-        _chain: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        end: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, end, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        end: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, end, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -227,12 +202,24 @@ mod tests {
             ("?connect_timeout=3&sslmode=verify-full", "?connect_timeout=3", Some(VerifyFull), None),
             ("?sslrootcert=/etc/our%20ca.pem", "", Some(VerifyCa), path()),
             ("?sslmode=require&sslrootcert=/etc/our%20ca.pem", "", Some(VerifyCa), path()),
+            ("?sslrootcert=/etc/our%20ca.pem&sslmode=require", "", Some(VerifyCa), path()),
+            ("?sslrootcert=/etc/our%20ca.pem&sslmode=verify-ca", "", Some(VerifyCa), path()),
+            ("?sslrootcert=/etc/our%20ca.pem&sslmode=disable", "", Some(Disable), path()),
             ("?sslmode=verify-full&sslrootcert=/etc/our%20ca.pem", "", Some(VerifyFull), path()),
             ("?sslrootcert=/etc/our%20ca.pem&sslmode=verify-full", "", Some(VerifyFull), path()),
             ("?sslrootcert=system", "", Some(VerifyFull), None),
+            ("?sslrootcert=system&sslmode=verify-full", "", Some(VerifyFull), None),
         ];
         for (query, left, mode, roots) in cases {
             assert_eq!(split(query), (left.into(), mode, roots), "{query}");
+        }
+    }
+    /// Words that together would trust more than either seems to say.
+    #[test]
+    fn what_would_verify_nobody_is_refused() {
+        for query in ["sslrootcert=system&sslmode=require", "sslmode=prefer&sslrootcert=system", "sslmode=verify-ca"] {
+            let split = Trust::split(&format!("postgres://host/name?{query}"));
+            assert!(matches!(split, Err(StoreError::Unavailable(_))), "{query}: {split:?}");
         }
     }
 }

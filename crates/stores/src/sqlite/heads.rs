@@ -22,6 +22,8 @@ const RING_LEN_MAX: usize = 64;
 const RING_BYTES_MAX: usize = 16 << 10;
 /// How many appends of a draft may lie in the log before the older ones are merged.
 pub(super) const MARKS_LEN_MAX: usize = 2_048;
+/// How many are merged at once.
+pub(super) const MERGE_LEN: usize = 1_024;
 
 /// A stored append: the first delta it tells, and the place in the log of the bundle it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +138,7 @@ impl Heads {
             && seen.seq < now.seq
             && head.ring_first() <= seen.seq.0 + 1;
         follows.then(|| {
-            let news = head.newest_rows().filter(|row| row.seq > seen.seq).cloned();
+            let news = head.rows_after(seen.seq).cloned();
             Some(News { cursor: now, events: news.map(Event::Delta).collect() })
         })
     }
@@ -150,7 +152,8 @@ impl Heads {
                     let Some(first) = rows.first() else { continue };
                     let head = open.head(chat, number, version, first.step);
                     head.append(version, place, rows);
-                    if head.marks.len() - head.merged == MARKS_LEN_MAX {
+                    let unmerged = head.marks.len() - head.merged;
+                    if unmerged >= MARKS_LEN_MAX && unmerged.is_multiple_of(MERGE_LEN) {
                         long.push(chat);
                     }
                     open.marks_len += 1;
@@ -227,6 +230,12 @@ impl Head {
     /// Where the newest rows begin that are kept here.
     pub(super) fn ring_first(&self) -> u64 {
         self.newest_rows().next().map_or(self.seq.0 + 1, |row| row.seq.0)
+    }
+
+    /// Those of the newest rows that come after `seen`. Costs nothing for the others.
+    fn rows_after(&self, seen: Seq) -> impl Iterator<Item = &Row> {
+        let begin = self.ring.partition_point(|(rows, _)| rows.last().is_none_or(|row| row.seq <= seen));
+        self.ring.range(begin..).flat_map(|(rows, _)| rows.iter()).filter(move |row| row.seq > seen)
     }
 
     /// The newest rows, as many as are kept here.

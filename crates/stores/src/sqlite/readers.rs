@@ -15,12 +15,12 @@ use crate::store::StoreError;
 pub(super) struct Readers {
     file: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 impl Readers {
     pub(super) fn new(file: PathBuf, len: usize) -> Arc<Self> {
-        Arc::new(Self { file, idle: Mutex::new(Vec::new()), permits: Semaphore::new(len) })
+        Arc::new(Self { file, idle: Mutex::new(Vec::new()), permits: Arc::new(Semaphore::new(len)) })
     }
 
     /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile.
@@ -33,9 +33,13 @@ impl Readers {
         E: From<StoreError> + Send + 'static,
     {
         let closed = |_| StoreError::Unavailable("the store is closed".into());
-        let _permit = self.permits.acquire().await.map_err(closed)?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(closed)?;
         let readers = self.clone();
-        let done = tokio::task::spawn_blocking(move || readers.on_connection(read)).await;
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit; // Given back by the work: whoever asked for it may be gone long before it ends.
+            readers.on_connection(read)
+        });
+        let done = done.await;
         match done {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(Halt::No(error))) => Err(error),

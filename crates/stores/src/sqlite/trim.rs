@@ -13,7 +13,7 @@ use everturn_core::ids::{ChatId, Seq, StepId, Timestamp, Version};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::desk::{Desk, Log};
-use super::heads::{Head, MARKS_LEN_MAX, Mark, Told};
+use super::heads::{Head, MARKS_LEN_MAX, MERGE_LEN, Mark, Told};
 use super::open::OpenError;
 use super::rows;
 use super::trouble::Halt;
@@ -27,8 +27,6 @@ use crate::store::StoreError;
 const TRIM_LEN_MIN: usize = 1_024;
 /// How many appends are looked at in one transaction, but for the last row's.
 const TRIM_LEN_MAX: usize = 512;
-/// How many appends of a long draft are merged at once.
-const MERGE_LEN: usize = MARKS_LEN_MAX / 2;
 /// How much text a merged append has.
 const MERGED_BYTES_MAX: usize = 32 << 10;
 /// How much text is merged at once, while others wait.

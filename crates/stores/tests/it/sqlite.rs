@@ -12,11 +12,25 @@ use std::process::Command;
 use std::sync::Arc;
 
 use everturn_stores::sqlite::{Options, Sqlite};
+use rusqlite::Connection;
 
 use crate::housed::Housed;
 
 fn open(dir: impl AsRef<Path>) -> Arc<Sqlite> {
     Arc::new(Sqlite::open(dir.as_ref(), &Options::default()).expect("the directory can be used"))
+}
+
+/// Damages half of a database that nobody has open. The log goes first: what it holds would stand for what is damaged.
+fn damage(dir: impl AsRef<Path>) {
+    let file = dir.as_ref().join("everturn.db");
+    let database = Connection::open(&file).expect("it is whole");
+    let log: i64 = database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).expect("it is ours");
+    assert_eq!(log, 0, "nobody else has it open");
+    drop(database);
+    let mut bytes = std::fs::read(&file).expect("it is there");
+    let middle = bytes.len() / 2;
+    bytes[middle..].fill(0xa5); // Whatever lies where: some of it is in use.
+    std::fs::write(&file, bytes).expect("it is ours");
 }
 
 /// Where a process that plays `part` is told its directory.

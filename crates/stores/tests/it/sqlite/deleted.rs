@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::command::When;
-use everturn_core::rehearsal::sample::{chat_id, send};
+use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_core::rehearsal::{Deed, Dice};
 use everturn_stores::Store as _;
 use everturn_stores::conformance::{Witness, deleting};
@@ -48,4 +48,39 @@ async fn no_row_is_left_of_a_deleted_chat() {
         let count: i64 = database.query_row(&sql, [], |row| row.get(0)).expect("it can be counted");
         assert_eq!(count, i64::from(table == "chats"), "{table}");
     }
+}
+
+/// A row of the journal holds what several chats said at the same moment. Deleting one of them takes its words alone:
+/// what the others said is there for readers, and for the next process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_said_at_the_same_moment_stays() {
+    const ROUNDS: usize = 20;
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let mut gone = Witness::in_a_turn(&store, 1).await;
+    let mut stays = Witness::in_a_turn(&store, 2).await;
+    gone.journal(vec![attempt()]).await;
+    stays.journal(vec![attempt()]).await;
+    for round in 0..ROUNDS {
+        let (secret, word) = (vec![text("secret")], vec![text(&format!("word {round} "))]);
+        tokio::join!(gone.journal(secret), stays.journal(word));
+    }
+    let database = Connection::open(dir.as_ref().join("everturn.db")).expect("it can be read");
+    let count = |of: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM drafts WHERE body LIKE '%{of}%'");
+        database.query_row(&sql, [], |row| row.get(0)).expect("it can be counted")
+    };
+    assert!(count("secret%word") + count("word%secret") > 0, "some rows are of both");
+    store.delete(gone.lease).await.expect("the lease is ours");
+    drop(gone.store);
+    assert_eq!((count("secret"), count("word") > 0), (0, true));
+    stays.agrees().await;
+    stays.journal(vec![text("and more")]).await;
+    stays.agrees().await;
+    let Witness { stage, lease, limits, calls, store: shared } = stays;
+    drop((shared, lease));
+    drop(Arc::into_inner(store).expect("nobody else has it"));
+    let store = open(&dir);
+    let lease = store.acquire(chat_id(2)).await.expect("the chat is there");
+    Witness { stage, lease, limits, calls, store }.agrees().await;
 }

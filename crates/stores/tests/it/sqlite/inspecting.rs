@@ -10,7 +10,7 @@ use everturn_stores::Store as _;
 use everturn_stores::conformance::{Witness, generated, unicode};
 use everturn_stores::sqlite::{Inspection, OpenError, Trouble};
 
-use super::open;
+use super::{damage, open};
 use crate::scratch::Scratch;
 
 /// Everything wrong with a directory, the harmless left out.
@@ -121,11 +121,7 @@ async fn damage_is_told() {
         store.create(chat_id(number), "agent", &"owner ".repeat(40)).await.unwrap();
     }
     drop(store);
-    let file = dir.as_ref().join("everturn.db");
-    let mut bytes = std::fs::read(&file).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle..].fill(0x5a); // Whatever lies where: some of it is in use.
-    std::fs::write(&file, bytes).unwrap();
+    damage(&dir);
     let mut inspection = Inspection::open(dir.as_ref()).unwrap();
     assert_ne!(inspection.damage(|| ()), Ok(Vec::new()));
     assert!(inspection.troubles(ChatId::from_u128(u128::MAX)).is_err());

@@ -6,7 +6,7 @@ use everturn_stores::sqlite::{OpenError, Options, Sqlite};
 use everturn_stores::{Store as _, StoreError};
 use rusqlite::Connection;
 
-use super::{given, open, other};
+use super::{damage, given, open, other};
 use crate::scratch::Scratch;
 
 fn refused(dir: impl AsRef<std::path::Path>) -> OpenError {
@@ -74,12 +74,7 @@ async fn a_damaged_database_is_refused() {
         store.create(chat_id(number), "agent", &"owner".repeat(50)).await.unwrap();
     }
     drop(store);
-    let file = dir.as_ref().join("everturn.db");
-    let mut bytes = std::fs::read(&file).unwrap();
-    let len = bytes.len();
-    assert!(len > 100_000, "it was written back when it was closed: {len}");
-    bytes[len / 2..].fill(0xa5); // Whatever lies where: some of it is in use.
-    std::fs::write(&file, bytes).unwrap();
+    damage(&dir);
     assert!(matches!(refused(&dir), OpenError::Damaged(_)), "{}", refused(&dir));
 }
 
