@@ -42,8 +42,18 @@ const TEXT_BYTES_MAX: [usize; 2] = [8 * 1024, 1024];
 const OLDER_LEFT_OUT: &str = "(Older messages are left out here: they are too long to be read again.)";
 
 impl Driver {
-    /// Has the transcript summarised, plainly or as a stage of falling back, and commits what came of it.
+    /// Has the transcript summarised, plainly or as a stage of falling back, and commits what came of it. Its state is kept
+    /// apart, because it is large and seldom: every driver would carry room for it.
     pub(crate) async fn compact(
+        &mut self,
+        asked: &Asked,
+        source: SummarySource,
+        stage: Option<Fallback>,
+    ) -> Result<(), WriteError> {
+        Box::pin(self.try_compact(asked, source, stage)).await
+    }
+
+    async fn try_compact(
         &mut self,
         asked: &Asked,
         source: SummarySource,

@@ -78,11 +78,13 @@ pub struct Options {
     pub drafts: Durability,
     /// How many may read at the same time.
     pub readers_len: usize,
+    /// How many appends of an open draft may lie apart before the older half of them is written as a few large ones.
+    pub appends_len_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { drafts: Durability::Process, readers_len: 4 }
+        Self { drafts: Durability::Process, readers_len: 4, appends_len_max: 2_048 }
     }
 }
 
@@ -106,7 +108,7 @@ impl Sqlite {
         let place = Place::take(dir)?;
         let mut connection = open::prepare(&place.file)?;
         let (log, found) = trim::walk(&connection)?;
-        let (heads, health) = (Arc::new(Heads::default()), Arc::new(Health::default()));
+        let (heads, health) = (Arc::new(Heads::new(options.appends_len_max)), Arc::new(Health::default()));
         heads.fill(found);
         health.count_pages(&mut connection)?;
         let (keeper, woken) = sync_channel(1);

@@ -53,14 +53,14 @@ async fn die_by_chance(mut saga: Saga, deaths: u64) {
 }
 
 /// Where processes are to die besides: places in the store that have a name, and how many messages it takes to get there.
-/// Merging a long draft (`sqlite-merge`) takes a longer answer than these give.
-const SQLITE: [(&str, usize); 6] = [
+const SQLITE: [(&str, usize); 7] = [
     ("sqlite-begin", 2),
     ("sqlite-commit", 2),
     ("sqlite-committed", 2),
     ("sqlite-write-back", 2),
     ("sqlite-trim", 15),
     ("sqlite-trim-middle", 15),
+    ("sqlite-merge", 15),
 ];
 
 const POSTGRES: [(&str, usize); 7] = [

@@ -43,7 +43,7 @@ pub(super) fn reading(file: &Path) -> Result<Connection, OpenError> {
 fn usual(connection: Connection) -> Result<Connection, OpenError> {
     connection.busy_timeout(BUSY_MAX)?;
     set(&connection, "mmap_size", "0", Asked::Always)?;
-    set(&connection, "cache_size", "-8192", Asked::Always)?;
+    set(&connection, "cache_size", "-2048", Asked::Always)?;
     set(&connection, "trusted_schema", "0", Asked::Always)?;
     set(&connection, "cell_size_check", "1", Asked::Always)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -114,7 +114,7 @@ mod tests {
         );
         let unknown = set(&memory, "no_such_setting", "1", Asked::Always);
         assert!(unknown.is_err(), "SQLite itself is silent about it");
-        set(&memory, "cache_size", "-8192", Asked::Always).unwrap();
+        set(&memory, "cache_size", "-2048", Asked::Always).unwrap();
     }
 
     #[test]

@@ -17,13 +17,9 @@ use everturn_core::view::{Cursor, Event, Row};
 use crate::store::News;
 
 /// How many of the newest rows of a draft are kept.
-const RING_LEN_MAX: usize = 64;
+const RING_LEN_MAX: usize = 32;
 /// How many bytes they may have together.
 const RING_BYTES_MAX: usize = 16 << 10;
-/// How many appends of a draft may lie in the log before the older ones are merged.
-pub(super) const MARKS_LEN_MAX: usize = 2_048;
-/// How many are merged at once.
-pub(super) const MERGE_LEN: usize = 1_024;
 
 /// A stored append: the first delta it tells, and the place in the log of the bundle it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,9 +61,11 @@ pub(super) struct Head {
 }
 
 /// All open drafts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Heads {
     open: Mutex<Open>,
+    /// How many marks a draft may have before some of them are merged.
+    marks_len_max: usize,
     /// The highest fence of a chat that was deleted since this process began: no lease of it is ever given again.
     floor: AtomicU64,
 }
@@ -82,6 +80,21 @@ struct Open {
 }
 
 impl Heads {
+    /// None yet.
+    pub(super) fn new(marks_len_max: usize) -> Self {
+        Self { open: Mutex::default(), marks_len_max: marks_len_max.max(2), floor: AtomicU64::default() }
+    }
+
+    /// How many marks are merged at once.
+    pub(super) const fn merge_len(&self) -> usize {
+        self.marks_len_max / 2
+    }
+
+    /// Whether a draft has so many that some should be merged.
+    pub(super) fn is_long(&self, head: &Head) -> bool {
+        head.marks.len() - head.merged >= self.marks_len_max
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
     }
@@ -152,8 +165,7 @@ impl Heads {
                     let Some(first) = rows.first() else { continue };
                     let head = open.head(chat, number, version, first.step);
                     head.append(version, place, rows);
-                    let unmerged = head.marks.len() - head.merged;
-                    if unmerged >= MARKS_LEN_MAX && unmerged.is_multiple_of(MERGE_LEN) {
+                    if self.is_long(head) && (head.marks.len() - head.merged).is_multiple_of(self.merge_len()) {
                         long.push(chat);
                     }
                     open.marks_len += 1;

@@ -13,7 +13,7 @@ use everturn_core::ids::{ChatId, Seq, StepId, Timestamp, Version};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::desk::{Desk, Log};
-use super::heads::{Head, MARKS_LEN_MAX, MERGE_LEN, Mark, Told};
+use super::heads::{Head, Mark, Told};
 use super::open::OpenError;
 use super::rows;
 use super::trouble::Halt;
@@ -109,11 +109,11 @@ impl Desk<'_> {
 
     /// Writes the older appends of a long draft again as a few large ones. The small ones are dead then.
     pub(super) fn merge(&mut self, chat: ChatId) -> Result<(), rusqlite::Error> {
-        let Some(head) = self.heads.get(chat).filter(|head| head.marks.len() - head.merged >= MARKS_LEN_MAX) else {
+        let Some(head) = self.heads.get(chat).filter(|head| self.heads.is_long(head)) else {
             return Ok(());
         };
         let (mut merged, mut all_bytes) = (Merged::default(), 0);
-        for (i, mark) in head.marks.iter().enumerate().skip(head.merged).take(MERGE_LEN) {
+        for (i, mark) in head.marks.iter().enumerate().skip(head.merged).take(self.heads.merge_len()) {
             let (at, text) = match rows::text::<StoreError>(self.connection, &head, *mark) {
                 Ok(Some(found)) => found,
                 Err(Halt::Failed(error)) => return Err(error),

@@ -12,8 +12,7 @@ use everturn_core::view::{Event, View};
 use super::{dir, log_len, open};
 use crate::Store as _;
 use crate::conformance::Witness;
-use crate::sqlite::heads::MARKS_LEN_MAX;
-use crate::sqlite::{Sqlite, reads};
+use crate::sqlite::{Options, Sqlite, reads};
 
 /// How long a log may get whose rows are all dead, with what one round adds to it.
 const DEAD_LEN_MAX: usize = 1_024 + 64;
@@ -170,10 +169,11 @@ async fn the_rows_of_a_very_long_answer_are_merged() {
     let bytes = Some(Arc::from(&b"\0\xff"[..]));
     let file = File { name: "a.png".into(), media_type: "image/png".into(), bytes, meta: Meta::new() };
     witness.journal(vec![attempt(), Delta::File(Box::new(file))]).await;
-    for n in 0..3 * MARKS_LEN_MAX {
+    let len_max = Options::default().appends_len_max;
+    for n in 0..3 * len_max {
         witness.journal(vec![text(&format!("{n} "))]).await;
         let head = store.heads.get(witness.chat()).unwrap();
-        assert!(head.marks.len() <= MARKS_LEN_MAX + 8, "{} rows", head.marks.len());
+        assert!(head.marks.len() <= len_max + 8, "{} rows", head.marks.len());
         assert!(head.newest_rows().count() <= 128);
     }
     let head = store.heads.get(witness.chat()).unwrap();
