@@ -39,7 +39,7 @@ pub(crate) struct Driver {
     pub(crate) bell: Arc<Bell>,
     pub(crate) lease: Lease,
     pub(crate) chat: Chat,
-    /// The transcript from the newest summary on.
+    /// The transcript from the newest summary on. Without its bytes as long as nobody asks a model.
     pub(crate) messages: Vec<Arc<Message>>,
     /// What was prepared of it, for the model asked last.
     pub(crate) prompt: Option<Prompt>,
@@ -126,6 +126,9 @@ impl Driver {
     }
 
     async fn go_on(&mut self) -> Result<Parked, WriteError> {
+        if self.draft.is_some() {
+            self.fetch().await?; // What it was sent has to be measured, however it ends.
+        }
         self.bury_summary().await?;
         loop {
             self.obey_all().await?;

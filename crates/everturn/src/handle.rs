@@ -123,8 +123,7 @@ impl ChatHandle {
 
     /// Stops the turn, and lets nobody begin another. What does not fit any more has happened already.
     async fn quieten(&self) -> Result<(), StoreError> {
-        let queue = self.view().await?.standing.map(|standing| standing.queue).unwrap_or_default();
-        for queued in queue {
+        for queued in self.standing().await?.queue {
             let _ = self.submit(Command::Unqueue(queued.id), None).await; // It may have been heard meanwhile.
         }
         match self.interrupt().await {
@@ -212,7 +211,12 @@ impl ChatHandle {
         }
     }
 
-    /// The chat as it is now.
+    /// Where the chat stands now. However much was said in it, this costs the same.
+    pub async fn standing(&self) -> Result<Standing, StoreError> {
+        self.ports.store.standing(self.id).await
+    }
+
+    /// The chat as it is now, by its newest page.
     pub async fn view(&self) -> Result<View, StoreError> {
         let mut view = View::default();
         if let Some(event) = self.events(None).try_next().await? {

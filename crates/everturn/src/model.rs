@@ -65,6 +65,7 @@ impl Driver {
             Ok(asked) => asked,
             Err(error) => return self.fail(&error, None).await,
         };
+        self.fetch().await?;
         self.prepare(&asked);
         let Some(request) = self.fitting(&asked).await? else { return Ok(()) };
         let Some(permit) = self.permit(&asked).await? else { return Ok(()) };
@@ -141,6 +142,20 @@ impl Driver {
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
         let (kind, message) = (error.kind, error.to_string());
         Fact::Waits(Box::new(Wait { until, kind, message, attempt }))
+    }
+
+    /// Fetches the bytes of the transcript, which was loaded without. Prompts are made of them, and nothing else is; so one
+    /// that was made had them.
+    pub(crate) async fn fetch(&mut self) -> Result<(), WriteError> {
+        if self.prompt.is_some() {
+            return Ok(());
+        }
+        for message in self.messages.iter_mut().filter(|message| !message.is_whole()) {
+            if let Some(whole) = self.ports.store.message(self.chat.id, message.id).await? {
+                *message = whole;
+            }
+        }
+        Ok(())
     }
 
     /// Prepares the transcript for the model, if that is not done yet.
@@ -401,6 +416,7 @@ impl Driver {
             Some(began) => (began, true),
             None => (self.owed()?, false),
         };
+        self.draft.as_ref()?;
         let sent = self.asked().map_or(0, |asked| {
             self.prepare(&asked);
             self.gauge.tokens(Size::text(self.request(&asked).bytes()))

@@ -263,6 +263,15 @@ impl App {
         Ok(self.store.page(chat.handle.id(), before, len).await?)
     }
 
+    /// One message of a chat, with its bytes.
+    pub async fn message(
+        &self,
+        chat: &OwnChat,
+        id: everturn::core::ids::MessageId,
+    ) -> Result<Arc<everturn::core::message::Message>, Problem> {
+        self.store.message(chat.handle.id(), id).await?.ok_or_else(Problem::not_found)
+    }
+
     /// The messages of a chat behind one, oldest first.
     pub async fn after(
         &self,
@@ -277,8 +286,7 @@ impl App {
 impl OwnChat {
     /// The chat as it stands now.
     pub async fn now(&self) -> Result<wire::Chat, Problem> {
-        let view = self.handle.view().await?;
-        let standing = view.standing.as_ref().ok_or_else(Problem::not_found)?;
-        Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing: standing.into() })
+        let standing = (&self.handle.standing().await?).into();
+        Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing })
     }
 }

@@ -7,6 +7,7 @@ mod daemon;
 mod demo;
 mod deploy;
 mod doctor;
+mod memory;
 mod operations;
 mod pty;
 #[path = "../../../server/tests/it/reader.rs"]

@@ -12,7 +12,7 @@ use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row};
+use everturn_core::view::{Cursor, Row, Standing};
 use everturn_stores::sqlite::{Options, Sqlite};
 use everturn_stores::{
     CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Query, Receipt, Store, StoreError,
@@ -114,6 +114,14 @@ impl Store for Housed {
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
         self.at_hand().await.since(chat, cursor).await
+    }
+
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.at_hand().await.standing(chat).await
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.at_hand().await.message(chat, id).await
     }
 
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {

@@ -182,7 +182,7 @@ pub async fn tool_results(metrics: Metrics) {
     let names = ["text", "nothing", "media", "endless", "error"];
     let calls = names.map(|name| call(name, json!({})));
     let understudy = Understudy::new([script(calls.into_iter().chain([stop(Stop::ToolUse)])), answer()]);
-    let image = || Media { media_type: "image/png".into(), bytes: Arc::from([7; 500]) };
+    let image = || Media { media_type: "image/png".into(), bytes: [7; 500].into() };
     let give = |name: &str, output: ToolOutput| {
         tool(name, "", move |_, _: NoInput| std::future::ready(Ok::<_, ToolError>(output.clone())))
     };

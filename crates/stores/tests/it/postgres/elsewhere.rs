@@ -10,7 +10,7 @@ use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row};
+use everturn_core::view::{Cursor, Row, Standing};
 use everturn_stores::conformance::{deleting, generated, inbox, journal, making, reads, watchers};
 use everturn_stores::postgres::Options;
 use everturn_stores::{
@@ -124,6 +124,14 @@ impl Store for Elsewhere {
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
         self.there.since(chat, cursor).await
+    }
+
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.there.standing(chat).await
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.there.message(chat, id).await
     }
 
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
