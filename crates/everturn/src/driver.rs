@@ -81,7 +81,7 @@ impl Driver {
     pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut seat: Seat) -> Result<Self, WriteError> {
         let (bell, halt) = (ports.hub.bell(lease.chat()), ports.halt());
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
-        let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
+        let agent = ports.agent(&chat.agent).unwrap_or_else(|| Arc::new(Agent::nobody()));
         if let Some(place) = &mut seat.place {
             place.belongs_to(&chat.owner);
         }
@@ -141,6 +141,10 @@ impl Driver {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
             }
+            if self.needs_agent(&next) {
+                self.fail(&self.no_model(), None).await?;
+                continue;
+            }
             if self.is_work(&next) && !self.has_place() {
                 return Ok(Parked::InLine(self.seat.line.take()));
             }
@@ -161,6 +165,15 @@ impl Driver {
                 Next::Finish(end) => self.finish(end).await?,
             }
         }
+    }
+
+    /// Whether that needs somebody who is not there: the chat's agent is not in the configuration any more.
+    fn needs_agent(&self, next: &Next) -> bool {
+        let is_needed = match next {
+            Next::CallModel | Next::Reask | Next::RunCalls | Next::Ask | Next::Compact => true,
+            Next::Rest | Next::Await | Next::Begin | Next::Settle | Next::Finish(_) => false,
+        };
+        is_needed && self.ports.agent(&self.chat.agent).is_none()
     }
 
     /// Whether that needs a place. What only writes down what happened does not, nor does waiting.
@@ -398,8 +411,4 @@ impl Driver {
 /// The model said nothing. It is told so, once.
 fn reask<'c, 'a>(change: &'c mut Change<'a>) -> &'c mut Change<'a> {
     change.fact(Fact::Reasked).say(Body::Context("Your last answer was empty. Please answer.".into()))
-}
-
-fn no_agent(name: &str) -> WriteError {
-    StoreError::Unavailable(format!("no agent is called `{name}`")).into()
 }

@@ -7,6 +7,7 @@ use everturn_core::chat::TurnEnd;
 use everturn_core::command::{Answer, Command, Refusal, When};
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId};
+use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Meta, Part, Text};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Standing, View};
@@ -149,16 +150,21 @@ impl ChatHandle {
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
-        let agent = self.agent().await?;
+        let limits = self.limits(&command).await?;
         let submission = Submission { command, key, at: self.ports.clock.now() };
-        let receipt = self.ports.store.submit(self.id, submission, &agent.limits).await?;
+        let receipt = self.ports.store.submit(self.id, submission, &limits).await?;
         self.ports.wake(self.id);
         Ok(receipt)
     }
 
-    async fn agent(&self) -> Result<Arc<crate::agent::Agent>, StoreError> {
+    /// What a command is held to. A chat whose agent is not there any more takes what needs none.
+    async fn limits(&self, command: &Command) -> Result<Limits, SubmitError> {
         let name = self.ports.store.heading(self.id).await?.agent;
-        self.ports.agent(&name).ok_or_else(|| StoreError::Unavailable(format!("no agent is called `{name}`")))
+        match self.ports.agent(&name) {
+            Some(agent) => Ok(agent.limits.clone()),
+            None if needs_agent(command) => Err(SubmitError::NoAgent(name)),
+            None => Ok(Limits::default()),
+        }
     }
 
     /// What became of a command, once the driver has come to it.
@@ -253,6 +259,16 @@ impl ChatHandle {
 
 fn words(text: impl Into<String>) -> Arc<[Part]> {
     Arc::new([Part::Text(Text { text: text.into(), meta: Meta::new() })])
+}
+
+/// Whether somebody has to be there who goes on.
+const fn needs_agent(command: &Command) -> bool {
+    match command {
+        Command::Send { .. } | Command::Edit { .. } | Command::Promote(_) | Command::Answer(_) | Command::Compact => {
+            true
+        }
+        Command::Unqueue(_) | Command::Interrupt | Command::Archive | Command::Unarchive | Command::Rename(_) => false,
+    }
 }
 
 /// Somebody who wants a chat to stop that has stopped got what they wanted.

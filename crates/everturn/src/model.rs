@@ -21,7 +21,7 @@ use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Reattach
 use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::record::recording;
 use everturn_providers::{ModelFacts, Provider};
-use everturn_stores::WriteError;
+use everturn_stores::{SubmitError, WriteError};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Background, Chaining};
@@ -117,7 +117,7 @@ impl Driver {
     pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
         let models = &self.agent.models;
         let model = models.get(self.chat.tried.model).or(models.last()).cloned();
-        let model = model.ok_or_else(|| ProviderError::new("", Kind::Config).with_detail("the agent has no model"))?;
+        let model = model.ok_or_else(|| self.no_model())?;
         let provider = self.ports.providers.get(model.provider()).cloned().ok_or_else(|| {
             let known: Vec<_> = self.ports.providers.keys().map(String::as_str).collect();
             let detail =
@@ -126,6 +126,16 @@ impl Driver {
         })?;
         let facts = provider.facts(model.name());
         Ok(Asked { model, provider, facts })
+    }
+
+    /// Why there is nobody to ask.
+    pub(crate) fn no_model(&self) -> ProviderError {
+        let name = &self.chat.agent;
+        let detail = match self.ports.agent(name) {
+            Some(_) => "the agent has no model".into(),
+            None => SubmitError::NoAgent(name.clone()).to_string(),
+        };
+        ProviderError::new("", Kind::Config).with_detail(&detail)
     }
 
     /// The terms on which the next model is asked, if there is one and the error is this one's own: it passes but has not

@@ -76,6 +76,8 @@ kinds! {
     NotEditable CONFLICT "not-editable" "The message cannot be edited";
     /// A fork cannot end there.
     NotForkable CONFLICT "not-forkable" "The chat cannot be forked there";
+    /// The chat's agent is not in the configuration.
+    NoAgent CONFLICT "no-agent" "Nobody here is the chat's agent";
     /// The call waits for no answer, or for one to another input.
     NotAsked CONFLICT "not-asked" "The call does not wait for this answer";
     /// More than may be sent at once.
@@ -192,6 +194,7 @@ impl From<SubmitError> for Problem {
             SubmitError::Conflict => {
                 Self::new(Kind::KeyReused, "The same key came with something else before; use a new one.")
             }
+            SubmitError::NoAgent(_) => Self::new(Kind::NoAgent, error.to_string()),
             SubmitError::Store(error) => error.into(),
         }
     }

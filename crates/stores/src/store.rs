@@ -241,6 +241,9 @@ pub enum SubmitError {
     /// The same key came with another command before.
     #[error("this request id was used for something else")]
     Conflict,
+    /// The engine's own: nobody here is called so, and the command needs whom the chat talks to.
+    #[error("no agent is called `{0}`: put it back into the configuration, or begin another chat")]
+    NoAgent(String),
     /// The store cannot say.
     #[error(transparent)]
     Store(#[from] StoreError),

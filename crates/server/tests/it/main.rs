@@ -13,6 +13,7 @@ mod folds;
 mod forking;
 mod guards;
 mod keys;
+mod orphans;
 mod races;
 mod reader;
 mod stage;
