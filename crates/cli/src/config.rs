@@ -252,10 +252,7 @@ impl Config {
         for (owner, budget) in &self.owners {
             builder = builder.budget_of(owner, (*budget).into());
         }
-        match self.record.value {
-            Record::Off => builder,
-            record => builder.recorder(Files::new(data, record)),
-        }
+        builder.recorder(Files::new(data, self.record.value)) // Also if it is off: what there is goes with its chat.
     }
 
     /// How long an end waits for what may be nearly done.

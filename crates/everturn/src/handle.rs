@@ -115,6 +115,9 @@ impl ChatHandle {
                 Err(WriteError::Fenced | WriteError::OutOfPlace) => tokio::time::sleep(HELD_RETRY).await,
             }
         }
+        if let Some(recorder) = &self.ports.recorder {
+            recorder.forget(self.id);
+        }
         let bell = self.ports.hub.bell(self.id);
         bell.ring();
         bell.inbox.notify_one(); // A driver that is still there finds nothing to drive.

@@ -156,8 +156,23 @@ async fn exchanges_are_recorded_without_keys() {
     assert_eq!((&sheet["status"], &sheet["path"]), (&json!(401), &json!("/v1/messages")), "{text}");
     assert!(sheet["request_body"].to_string().contains("a secret of mine"), "{text}");
     assert!(text.contains("req_42") && text.contains("bad key [key]"), "{text}");
+    for file in files(scratch.path()) {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());
+    }
+    // They go with the chat; and those of one that was deleted elsewhere, at the next start, recording or not.
+    assert_eq!(daemon.ask(Method::DELETE, &chat).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert!(files(&scratch.path().join("recordings")).is_empty());
+    let elsewhere = scratch.path().join("recordings").join(chat.rsplit('/').next().unwrap());
+    std::fs::create_dir(&elsewhere).unwrap();
     let logged = daemon.end().await;
     assert!(!logged.contains(KEY));
+    let daemon = Daemon::start(scratch.path(), "understudy/persona").await;
+    daemon.get("/v1/chats").await;
+    while elsewhere.exists() {
+        tokio::task::yield_now().await;
+    }
+    daemon.end().await;
     for file in files(scratch.path()) {
         let bytes = std::fs::read(&file).unwrap();
         assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());
