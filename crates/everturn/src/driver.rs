@@ -80,12 +80,17 @@ impl Driver {
     /// Takes the lease and finds out where the chat stands.
     pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut seat: Seat) -> Result<Self, WriteError> {
         let (bell, halt) = (ports.hub.bell(lease.chat()), ports.halt());
+        let started = Instant::now();
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
+        ports.metrics.loaded(started.elapsed());
         let agent = ports.agent(&chat.agent).unwrap_or_else(|| Arc::new(Agent::nobody()));
         if let Some(place) = &mut seat.place {
             place.belongs_to(&chat.owner);
         }
         let left_behind = ports.is_left_behind(chat.id, chat.status);
+        if left_behind {
+            ports.metrics.took_over();
+        }
         let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);

@@ -12,6 +12,7 @@ use everturn_core::message::{Body, Message, Meta, Part, Text};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Standing, View};
 use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
+use tokio::time::Instant;
 
 use crate::engine::Ports;
 use crate::subscribe::Subscription;
@@ -155,7 +156,9 @@ impl ChatHandle {
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
         let limits = self.limits(&command).await?;
         let submission = Submission { command, key, at: self.ports.clock.now() };
+        let started = Instant::now();
         let receipt = self.ports.store.submit(self.id, submission, &limits).await?;
+        self.ports.metrics.accepted(started.elapsed());
         self.ports.wake(self.id);
         Ok(receipt)
     }

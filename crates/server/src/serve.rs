@@ -150,21 +150,22 @@ fn connect(
         .max_header_list_size(bounds.head_bytes_max as u32)
         .max_concurrent_streams(128)
         .keep_alive_interval(bounds.stall_max);
-    let (router, stall_max) = (router.clone(), bounds.stall_max);
+    let (router, stall_max, cut) = (router.clone(), bounds.stall_max, app.meter.readers_cut.clone());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
         let (router, is_shared) = (router.clone(), request.version() == hyper::Version::HTTP_2);
+        let cut = cut.clone();
         async move {
             let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
             let is_stream = response.body().size_hint().exact().is_none();
             Ok::<_, Infallible>(match is_shared && is_stream {
-                true => response.map(|body| Body::new(Taking::new(body, stall_max))),
+                true => response.map(|body| Body::new(Taking::new(body, stall_max, cut))),
                 false => response,
             })
         }
     });
-    let io = TokioIo::new(Stall::new(stream, bounds.stall_max));
+    let io = TokioIo::new(Stall::new(stream, bounds.stall_max, app.meter.readers_cut.clone()));
     let connection = graceful.watch(builder.serve_connection(io, service).into_owned());
     async move {
         if let Err(error) = connection.await {

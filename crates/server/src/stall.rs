@@ -17,6 +17,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::Frame;
+use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -27,12 +28,14 @@ pub struct Stall<T> {
     /// When it is over. Armed while a write waits.
     deadline: Pin<Box<Sleep>>,
     is_waiting: bool,
+    /// Counts those that are cut.
+    cut: Counter,
 }
 
 impl<T> Stall<T> {
     /// The same connection, cut when a write waits so long.
-    pub fn new(io: T, stall_max: Duration) -> Self {
-        Self { io, stall_max, deadline: Box::pin(sleep(stall_max)), is_waiting: false }
+    pub fn new(io: T, stall_max: Duration, cut: Counter) -> Self {
+        Self { io, stall_max, deadline: Box::pin(sleep(stall_max)), is_waiting: false, cut }
     }
 
     fn watch<R>(&mut self, context: &mut Context<'_>, polled: Poll<Result<R>>) -> Poll<Result<R>> {
@@ -45,6 +48,7 @@ impl<T> Stall<T> {
             self.deadline.as_mut().reset(Instant::now() + self.stall_max);
         }
         ready!(self.deadline.as_mut().poll(context));
+        self.cut.inc();
         Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side does not read")))
     }
 }
@@ -95,20 +99,21 @@ struct Slot {
 
 impl Taking {
     /// The same body, let go when nothing is taken of it for so long, or up to twice as long.
-    pub fn new(body: Body, stall_max: Duration) -> Self {
+    pub fn new(body: Body, stall_max: Duration, cut: Counter) -> Self {
         let slot = Arc::new(Mutex::new(Slot { body: Some(body), given: None }));
-        tokio::spawn(look_after(Arc::downgrade(&slot), stall_max));
+        tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, cut));
         Self(slot)
     }
 }
 
-async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration) {
+async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, cut: Counter) {
     loop {
         sleep(stall_max).await;
         let Some(slot) = slot.upgrade() else { return };
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.given.is_some_and(|given| given.elapsed() >= stall_max) {
             slot.body = None;
+            cut.inc();
             return;
         }
     }
@@ -145,7 +150,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_stops_is_cut_and_one_that_goes_on_is_not() {
         let (ours, mut theirs) = duplex(8);
-        let mut ours = Stall::new(ours, Duration::from_secs(30));
+        let cut = Counter::default();
+        let mut ours = Stall::new(ours, Duration::from_secs(30), cut.clone());
         ours.write_all(b"12345678").await.unwrap();
         let slow = async {
             sleep(Duration::from_secs(29)).await;
@@ -156,6 +162,7 @@ mod tests {
         let began = Instant::now();
         let error = ours.write_all(b"efgh").await.unwrap_err();
         assert_eq!((error.kind(), began.elapsed()), (ErrorKind::TimedOut, Duration::from_secs(30)));
+        assert_eq!(cut.get(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -175,15 +182,17 @@ mod tests {
                 }
             })
         };
-        let mut body = Taking::new(Body::from_stream(slow), second * 30);
+        let cut = Counter::default();
+        let mut body = Taking::new(Body::from_stream(slow), second * 30, cut.clone());
         for _ in 0..2 {
             body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
             sleep(second * 29).await;
         }
         body.frame().await.unwrap().unwrap();
-        assert!(witness(&held));
+        assert!(witness(&held) && cut.get() == 0);
         sleep(second * 60).await;
         assert!(!witness(&held), "what it held is let go");
         body.frame().await.unwrap().unwrap_err();
+        assert_eq!(cut.get(), 1);
     }
 }

@@ -114,6 +114,8 @@ pub enum Hint {
     /// Hints may have been lost: look at everything that is watched, and for chats that nobody drives. Sent now and then
     /// in any case.
     Missed,
+    /// This process could not say that it is alive when it was time to. It tries again, and others still believe it.
+    Late,
     /// This process could not say in time that it is alive. Others may take its chats any moment: stop their tools.
     Lost,
 }
