@@ -92,7 +92,7 @@ impl Kept {
     pub async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.attempts(chat),
-            Self::Shared(store) => store.attempts(chat).await,
+            Self::Shared(store) => store.attempts(chat, 0, usize::MAX).await,
         }
     }
 

@@ -253,7 +253,7 @@ impl ChatHandle {
 
     /// Every provider call that was made, and what it cost.
     pub async fn attempts(&self) -> Result<Vec<Attempted>, StoreError> {
-        self.ports.store.attempts(self.id).await
+        self.ports.store.attempts(self.id, 0, usize::MAX).await
     }
 
     /// Drives the chat on the calling task until it rests. For programs that schedule by themselves; dropping the future

@@ -272,6 +272,16 @@ impl App {
         self.store.message(chat.handle.id(), id).await?.ok_or_else(Problem::not_found)
     }
 
+    /// Provider calls made for a chat, behind the first `seen`.
+    pub async fn attempts(
+        &self,
+        chat: &OwnChat,
+        seen: usize,
+        len: usize,
+    ) -> Result<Vec<everturn::core::fact::Attempted>, Problem> {
+        Ok(self.store.attempts(chat.handle.id(), seen, len).await?)
+    }
+
     /// The messages of a chat behind one, oldest first.
     pub async fn after(
         &self,

@@ -215,8 +215,8 @@ impl Store for Memory {
         self.read(chat, |room| room.messages.iter().map(|(_, message)| message.clone()).collect())
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.read(chat, |room| room.attempts.clone())
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.read(chat, |room| room.attempts.iter().skip(seen).take(len).cloned().collect())
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {

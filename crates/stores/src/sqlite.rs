@@ -324,8 +324,8 @@ impl Store for Sqlite {
         self.read(move |snapshot| reads::after(snapshot, chat, after, len)).await
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.read(move |snapshot| reads::attempts(snapshot, chat)).await
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.read(move |snapshot| reads::attempts(snapshot, chat, seen, len)).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -87,8 +87,8 @@ pub trait Store: Send + Sync + 'static {
     /// The oldest `len` messages after one of them, oldest first, without their bytes.
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
 
-    /// Every provider call ever made for the chat.
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError>;
+    /// Provider calls ever made for the chat, oldest first: `len` of them behind the first `seen`.
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError>;
 
     /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;

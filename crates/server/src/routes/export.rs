@@ -109,7 +109,7 @@ struct Export {
 enum Place {
     Head(Box<wire::Chat>),
     Behind(MessageId),
-    Attempts(std::vec::IntoIter<wire::Attempt>, &'static str),
+    Attempts(usize),
     End,
 }
 
@@ -119,15 +119,12 @@ impl Export {
         loop {
             let (piece, place) = match std::mem::replace(&mut self.place, Place::End) {
                 Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
-                Place::Behind(after) if after >= self.newest => self.attempts().await?,
+                Place::Behind(after) if after >= self.newest => match self.format {
+                    Format::Markdown => (None, Place::End),
+                    Format::Json => (Some("],\"attempts\":[".into()), Place::Attempts(0)),
+                },
                 Place::Behind(after) => self.page(after).await?,
-                Place::Attempts(mut rest, before) => {
-                    let some: Vec<String> = rest.by_ref().take(ATTEMPTS_LEN).map(|attempt| text(&attempt)).collect();
-                    let (end, place) =
-                        if rest.len() == 0 { ("]}\n", Place::End) } else { ("", Place::Attempts(rest, ",")) };
-                    let before = if some.is_empty() { "" } else { before };
-                    (Some(format!("{before}{}{end}", some.join(","))), place)
-                }
+                Place::Attempts(seen) => self.attempts(seen).await?,
                 Place::End => return Ok(None),
             };
             self.place = place;
@@ -162,11 +159,14 @@ impl Export {
         Ok((Some(piece), Place::Behind(last)))
     }
 
-    async fn attempts(&self) -> Result<(Option<String>, Place), Problem> {
-        if self.format == Format::Markdown {
-            return Ok((None, Place::End));
-        }
-        let attempts: Vec<wire::Attempt> = self.chat.handle.attempts().await?.iter().map(wire::Attempt::from).collect();
-        Ok((Some("],\"attempts\":[".into()), Place::Attempts(attempts.into_iter(), "")))
+    async fn attempts(&self, seen: usize) -> Result<(Option<String>, Place), Problem> {
+        let some = self.app.attempts(&self.chat, seen, ATTEMPTS_LEN).await?;
+        let texts: Vec<String> = some.iter().map(|attempt| text(&wire::Attempt::from(attempt))).collect();
+        let before = if seen == 0 || some.is_empty() { "" } else { "," };
+        let (end, place) = match some.len() < ATTEMPTS_LEN {
+            true => ("]}\n", Place::End),
+            false => ("", Place::Attempts(seen + some.len())),
+        };
+        Ok((Some(format!("{before}{}{end}", texts.join(","))), place))
     }
 }

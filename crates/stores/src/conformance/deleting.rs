@@ -19,7 +19,7 @@ async fn is_gone<S: Store>(store: &Arc<S>, cursor: Cursor) {
     assert_eq!(store.since(chat, None).await, Err(gone.clone()));
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
     assert_eq!(store.after(chat, MessageId(0), 9).await, Err(gone.clone()));
-    assert_eq!(store.attempts(chat).await, Err(gone.clone()));
+    assert_eq!(store.attempts(chat, 0, 9).await, Err(gone.clone()));
     assert_eq!(store.calls(chat).await, Err(gone.clone()));
     assert_eq!(store.inbox(chat).await, Err(gone.clone()));
     assert_eq!(store.outcome(chat, InboxSeq(1)).await, Err(gone.clone()));

@@ -29,7 +29,7 @@ pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     assert_eq!(store.since(chat, None).await, Err(gone.clone()));
     assert_eq!(store.since(chat, Some(Cursor::default())).await, Err(gone.clone()));
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
-    assert_eq!(store.attempts(chat).await, Err(gone.clone()));
+    assert_eq!(store.attempts(chat, 0, 9).await, Err(gone.clone()));
     assert_eq!(store.calls(chat).await, Err(gone.clone()));
     assert_eq!(store.page(chat, None, 9).await, Err(gone.clone()));
     assert_eq!(store.message(chat, MessageId(1)).await, Err(gone.clone()));

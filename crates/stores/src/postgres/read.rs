@@ -250,11 +250,13 @@ impl Inner {
         }
     }
 
-    pub(super) async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+    pub(super) async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
         let sql = "
-            SELECT attempts.body FROM chats LEFT JOIN attempts ON chat = id WHERE id = $1 ORDER BY number";
-        let id = id_bytes(chat);
-        let rows = self.read(sql, &[(&&id[..], Type::BYTEA)]).await?;
+            SELECT page.body FROM chats LEFT JOIN LATERAL (
+                SELECT number, body FROM attempts WHERE chat = chats.id ORDER BY number LIMIT $3 OFFSET $2
+            ) AS page ON true WHERE id = $1 ORDER BY number";
+        let (id, seen, len) = (id_bytes(chat), big(seen as u64), big(len as u64));
+        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8)]).await?;
         if rows.is_empty() {
             return Err(StoreError::NoSuchChat);
         }

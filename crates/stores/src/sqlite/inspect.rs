@@ -196,7 +196,7 @@ impl Inspection {
     /// # Errors
     /// It is not there, or cannot be read.
     pub fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        Ok(reads::attempts(&self.connection, chat)?)
+        Ok(reads::attempts(&self.connection, chat, 0, usize::MAX)?)
     }
 
     /// Every tool call that was ever started in a chat.

@@ -222,11 +222,18 @@ fn commits_since(
     Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(Standing::from(chat)))]).collect()))
 }
 
-/// Every provider call ever made.
-pub(super) fn attempts(connection: &Connection, chat: ChatId) -> Result<Vec<Attempted>, Halt<StoreError>> {
+/// Provider calls ever made, behind the first `seen`.
+pub(super) fn attempts(
+    connection: &Connection,
+    chat: ChatId,
+    seen: usize,
+    len: usize,
+) -> Result<Vec<Attempted>, Halt<StoreError>> {
     is_there(connection, chat)?;
-    let mut select = connection.prepare_cached("SELECT body FROM attempts WHERE chat = ?1 ORDER BY number")?;
-    let mut found = select.query(params![id(chat)])?;
+    let (seen, len) = (i64::try_from(seen).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
+    let sql = "SELECT body FROM attempts WHERE chat = ?1 ORDER BY number LIMIT ?3 OFFSET ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat), seen, len])?;
     let mut attempts = Vec::new();
     while let Some(row) = found.next()? {
         attempts.push(shape::attempted::read(&row.get::<_, String>(0)?)?);

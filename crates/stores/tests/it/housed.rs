@@ -136,8 +136,8 @@ impl Store for Housed {
         self.at_hand().await.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.at_hand().await.attempts(chat).await
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.at_hand().await.attempts(chat, seen, len).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -32,7 +32,7 @@ async fn what_stores_write_is_in_order() {
     let inspection = Inspection::open(dir.as_ref()).unwrap();
     for chat in inspection.chats().unwrap() {
         assert_eq!(inspection.transcript(chat), store.transcript(chat).await);
-        assert_eq!(inspection.attempts(chat), store.attempts(chat).await);
+        assert_eq!(inspection.attempts(chat), store.attempts(chat, 0, usize::MAX).await);
         assert_eq!(inspection.calls(chat), store.calls(chat).await);
         assert_eq!(inspection.heading(chat), store.heading(chat).await);
     }
