@@ -88,9 +88,6 @@ impl Driver {
             place.belongs_to(&chat.owner);
         }
         let left_behind = ports.is_left_behind(chat.id, chat.status);
-        if left_behind {
-            ports.metrics.took_over();
-        }
         let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);

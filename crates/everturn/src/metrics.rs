@@ -125,7 +125,7 @@ impl Metrics {
         self.0.load_duration.observe(took.as_secs_f64());
     }
 
-    /// A chat was found in the middle of something.
+    /// A turn was taken up where somebody left it.
     pub(crate) fn took_over(&self) {
         self.0.takeovers.inc();
     }
@@ -255,7 +255,7 @@ impl All {
         to.metric("drivers", "", "Drivers at work in this process", &self.drivers);
         to.metric("driver_failures", "kind", "Drivers that ended before their chat rested: the lease was taken over, the store failed, a panic", &self.driver_failures);
 
-        to.metric("takeovers", "", "Chats found in the middle of a turn that another process left, or this one before it was started again", &self.takeovers);
+        to.metric("takeovers", "", "Turns taken up in the middle, where another process left them, or this one before it was started again", &self.takeovers);
         to.metric("heartbeat_failures", "", "Times this process could not say that it is alive when it was time to", &self.heartbeat_failures);
         to.metric("lease_losses", "", "Times this process let go of all its chats, because others might take it for dead", &self.lease_losses);
 
