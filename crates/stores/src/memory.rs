@@ -154,6 +154,10 @@ impl Store for Memory {
         room.submit(submission, limits).map(|seq| Receipt { chat, seq })
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.read(chat, |room| room.keys.get(key).map(|seq| Receipt { chat, seq: *seq }))
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.read(chat, |room| room.command(seq).and_then(|(_, outcome)| *outcome))
     }
