@@ -40,7 +40,8 @@ const FOLLOWED_LEN_MAX: usize = 32;
 /// The events of many chats, and the list of all, without end.
 ///
 /// Events of followed chats are those of their own streams, with the chat in `chat`, and in `cursor` where to resume it.
-/// `list` is the newest page of the list, `heading` a chat that is new or looks different, `gone` one that was deleted.
+/// `list` is the newest page of the list, and replaces all that was told of it before; `heading` is a chat that is new or
+/// looks different, `gone` one that was deleted.
 #[utoipa::path(get, path = "/v1/stream", tag = "messages", security(("token" = [])), params(These), responses(
     (status = 200, description = "Server-sent events", content_type = "text/event-stream", body = wire::Told),
     (status = 422, description = "What to follow is not said well", body = wire::ProblemBody),
