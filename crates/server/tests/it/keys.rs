@@ -110,3 +110,37 @@ async fn an_interrupt_of_a_resting_chat_keeps_its_key() {
     assert_eq!((status, &now["status"]), (StatusCode::OK, &json!("idle")));
     stage.server.stop().await;
 }
+
+/// I2: a key is for the whole of a patch, and a patch is done whole or not at all.
+#[tokio::test]
+async fn a_patch_is_one_request() {
+    let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(1)).await;
+    let chat = stage.chat("numbered").await;
+    let patch = |key: &'static str, body: Value| keyed(&stage, Method::PATCH, &chat, key, body);
+    let (status, now) = patch("p", json!({"title": "a"})).await;
+    assert_eq!((status, &now["title"]), (StatusCode::OK, &json!("a")));
+    for body in [json!({"title": "a", "archived": true}), json!({"archived": true}), json!({"title": "b"})] {
+        let (status, problem) = patch("p", body).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+        assert_eq!((&problem["chat"]["title"], &problem["chat"]["archived"]), (&json!("a"), &json!(false)));
+    }
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "count to 100000").await;
+    reader.until(|view| view.draft.as_ref().is_some_and(|draft| draft.n > 5)).await;
+    let (status, problem) = patch("q", json!({"title": "b", "archived": true})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "status"));
+    assert_eq!(problem["chat"]["title"], json!("a"), "a chat that works is not put away, and so not named either");
+    stage.post(&format!("{chat}/interrupt"), json!({})).await;
+    for _ in 0..2 {
+        let (status, now) = patch("r", json!({"title": "b", "archived": true})).await;
+        assert_eq!((status, &now["title"], &now["archived"]), (StatusCode::OK, &json!("b"), &json!(true)));
+    }
+    let (status, now) = patch("s", json!({"title": "c", "archived": false})).await;
+    assert_eq!((status, &now["title"], &now["archived"]), (StatusCode::OK, &json!("c"), &json!(false)));
+    let (status, problem) = patch("t", json!({"title": " ", "archived": true})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    let (status, problem) = patch("u", json!({"title": "x".repeat(401), "archived": true})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
+    assert_eq!(stage.get(&chat).await.1["title"], json!("c"));
+    stage.server.stop().await;
+}
