@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use everturn::core::ids::ChatId;
 use everturn::stores::{Scope, Token};
@@ -162,6 +163,19 @@ impl<S: Needed> FromRequestParts<Shared> for Left<S> {
             Err(problem) => return Err(problem),
         };
         Ok(Self { caller, id, chat })
+    }
+}
+
+/// The secret that whoever asks came with. For what is made of it, and nothing else.
+pub struct Shown(pub String);
+
+impl FromRequestParts<Shared> for Shown {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let shown = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let secret = shown.and_then(|value| value.split_once(' ')).map(|(_, secret)| secret.trim().to_owned());
+        secret.map(Self).ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))
     }
 }
 

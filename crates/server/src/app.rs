@@ -10,13 +10,14 @@ use std::time::Duration;
 use everturn::core::ids::{ChatId, MessageId, Timestamp};
 use everturn::core::status::Status;
 use everturn::core::view::Cursor;
-use everturn::stores::{Fork, Heading, New, Query, Store, StoreError, Token, TokenHash, Tokens};
+use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, SubmitError, Token, TokenHash, Tokens};
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use crate::body::Key;
+use crate::entropy;
 use crate::failures::Failures;
 use crate::guard::Hosts;
 use crate::meter::Meter;
@@ -209,6 +210,24 @@ impl App {
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, title) = (String::new(), title.unwrap_or_default());
         New { id, agent, owner, title, is_titled, fork: Some(Fork { chat, at }), key }
+    }
+
+    /// The request as it was asked for under this key at first: now, if it never was.
+    pub async fn asked(&self, caller: &Caller, key: &str, what: &str) -> Result<Asked, Problem> {
+        let salt = entropy::salt().map_err(|_| Problem::new(Kind::Internal, "Nothing can be made here by chance."))?;
+        let (owner, request) = (caller.owner().to_owned(), TokenHash::of(what).0);
+        let asked = Asked { owner, key: key.into(), request, salt, at: self.now() };
+        let kept = self.tokens.remember(&asked).await?;
+        if kept.request == request { Ok(kept) } else { Err(SubmitError::Conflict.into()) }
+    }
+
+    /// Nothing, if this was asked for under this key before; of something that is gone that is all there is to say.
+    pub async fn asked_before(&self, caller: &Caller, key: &str, what: &str) -> Result<(), Problem> {
+        match self.tokens.recall(caller.owner(), key).await? {
+            Some(asked) if asked.request == TokenHash::of(what).0 => Ok(()),
+            Some(_) => Err(SubmitError::Conflict.into()),
+            None => Err(Problem::not_found()),
+        }
     }
 
     /// What the list says about a chat, if it is the caller's.

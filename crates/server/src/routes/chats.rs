@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 
 use super::steering::{obeyed, with_standing};
 use crate::access::{Chatting, Left, May, Own, Reading};
-use crate::app::{Forked, Shared, Wanted as NewChat};
+use crate::app::{App, Forked, OwnChat, Shared, Wanted as NewChat};
 use crate::body::{Json, Key, Query};
 use crate::problem::{Kind, Problem};
 use crate::wire;
@@ -119,16 +119,38 @@ pub async fn fork(
 
 /// Deletes a chat with all that is kept of it, for good.
 ///
-/// A turn under way is stopped first. Its streams end.
-#[utoipa::path(delete, path = "/v1/chats/{id}", tag = "chats", params(("id" = String, Path)), security(("token" = [])), responses(
+/// A turn under way is stopped first. Its streams end. Asked again under the same `Idempotency-Key` within a week, it is
+/// answered as before.
+#[utoipa::path(delete, path = "/v1/chats/{id}", tag = "chats", security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 204, description = "It is gone"),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
     (status = 503, description = "Its turn could not be stopped yet: ask again", body = wire::ProblemBody),
 ))]
-pub async fn delete(chat: Own<Chatting>, State(app): State<Shared>) -> Result<StatusCode, Problem> {
-    let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
-    timeout(app.bounds.outcome_max, chat.handle.delete()).await.map_err(busy)??;
+pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -> Result<StatusCode, Problem> {
+    let Left { caller, id, chat } = left;
+    let what = format!("delete chat {id}");
+    match (chat, &key.0) {
+        (Some(chat), Some(key)) => {
+            if let Err(problem) = app.asked(&caller, key, &what).await {
+                return Err(with_standing(&chat, problem).await);
+            }
+            match gone(&app, &chat).await {
+                Err(problem) if problem.kind() == Kind::NotFound => {} // Somebody was faster; that was asked for too.
+                deleted => deleted?,
+            }
+        }
+        (Some(chat), None) => gone(&app, &chat).await?,
+        (None, Some(key)) => app.asked_before(&caller, key, &what).await?,
+        (None, None) => return Err(Problem::not_found()),
+    }
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
+    let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
+    Ok(timeout(app.bounds.outcome_max, chat.handle.delete()).await.map_err(busy)??)
 }
 
 /// A chat, without its messages.

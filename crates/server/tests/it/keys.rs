@@ -144,3 +144,57 @@ async fn a_patch_is_one_request() {
     assert_eq!(stage.get(&chat).await.1["title"], json!("c"));
     stage.server.stop().await;
 }
+
+/// I2: whoever did not hear that a chat is gone, or what the new token is, asks again and is told the same. Nobody else is.
+#[tokio::test]
+async fn what_nothing_else_remembers_is_remembered_too() {
+    let stage = Stage::new().await;
+    let (admin, other) = ("evt_of-another-admin-of-the-same-owner", "evt_of-somebody-else-who-may-do-anything");
+    stage.grant(admin, "me", &everturn::stores::Scope::ALL).await;
+    stage.grant(other, "you", &everturn::stores::Scope::ALL).await;
+    let asked_by = async |token: &str, method: Method, path: &str, key: &str, body: Value| {
+        let request = stage.client.request(method, format!("{}{path}", stage.base)).bearer_auth(token);
+        answer(request.header("idempotency-key", key).json(&body).send().await.unwrap()).await
+    };
+    let (chat, kept) = (stage.chat("numbered").await, stage.chat("numbered").await);
+    for _ in 0..3 {
+        let deleted = keyed(&stage, Method::DELETE, &chat, "d", json!({})).await;
+        assert_eq!(deleted, (StatusCode::NO_CONTENT, json!("")));
+    }
+    for (path, key) in [(&kept, "d"), (&chat, "d")] {
+        let (status, problem) = asked_by(other, Method::DELETE, path, key, json!({})).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"));
+    }
+    let (status, problem) = keyed(&stage, Method::DELETE, &kept, "d", json!({})).await;
+    assert_eq!(
+        (status, kind(&problem), &problem["chat"]["status"]),
+        (StatusCode::CONFLICT, "key-reused", &json!("idle"))
+    );
+    let (status, _) = keyed(&stage, Method::DELETE, &chat, "e", json!({})).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+
+    let phone = json!({"name": "phone", "scopes": ["read"], "seconds": 60});
+    let (status, made) = keyed(&stage, Method::POST, "/v1/tokens", "t", phone.clone()).await;
+    assert_eq!(status, StatusCode::CREATED);
+    assert_eq!(keyed(&stage, Method::POST, "/v1/tokens", "t", phone.clone()).await, (status, made.clone()));
+    let (_, another) = keyed(&stage, Method::POST, "/v1/tokens", "u", phone.clone()).await;
+    let (_, theirs) = asked_by(other, Method::POST, "/v1/tokens", "t", phone.clone()).await;
+    assert!(another["token"] != made["token"] && theirs["token"] != made["token"] && theirs["token"].is_string());
+    let conflicts = [
+        keyed(&stage, Method::POST, "/v1/tokens", "t", json!({"name": "phone", "scopes": ["admin"]})).await,
+        asked_by(admin, Method::POST, "/v1/tokens", "t", phone).await,
+        keyed(&stage, Method::POST, "/v1/tokens", "d", json!({"name": "x", "scopes": ["read"]})).await,
+    ];
+    for (status, problem) in conflicts {
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    }
+    let path = |made: &Value| format!("/v1/tokens/{}", made["info"]["id"].as_str().unwrap());
+    let revoked = keyed(&stage, Method::DELETE, &path(&made), "r", json!({})).await;
+    assert!(revoked.1["revoked"].is_i64());
+    assert_eq!(keyed(&stage, Method::DELETE, &path(&made), "r", json!({})).await, revoked);
+    let (status, problem) = keyed(&stage, Method::DELETE, &path(&another), "r", json!({})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    let tokens = stage.get("/v1/tokens").await.1["tokens"].as_array().unwrap().len();
+    assert_eq!(tokens, 6, "three were there, and three were made");
+    stage.server.stop().await;
+}
