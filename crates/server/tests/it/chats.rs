@@ -234,7 +234,7 @@ async fn a_search_finds_nothing_of_anybody_elses() {
             .iter()
             .map(|chat| format!("/v1/chats/{}", chat["id"].as_str().unwrap()))
             .collect();
-        assert_eq!(ids, [mine.clone()], "{text}");
+        assert_eq!(ids, std::slice::from_ref(&mine), "{text}");
     }
     let (_, none) = stage.get("/v1/chats?text=theirs").await;
     assert_eq!(none["chats"], json!([]));
