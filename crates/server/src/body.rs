@@ -19,6 +19,8 @@ pub const FILES_BYTES_MAX: usize = 28 * 1024 * 1024;
 const DEPTH_MAX: usize = 64;
 /// How long a body may take to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
+/// Under which a client names a request.
+pub const KEY: &str = "idempotency-key";
 /// The longest request id.
 pub const KEY_LEN_MAX: usize = 255;
 
@@ -80,7 +82,7 @@ impl FromRequestParts<Shared> for Key {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
-        let mut keys = parts.headers.get_all("idempotency-key").iter();
+        let mut keys = parts.headers.get_all(KEY).iter();
         let Some(key) = keys.next() else { return Ok(Self(None)) };
         let text = key.to_str().unwrap_or_default();
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -89,13 +91,6 @@ impl FromRequestParts<Shared> for Key {
             return Err(Problem::new(Kind::Invalid, detail));
         }
         Ok(Self(Some(text.into())))
-    }
-}
-
-impl Key {
-    /// A key for another command of the same request. No client can send it: it has a space.
-    pub fn part(&self, name: &str) -> Option<String> {
-        self.0.as_ref().map(|key| format!("{key} {name}"))
     }
 }
 

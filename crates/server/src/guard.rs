@@ -160,7 +160,7 @@ async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<Peer>) -> Resu
     }
     if bearer.is_some() {
         if peer.is_some_and(|peer| app.failures.is_over(peer.0, app.bounds.failures_max)) {
-            return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute."));
+            return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute.").after(60));
         }
         audit::login_failed(peer.map(|peer| peer.0)); // No more than are answered: nobody fills the file.
     }

@@ -22,6 +22,7 @@ use everturn_core::message::{Body, Message};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
+use crate::asked::Asked;
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
 use crate::new::{Fork, MakeError, New};
@@ -37,6 +38,7 @@ use crate::words;
 pub struct Memory {
     house: Mutex<House>,
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
+    asked: Mutex<HashMap<(String, String), Asked>>,
     used: Mutex<BTreeMap<(String, Day), Used>>,
 }
 
@@ -154,6 +156,10 @@ impl Store for Memory {
         room.submit(submission, limits).map(|seq| Receipt { chat, seq })
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.read(chat, |room| room.keys.get(key).map(|seq| Receipt { chat, seq: *seq }))
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.read(chat, |room| room.command(seq).and_then(|(_, outcome)| *outcome))
     }
@@ -267,6 +273,17 @@ impl Tokens for Memory {
             token.revoked.get_or_insert(at);
         }
         Ok(())
+    }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        let mut kept = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, earlier| earlier.at >= asked.oldest());
+        Ok(kept.entry((asked.owner.clone(), asked.key.clone())).or_insert_with(|| asked.clone()).clone())
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        let kept = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(kept.get(&(owner.to_owned(), key.to_owned())).cloned())
     }
 }
 

@@ -293,6 +293,10 @@ impl Store for Postgres {
         to_the_end(self.inner.clone().submit(turn, chat, submission, limits.clone())).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.inner.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.inner.outcome(chat, seq).await
     }

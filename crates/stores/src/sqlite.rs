@@ -233,6 +233,15 @@ impl Store for Sqlite {
         Ok(Receipt { chat, seq })
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        let key = key.to_owned();
+        let receipt = move |snapshot: &rusqlite::Connection| {
+            reads::is_there(snapshot, chat)?;
+            Ok(submit::by_key(snapshot, chat, &key)?.map(|(seq, _)| Receipt { chat, seq }))
+        };
+        self.read(receipt).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.read(move |snapshot| reads::outcome(snapshot, chat, seq)).await
     }

@@ -42,6 +42,9 @@ pub trait Store: Send + Sync + 'static {
     /// Puts a command into the inbox, once per key. It is checked against the chat as it will stand.
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError>;
 
+    /// What was accepted under this request id before.
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError>;
+
     /// What became of a command: `None` while the driver has not come to it.
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError>;
 

@@ -17,4 +17,7 @@ mod replicas;
 mod run;
 mod serve;
 mod stage;
+mod storms;
+mod table;
 mod traces;
+mod walk;

@@ -144,6 +144,10 @@ impl Store for Stepwise {
         slowly(self.memory.submit(chat, submission, limits)).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.memory.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.memory.outcome(chat, seq).await
     }

@@ -6,8 +6,8 @@ use everturn::core::chat::Tried;
 use everturn::core::cost::{Spend, Tally};
 use everturn::core::fact::{AttemptOutcome, Attempted, Fact};
 use everturn::core::ids::{ChatId, StepId, Timestamp};
-use everturn::stores::Store as _;
-use everturn_server::wire;
+use everturn::stores::{Scope, Store as _, TokenHash, Tokens as _};
+use everturn_server::{Bounds, wire};
 use expect_test::expect;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -117,5 +117,31 @@ async fn attempts_of_any_number_are_one_list() {
             export["attempts"].as_array().unwrap().iter().map(|row| row["number"].as_u64().unwrap()).collect();
         assert_eq!(numbers, (1..=u64::from(len)).collect::<Vec<_>>());
     }
+    stage.server.stop().await;
+}
+
+/// S13: whoever loses the token in the middle of a long one does not get the rest.
+#[tokio::test]
+async fn a_revoked_token_ends_its_export() {
+    let stage = Stage::with(Bounds { recheck: Duration::ZERO, ..Bounds::default() }, Duration::ZERO).await;
+    let secret = "evt_of-a-device-that-will-be-lost-soon";
+    stage.grant(secret, "me", &[Scope::Read]).await;
+    let long = format!("count to 1 {}", "x".repeat(1_000_000)); // A page of them is more than all buffers hold.
+    let chat = stage.talk("numbered", &[long.as_str(); 12]).await;
+    let url = format!("{}{chat}/export", stage.base);
+    let export = async || stage.client.get(&url).bearer_auth(secret).send().await.unwrap();
+    let whole = export().await.text().await.unwrap();
+    assert!(whole.ends_with("]}\n") && whole.len() > 12_000_000);
+    let mut response = export().await;
+    let mut read = response.chunk().await.unwrap().expect("its beginning").len();
+    stage.memory.revoke(&TokenHash::of(secret), stage.engine.now()).await.unwrap();
+    let cut = loop {
+        match response.chunk().await {
+            Ok(Some(more)) => read += more.len(),
+            Ok(None) => break false,
+            Err(_) => break true,
+        }
+    };
+    assert!(cut && read < whole.len(), "{read} of {} bytes", whole.len());
     stage.server.stop().await;
 }

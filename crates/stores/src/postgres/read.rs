@@ -22,7 +22,7 @@ use super::{Inner, lasting};
 use crate::heading::{Heading, Query, searchable};
 use crate::shape::{self, attempted, command, message, outcome, rows};
 use crate::sql::{self, Fetch};
-use crate::store::{CallRecord, Loaded, Pen, StoreError, WriteError};
+use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
 use crate::words;
 
 impl Inner {
@@ -73,6 +73,16 @@ impl Inner {
         let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
         let sum = |row: &Row| Used { tokens: count(row, "tokens"), cost: Micros(count(row, "cost")) };
         Ok(rows.first().map(sum).unwrap_or_default())
+    }
+
+    pub(super) async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        let id = id_bytes(chat);
+        let sql = "
+            SELECT seq FROM chats LEFT JOIN inbox
+            ON inbox.chat = chats.id AND inbox.key IS NOT NULL AND sha256(inbox.key) = sha256($2) WHERE chats.id = $1";
+        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&key.as_bytes(), Type::BYTEA)]).await?;
+        let seq: Option<i64> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
+        Ok(seq.map(|seq| Receipt { chat, seq: InboxSeq(seq as u64) }))
     }
 
     pub(super) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {

@@ -71,7 +71,11 @@ impl Desk<'_> {
 }
 
 /// The command a key was used for.
-fn by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<Option<(InboxSeq, String)>, rusqlite::Error> {
+pub(super) fn by_key(
+    connection: &Connection,
+    chat: ChatId,
+    key: &str,
+) -> Result<Option<(InboxSeq, String)>, rusqlite::Error> {
     let mut select = connection.prepare_cached("SELECT seq, body FROM inbox WHERE chat = ?1 AND key = ?2")?;
     let found =
         select.query_row(params![id(chat), key.as_bytes()], |row| Ok((InboxSeq(unsigned(row, 0)?), row.get(1)?)));

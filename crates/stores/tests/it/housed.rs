@@ -80,6 +80,10 @@ impl Store for Housed {
         self.at_hand().await.submit(chat, submission, limits).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.at_hand().await.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.at_hand().await.outcome(chat, seq).await
     }

@@ -90,6 +90,10 @@ impl Store for Elsewhere {
         self.there.submit(chat, submission, limits).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.there.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.there.outcome(chat, seq).await
     }
