@@ -21,28 +21,26 @@ use crate::client::Client;
 /// How long a process may take to be there.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Variables of whoever runs the demo that must not reach the children.
-const FOREIGN: [&str; 19] = [
-    "ANTHROPIC_AUTH_TOKEN",
-    "GOOGLE_API_KEY",
-    "OPENAI_ORG_ID",
-    "OPENAI_PROJECT_ID",
+/// Variables of whoever runs the demo that must not reach the children: all that begin so, whatever their case.
+const FOREIGN: [&str; 10] = [
+    "ANTHROPIC_",
+    "OPENAI_",
+    "GEMINI_",
+    "GOOGLE_",
+    "EVERTURN_",
+    "OTEL_",
     "DATABASE_URL",
-    "EVERTURN_CONFIG",
-    "EVERTURN_LISTEN",
-    "EVERTURN_DATA",
-    "EVERTURN_MODEL",
-    "EVERTURN_SYSTEM",
-    "EVERTURN_LOG",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "NO_PROXY",
-    "no_proxy",
 ];
+/// Says how the builds lie that are there to be found out.
+const LIE: &str = "EVERTURN_SABOTAGE";
+
+fn is_foreign(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    name != LIE && (FOREIGN.iter().any(|begin| upper.starts_with(begin)) || upper == "NO_PROXY")
+}
 
 /// The stand-in for the models.
 pub(super) struct Understudy {
@@ -80,7 +78,7 @@ struct Request {
 
 fn everturn(dir: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found again")?);
-    for name in FOREIGN {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_foreign)) {
         command.env_remove(name);
     }
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log"))?;
@@ -219,6 +217,16 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_to_others_is_not_told_to_the_children() {
+        for name in ["EVERTURN_RECORD", "OTEL_EXPORTER_OTLP_ENDPOINT", "https_proxy", "no_proxy", "OPENAI_API_KEY"] {
+            assert!(is_foreign(name), "{name}");
+        }
+        for name in ["PATH", "HOME", "EVERTURN_SABOTAGE", "TMPDIR"] {
+            assert!(!is_foreign(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_token_that_was_sent_in_two_halves_is_one() {
