@@ -7,7 +7,9 @@ mod daemon;
 mod demo;
 mod deploy;
 mod doctor;
+mod leaving;
 mod operations;
+mod pipes;
 mod pty;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
@@ -15,5 +17,8 @@ mod reader;
 mod replicas;
 mod run;
 mod serve;
+mod sessions;
+mod slashes;
 mod stage;
+mod stopping;
 mod traces;
