@@ -64,6 +64,7 @@ impl Turn {
 
     /// Follows it to its end.
     pub async fn follow(&mut self, house: &mut House, told: &mut impl Told) -> anyhow::Result<End> {
+        let mut is_lost = false;
         loop {
             match self.watch.next().await? {
                 News::Events(events) => {
@@ -74,10 +75,15 @@ impl Turn {
                     }
                 }
                 News::Lost(error) => {
-                    out::aside(format_args!("{error}; looking for it"));
+                    if !std::mem::replace(&mut is_lost, true) {
+                        out::aside(format_args!("{error}; looking for it"));
+                    }
                     house.settle_in().await?;
                 }
-                News::Back => out::aside("it is there again"),
+                News::Back => {
+                    is_lost = false;
+                    out::aside("it is there again");
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use crate::daemon::{Daemon, Scratch, everturn};
+use crate::pty::Terminal;
 use crate::reader::Reader;
 use crate::stage::{Stage, TOKEN};
 
@@ -148,6 +149,30 @@ async fn looking_carries_nothing_on() {
     let daemon = Daemon::start(data.path(), "understudy/numbered").await;
     let mut reader = Reader::resume(daemon.ask(Method::GET, &format!("{chat}/stream")), reader.follower).await;
     assert!(crate::reader::reply(&reader.until_rest().await).ends_with("t400"), "a daemon goes on");
+}
+
+/// S8: on a terminal nothing of what a model said is obeyed, as events and as a whole chat; in a pipe it is as it was.
+#[tokio::test]
+async fn nothing_that_is_printed_is_obeyed() {
+    let stage = Stage::hostile().await;
+    let variables = [("EVERTURN_TOKEN", TOKEN)];
+    let shown = async |arguments: &[&str]| {
+        let mut terminal = Terminal::start(&[arguments, &["--url", &stage.base]].concat(), &variables, (80, 24));
+        assert!(terminal.ended().await.success(), "{}", terminal.all());
+        let bytes = String::from_utf8_lossy(&terminal.bytes).into_owned();
+        for obeyed in ["\x1b", "\u{9b}", "\u{202e}", "\u{200b}", "\u{7}"] {
+            assert!(!bytes.contains(obeyed), "{obeyed:?} was passed on by {arguments:?}");
+        }
+        bytes
+    };
+    let events = shown(&["run", "--json", "go"]).await;
+    let chat = events.split("\"id\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    shown(&["export", &chat]).await;
+    shown(&["export", &chat, "--format", "json"]).await;
+    let mut command = everturn(&["export", &chat, "--format", "json", "--url", &stage.base]);
+    let output = command.env("EVERTURN_TOKEN", TOKEN).output().await.unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains('\u{9b}'));
+    stage.server.stop().await;
 }
 
 /// A title is one line, whatever is in it.
