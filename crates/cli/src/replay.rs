@@ -144,7 +144,7 @@ mod tests {
             beats.iter().map(|beat| (beat.text.clone(), beat.lasts.as_millis())).collect::<Vec<_>>()
         };
         let hi = ("hi".to_owned(), 0);
-        assert_eq!(shown(0), [hi.clone()]);
+        assert_eq!(shown(0), std::slice::from_ref(&hi));
         assert_eq!(shown(100), [hi.clone(), (String::new(), 0)]);
         assert_eq!(shown(600), [hi.clone(), ("äöüäö".into(), 500)]);
         assert_eq!(shown(1_099), [hi.clone(), ("äöüäöüäöü".into(), 999)]);

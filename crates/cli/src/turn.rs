@@ -100,11 +100,10 @@ impl Asked {
         let waits = standing.queue.iter().any(|queued| queued.id == self.queued);
         self.has_waited |= waits;
         match (standing.status, self.is_heard && !waits) {
-            (Status::Awaiting, true) => awaits(standing),
-            (Status::Awaiting, false) if waits => match awaits(standing)? {
-                End::Awaits(what) => Some(End::Awaits(format!("{what}, and what you said waits for that"))),
-                end => Some(end),
-            },
+            (Status::Awaiting, true) => awaits(standing).map(End::Awaits),
+            (Status::Awaiting, false) if waits => {
+                awaits(standing).map(|what| End::Awaits(format!("{what}, and what you said waits for that")))
+            }
             (_, false) if self.has_waited && !waits => Some(End::Dropped),
             (_, false) => None, // What is known to have ended is an earlier turn.
             (Status::Idle | Status::Failed, true) => standing.ended.clone().map(End::Ended),
@@ -114,12 +113,12 @@ impl Asked {
 }
 
 /// For whom the chat waits.
-fn awaits(standing: &Standing) -> Option<End> {
+fn awaits(standing: &Standing) -> Option<String> {
     let ask = standing.asks.first()?;
-    Some(End::Awaits(match ask.wants {
+    Some(match ask.wants {
         AskKind::Approval => format!("{} waits to be allowed", ask.tool),
         AskKind::Result => format!("{} is to be run by a client", ask.tool),
-    }))
+    })
 }
 
 /// Does this until it is done. The first signal stops the turn, of which the stream tells; a second one leaves at once,

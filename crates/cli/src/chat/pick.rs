@@ -20,7 +20,7 @@ pub async fn pick(client: &Client, colours: Colours) -> anyhow::Result<Option<St
     let raw = Raw::enter()?;
     let mut screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
     let mut picker = Picker { chats, typed: String::new(), at: 0 };
-    let (mut keys, mut told_to_end) = (EventStream::new(), Ends::listen()?);
+    let (mut keys, mut told_to_end) = (EventStream::new(), Ends::of_window()?);
     let picked = loop {
         screen.draw(&[], picker.show(screen.width(), screen.height(), clock::now()))?;
         let key = tokio::select! {

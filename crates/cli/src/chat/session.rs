@@ -98,7 +98,10 @@ impl Session {
         drop(raw);
         let _ = session.part(&mut std::io::stdout());
         session.house.leave().await;
-        ended.map(|()| ExitCode::SUCCESS)
+        match ended {
+            Err(error) if !is_closed(&error) => Err(error),
+            _ => Ok(ExitCode::SUCCESS),
+        }
     }
 
     fn view(&self) -> &View {
@@ -110,7 +113,7 @@ impl Session {
     }
 
     async fn follow(&mut self, mut outcomes: mpsc::Receiver<Outcome>) -> anyhow::Result<()> {
-        let mut told_to_end = Ends::listen()?;
+        let mut told_to_end = Ends::of_window()?;
         let mut keys = EventStream::new();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -285,6 +288,12 @@ impl Session {
         }
         writeln!(out, "Come back with: everturn chat --resume {}", short(&chat.id))
     }
+}
+
+/// Whether the window is gone, which may be noticed before the signal of it comes.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+    code == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 async fn next(watch: &mut Option<Watch>) -> Result<News, ClientError> {

@@ -130,16 +130,21 @@ impl Account {
     pub(super) fn sent(&self, model: &str) -> Sent {
         let mut sent = Sent::default();
         for request in self.requests.iter().filter(|request| request.model == model) {
-            let mut words = request.text.split_whitespace().peekable();
-            // An answer that goes on in the middle of a word says the rest of it: one token, sent in two halves.
-            if let (Some(rest), Some(half)) = (words.next_if(|word| !word.starts_with('t')), sent.words.last_mut()) {
-                half.push_str(rest);
-            }
-            sent.words.extend(words.map(str::to_owned));
-            sent.thoughts.extend(request.thoughts.split_whitespace().map(str::to_owned));
+            add(&mut sent.words, &request.text, 't');
+            add(&mut sent.thoughts, &request.thoughts, 'r');
         }
         sent
     }
+}
+
+/// Adds the tokens of a text, all of which begin with this letter.
+fn add(tokens: &mut Vec<String>, text: &str, letter: char) {
+    let mut more = text.split_whitespace().peekable();
+    // An answer that goes on in the middle of a token says the rest of it: one token, sent in two halves.
+    if let (Some(rest), Some(half)) = (more.next_if(|token| !token.starts_with(letter)), tokens.last_mut()) {
+        half.push_str(rest);
+    }
+    tokens.extend(more.map(str::to_owned));
 }
 
 impl Place {
@@ -230,10 +235,13 @@ mod tests {
 
     #[test]
     fn a_token_that_was_sent_in_two_halves_is_one() {
-        let request =
-            |model: &str, text: &str| Request { model: model.into(), text: text.into(), thoughts: "r1".into() };
+        let request = |model: &str, text: &str| Request {
+            model: model.into(),
+            text: text.into(),
+            thoughts: text.replace('t', "r"),
+        };
         let requests = vec![request("m", "t1 t"), request("other", "t9"), request("m", "2 t3"), request("m", "t3 t4")];
         let sent = Account { requests }.sent("m");
-        assert_eq!((sent.words.join(" "), sent.thoughts.len()), ("t1 t2 t3 t3 t4".into(), 3));
+        assert_eq!((sent.words.join(" "), sent.thoughts.join(" ")), ("t1 t2 t3 t3 t4".into(), "r1 r2 r3 r3 r4".into()));
     }
 }

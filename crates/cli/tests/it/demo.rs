@@ -84,16 +84,6 @@ async fn a_terminal_gets_bars_that_fit() {
     }
 }
 
-/// Many seeds, as issue 6 wants them; ten minutes or so: `cargo nextest run --run-ignored only twenty_seeds`.
-#[tokio::test]
-#[ignore = "takes ten minutes"]
-async fn twenty_seeds_balance() {
-    for seed in 1..=20 {
-        let output = everturn(&["demo", "--seed", &seed.to_string()]).output().await.unwrap();
-        assert_eq!(output.status.code(), Some(0), "seed {seed}: {}", text(&output.stdout));
-    }
-}
-
 /// A daemon that loses one delta, runs a tool twice or not at all, and a stand-in that breaks nothing: the demo fails, and
 /// says which.
 #[cfg(feature = "sabotage")]

@@ -93,9 +93,7 @@ impl Judge<'_> {
         self.duplicated += diff.doubled.len();
         for (tokens, what) in [(&diff.lost, "lost"), (&diff.doubled, "has twice"), (&diff.strange, "never heard")] {
             if !tokens.is_empty() {
-                let named = tokens.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-                let more = if tokens.len() > NAMED_MAX { " and more" } else { "" };
-                self.say(&format!("{whose} {what} {} of the tokens: {named}{more}", tokens.len()));
+                self.say(&format!("{whose} {what} {} of the tokens: {}", tokens.len(), named(tokens)));
             }
         }
         if diff.is_disordered {
@@ -107,13 +105,14 @@ impl Judge<'_> {
     fn invented(&mut self, stored: &[Answer]) {
         let said = |tokens: &[String]| tokens.iter().cloned().collect::<BTreeSet<String>>();
         let (words, thoughts) = (said(&self.played.sent.words), said(&self.played.sent.thoughts));
-        let has = |answer: &Answer| {
+        let invented = stored.iter().flat_map(|answer| {
             // The last word of what was stopped may be half of one.
-            answer.words.iter().rev().skip(1).all(|word| words.contains(word))
-                && answer.thoughts.iter().all(|thought| thoughts.contains(thought))
-        };
-        if !stored.iter().all(has) {
-            self.say("tokens are stored that the model never sent");
+            let whole = answer.words.iter().rev().skip(1).filter(|word| !words.contains(*word));
+            whole.chain(answer.thoughts.iter().filter(|thought| !thoughts.contains(*thought)))
+        });
+        let invented: Vec<String> = invented.cloned().collect();
+        if !invented.is_empty() {
+            self.say(&format!("tokens are stored that the model never sent: {}", named(&invented)));
         }
     }
 
@@ -231,6 +230,13 @@ impl Judge<'_> {
         };
         self.say(&format!("the fault did not strike: {lacks}"));
     }
+}
+
+/// The first of some tokens.
+fn named(tokens: &[String]) -> String {
+    let named = tokens.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if tokens.len() > NAMED_MAX { " and more" } else { "" };
+    format!("{named}{more}")
 }
 
 fn is_short(answer: &Answer, order: &Order) -> bool {

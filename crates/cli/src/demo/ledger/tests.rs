@@ -142,7 +142,7 @@ fn what_clients_saw_must_be_what_is_stored() {
     assert_eq!(other, "cut on chat: client A was shown something else than what is stored");
     assert_eq!(said(|played| played.shown[1].resets = 2), "cut on chat: client B had to begin anew 1 times");
     let unsent = said(|played| played.sent.words.retain(|word| word != "t2"));
-    assert_eq!(unsent, "cut on chat: tokens are stored that the model never sent");
+    assert_eq!(unsent, "cut on chat: tokens are stored that the model never sent: t2");
 }
 
 #[test]
