@@ -73,14 +73,19 @@ async fn a_terminal_gets_bars_that_fit() {
         if has_bars {
             terminal.until("bars", |window| window.contains("A █") && window.contains("B ")).await;
         }
+        let mut before = usize::MAX;
         if let Some(size) = later {
             terminal.resize(size);
+            terminal.shows("2/2 stall").await;
+            before = terminal.bytes.len();
         }
         assert!(terminal.ended().await.success(), "{}", terminal.all());
         let all = terminal.all();
         assert!(all.contains("The ledger balances") && all.contains("everturn demo --seed 1"), "{size:?}:\n{all}");
         assert!(!all.contains('█') && !all.contains('░'), "bars are left, {size:?}:\n{all}");
         assert_eq!(String::from_utf8_lossy(&terminal.bytes).contains('█'), has_bars, "{size:?}");
+        let narrow = String::from_utf8_lossy(terminal.bytes.get(before..).unwrap_or_default());
+        assert!(!narrow.contains('█'), "there is no room for bars any more:\n{all}");
     }
 }
 
