@@ -18,13 +18,14 @@ use anyhow::{Context as _, bail};
 use everturn::core::budget::Budget;
 use everturn::core::cost::Micros;
 use everturn::core::ids::ModelId;
-use everturn::{Agent, Builder};
+use everturn::{Agent, Builder, Drivers};
 use everturn_server::DataDir;
 use serde::Deserialize;
 
 use budget::Spending;
 use hint::with_hint;
 
+use crate::out::println;
 use crate::record::{Files, Record};
 
 /// How long an end waits for what may be nearly done, if nobody says otherwise.
@@ -245,8 +246,10 @@ impl Config {
 impl Config {
     /// An engine with the bounds that were told.
     pub fn bounded(&self, mut builder: Builder, data: &Path) -> Builder {
-        if let Some(len) = self.chats_max.value {
-            builder = builder.chats_max(len);
+        match self.chats_max.value {
+            Some(0) => builder = builder.drivers(Drivers::ByHand), // Nobody works.
+            Some(len) => builder = builder.chats_max(len),
+            None => {}
         }
         builder = builder.budget(self.budget.into());
         for (owner, budget) in &self.owners {

@@ -28,16 +28,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Which {
     /// The daemon to talk to, such as http://127.0.0.1:4140; that of the data directory if left out. [env: EVERTURN_URL]
-    #[arg(long, value_name = "URL", conflicts_with_all = ["data", "config"])]
+    #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["data", "config"])]
     url: Option<Url>,
     /// A file with the token for --url; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
-    #[arg(long, value_name = "FILE", requires = "url")]
+    #[arg(long, global = true, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
     /// Where everything is kept; `everturn` in the XDG data directory if left out.
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, global = true, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
     /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -71,6 +71,8 @@ struct Home {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Otherwise {
     Start,
+    /// One that answers questions, and leaves turns under way where they are: who only looks pays for nothing.
+    Answer,
     Refuse,
 }
 
@@ -89,7 +91,10 @@ impl Which {
             return Ok(House { client: Client::new(url, token), home: None, own: None });
         }
         let flags = Flags::of(self.config.clone(), self.data.clone(), own.model.clone(), own.system.clone());
-        let config = Config::read(&flags, variable)?;
+        let mut config = Config::read(&flags, variable)?;
+        if otherwise == Otherwise::Answer {
+            config.chats_max.value = Some(0);
+        }
         let data = DataDir::open(&config.data.value)?;
         if let Some(address) = data.address()? {
             if own.model.is_some() || own.system.is_some() {

@@ -10,20 +10,23 @@ mod demo;
 mod doctor;
 mod entropy;
 mod export;
+mod files;
 mod house;
 mod kept;
 mod logs;
+mod out;
 mod private;
 mod record;
 mod replay;
 mod run;
 mod serve;
+mod signals;
 mod terminal;
 mod tokens;
 mod turn;
 mod understudy;
-mod visible;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -44,7 +47,10 @@ enum Command {
     /// the window, pull the plug, and go on later with --last or --resume.
     #[command(after_help = chat::EXAMPLES)]
     Chat(chat::Args),
-    /// List chats.
+    /// List chats, those first in which something was said last.
+    ///
+    /// Only looks: turns that were under way when their daemon ended stay where they are until one is started.
+    #[command(after_help = chats::EXAMPLES)]
     Chats(chats::Chats),
     /// Write a chat whole, as Markdown or JSON.
     #[command(after_help = export::EXAMPLES)]
@@ -58,7 +64,7 @@ enum Command {
     /// Copy a data directory into one file, while it is used.
     ///
     /// The copy is checked before it gets its name. To restore it, put it into an empty directory as `everturn.db`.
-    #[command(after_help = "Example:\n  everturn backup monday.db --data ./data")]
+    #[command(after_help = "Examples:\n  everturn backup monday.db\n  everturn backup monday.db --data ./data")]
     Backup(backup::Backup),
     /// Serve chats over HTTP, with a stream of events per chat.
     ///
@@ -95,7 +101,8 @@ enum Command {
     /// Without an argument it looks at the data directory and every chat in it, row by row; it only reads, so a server may
     /// be running. With a chat it explains that one. With a file it reads a session of another program (arrays of OpenAI
     /// or Anthropic messages, sessions of Claude Code and the Codex CLI), says what is wrong with it, and with --fix makes
-    /// a mended copy a chat.
+    /// a mended copy a chat. To mend what is kept, or to make a chat, --fix needs the data directory for itself: stop the
+    /// server first.
     ///
     /// Exit codes: 0 nothing is wrong, or not any more; 1 something is; 2 wrong usage.
     #[command(after_help = doctor::EXAMPLES)]
@@ -128,6 +135,9 @@ enum Command {
 #[derive(Subcommand)]
 enum ConfigCommand {
     /// Say what `serve` would be told with the same flags, and where each value came from. Keys are not shown.
+    #[command(
+        after_help = "Examples:\n  everturn config show\n  everturn config show --config ./config.toml --model understudy/persona"
+    )]
     Show(config::Flags),
 }
 
@@ -144,7 +154,9 @@ fn main() -> ExitCode {
                 Command::Run(run) => run.run().await,
                 Command::Tokens(tokens) => tokens.run().await,
                 Command::Completions { shell } => {
-                    clap_complete::generate(shell, &mut Args::command(), "everturn", &mut std::io::stdout());
+                    let mut script = Vec::new(); // Printing it may fail; making it does not.
+                    clap_complete::generate(shell, &mut Args::command(), "everturn", &mut script);
+                    std::io::stdout().write_all(&script)?;
                     Ok(ExitCode::SUCCESS)
                 }
                 Command::Backup(backup) => backup.run(),
@@ -162,8 +174,9 @@ fn main() -> ExitCode {
     });
     match ran {
         Ok(code) => code,
+        Err(error) if out::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("everturn: {error:#}");
+            out::aside(format_args!("{error:#}"));
             ExitCode::from(1)
         }
     }

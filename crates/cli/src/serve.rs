@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::{AGENT, Config, Flags};
 use crate::demo::backstage;
 use crate::logs::Logs;
+use crate::out::println;
 use crate::private;
 
 /// What a newcomer can try.

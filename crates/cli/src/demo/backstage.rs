@@ -176,6 +176,10 @@ impl Tool for Counted {
 
     async fn run(&self, context: ToolContext, input: Value) -> Result<ToolOutput, ToolError> {
         let number = input["number"].as_u64().unwrap_or_default();
+        #[cfg(feature = "sabotage")]
+        if super::sabotage::is("no-tool") {
+            return Ok(format!("{} {number}: done", self.name).into());
+        }
         self.write(&context, number, What::Start).await?;
         if context.cancel.run_until_cancelled(tokio::time::sleep(HALF)).await.is_none() {
             return Err("stopped before it did anything".into());

@@ -147,6 +147,26 @@ async fn a_data_directory_is_checked_and_mended() {
     assert!(again.1.contains("5 messages: nothing is wrong"), "{}", again.1);
 }
 
+/// A chat that cannot be read is named, and the others are looked at all the same.
+#[tokio::test]
+async fn one_bad_row_does_not_end_the_visit() {
+    let (scratch, _) = scratch("note", "");
+    let (dir, data) = (scratch.path(), scratch.path().to_str().unwrap());
+    let flawed = store_broken(dir).await;
+    let unreadable = ChatId::new(Timestamp(500), 1);
+    let store = Sqlite::open(dir, &Options::default()).unwrap();
+    store.create(unreadable, "default", "local").await.unwrap();
+    drop(store);
+    let file = rusqlite::Connection::open(dir.join("everturn.db")).unwrap();
+    let changed = file.execute("UPDATE chats SET status = 'asleep' WHERE id = (SELECT min(id) FROM chats)", []);
+    assert_eq!(changed.unwrap(), 1);
+    drop(file);
+    let (code, told, error) = ran(&["doctor", "--data", data]).await;
+    assert_eq!(code, Some(1), "{told}{error}");
+    assert!(told.contains(&format!("  chat {unreadable}: ")), "{told}{error}");
+    assert!(told.contains(&format!("  chat {flawed}: ")) && told.contains("has no result"), "{told}{error}");
+}
+
 /// Beside a server the doctor reads, and refuses to write.
 #[tokio::test]
 async fn a_running_server_is_only_looked_at() {

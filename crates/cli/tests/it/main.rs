@@ -8,7 +8,9 @@ mod demo;
 mod deploy;
 mod doctor;
 mod memory;
+mod leaving;
 mod operations;
+mod pipes;
 mod pty;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
@@ -16,8 +18,11 @@ mod reader;
 mod replicas;
 mod run;
 mod serve;
+mod sessions;
+mod slashes;
 mod stage;
 mod storms;
 mod table;
+mod stopping;
 mod traces;
 mod walk;
