@@ -22,7 +22,7 @@ use crate::client::Client;
 const START_MAX: Duration = Duration::from_secs(20);
 
 /// Variables of whoever runs the demo that must not reach the children.
-const FOREIGN: [&str; 19] = [
+const FOREIGN: [&str; 27] = [
     "ANTHROPIC_AUTH_TOKEN",
     "GOOGLE_API_KEY",
     "OPENAI_ORG_ID",
@@ -34,6 +34,14 @@ const FOREIGN: [&str; 19] = [
     "EVERTURN_MODEL",
     "EVERTURN_SYSTEM",
     "EVERTURN_LOG",
+    "EVERTURN_EXPOSE",
+    "EVERTURN_TLS_CERT",
+    "EVERTURN_TLS_KEY",
+    "EVERTURN_PROXIES",
+    "EVERTURN_HOSTS",
+    "EVERTURN_CHATS_MAX",
+    "EVERTURN_RUNNING_MAX",
+    "EVERTURN_STREAMS_MAX",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",

@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chat;
+mod config;
 mod crowd;
 mod daemon;
 mod demo;
 mod deploy;
 mod doctor;
 mod operations;
+mod process;
 mod pty;
+mod reach;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;

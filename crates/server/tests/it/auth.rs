@@ -19,7 +19,7 @@ struct Operation {
 fn needs(operation: &Operation) -> Option<Scope> {
     let Operation { method, path } = operation;
     Some(match (method.as_str(), path.as_str()) {
-        ("GET", "/healthz") => return None,
+        ("GET", "/healthz" | "/readyz") => return None,
         ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => Scope::Admin,
         ("GET", _) => Scope::Read,
         ("POST" | "PUT" | "PATCH" | "DELETE", path) if path.starts_with("/v1/chats") => Scope::Chat,
@@ -61,7 +61,7 @@ async fn ask(stage: &Stage, operation: &Operation, chat: &str, token: Option<&st
     answer(response).await
 }
 
-/// Nobody without a good token gets anything but the liveness; whoever has one gets what its scopes say.
+/// Nobody without a good token gets anything but whether it lives and is ready; whoever has one gets what its scopes say.
 #[tokio::test]
 async fn every_route_asks_for_its_scope() {
     let stage = Stage::new().await;
