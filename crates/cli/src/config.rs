@@ -192,7 +192,7 @@ impl Config {
         let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data.take(), from_file)?;
         let data = match data {
             Some(data) => data,
-            None => Told { value: DataDir::usual(&set)?, origin: Origin::Default },
+            None => Told { value: DataDir::usual(set)?, origin: Origin::Default },
         };
         let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system.take(), from_file)?;
         if file.agents.contains_key(AGENT) {

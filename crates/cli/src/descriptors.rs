@@ -13,7 +13,7 @@ pub fn raise() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        if let Err(error) = setrlimit(Resource::Nofile, limit.clone()) {
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
             tracing::warn!(%error, "the number of open files cannot be raised");
             limit = getrlimit(Resource::Nofile);
         }

@@ -103,7 +103,8 @@ async fn what_counts_is_shown_with_its_origin() {
         # OPENAI_API_KEY: set
         # GEMINI_API_KEY: not set
         # GOOGLE_API_KEY: not set
-    "#]].assert_eq(&shown);
+    "#]]
+    .assert_eq(&shown);
     for secret in ["sk-not", "secret", "me:"] {
         assert!(!shown.contains(secret), "{secret}");
     }
