@@ -7,6 +7,7 @@ mod client;
 mod clock;
 mod config;
 mod demo;
+mod descriptors;
 mod doctor;
 mod entropy;
 mod export;
@@ -68,7 +69,8 @@ enum Command {
     Backup(backup::Backup),
     /// Serve chats over HTTP, with a stream of events per chat.
     ///
-    /// Listens on loopback. Every request needs the token that the first start writes into the data directory. Models come
+    /// Listens on loopback, or on a socket with `--listen unix:PATH`; on another address only with --expose and TLS. Every
+    /// request needs the token that the first start writes into the data directory. Models come
     /// with the keys in ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; without any, the understudy stands in.
     /// Ctrl-C or SIGTERM ends it in good order: streams end, and turns under way are handed over.
     ///
@@ -166,7 +168,10 @@ fn main() -> ExitCode {
                 Command::Demo(demo) => demo.run().await,
                 Command::Config(ConfigCommand::Show(flags)) => {
                     let variable = |name: &str| std::env::var(name).ok();
-                    config::Config::read(&flags, variable).map(|config| config.show(variable))
+                    config::Config::read(&flags, variable).map(|config| {
+                        print!("{}", config.shown(variable));
+                        ExitCode::SUCCESS
+                    })
                 }
                 Command::Understudy(serve) => serve.run().await,
             }

@@ -21,6 +21,7 @@ use crate::entropy;
 use crate::failures::Failures;
 use crate::guard::Hosts;
 use crate::meter::Meter;
+use crate::network::Network;
 use crate::places::Places;
 use crate::problem::{Kind, Problem};
 use crate::starting::{Starter, Starting};
@@ -59,9 +60,13 @@ pub struct Bounds {
     pub recheck: Duration,
     /// How long a reader may not read before it is cut: 30 s.
     pub stall_max: Duration,
-    /// How long the head of a request may take: 10 s.
+    /// How long a connection of HTTP/2 may have nothing to do: 2 min. One of HTTP/1 has `head_time_max`.
+    pub idle_max: Duration,
+    /// How long the head of a request may take, and the first from the moment somebody connects: 10 s.
     pub head_time_max: Duration,
-    /// How large it may be: 16 KiB.
+    /// How long its body may take: 30 s.
+    pub arrival_max: Duration,
+    /// How large the head may be: 16 KiB.
     pub head_bytes_max: usize,
     /// Failed logins a minute and address: 10.
     pub failures_max: u32,
@@ -83,7 +88,9 @@ impl Default for Bounds {
             heartbeat: Duration::from_secs(15),
             recheck: Duration::from_secs(5),
             stall_max: Duration::from_secs(30),
+            idle_max: Duration::from_secs(120),
             head_time_max: Duration::from_secs(10),
+            arrival_max: Duration::from_secs(30),
             head_bytes_max: 16 * 1024,
             failures_max: 10,
             outcome_max: Duration::from_secs(10),
@@ -102,6 +109,7 @@ pub struct App {
     pub(crate) agent: String,
     pub(crate) bounds: Bounds,
     pub(crate) hosts: Hosts,
+    pub(crate) proxies: Vec<Network>,
     pub(crate) meter: Meter,
     pub(crate) failures: Failures,
     pub(crate) streams: Places<TokenHash>,
@@ -143,7 +151,7 @@ pub struct OwnChat {
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts, hosts: Hosts) -> Self {
+    pub(crate) fn new(parts: Parts, hosts: Hosts, proxies: Vec<Network>) -> Self {
         let Parts { engine, store, tokens, mut registry, agent, bounds } = parts;
         let meter = Meter::register(&mut registry);
         Self {
@@ -154,6 +162,7 @@ impl App {
             agent,
             bounds,
             hosts,
+            proxies,
             meter,
             failures: Failures::default(),
             streams: Places::default(),

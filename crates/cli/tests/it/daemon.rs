@@ -39,21 +39,10 @@ pub fn everturn(arguments: &[&str]) -> Command {
     for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
         command.env_remove(name);
     }
-    for name in [
-        "EVERTURN_CONFIG",
-        "EVERTURN_LISTEN",
-        "EVERTURN_DATA",
-        "EVERTURN_MODEL",
-        "EVERTURN_SYSTEM",
-        "EVERTURN_URL",
-        "EVERTURN_TOKEN",
-    ] {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EVERTURN_")) {
         command.env_remove(name);
     }
-    for name in ["EVERTURN_LOG_FORMAT", "EVERTURN_RECORD", "EVERTURN_CHATS_MAX", "EVERTURN_DRAIN_SECONDS"] {
-        command.env_remove(name);
-    }
-    command.env_remove("DATABASE_URL").env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");
+    command.env_remove("DATABASE_URL").env("XDG_CONFIG_HOME", "/nowhere");
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -82,7 +71,6 @@ impl Daemon {
 
     /// The same, with these variables.
     pub async fn start_with(data: &Path, model: &str, variables: &[(&str, &str)]) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let data_text = data.to_str().unwrap();
         let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", data_text, "--model", model]);
         command.envs(variables.iter().copied());
@@ -108,7 +96,9 @@ impl Daemon {
         Self::spawn(&data, command).await
     }
 
-    async fn spawn(data: &Path, mut command: Command) -> Self {
+    /// Starts this command, which serves this directory, and waits for its banner.
+    pub async fn spawn(data: &Path, mut command: Command) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut err = child.stderr.take().unwrap();

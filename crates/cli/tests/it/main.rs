@@ -2,16 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chat;
+mod config;
 mod crowd;
 mod daemon;
 mod demo;
 mod deploy;
 mod doctor;
-mod memory;
 mod leaving;
+mod memory;
 mod operations;
 mod pipes;
+mod process;
 mod pty;
+mod reach;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
@@ -21,8 +24,8 @@ mod serve;
 mod sessions;
 mod slashes;
 mod stage;
+mod stopping;
 mod storms;
 mod table;
-mod stopping;
 mod traces;
 mod walk;

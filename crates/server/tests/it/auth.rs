@@ -21,7 +21,7 @@ struct Operation {
 fn needs(operation: &Operation) -> Option<&'static [Scope]> {
     let Operation { method, path } = operation;
     Some(match (method.as_str(), path.as_str()) {
-        ("GET", "/healthz") => return None,
+        ("GET", "/healthz" | "/readyz") => return None,
         ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => &[Scope::Admin],
         ("GET", _) => &[Scope::Read],
         ("POST", "/v1/chats/{id}/answers") => &[Scope::Chat, Scope::Approve],
@@ -95,7 +95,7 @@ async fn thing(stage: &Stage, operation: &Operation, whose: Whose) -> String {
     answer(request.send().await.unwrap()).await.1["id"].as_str().unwrap().to_owned()
 }
 
-/// S10, S13: every route × every token × whose it is. Nobody without a good token gets anything but the liveness; whoever
+/// S10, S13: every route × every token × whose it is. Nobody without a good token gets anything but whether it lives and is ready; whoever
 /// has one gets what its scopes say, of what is theirs; and whoever lacks a scope does not even learn what there is.
 #[tokio::test]
 async fn every_route_asks_for_its_scope() {

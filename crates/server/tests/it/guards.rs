@@ -165,3 +165,31 @@ async fn an_unknown_method_is_told_so() {
         assert_eq!(response.headers()["allow"], allowed);
     }
 }
+
+/// S7: whatever is answered, no page can be made of it, and none of another site can hold it.
+#[tokio::test]
+async fn no_page_is_made_of_an_answer() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("default").await;
+    for (path, status) in [
+        ("/healthz".to_owned(), StatusCode::OK),
+        ("/openapi.json".to_owned(), StatusCode::OK),
+        ("/v1/chats".to_owned(), StatusCode::OK),
+        (format!("{chat}/stream"), StatusCode::OK),
+        ("/v1/nowhere".to_owned(), StatusCode::NOT_FOUND),
+    ] {
+        let response = stage.ask(Method::GET, &path).send().await.unwrap();
+        assert_eq!(response.status(), status, "{path}");
+        for (name, value) in [
+            ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(response.headers().get(name).map(|value| value.to_str().unwrap()), Some(value), "{path} {name}");
+        }
+    }
+    stage.server.stop().await;
+}

@@ -4,13 +4,16 @@
 mod all;
 mod auth;
 mod chats;
+mod connections;
 mod cuts;
 mod data;
 mod deleting;
 mod ends;
+mod entrances;
 mod exporting;
 mod folds;
 mod forking;
+mod frames;
 mod guards;
 mod keys;
 mod orphans;
