@@ -38,7 +38,12 @@ fn play(root: &Path, seed: u64) -> Result<String> {
     let (columns, seed) = (COLUMNS.to_string(), seed.to_string());
     let mut command = workspace::cargo(root);
     command.args(["run", "--quiet", "--release", "--package", "everturn-cli", "--", "demo", "--seed", &seed]);
-    let output = command.args(["--columns", &columns]).env_remove("NO_COLOR").stderr(Stdio::inherit()).output();
+    let output = command
+        .args(["--columns", &columns])
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm")
+        .stderr(Stdio::inherit())
+        .output();
     let output = output.context("the demo could not be started")?;
     ensure!(output.status.success(), "the demo ended with {}", output.status);
     String::from_utf8(output.stdout).context("the demo wrote something that is no text")

@@ -14,12 +14,14 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use everturn_server::wire::{Chat, Create};
+use tokio::sync::mpsc;
 
 use crate::house::{House, Otherwise, Own, Which};
+use crate::signals::Ends;
 use crate::terminal::style::Colours;
-use crate::turn;
-pub use find::{find, short};
-pub use look::said;
+use crate::turn::{Turn, stoppable};
+pub use find::{find, find_kept, piece, short};
+pub use look::{duration, said, texts};
 pub use pick::ago;
 use session::Session;
 
@@ -30,6 +32,9 @@ pub const EXAMPLES: &str = "Examples:
   everturn chat --resume 7k2f9q
 
 While it answers: Enter queues what you type, Ctrl-S steers with it, Ctrl-C stops and keeps what was said. /help says more.";
+
+/// The exit code of what was stopped.
+const STOPPED: u8 = 130;
 
 /// Which chat, with whom.
 #[derive(clap::Args)]
@@ -106,16 +111,42 @@ impl Args {
             Some(chat) => chat,
             None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
         };
-        let mut code = ExitCode::SUCCESS;
-        for line in std::io::stdin().lines() {
-            let line = line?;
+        let (mut lines, mut ends, client) = (lines(), Ends::listen()?, house.client.clone());
+        let mut code = 0;
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = ends.next() => return Ok(ExitCode::from(STOPPED)),
+                line = lines.recv() => line,
+            };
+            let Some(line) = line.transpose()? else { return Ok(ExitCode::from(code)) };
             if line.trim().is_empty() {
                 continue;
             }
-            let mut turn = turn::Turn::begin(house, &chat.id, &line).await?;
-            let end = turn.follow(house, &mut turn::Words::new(std::io::stdout())).await?;
-            code = end.report(&chat.id);
+            let turn = async {
+                let mut turn = Turn::begin(house, &chat.id, &line).await?;
+                let mut words = turn.words(std::io::stdout());
+                turn.follow(house, &mut words).await
+            };
+            let end = stoppable(client.clone(), &chat.id, &mut ends, turn).await?;
+            let ended = end.report(&chat.id);
+            code = if code == 0 { ended } else { code }; // What went wrong first is what a script has to know.
+            if ended == STOPPED {
+                return Ok(ExitCode::from(code));
+            }
         }
-        Ok(code)
     }
+}
+
+/// The lines of standard input as they come. A thread waits for them, and for nobody: whoever ends does not wait for it.
+fn lines() -> mpsc::Receiver<std::io::Result<String>> {
+    let (read, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines() {
+            if read.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }

@@ -5,7 +5,17 @@ use std::process::ExitCode;
 use crate::chat::ago;
 use crate::clock;
 use crate::house::{Otherwise, Own, Which};
+use crate::out::println;
 use crate::terminal::visible;
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn chats
+  everturn chats kelp --limit 5
+  everturn chats --all --url https://chat.example.com --token-file ./token";
+
+/// How much of a title is shown, in one line.
+const TITLE_CHARS_MAX: usize = 200;
 
 /// Which chats to list.
 #[derive(clap::Args)]
@@ -25,7 +35,7 @@ pub struct Chats {
 impl Chats {
     /// Lists them, those first in which something was said last.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let house = self.which.open(&Own::default(), Otherwise::Start).await?;
+        let house = self.which.open(&Own::default(), Otherwise::Answer).await?;
         let mut query = format!("limit={}", self.limit);
         if !self.all {
             query.push_str("&archived=false");
@@ -38,7 +48,11 @@ impl Chats {
         for chat in listed?.chats {
             let status = serde_json::to_value(chat.status)?;
             let status = status.as_str().unwrap_or_default();
-            let title = if chat.title.is_empty() { "(nothing was said)".into() } else { visible(&chat.title) };
+            let title = if chat.title.is_empty() {
+                "(nothing was said)".into()
+            } else {
+                visible::line(&chat.title, TITLE_CHARS_MAX)
+            };
             println!("{}  {:<12}  {:<12}  {title}", chat.id, ago(clock::now() - chat.touched), status);
         }
         Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ mod calls;
 mod error;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn_server::DataDir;
@@ -38,6 +38,8 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub struct Client {
     http: reqwest::Client,
     daemon: Arc<Daemon>,
+    /// The way to a socket in the file system, if it was gone: a client is for one.
+    socket: Arc<Mutex<Option<(String, reqwest::Client)>>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,7 @@ struct Asked {
 impl Client {
     /// A client of the daemon at this address.
     pub fn new(base: Url, token: String) -> Self {
-        let is_near = matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        let is_near = matches!(base.host_str(), None | Some("localhost" | "127.0.0.1" | "[::1]"));
         Self::with(Daemon::At { base, token }, is_near)
     }
 
@@ -74,17 +76,22 @@ impl Client {
     }
 
     fn with(daemon: Daemon, is_near: bool) -> Self {
-        // Whoever set a provider before has decided; ring is ours.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = reqwest::Client::builder()
-            .connect_timeout(CONNECT_MAX)
-            .read_timeout(SILENCE_MAX)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never());
         // A proxy has no business between two processes of one machine.
-        let builder = if is_near { builder.no_proxy() } else { builder };
-        let http = builder.build().expect("a client without files or addresses of its own can be built");
-        Self { http, daemon: Arc::new(daemon) }
+        let builder = if is_near { builder().no_proxy() } else { builder() };
+        Self { http: built(builder), daemon: Arc::new(daemon), socket: Arc::default() }
+    }
+
+    /// A client of whoever listens on a socket in the file system.
+    fn over(&self, path: &str) -> reqwest::Client {
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*socket {
+            Some((known, http)) if known == path => http.clone(),
+            _ => {
+                let http = built(builder().unix_socket(path));
+                *socket = Some((path.into(), http.clone()));
+                http
+            }
+        }
     }
 
     /// Where the daemon is at the moment, and what opens it.
@@ -105,7 +112,11 @@ impl Client {
 
     fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, ClientError> {
         let (base, token) = self.place()?;
-        Ok(self.http.request(method, format!("{base}{path}")).bearer_auth(token))
+        let request = match base.strip_prefix("unix:") {
+            Some(socket) => self.over(socket).request(method, format!("http://localhost{path}")),
+            None => self.http.request(method, format!("{base}{path}")),
+        };
+        Ok(request.bearer_auth(token))
     }
 
     /// Asks until there is an answer, and reads it.
@@ -143,6 +154,20 @@ impl Client {
         let mut response = checked(request.send().await.map_err(ClientError::Connection)?).await?;
         bounded(&mut response).await
     }
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    // Whoever set a provider before has decided; ring is ours.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_MAX)
+        .read_timeout(SILENCE_MAX)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+}
+
+fn built(builder: reqwest::ClientBuilder) -> reqwest::Client {
+    builder.build().expect("a client without files or addresses of its own can be built")
 }
 
 /// An answer that is a success, or the problem it tells of.

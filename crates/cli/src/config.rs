@@ -5,26 +5,31 @@
 
 mod budget;
 mod hint;
+mod profile;
+mod reach;
+mod show;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use everturn::core::budget::Budget;
-use everturn::core::cost::Micros;
 use everturn::core::ids::ModelId;
-use everturn::{Agent, Builder};
-use everturn_server::DataDir;
+use everturn::{Agent, Builder, Drivers};
+use everturn_server::{Bounds, DataDir, Listen, Network};
 use serde::Deserialize;
 
 use budget::Spending;
 use hint::with_hint;
+pub use profile::equip;
+use profile::{Profile, Tools};
+use reach::Openness;
+pub use reach::loopback;
 
+use crate::out::println;
 use crate::record::{Files, Record};
 
 /// How long an end waits for what may be nearly done, if nobody says otherwise.
@@ -32,22 +37,28 @@ const DRAIN_SECONDS: u64 = 5;
 /// The agent of chats that name none.
 pub const AGENT: &str = "default";
 const PORT: u16 = 4140;
-/// Variables that hold secrets. Whether they are set is shown, and nothing else.
-const SECRETS: [&str; 5] =
-    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
-
 /// What can be told by flags.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Flags {
     /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The address to listen on; port 0 takes a free one. [default: 127.0.0.1:4140]
+    /// The address to listen on, port 0 takes a free one; or unix: and the path of a socket. [default: 127.0.0.1:4140]
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-    /// Listen on an address that other machines can reach. There is no TLS: put a proxy that has it in front.
+    listen: Option<Listen>,
+    /// Listen on an address that other machines can reach. Needs TLS: --tls-cert and --tls-key, or a --proxy that does it.
     #[arg(long)]
-    pub expose: bool,
+    expose: bool,
+    /// A file with the certificate for TLS, and those that lead from it to an authority, in PEM. SIGHUP reads it again.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// A file with the key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Where the proxy is that does TLS, such as 10.1.2.3 or 10.0.0.0/8; may be given several times. Without TLS of our
+    /// own, no other machine is answered.
+    #[arg(long, value_name = "NETWORK")]
+    proxy: Vec<Network>,
     /// A further name that requests may use, such as chat.example.com; may be given several times.
     #[arg(long, value_name = "HOST")]
     host: Vec<String>,
@@ -83,34 +94,28 @@ impl Flags {
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
 struct File {
-    listen: Option<SocketAddr>,
+    listen: Option<String>,
+    expose: Option<bool>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    proxies: Option<Vec<String>>,
     hosts: Option<Vec<String>>,
     data: Option<PathBuf>,
     model: Option<String>,
     system: Option<String>,
     chats_max: Option<usize>,
+    running_max: Option<usize>,
+    streams_max: Option<usize>,
     drain_seconds: Option<u64>,
     record: Option<Record>,
+    #[serde(default)]
+    tools: Tools,
     #[serde(default)]
     agents: BTreeMap<String, Profile>,
     #[serde(default)]
     budget: Spending,
     #[serde(default)]
     owners: BTreeMap<String, Spending>,
-}
-
-/// An agent by name.
-#[derive(Deserialize, Debug, Default, Clone, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Profile {
-    model: String,
-    #[serde(default)]
-    fallbacks: Vec<String>,
-    system: Option<String>,
-    steps_max: Option<u32>,
-    turn_minutes_max: Option<u64>,
-    turn_tokens_max: Option<u64>,
-    turn_cost_max: Option<u64>,
 }
 
 /// Where a value came from.
@@ -143,15 +148,22 @@ pub struct Told<T> {
 /// Everything the server is told.
 #[derive(Debug)]
 pub struct Config {
-    pub listen: Told<SocketAddr>,
+    pub listen: Told<Listen>,
+    pub openness: Openness,
     pub hosts: Told<Vec<String>>,
     pub data: Told<PathBuf>,
     /// `None`: as the keys say.
     pub model: Told<Option<ModelId>>,
     pub system: Told<Option<String>>,
+    /// The tools of the default agent, which clients run.
+    pub tools: Tools,
     pub agents: BTreeMap<String, Profile>,
     /// How many chats work at once; the engine's own bound if left out.
     pub chats_max: Told<Option<usize>>,
+    /// How many of them may be one owner's; the server's own bound if left out.
+    pub running_max: Told<Option<usize>>,
+    /// How many streams a token may have; the server's own bound if left out.
+    pub streams_max: Told<Option<usize>>,
     /// How long an end waits for what may be nearly done.
     pub drain_seconds: Told<u64>,
     /// Which provider calls are recorded.
@@ -162,123 +174,115 @@ pub struct Config {
     pub owners: BTreeMap<String, Spending>,
     /// Where the tools of the demo leave lines, if this is its daemon.
     pub demo_tools: Option<PathBuf>,
+    /// What was read.
+    file: Origin,
 }
 
 impl Config {
     /// Puts flags over the environment over the file. `variable` looks one up.
     pub fn read(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let (file, path) = read_file(flags.config.as_deref(), &set)?;
+        let (mut file, path) = read_file(flags.config.as_deref(), &set)?;
         let from_file = || Origin::File(path.clone());
-        let listen = layered("--listen", flags.listen, "EVERTURN_LISTEN", &set, file.listen, from_file)?;
-        let usual = || Told { value: SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), origin: Origin::Default };
-        let model = file.model.map(|model| model.parse()).transpose().with_context(|| path.display().to_string())?;
-        let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data, from_file)?;
+        let in_file = || path.display().to_string();
+        settle_tools(&mut file, &path).with_context(in_file)?;
+        let listen = file.listen.take().map(|listen| listen.parse()).transpose().with_context(in_file)?;
+        let listen = layered("--listen", flags.listen.clone(), "EVERTURN_LISTEN", &set, listen, from_file)?;
+        let model = file.model.take().map(|model| model.parse()).transpose().with_context(in_file)?;
+        let model = layered("--model", flags.model.clone(), "EVERTURN_MODEL", &set, model, from_file)?;
+        let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data.take(), from_file)?;
         let data = match data {
             Some(data) => data,
             None => Told { value: DataDir::usual(set)?, origin: Origin::Default },
         };
-        let hosts = (!flags.host.is_empty()).then(|| flags.host.clone());
-        let hosts = match (hosts, file.hosts) {
-            (Some(value), _) => Told { value, origin: Origin::Flag("--host") },
-            (None, Some(value)) => Told { value, origin: from_file() },
-            (None, None) => Told { value: Vec::new(), origin: Origin::Default },
-        };
-        let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system, from_file)?;
-        let model = layered("--model", flags.model.clone(), "EVERTURN_MODEL", &set, model, from_file)?;
+        let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system.take(), from_file)?;
         if file.agents.contains_key(AGENT) {
-            bail!("{}: the agent `{AGENT}` is told by `model` and `system` at the top", path.display());
+            bail!("{}: the agent `{AGENT}` is told by `model`, `system` and `tools` at the top", path.display());
         }
         Ok(Self {
-            listen: listen.unwrap_or_else(usual),
-            hosts,
+            listen: usually(listen, Listen::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
+            openness: openness(flags, &mut file, &set, from_file)?,
+            hosts: listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?,
             data,
             model: optional(model),
             system: optional(system),
+            tools: file.tools,
             agents: file.agents,
             chats_max: optional(layered("", None, "EVERTURN_CHATS_MAX", &set, file.chats_max, from_file)?),
-            drain_seconds: layered("", None, "EVERTURN_DRAIN_SECONDS", &set, file.drain_seconds, from_file)?
-                .unwrap_or(Told { value: DRAIN_SECONDS, origin: Origin::Default }),
-            record: layered("", None, "EVERTURN_RECORD", &set, file.record, from_file)?
-                .unwrap_or(Told { value: Record::Off, origin: Origin::Default }),
+            running_max: optional(layered("", None, "EVERTURN_RUNNING_MAX", &set, file.running_max, from_file)?),
+            streams_max: optional(layered("", None, "EVERTURN_STREAMS_MAX", &set, file.streams_max, from_file)?),
+            drain_seconds: usually(
+                layered("", None, "EVERTURN_DRAIN_SECONDS", &set, file.drain_seconds, from_file)?,
+                DRAIN_SECONDS,
+            ),
+            record: usually(layered("", None, "EVERTURN_RECORD", &set, file.record, from_file)?, Record::Off),
             budget: file.budget,
             owners: file.owners,
             demo_tools: flags.demo_tools.clone(),
+            file: from_file(),
         })
     }
+}
 
-    /// Says what the server would be told, and by whom. Secrets are not shown.
-    pub fn show(&self, variable: impl Fn(&str) -> Option<String>) -> ExitCode {
-        let line = |name: &str, value: String, origin: &Origin| println!("{name} = {value}  # {origin}");
-        line("listen", format!("{:?}", self.listen.value.to_string()), &self.listen.origin);
-        line("hosts", format!("{:?}", self.hosts.value), &self.hosts.origin);
-        line("data", format!("{:?}", self.data.value), &self.data.origin);
-        match &self.model.value {
-            Some(model) => line("model", format!("{:?}", model.to_string()), &self.model.origin),
-            None => println!("# model: as the keys in the environment say"),
-        }
-        if let Some(system) = &self.system.value {
-            line("system", format!("{system:?}"), &self.system.origin);
-        }
-        if let Some(len) = self.chats_max.value {
-            line("chats_max", len.to_string(), &self.chats_max.origin);
-        }
-        line("drain_seconds", self.drain_seconds.value.to_string(), &self.drain_seconds.origin);
-        line("record", format!("{:?}", self.record.value.to_string()), &self.record.origin);
-        for (name, budget) in [("budget", &self.budget)].into_iter().filter(|(_, told)| **told != Spending::default()) {
-            println!("[{name}]  # {:?}", Budget::from(*budget));
-        }
-        for (owner, budget) in &self.owners {
-            println!("[owners.{owner}]  # {:?}", Budget::from(*budget));
-        }
-        for (name, Profile { model, fallbacks, .. }) in &self.agents {
-            println!("[agents.{name}]  # model {model:?}, fallbacks {fallbacks:?}");
-        }
-        for name in SECRETS {
-            let is_set = variable(name).is_some_and(|value| !value.trim().is_empty());
-            println!("# {name}: {}", if is_set { "set" } else { "not set" });
-        }
-        ExitCode::SUCCESS
+fn openness(
+    flags: &Flags,
+    file: &mut File,
+    set: &impl Fn(&str) -> Option<String>,
+    from_file: impl Fn() -> Origin + Copy,
+) -> anyhow::Result<Openness> {
+    let expose = flags.expose.then_some(true);
+    let (cert, key) = (flags.tls_cert.clone(), flags.tls_key.clone());
+    Ok(Openness {
+        expose: usually(layered("--expose", expose, "EVERTURN_EXPOSE", set, file.expose, from_file)?, false),
+        tls_cert: optional(layered("--tls-cert", cert, "EVERTURN_TLS_CERT", set, file.tls_cert.take(), from_file)?),
+        tls_key: optional(layered("--tls-key", key, "EVERTURN_TLS_KEY", set, file.tls_key.take(), from_file)?),
+        proxies: listed("--proxy", &flags.proxy, "EVERTURN_PROXIES", set, file.proxies.take(), from_file)?,
+    })
+}
+
+/// Reads what tools keep in files of their own, and refuses those that no model could be offered.
+fn settle_tools(file: &mut File, path: &Path) -> anyhow::Result<()> {
+    let beside = path.parent().unwrap_or(Path::new("."));
+    for (name, tool) in &mut file.tools {
+        tool.settle(name, beside)?;
     }
+    for (agent, profile) in &mut file.agents {
+        for (name, tool) in &mut profile.tools {
+            tool.settle(name, beside).with_context(|| format!("the agent `{agent}`"))?;
+        }
+    }
+    Ok(())
 }
 
 impl Config {
     /// An engine with the bounds that were told.
     pub fn bounded(&self, mut builder: Builder, data: &Path) -> Builder {
-        if let Some(len) = self.chats_max.value {
-            builder = builder.chats_max(len);
+        match self.chats_max.value {
+            Some(0) => builder = builder.drivers(Drivers::ByHand), // Nobody works.
+            Some(len) => builder = builder.chats_max(len),
+            None => {}
         }
         builder = builder.budget(self.budget.into());
         for (owner, budget) in &self.owners {
             builder = builder.budget_of(owner, (*budget).into());
         }
-        match self.record.value {
-            Record::Off => builder,
-            record => builder.recorder(Files::new(data, record)),
+        builder.recorder(Files::new(data, self.record.value)) // Also if it is off: what there is goes with its chat.
+    }
+
+    /// The server's bounds, with those that were told.
+    pub fn bounds(&self) -> Bounds {
+        let usual = Bounds::default();
+        let (running_max, streams_max) = (self.running_max.value, self.streams_max.value);
+        Bounds {
+            running_max: running_max.unwrap_or(usual.running_max),
+            streams_max: streams_max.unwrap_or(usual.streams_max),
+            ..usual
         }
     }
 
     /// How long an end waits for what may be nearly done.
     pub const fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds.value)
-    }
-}
-
-impl Profile {
-    /// The agent it describes.
-    pub fn agent(&self) -> anyhow::Result<Agent> {
-        let mut agent = Agent::new(self.model.parse()?);
-        for model in &self.fallbacks {
-            agent = agent.or(model.parse()?);
-        }
-        agent.system.extend(self.system.clone());
-        let limits = &mut agent.limits;
-        limits.steps_max = self.steps_max.unwrap_or(limits.steps_max);
-        limits.turn_tokens_max = self.turn_tokens_max.unwrap_or(limits.turn_tokens_max);
-        limits.turn_cost_max = self.turn_cost_max.map_or(limits.turn_cost_max, Micros::units);
-        let minutes = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
-        limits.turn_time_max = self.turn_minutes_max.map_or(limits.turn_time_max, minutes);
-        Ok(agent)
     }
 }
 
@@ -329,6 +333,36 @@ where
     Ok(filed.map(|value| Told { value, origin: from_file() }))
 }
 
+/// The same for a list, in a variable with commas between.
+fn listed<T: FromStr + Clone>(
+    flag: &'static str,
+    flagged: &[T],
+    variable: &'static str,
+    set: &impl Fn(&str) -> Option<String>,
+    filed: Option<Vec<String>>,
+    from_file: impl Fn() -> Origin,
+) -> anyhow::Result<Told<Vec<T>>>
+where
+    T::Err: Display,
+{
+    if !flagged.is_empty() {
+        return Ok(Told { value: flagged.to_vec(), origin: Origin::Flag(flag) });
+    }
+    let split = |text: String| text.split(',').map(|each| each.trim().to_owned()).collect::<Vec<_>>();
+    let (texts, origin) = match (set(variable), filed) {
+        (Some(text), _) => (split(text), Origin::Variable(variable)),
+        (None, Some(texts)) => (texts, from_file()),
+        (None, None) => (Vec::new(), Origin::Default),
+    };
+    let parse = |text: &String| text.parse().map_err(|error| anyhow::anyhow!("{origin}: {error}"));
+    let value = texts.iter().filter(|text| !text.is_empty()).map(parse).collect::<anyhow::Result<_>>()?;
+    Ok(Told { value, origin })
+}
+
+fn usually<T>(told: Option<Told<T>>, usual: T) -> Told<T> {
+    told.unwrap_or(Told { value: usual, origin: Origin::Default })
+}
+
 fn optional<T>(told: Option<Told<T>>) -> Told<Option<T>> {
     match told {
         Some(Told { value, origin }) => Told { value: Some(value), origin },
@@ -337,62 +371,4 @@ fn optional<T>(told: Option<Told<T>>) -> Told<Option<T>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is read from these flags, variables and this file.
-    fn read(flags: Flags, variables: &[(&str, &str)], text: &str) -> anyhow::Result<Config> {
-        let name = format!("everturn-config-{}-{:p}.toml", std::process::id(), text);
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text)?;
-        let flags = Flags { config: Some(path.clone()), ..flags };
-        let look =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let config = Config::read(&flags, |name| look(name).or_else(|| (name == "HOME").then(|| "/h".into())));
-        std::fs::remove_file(path)?;
-        config
-    }
-
-    #[test]
-    fn flags_beat_variables_beat_the_file_beats_defaults() {
-        let text = "listen = \"127.0.0.1:1\"\nmodel = \"a/file\"\ndata = \"/file\"\n";
-        let flags = || Flags { model: Some("a/flag".parse().unwrap()), ..Flags::default() };
-        let config = read(flags(), &[("EVERTURN_MODEL", "a/variable"), ("EVERTURN_DATA", "/variable")], text).unwrap();
-        assert_eq!(
-            (config.model.value.unwrap().to_string(), config.model.origin),
-            ("a/flag".into(), Origin::Flag("--model"))
-        );
-        assert_eq!((config.data.value, config.data.origin), ("/variable".into(), Origin::Variable("EVERTURN_DATA")));
-        assert_eq!(config.listen.value.port(), 1);
-        assert!(matches!(config.listen.origin, Origin::File(_)));
-        let config = read(Flags::default(), &[], "").unwrap();
-        assert_eq!((config.listen.value.to_string(), config.listen.origin), ("127.0.0.1:4140".into(), Origin::Default));
-        assert_eq!(config.data.value, Path::new("/h/.local/share/everturn"));
-    }
-
-    #[test]
-    fn what_nobody_knows_is_an_error_that_says_what_is_known() {
-        for (text, said) in [
-            ("modell = \"a/b\"", "unknown field `modell`"),
-            ("[agents.x]\nmodel = \"a/b\"\nsteps = 3", "expected one of"),
-            ("model = \"nothing\"", "provider/model"),
-            ("[agents.default]\nmodel = \"a/b\"", "at the top"),
-        ] {
-            let error = format!("{:#}", read(Flags::default(), &[], text).unwrap_err());
-            assert!(error.contains(said), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_profile_makes_an_agent() {
-        let text = "[agents.careful]\nmodel = \"a/b\"\nfallbacks = [\"c/d\"]\nsystem = \"Be careful.\"\nsteps_max = 3\nturn_cost_max = 2\nturn_minutes_max = 5";
-        let config = read(Flags::default(), &[], text).unwrap();
-        let agent = config.agents["careful"].agent().unwrap();
-        assert_eq!(agent.models.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a/b", "c/d"]);
-        assert_eq!((agent.limits.steps_max, agent.limits.turn_cost_max), (3, Micros::units(2)));
-        assert_eq!(
-            (agent.limits.turn_time_max, agent.system),
-            (Duration::from_secs(300), vec!["Be careful.".to_owned()])
-        );
-    }
-}
+mod tests;

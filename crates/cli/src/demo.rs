@@ -26,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::entropy;
+use crate::out::{self, println};
 use children::{Daemon, Place, Understudy};
 use dice::Dice;
 use ledger::{Ledger, Played};
@@ -128,7 +129,7 @@ impl Demo {
         }
         let ledger = Ledger::close(seed, began.elapsed().as_secs_f64(), &all);
         if self.keep {
-            eprintln!("everturn: everything is in {}", dir.keep().display());
+            out::aside(format_args!("everything is in {}", dir.keep().display()));
         }
         Ok(ledger)
     }

@@ -8,20 +8,22 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::ensure;
 use everturn::core::doctor::Finding;
 use everturn::core::doctor::changes::Changes;
-use everturn::core::ids::{ChatId, MessageId};
+use everturn::core::ids::MessageId;
 use everturn::core::message::Message;
 use everturn::core::prompt::Wire;
 
+use crate::chat::piece;
 use crate::kept::Where;
-use crate::visible;
+use crate::out;
+use crate::terminal::visible;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
   everturn doctor
-  everturn doctor 01kdg1qg7v3m8s1t1j0a9n2x4c --fix
+  everturn doctor 9n2x4c --fix
   everturn doctor ~/.claude/projects/-work/0f3c.jsonl
   everturn doctor messages.json --fix --out mended.json";
 
@@ -31,10 +33,11 @@ const TOLD_LEN_MAX: usize = 50;
 /// Whom to look at, and whether to mend.
 #[derive(clap::Args)]
 pub struct Doctor {
-    /// A chat, or a file with a session of another program; everything that is kept if left out.
+    /// A chat, by its id or as much of its beginning or end as is unique, or a file with a session of another program;
+    /// everything that is kept if left out.
     #[arg(value_name = "CHAT | FILE")]
     patient: Option<String>,
-    /// Mend what can be mended. Of a file, a mended copy becomes a new chat.
+    /// Mend what can be mended. Of a file, a mended copy becomes a new chat. No server may run on the data directory then.
     #[arg(long)]
     fix: bool,
     /// With --fix: write the mended session of a file to this new file, and make no chat.
@@ -68,32 +71,51 @@ impl Health {
 
 impl Doctor {
     pub async fn run(&self) -> anyhow::Result<ExitCode> {
-        let mut out = io::stdout().lock();
-        let health = match &self.patient {
-            None if self.out.is_some() => bail!("--out is for a file: name one"),
-            None => house::check(self, &mut out).await,
-            Some(name) => match (Path::new(name).is_file(), name.parse::<ChatId>()) {
-                (true, _) => session::check(self, Path::new(name), &mut out).await,
-                (false, Ok(_)) if self.out.is_some() => bail!("--out is for a file: {name} is a chat"),
-                (false, Ok(chat)) => chat::check(self, chat, &mut out).await,
-                (false, Err(_)) => {
-                    eprintln!("everturn: {} is neither a file nor a chat", visible::line(name, 100));
-                    return Ok(ExitCode::from(2));
-                }
-            },
+        let patient = match self.patient() {
+            Ok(patient) => patient,
+            Err(why) => {
+                out::aside(why);
+                return Ok(ExitCode::from(2));
+            }
         };
-        match health {
-            Ok(Health::Good) => Ok(ExitCode::SUCCESS),
-            Ok(Health::Bad) => Ok(ExitCode::from(1)),
-            Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-            Err(error) => Err(error),
+        let mut out = io::stdout().lock();
+        let health = match patient {
+            Patient::All => house::check(self, &mut out).await?,
+            Patient::File(file) => session::check(self, file, &mut out).await?,
+            Patient::Chat(piece) => chat::check(self, piece, &mut out).await?,
+        };
+        Ok(match health {
+            Health::Good => ExitCode::SUCCESS,
+            Health::Bad => ExitCode::from(1),
+        })
+    }
+
+    /// Whom to look at; or what is wrong with asking so.
+    fn patient(&self) -> anyhow::Result<Patient<'_>> {
+        let Some(name) = &self.patient else {
+            ensure!(self.out.is_none(), "--out is for a file: name one");
+            return Ok(Patient::All);
+        };
+        if Path::new(name).is_file() {
+            if self.fix && self.out.is_none() {
+                let agents = self.place.agents()?;
+                let names = agents.join(", ");
+                ensure!(agents.contains(&self.agent), "there is no agent `{}`; there are {names}", self.agent);
+            }
+            return Ok(Patient::File(Path::new(name)));
         }
+        ensure!(piece(name).is_ok(), "{} is neither a file nor a chat", visible::line(name, 100));
+        ensure!(self.out.is_none(), "--out is for a file: {name} is a chat");
+        Ok(Patient::Chat(name))
     }
 }
 
-/// Whether whoever reads has heard enough.
-pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+/// Whom to look at.
+enum Patient<'a> {
+    All,
+    File(&'a Path),
+    /// By a piece of its id.
+    Chat(&'a str),
 }
 
 /// Tells what was found, each with why it matters and what mending does.

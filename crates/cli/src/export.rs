@@ -1,13 +1,13 @@
 //! A chat whole, to take away.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-
 use crate::chat::find;
+use crate::files;
 use crate::house::{Otherwise, Own, Which};
+use crate::terminal::visible;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -41,17 +41,27 @@ enum Format {
 impl Export {
     /// Writes it.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
-        let house = self.which.open(&Own::default(), Otherwise::Start).await?;
+        let house = self.which.open(&Own::default(), Otherwise::Answer).await?;
         let exported = self.ask(&house.client).await;
         house.leave().await;
         let bytes = exported?;
         match &self.out {
-            Some(path) => {
-                std::fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))?
-            }
-            None => std::io::stdout().write_all(&bytes)?,
+            Some(path) => files::replace(path, &bytes)?,
+            None => std::io::stdout().write_all(&self.printable(bytes))?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The same for a program, and nothing that it would obey for a terminal.
+    fn printable(&self, bytes: Vec<u8>) -> Vec<u8> {
+        if !std::io::stdout().is_terminal() {
+            return bytes;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        match self.format {
+            Format::Markdown => visible(&text).into_owned().into(),
+            Format::Json => visible::json(&text).into_owned().into(),
+        }
     }
 
     async fn ask(&self, client: &crate::client::Client) -> anyhow::Result<Vec<u8>> {

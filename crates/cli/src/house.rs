@@ -4,7 +4,6 @@
 //! runs, it is one itself for as long as it lasts, for others too. When such a guest goes away, the next command that
 //! relied on it takes its place; a daemon that was started as one is waited for.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +16,8 @@ use reqwest::Url;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, ClientError};
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, loopback};
+use crate::logs::Logs;
 use crate::serve::{Keeps, Running};
 
 /// How long another process may take from holding the data directory to listening.
@@ -27,17 +27,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Which daemon.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Which {
-    /// The daemon to talk to, such as http://127.0.0.1:4140; that of the data directory if left out. [env: EVERTURN_URL]
-    #[arg(long, value_name = "URL", conflicts_with_all = ["data", "config"])]
+    /// The daemon to talk to, such as http://127.0.0.1:4140 or unix:/run/socket; that of the data directory if left out. [env: EVERTURN_URL]
+    #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["data", "config"])]
     url: Option<Url>,
     /// A file with the token for --url; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
-    #[arg(long, value_name = "FILE", requires = "url")]
+    #[arg(long, global = true, value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
     /// Where everything is kept; `everturn` in the XDG data directory if left out.
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, global = true, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
     /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -126,7 +126,7 @@ impl House {
         let path = room.path().join("data");
         let flags = Flags::of(which.config.clone(), Some(path), own.model.clone(), own.system.clone());
         let config = Config::read(&flags, |name| std::env::var(name).ok())?;
-        let running = Running::start(&config, any_port(), Keeps::Memory, Stay::Guest).await?;
+        let running = Running::start(&config, &[loopback()], Keeps::Memory, Stay::Guest).await?;
         let data = DataDir::open(&config.data.value)?;
         Ok((Self { client: Client::of(&data), home: None, own: Some(running) }, room))
     }
@@ -150,8 +150,9 @@ impl House {
                 *stay = address.stay; // Somebody else was faster.
                 return Ok(());
             }
-            match Running::start(config, any_port(), Keeps::Told, Stay::Guest).await {
+            match Running::start(config, &[loopback()], Keeps::Told, Stay::Guest).await {
                 Ok(running) => {
+                    Logs::audit(data.path())?;
                     self.own = Some(running);
                     return Ok(());
                 }
@@ -179,10 +180,6 @@ impl House {
             running.stop().await;
         }
     }
-}
-
-const fn any_port() -> SocketAddr {
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
 fn is_in_use(error: &anyhow::Error) -> bool {

@@ -10,7 +10,7 @@ use everturn::core::message::Message;
 use everturn::stores::sqlite::{self, Inspection, Sqlite};
 use everturn::stores::{CallRecord, Heading, Postgres, Query, Store, StoreError, postgres};
 
-use crate::config::{Config, Flags};
+use crate::config::{AGENT, Config, Flags};
 
 /// How many chats are asked for at a time.
 const PAGE_LEN: usize = 200;
@@ -33,10 +33,17 @@ impl Where {
         Ok(Config::read(&flags, |name| std::env::var(name).ok())?.data.value)
     }
 
-    /// The database, if chats are in one that has an address. A directory that was named comes first.
+    /// The agents that a server would have.
+    pub fn agents(&self) -> anyhow::Result<Vec<String>> {
+        let flags = Flags::of_data(self.data.clone(), self.config.clone());
+        let config = Config::read(&flags, |name| std::env::var(name).ok())?;
+        Ok([AGENT.to_owned()].into_iter().chain(config.agents.into_keys()).collect())
+    }
+
+    /// The database, if chats are in one that has an address. It comes first, as it does with `serve`.
+    #[allow(clippy::unused_self, reason = "where chats are is for this to say")]
     pub fn url(&self) -> Option<String> {
-        let url = std::env::var("DATABASE_URL").ok().filter(|url| !url.trim().is_empty());
-        url.filter(|_| self.data.is_none())
+        std::env::var("DATABASE_URL").ok().filter(|url| !url.trim().is_empty())
     }
 
     /// What is kept there, to be read.
@@ -92,7 +99,7 @@ impl Kept {
     pub async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.attempts(chat),
-            Self::Shared(store) => store.attempts(chat).await,
+            Self::Shared(store) => store.attempts(chat, 0, usize::MAX).await,
         }
     }
 

@@ -42,6 +42,13 @@ impl Logs {
         Ok(Self(provider))
     }
 
+    /// Begins to write the audit into this directory and nothing else: for a command that is a daemon for a while, whose
+    /// terminal is somebody's.
+    pub fn audit(data: &Path) -> anyhow::Result<()> {
+        let _ = tracing_subscriber::registry().with(audit(data)?).try_init(); // A second time it is begun already.
+        Ok(())
+    }
+
     /// Sends what is left to send.
     pub async fn end(self) {
         let Some(provider) = self.0 else { return };

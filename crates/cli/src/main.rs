@@ -7,23 +7,27 @@ mod client;
 mod clock;
 mod config;
 mod demo;
+mod descriptors;
 mod doctor;
 mod entropy;
 mod export;
+mod files;
 mod house;
 mod kept;
 mod logs;
+mod out;
 mod private;
 mod record;
 mod replay;
 mod run;
 mod serve;
+mod signals;
 mod terminal;
 mod tokens;
 mod turn;
 mod understudy;
-mod visible;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -44,7 +48,10 @@ enum Command {
     /// the window, pull the plug, and go on later with --last or --resume.
     #[command(after_help = chat::EXAMPLES)]
     Chat(chat::Args),
-    /// List chats.
+    /// List chats, those first in which something was said last.
+    ///
+    /// Only looks: turns that were under way when their daemon ended stay where they are until one is started.
+    #[command(after_help = chats::EXAMPLES)]
     Chats(chats::Chats),
     /// Write a chat whole, as Markdown or JSON.
     #[command(after_help = export::EXAMPLES)]
@@ -58,11 +65,12 @@ enum Command {
     /// Copy a data directory into one file, while it is used.
     ///
     /// The copy is checked before it gets its name. To restore it, put it into an empty directory as `everturn.db`.
-    #[command(after_help = "Example:\n  everturn backup monday.db --data ./data")]
+    #[command(after_help = "Examples:\n  everturn backup monday.db\n  everturn backup monday.db --data ./data")]
     Backup(backup::Backup),
     /// Serve chats over HTTP, with a stream of events per chat.
     ///
-    /// Listens on loopback. Every request needs the token that the first start writes into the data directory. Models come
+    /// Listens on loopback, or on a socket with `--listen unix:PATH`; on another address only with --expose and TLS. Every
+    /// request needs the token that the first start writes into the data directory. Models come
     /// with the keys in ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; without any, the understudy stands in.
     /// Ctrl-C or SIGTERM ends it in good order: streams end, and turns under way are handed over.
     ///
@@ -95,7 +103,8 @@ enum Command {
     /// Without an argument it looks at the data directory and every chat in it, row by row; it only reads, so a server may
     /// be running. With a chat it explains that one. With a file it reads a session of another program (arrays of OpenAI
     /// or Anthropic messages, sessions of Claude Code and the Codex CLI), says what is wrong with it, and with --fix makes
-    /// a mended copy a chat.
+    /// a mended copy a chat. To mend what is kept, or to make a chat, --fix needs the data directory for itself: stop the
+    /// server first.
     ///
     /// Exit codes: 0 nothing is wrong, or not any more; 1 something is; 2 wrong usage.
     #[command(after_help = doctor::EXAMPLES)]
@@ -128,6 +137,9 @@ enum Command {
 #[derive(Subcommand)]
 enum ConfigCommand {
     /// Say what `serve` would be told with the same flags, and where each value came from. Keys are not shown.
+    #[command(
+        after_help = "Examples:\n  everturn config show\n  everturn config show --config ./config.toml --model understudy/persona"
+    )]
     Show(config::Flags),
 }
 
@@ -144,7 +156,9 @@ fn main() -> ExitCode {
                 Command::Run(run) => run.run().await,
                 Command::Tokens(tokens) => tokens.run().await,
                 Command::Completions { shell } => {
-                    clap_complete::generate(shell, &mut Args::command(), "everturn", &mut std::io::stdout());
+                    let mut script = Vec::new(); // Printing it may fail; making it does not.
+                    clap_complete::generate(shell, &mut Args::command(), "everturn", &mut script);
+                    std::io::stdout().write_all(&script)?;
                     Ok(ExitCode::SUCCESS)
                 }
                 Command::Backup(backup) => backup.run(),
@@ -154,7 +168,10 @@ fn main() -> ExitCode {
                 Command::Demo(demo) => demo.run().await,
                 Command::Config(ConfigCommand::Show(flags)) => {
                     let variable = |name: &str| std::env::var(name).ok();
-                    config::Config::read(&flags, variable).map(|config| config.show(variable))
+                    config::Config::read(&flags, variable).map(|config| {
+                        print!("{}", config.shown(variable));
+                        ExitCode::SUCCESS
+                    })
                 }
                 Command::Understudy(serve) => serve.run().await,
             }
@@ -162,8 +179,9 @@ fn main() -> ExitCode {
     });
     match ran {
         Ok(code) => code,
+        Err(error) if out::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("everturn: {error:#}");
+            out::aside(format_args!("{error:#}"));
             ExitCode::from(1)
         }
     }

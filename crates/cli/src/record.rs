@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -152,6 +152,25 @@ impl Recorder for Files {
             tracing::warn!(%chat, %error, "an exchange with a provider could not be recorded");
         }
     }
+
+    fn forget(&self, chat: ChatId) {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::fs::remove_dir_all(self.dir.join(chat.to_string())) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%chat, %error, "recordings of a chat that is gone could not be deleted");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    fn kept(&self) -> Vec<ChatId> {
+        let dirs = sorted(&self.dir).unwrap_or_default(); // There may be none.
+        dirs.iter().filter_map(|dir| dir.file_name()?.to_str()?.parse().ok()).collect()
+    }
+
+    fn is_on(&self) -> bool {
+        self.record != Record::Off
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +204,23 @@ mod tests {
         assert_eq!(sorted(&dir.join("recordings")).unwrap().len(), CHATS_MAX);
         assert!(!dir.join("recordings").join(chat(0).to_string()).exists());
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// What was recorded of a chat goes with it, and nothing else does; also when nothing is recorded any more.
+    #[test]
+    fn recordings_go_with_their_chat() {
+        let (dir, [one, two]) = (scratch("gone"), [1, 2].map(ChatId::from_u128));
+        let files = Files::new(&dir, Record::All);
+        for chat in [one, one, two] {
+            files.record(chat, Exchange::default());
+        }
+        let off = Files::new(&dir, Record::Off);
+        assert_eq!((off.kept(), off.is_on()), (vec![one, two], false));
+        off.forget(one);
+        off.forget(one);
+        assert_eq!(files.kept(), [two]);
+        std::fs::remove_dir_all(dir).unwrap();
+        assert_eq!(files.kept(), []);
     }
 
     /// Only what is asked for is recorded.

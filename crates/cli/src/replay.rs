@@ -7,24 +7,25 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use everturn::core::ids::{ChatId, MessageId, Timestamp};
+use everturn::core::ids::{MessageId, Timestamp};
 
-use crate::doctor::is_broken_pipe;
+use crate::chat::find_kept;
 use crate::kept::Where;
-use play::{Look, Player};
+use crate::terminal::style::Colours;
+use play::Player;
 use scene::Beat;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
   everturn replay 01kdg1qg7v3m8s1t1j0a9n2x4c
-  everturn replay 01kdg1qg7v3m8s1t1j0a9n2x4c --speed 4
-  everturn replay 01kdg1qg7v3m8s1t1j0a9n2x4c --speed max --until 12";
+  everturn replay 9n2x4c --speed 4
+  everturn replay 9n2x4c --speed max --until 12";
 
 /// What to show, and how fast.
 #[derive(clap::Args)]
 pub struct Replay {
-    /// The chat.
-    chat: ChatId,
+    /// The chat: its id, or as much of its beginning or end as is unique.
+    chat: String,
     /// How many times as fast as it was, or `max`. In a pipe, `max` if left out. [default: 1]
     #[arg(long, value_name = "TIMES | max")]
     speed: Option<Speed>,
@@ -76,39 +77,43 @@ impl FromStr for Until {
 }
 
 impl Until {
-    /// The beats before it. What belongs to a message ends with it.
+    /// The beats before it. What belongs to a message ends with it; what was being said at the time is cut there.
     fn cut(self, beats: &mut Vec<Beat>) {
         let end = match self {
             Self::Message(last) => beats.iter().rposition(|beat| beat.message.is_some_and(|id| id <= last)),
             Self::Time(last) => beats.iter().rposition(|beat| beat.at <= last),
         };
         beats.truncate(end.map_or(0, |end| end + 1));
+        if let Self::Time(last) = self {
+            beats.retain(|beat| beat.at <= last);
+            beats.iter_mut().for_each(|beat| beat.cut(last));
+        }
     }
 }
 
 impl Replay {
     pub async fn run(&self) -> anyhow::Result<ExitCode> {
         let kept = self.place.look().await?;
-        let transcript = kept.transcript(self.chat).await?;
-        let mut beats = scene::beats(&transcript, &kept.attempts(self.chat).await?, &kept.calls(self.chat).await?);
+        let chat = find_kept(&kept, &self.chat).await?;
+        let transcript = kept.transcript(chat).await?;
+        let mut beats = scene::beats(&transcript, &kept.attempts(chat).await?, &kept.calls(chat).await?);
         if let Some(until) = self.until {
             until.cut(&mut beats);
         }
         let is_terminal = io::stdout().is_terminal();
         let usual = if is_terminal { Speed::Times(1.0) } else { Speed::Max };
-        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let look = if is_terminal && !is_plain { Look::Coloured } else { Look::Plain };
-        let player = Player { speed: self.speed.unwrap_or(usual), look };
-        match player.play(&beats, &mut io::stdout()).await {
-            Err(error) if is_broken_pipe(&error) => {}
-            done => done?,
-        }
+        let wanted = Colours::wanted(|name| std::env::var(name).ok());
+        let colours = if is_terminal { wanted } else { Colours::Off };
+        let player = Player { speed: self.speed.unwrap_or(usual), colours };
+        player.play(&beats, &mut io::stdout()).await?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -121,5 +126,28 @@ mod tests {
         assert_eq!("12".parse(), Ok(Until::Message(MessageId(12))));
         assert_eq!("1970-01-01T00:00:01Z".parse(), Ok(Until::Time(Timestamp(1_000))));
         assert!("noon".parse::<Until>().is_err());
+    }
+
+    /// A time in the middle of an answer shows what had been said by then.
+    #[test]
+    fn an_answer_is_cut_where_the_time_is_up() {
+        let beat = |at, lasts, text: &str| Beat {
+            at: Timestamp(at),
+            lasts: Duration::from_millis(lasts),
+            message: Some(MessageId(1)),
+            voice: scene::Voice::Model,
+            text: text.into(),
+        };
+        let shown = |until| {
+            let mut beats = vec![beat(0, 0, "hi"), beat(100, 1_000, "äöüäöüäöüä"), beat(1_100, 0, "end")];
+            Until::Time(Timestamp(until)).cut(&mut beats);
+            beats.iter().map(|beat| (beat.text.clone(), beat.lasts.as_millis())).collect::<Vec<_>>()
+        };
+        let hi = ("hi".to_owned(), 0);
+        assert_eq!(shown(0), std::slice::from_ref(&hi));
+        assert_eq!(shown(100), [hi.clone(), (String::new(), 0)]);
+        assert_eq!(shown(600), [hi.clone(), ("äöüäö".into(), 500)]);
+        assert_eq!(shown(1_099), [hi.clone(), ("äöüäöüäöü".into(), 999)]);
+        assert_eq!(shown(1_100), [hi, ("äöüäöüäöüä".into(), 1_000), ("end".into(), 0)]);
     }
 }

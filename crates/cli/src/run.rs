@@ -7,9 +7,10 @@ use anyhow::{Context as _, bail};
 use everturn_server::wire::{Chat, Create};
 
 use crate::chat::find;
-use crate::client::Client;
 use crate::house::{House, Otherwise, Own, Which};
-use crate::turn::{End, Lines, Turn, Words};
+use crate::out;
+use crate::signals::Ends;
+use crate::turn::{End, Lines, Turn, stoppable};
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -24,7 +25,7 @@ Exit codes:
   2    wrong usage
   3    it ended early: a limit was reached, or the answer was cut or filtered
   4    it waits: a person has to allow a call, or another client has to run it
-  130  it was stopped; what was said is kept";
+  130  it was stopped; what was said is kept. A second Ctrl-C leaves at once";
 
 /// The most that is read from standard input.
 const INPUT_BYTES_MAX: u64 = 20 * 1024 * 1024;
@@ -76,22 +77,23 @@ impl Run {
             Some(piece) => find(&house.client, piece).await?,
             None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
         };
-        stop_on_signal(house.client.clone(), chat.id.clone());
-        let ended = self.followed(house, &chat, prompt).await?;
+        let (client, mut ends) = (house.client.clone(), Ends::listen()?);
+        let ended = stoppable(client, &chat.id, &mut ends, self.followed(house, &chat, prompt)).await?;
         if !self.ephemeral && !self.json {
-            eprintln!("everturn: this was chat {}", chat.id);
+            out::aside(format_args!("this was chat {}", chat.id));
         }
-        Ok(ended.report(&chat.id))
+        Ok(ExitCode::from(ended.report(&chat.id)))
     }
 
     async fn followed(&self, house: &mut House, chat: &Chat, prompt: &str) -> anyhow::Result<End> {
         if self.json {
-            println!("{}", serde_json::json!({"event": "chat", "data": chat}));
-            let mut turn = Turn::begin(house, &chat.id, prompt).await?;
-            return turn.follow(house, &mut Lines(std::io::stdout())).await;
+            let mut lines = Lines::new(std::io::stdout());
+            lines.line("chat", chat)?;
+            return Turn::begin(house, &chat.id, prompt).await?.follow(house, &mut lines).await;
         }
         let mut turn = Turn::begin(house, &chat.id, prompt).await?;
-        turn.follow(house, &mut Words::new(std::io::stdout())).await
+        let mut words = turn.words(std::io::stdout());
+        turn.follow(house, &mut words).await
     }
 
     /// What is said: the argument, standard input, or both.
@@ -111,23 +113,4 @@ impl Run {
         }
         Ok(said.join("\n\n"))
     }
-}
-
-/// Ctrl-C and SIGTERM stop the turn; the stream tells of it.
-fn stop_on_signal(client: Client, chat: String) {
-    use tokio::signal::unix::{SignalKind, signal};
-    tokio::spawn(async move {
-        let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
-            return;
-        };
-        loop {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-            }
-            if let Err(error) = client.interrupt(&chat).await {
-                eprintln!("everturn: the turn cannot be stopped: {error}");
-            }
-        }
-    });
 }

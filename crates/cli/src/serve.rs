@@ -1,6 +1,5 @@
 //! The server, from the command line.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +9,24 @@ use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn::stores::{Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Agent, Engine, Metrics};
-use everturn_server::{Announced, Bounds, Brought, DataDir, Parts, Server, Stay, bring};
+use everturn_server::{Announced, Brought, DataDir, Entrance, Listen, Parts, Reach, Server, Stay, Tls, bring};
 use prometheus_client::registry::Registry;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{AGENT, Config, Flags};
+use crate::config::{AGENT, Config, Flags, equip};
 use crate::demo::backstage;
+use crate::descriptors;
 use crate::logs::Logs;
+use crate::out::println;
 use crate::private;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
   everturn serve
   everturn serve --model anthropic/claude-sonnet-4-5
-  everturn serve --listen 127.0.0.1:8080 --data ./data";
+  everturn serve --listen 127.0.0.1:8080 --data ./data
+  everturn serve --listen unix:/run/everturn/socket
+  everturn serve --listen 0.0.0.0:443 --expose --tls-cert chain.pem --tls-key key.pem --host chat.example.com";
 
 /// Everything that is kept, wherever that is.
 struct Kept {
@@ -67,9 +70,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts one that listens on this address.
-    pub async fn start(config: &Config, listen: SocketAddr, keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
+    /// Starts one that listens here. It holds keys, whichever command it is a part of.
+    pub async fn start(config: &Config, at: &[Entrance], keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
         let variable = |name: &str| std::env::var(name).ok();
+        private::hide_from_other_processes();
+        descriptors::raise();
         let data = DataDir::open(&config.data.value)?;
         let Kept { store, tokens, what } = match keeps {
             Keeps::Told => open(&data, variable("DATABASE_URL")).await?,
@@ -84,6 +89,7 @@ impl Running {
         let model = config.model.value.clone().unwrap_or(model);
         let mut agent = Agent::new(model.clone());
         agent.system.extend(config.system.value.clone());
+        equip(&agent, &config.tools)?;
         builder = builder.agent(AGENT, agent);
         if config.demo_tools.is_some() {
             backstage::end_with_parent();
@@ -104,9 +110,13 @@ impl Running {
             }
         }
         data.first_token(&*tokens, engine.now()).await?;
-        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: Bounds::default() };
-        let server = Server::start(parts, listen, &config.hosts.value).await.context("try another --listen")?;
-        let announced = data.announce(server.address(), stay).await?;
+        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: config.bounds() };
+        let reach = Reach { hosts: config.hosts.value.clone(), proxies: config.openness.proxies.value.clone() };
+        let server = Server::open(parts, at, reach).await.context("try another --listen")?;
+        let announced = match server.entrances().iter().find(|entrance| entrance.is_local()) {
+            Some(entrance) => data.announce(&entrance.url(), stay).await?,
+            None => None, // There always is one.
+        };
         Ok(Self { server, data, announced, model, with_key, what })
     }
 
@@ -126,17 +136,14 @@ impl Running {
 /// Serves until Ctrl-C or SIGTERM.
 pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = Config::read(flags, |name| std::env::var(name).ok())?;
-    if !config.listen.value.ip().is_loopback() && !flags.expose {
-        bail!("{} can be reached from other machines; add --expose if that is meant", config.listen.value);
-    }
-    private::hide_from_other_processes();
+    let entrances = config.entrances()?;
     let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let running = Running::start(&config, config.listen.value, Keeps::Told, Stay::Daemon).await?;
-    banner(&running);
-    if flags.expose {
-        println!("  Other machines can reach this address, and there is no TLS: put a proxy that has it in front.");
+    if let Some(tls) = entrances.iter().find_map(|entrance| entrance.tls.clone()) {
+        tokio::spawn(reread(tls, signal(SignalKind::hangup())?));
     }
+    let running = Running::start(&config, &entrances, Keeps::Told, Stay::Daemon).await?;
+    banner(&running);
     println!("Ctrl-C ends it.");
     let mut told_to_end = async || {
         tokio::select! {
@@ -153,8 +160,25 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Reads the certificate again whenever it is said to have changed.
+async fn reread(tls: Arc<Tls>, mut told: Signal) {
+    while told.recv().await.is_some() {
+        match tls.reread() {
+            Ok(()) => tracing::info!("the certificate was read again"),
+            Err(error) => tracing::error!(%error, "the certificate was not read again, the one before still counts"),
+        }
+    }
+}
+
 fn banner(Running { server, data, announced: _, model, with_key, what }: &Running) {
-    println!("Everturn listens on http://{}", server.address());
+    for (entrance, word) in server.entrances().iter().zip(["Everturn listens on", "  and for commands here on"]) {
+        let url = match (&entrance.at, &entrance.tls) {
+            (Listen::Unix(_), _) => entrance.at.to_string(),
+            (Listen::Tcp(address), None) => format!("http://{address}"),
+            (Listen::Tcp(address), Some(_)) => format!("https://{address}"),
+        };
+        println!("{word} {url}");
+    }
     println!("  data   {}", data.path().display());
     println!("  store  {what}");
     println!("  token  in {}", data.token_file().display());

@@ -7,7 +7,7 @@ pub mod editor;
 pub mod markdown;
 pub mod screen;
 pub mod style;
-mod visible;
+pub mod visible;
 pub mod wrap;
 
 pub use style::{Ink, Line, Look};

@@ -7,6 +7,7 @@ use everturn_server::wire::{NewToken, ScopeName, TokenInfo};
 
 use crate::clock;
 use crate::house::{Otherwise, Own, Which};
+use crate::out::{self, println};
 use crate::terminal::visible;
 
 /// What a newcomer can try.
@@ -14,6 +15,9 @@ pub const EXAMPLES: &str = "Examples:
   everturn tokens
   everturn tokens make phone --scope read --scope chat --days 30
   everturn tokens revoke 5b1f";
+
+/// How much of a name is shown, in one line.
+const CHARS_MAX: usize = 100;
 
 /// What to do with tokens.
 #[derive(clap::Args)]
@@ -83,8 +87,9 @@ impl Tokens {
                 let made = client.make_token(&NewToken { name, owner, scopes, seconds }).await?;
                 // Alone on standard output, so that a script can take it.
                 println!("{}", made.token);
-                eprintln!("everturn: this is shown once; its id is {}", made.info.id);
+                out::aside(format_args!("this is shown once; its id is {}", made.info.id));
             }
+            Verb::Revoke { token } if token.trim().is_empty() => bail!("which one? `everturn tokens` lists them"),
             Verb::Revoke { token } => {
                 let all = client.tokens().await?.tokens;
                 let is_good = |info: &&TokenInfo| info.revoked.is_none();
@@ -111,5 +116,6 @@ fn show(token: &TokenInfo) {
         (None, Some(_)) => "good, for a time",
         (None, None) => "good",
     };
-    println!("{}  {}  {}  {}  {state}", token.id, visible(&token.name), visible(&token.owner), scopes.join(","));
+    let (name, owner) = (visible::line(&token.name, CHARS_MAX), visible::line(&token.owner, CHARS_MAX));
+    println!("{}  {name}  {owner}  {}  {state}", token.id, scopes.join(","));
 }

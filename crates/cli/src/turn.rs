@@ -1,36 +1,46 @@
 //! One turn, without a screen.
 
+mod told;
+
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 
-use everturn_server::wire::{AskKind, Body, Ended, Event, Failure, Increment, Part, Snapshot, Status, View, When};
+use everturn_server::wire::{AskKind, Body, Ended, Failure, Part, Standing, Status, View, When};
 
-use crate::client::{News, Watch};
+use crate::chat::said;
+use crate::client::{Client, News, Watch};
 use crate::house::House;
-use crate::terminal::visible;
+use crate::out;
+use crate::signals::Ends;
+pub use told::{Lines, Told, Words};
 
 /// A turn that is followed.
 pub struct Turn {
     watch: Watch,
+    asked: Asked,
+}
+
+/// What was asked, and what is known to have become of it.
+struct Asked {
     prompt: String,
     /// The newest message before it.
     before: u64,
     /// Its number in the queue.
     queued: u64,
+    /// Whether it was seen to wait there.
+    has_waited: bool,
+    is_heard: bool,
 }
 
 /// How it ended.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum End {
     Ended(Ended),
     /// A person has to allow a call, or another client has to run it.
     Awaits(String),
-}
-
-/// Whoever is told of a turn as it goes on.
-pub trait Told {
-    /// Events that belong together, and the chat after them.
-    fn events(&mut self, events: &[Event], view: &View) -> std::io::Result<()>;
+    /// Somebody took the message out of the queue.
+    Dropped,
+    /// Whoever waited for it does not any more.
+    Left,
 }
 
 impl Turn {
@@ -44,56 +54,108 @@ impl Turn {
         }
         let before = watch.view().messages.last().map_or(0, |message| message.id);
         let queued = house.client.send(chat, prompt, When::Queue).await?.id;
-        Ok(Self { watch, prompt: prompt.into(), before, queued })
+        Ok(Self { watch, asked: Asked { prompt: prompt.into(), before, queued, has_waited: false, is_heard: false } })
+    }
+
+    /// Prints its words.
+    pub fn words<W: Write + IsTerminal>(&self, out: W) -> Words<W> {
+        Words::new(out, &self.asked.prompt, self.asked.before)
     }
 
     /// Follows it to its end.
     pub async fn follow(&mut self, house: &mut House, told: &mut impl Told) -> anyhow::Result<End> {
+        let mut is_lost = false;
         loop {
             match self.watch.next().await? {
                 News::Events(events) => {
-                    told.events(&events, self.watch.view())?;
+                    told.events(&events)?;
                     // Only now: a view that is ahead of what was told has more to tell.
-                    if let Some(end) = self.end() {
+                    if let Some(end) = self.asked.end(self.watch.view()) {
                         return Ok(end);
                     }
                 }
                 News::Lost(error) => {
-                    eprintln!("everturn: {error}; looking for it");
+                    if !std::mem::replace(&mut is_lost, true) {
+                        out::aside(format_args!("{error}; looking for it"));
+                    }
                     house.settle_in().await?;
                 }
-                News::Back => eprintln!("everturn: it is there again"),
+                News::Back => {
+                    is_lost = false;
+                    out::aside("it is there again");
+                }
             }
         }
     }
+}
 
-    fn end(&self) -> Option<End> {
-        let view = self.watch.view();
-        let is_ours = |parts: &[Part]| crate::chat::said(parts) == self.prompt;
-        let heard = view.messages.iter().rev().take_while(|message| message.id > self.before);
-        let is_heard = heard.into_iter().any(|message| matches!(&message.body, Body::User { parts } if is_ours(parts)));
+impl Asked {
+    /// How the turn has ended, if it has.
+    fn end(&mut self, view: &View) -> Option<End> {
+        let is_ours = |parts: &[Part]| said(parts) == self.prompt;
+        let mut newer = view.messages.iter().rev().take_while(|message| message.id > self.before);
+        // A view that is told anew may begin behind it.
+        self.is_heard |= newer.any(|message| matches!(&message.body, Body::User { parts } if is_ours(parts)));
         let standing = view.status.as_ref()?;
-        if !is_heard || standing.queue.iter().any(|queued| queued.id == self.queued) {
-            return None; // What is known to have ended is an earlier turn.
+        let waits = standing.queue.iter().any(|queued| queued.id == self.queued);
+        self.has_waited |= waits;
+        match (standing.status, self.is_heard && !waits) {
+            (Status::Awaiting, true) => awaits(standing).map(End::Awaits),
+            (Status::Awaiting, false) if waits => {
+                awaits(standing).map(|what| End::Awaits(format!("{what}, and what you said waits for that")))
+            }
+            (_, false) if self.has_waited && !waits => Some(End::Dropped),
+            (_, false) => None, // What is known to have ended is an earlier turn.
+            (Status::Idle | Status::Failed, true) => standing.ended.clone().map(End::Ended),
+            (Status::Running | Status::Interrupting, true) => None,
         }
-        match standing.status {
-            Status::Idle | Status::Failed => standing.ended.clone().map(End::Ended),
-            Status::Awaiting => standing.asks.first().map(|ask| {
-                End::Awaits(match ask.wants {
-                    AskKind::Approval => format!("{} waits to be allowed", ask.tool),
-                    AskKind::Result => format!("{} is to be run by a client", ask.tool),
-                })
-            }),
-            Status::Running | Status::Interrupting => None,
+    }
+}
+
+/// For whom the chat waits.
+fn awaits(standing: &Standing) -> Option<String> {
+    let ask = standing.asks.first()?;
+    Some(match ask.wants {
+        AskKind::Approval => format!("{} waits to be allowed", ask.tool),
+        AskKind::Result => format!("{} is to be run by a client", ask.tool),
+    })
+}
+
+/// Does this until it is done. The first signal stops the turn, of which the stream tells; a second one leaves at once,
+/// whether or not there is a daemon to hear of the first.
+pub async fn stoppable(
+    client: Client,
+    chat: &str,
+    ends: &mut Ends,
+    turn: impl Future<Output = anyhow::Result<End>>,
+) -> anyhow::Result<End> {
+    tokio::pin!(turn);
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = ends.next() => {
+                if std::mem::replace(&mut is_stopping, true) {
+                    return Ok(End::Left);
+                }
+                out::aside("stopping; once more leaves at once");
+                let (client, chat) = (client.clone(), chat.to_owned());
+                tokio::spawn(async move {
+                    if let Err(error) = client.interrupt(&chat).await {
+                        out::aside(format_args!("the turn cannot be stopped: {error}"));
+                    }
+                });
+            }
+            end = &mut turn => return end,
         }
     }
 }
 
 impl End {
     /// Says what a script cannot see, and gives the exit code.
-    pub fn report(&self, chat: &str) -> ExitCode {
+    pub fn report(&self, chat: &str) -> u8 {
         let (code, said) = match self {
-            Self::Ended(Ended::Done | Ended::StopAfter { .. }) => return ExitCode::SUCCESS,
+            Self::Ended(Ended::Done | Ended::StopAfter { .. }) => return 0,
             Self::Ended(Ended::Interrupted) => (130, "stopped; what was said is kept".into()),
             Self::Ended(Ended::Failed(Failure { message, detail, .. })) => {
                 let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
@@ -105,117 +167,13 @@ impl End {
                 (3, format!("the turn ended early: {how}"))
             }
             Self::Awaits(what) => (4, format!("{what}: go on with `everturn chat --resume {chat}`")),
+            Self::Dropped => (1, "another client took the message out of the queue; nothing came of it".into()),
+            Self::Left => (130, "left; the turn may go on without you".into()),
         };
-        eprintln!("everturn: {}", visible(&said));
-        ExitCode::from(code)
+        out::aside(said);
+        code
     }
 }
 
-/// Prints the words of the answer as they become durable.
-pub struct Words<W> {
-    out: W,
-    /// What was printed of the step's answer.
-    printed: String,
-    /// Whether the newest line has no end.
-    is_open: bool,
-    is_terminal: bool,
-}
-
-impl<W: Write + IsTerminal> Words<W> {
-    pub fn new(out: W) -> Self {
-        let is_terminal = out.is_terminal();
-        Self { out, printed: String::new(), is_open: false, is_terminal }
-    }
-}
-
-impl<W: Write> Words<W> {
-    fn print(&mut self, text: &str) -> std::io::Result<()> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.is_open = !text.ends_with('\n');
-        // A pipe gets what was said, to the byte; a terminal nothing that it would obey.
-        let text = if self.is_terminal { visible(text) } else { text.into() };
-        self.out.write_all(text.as_bytes())?;
-        self.out.flush()
-    }
-
-    /// The chat was told anew: what was printed of its answer is not printed again.
-    fn reset(&mut self, snapshot: &Snapshot) -> std::io::Result<()> {
-        let draft = snapshot.draft.as_ref().map(|draft| words(&draft.parts));
-        let replies = snapshot.messages.iter().rev().filter_map(|message| match &message.body {
-            Body::Reply(reply) => Some(words(&reply.parts)),
-            _ => None,
-        });
-        let seen = std::mem::take(&mut self.printed);
-        let Some(whole) = draft.into_iter().chain(replies.take(1)).find(|whole| whole.starts_with(&seen)) else {
-            return self.end_line();
-        };
-        if snapshot.draft.is_some() {
-            self.printed.clone_from(&whole);
-        }
-        self.print(&whole[seen.len()..])
-    }
-
-    fn end_line(&mut self) -> std::io::Result<()> {
-        if std::mem::take(&mut self.is_open) {
-            self.out.write_all(b"\n").and_then(|()| self.out.flush())
-        } else {
-            Ok(())
-        }
-    }
-}
-
-impl<W: Write> Told for Words<W> {
-    fn events(&mut self, events: &[Event], _: &View) -> std::io::Result<()> {
-        for event in events {
-            match event {
-                Event::Delta(delta) => match &delta.what {
-                    Increment::Text { text } => {
-                        self.print(text)?;
-                        self.printed.push_str(text);
-                    }
-                    Increment::RetractAll if !self.printed.is_empty() => {
-                        self.printed.clear();
-                        self.end_line()?;
-                        eprintln!("everturn: the answer broke off and begins again");
-                    }
-                    _ => {}
-                },
-                // A reply stands for its draft: whatever of it was not seen as deltas is in here.
-                Event::Message(message) => {
-                    if let Body::Reply(reply) = &message.body {
-                        let (whole, seen) = (words(&reply.parts), std::mem::take(&mut self.printed));
-                        self.print(whole.strip_prefix(&seen).unwrap_or_default())?;
-                        self.end_line()?;
-                    }
-                }
-                Event::Reset(snapshot) => self.reset(snapshot)?,
-                Event::Rewound(_) | Event::Status(_) => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The words among the parts of an answer.
-fn words(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text.text.as_str()),
-        _ => None,
-    });
-    texts.collect()
-}
-
-/// Prints every event as one line of JSON.
-pub struct Lines<W>(pub W);
-
-impl<W: Write> Told for Lines<W> {
-    fn events(&mut self, events: &[Event], _: &View) -> std::io::Result<()> {
-        for event in events {
-            let line = serde_json::json!({"event": event.name(), "data": event});
-            writeln!(self.0, "{line}")?;
-        }
-        self.0.flush()
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use everturn_understudy::http::{Fault, KEY, Options, Server};
 use everturn_understudy::{Manner, Understudy};
 
 use crate::demo::backstage;
+use crate::out::println;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:

@@ -192,6 +192,9 @@ impl<'a> Change<'a> {
             Command::Archive => self.fact(Fact::Archived(true)),
             Command::Unarchive => self.fact(Fact::Archived(false)),
             Command::Rename(title) => self.fact(Fact::Renamed(title.trim().into())),
+            Command::Patch { title, archived } => {
+                self.fact(Fact::Renamed(title.trim().into())).fact(Fact::Archived(*archived))
+            }
         }
     }
 

@@ -45,6 +45,13 @@ pub enum Command {
     Unarchive,
     /// Call the chat something else.
     Rename(String),
+    /// Call it something else, and put it away or take it out again: both or neither.
+    Patch {
+        /// What to call it.
+        title: String,
+        /// Whether it is put away.
+        archived: bool,
+    },
 }
 
 /// A command in the inbox.
@@ -149,8 +156,9 @@ impl Command {
             Self::Answer(_) => Verb::Answer,
             Self::Edit { .. } => Verb::Edit,
             Self::Compact => Verb::Compact,
-            Self::Archive => Verb::Archive,
-            Self::Unarchive => Verb::Unarchive,
+            // Whatever takes these takes a name too.
+            Self::Archive | Self::Patch { archived: true, .. } => Verb::Archive,
+            Self::Unarchive | Self::Patch { archived: false, .. } => Verb::Unarchive,
             Self::Rename(_) => Verb::Rename,
         }
     }
@@ -177,7 +185,7 @@ pub fn admit(
     let too_long = match command {
         Command::Send { parts, .. } | Command::Edit { parts, .. } => words_len(parts) > limits.message_bytes_max,
         Command::Answer(answers) => answers.iter().map(answer_len).sum::<usize>() > limits.tool_output_bytes_max,
-        Command::Rename(title) => title.len() > TITLE_BYTES_MAX,
+        Command::Rename(title) | Command::Patch { title, .. } => title.len() > TITLE_BYTES_MAX,
         _ => false,
     };
     match command {
@@ -242,7 +250,7 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
         Command::Edit { message, .. } if !is_users(*message) => Err(Refusal::NotEditable),
         Command::Promote(id) | Command::Unqueue(id) if !is_queued(id) => Err(Refusal::NotQueued),
         Command::Answer(answers) => check_answers(chat, answers),
-        Command::Rename(title) if title.trim().is_empty() => Err(Refusal::Empty),
+        Command::Rename(title) | Command::Patch { title, .. } if title.trim().is_empty() => Err(Refusal::Empty),
         Command::Send { .. }
         | Command::Edit { .. }
         | Command::Promote(_)
@@ -251,7 +259,8 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
         | Command::Compact
         | Command::Archive
         | Command::Unarchive
-        | Command::Rename(_) => Ok(()),
+        | Command::Rename(_)
+        | Command::Patch { .. } => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! over time is folded by plain functions ([`draft`], [`view`]); what to do next is a pure question ([`plan`]); time and
 //! chance are arguments. So a test can ask anything, and a crash can ask it again.
 
+pub mod blob;
 pub mod budget;
 pub mod change;
 pub mod chat;

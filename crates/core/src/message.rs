@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::blob::Blob;
 use crate::cost::Usage;
 use crate::ids::{CallUid, MessageId, ModelId, StepId, Timestamp};
 use crate::seam::Seam;
@@ -171,7 +171,7 @@ pub struct File {
     /// Its media type, such as `image/png`.
     pub media_type: String,
     /// Its bytes. A store may not have them any more.
-    pub bytes: Option<Arc<[u8]>>,
+    pub bytes: Option<Blob>,
     /// What the provider attached.
     pub meta: Meta,
 }
@@ -217,6 +217,10 @@ impl Reply {
     #[must_use]
     pub const fn restored(body: ReplyBody) -> Self {
         Self(body)
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
+        &mut self.0.parts
     }
 
     /// The calls that need a result from us, whole ones and cut ones.
@@ -316,7 +320,7 @@ pub struct Output {
     /// Images and other media.
     pub media: Vec<Media>,
     /// The exact bytes, where `text` is not all of them: cut, or not UTF-8.
-    pub full: Option<Arc<[u8]>>,
+    pub full: Option<Blob>,
 }
 
 impl Output {
@@ -332,7 +336,7 @@ pub struct Media {
     /// Such as `image/png`.
     pub media_type: String,
     /// The bytes themselves; encoded only on a wire.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Blob,
 }
 
 /// What stands for everything before it.

@@ -34,8 +34,8 @@ use std::mem;
 use std::sync::Arc;
 
 pub use entry::{
-    Entries, Entry, HostedCall, HostedResult, MEDIA_BYTES, PromptCall, PromptFile, PromptPart, PromptResult, Role,
-    Sealed,
+    Entries, Entry, HostedCall, HostedResult, MEDIA_BYTES, PromptCall, PromptFile, PromptMedia, PromptPart,
+    PromptResult, Role, Sealed,
 };
 pub use repair::{Repair, RepairKind};
 pub use request::{CacheMarks, Chain, Continue, Effort, OUTPUT_MAX, Request, ToolChoice, Unfinished};

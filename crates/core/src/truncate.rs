@@ -9,7 +9,6 @@
 //! picture of it that cannot be mistaken for an escape to be written into a file.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use crate::cost::BYTES_PER_TOKEN;
 use crate::message::Output;
@@ -51,7 +50,7 @@ pub fn output(bytes: Vec<u8>, budget: usize) -> Output {
     };
     let readable = String::from_utf8_lossy(&bytes).replace('\0', "␀");
     let text = truncate(&readable, budget).into_owned();
-    Output { text, full: Some(Arc::from(bytes)), ..Output::default() }
+    Output { text, full: Some(bytes.into()), ..Output::default() }
 }
 
 /// Text cut to at most `budget` bytes: two thirds from its beginning, one third from its end, and between them how much

@@ -80,7 +80,7 @@ pub struct Row {
     pub delta: Arc<Delta>,
 }
 
-/// Everything about a chat that is neither message nor draft.
+/// Everything about a chat that is neither message nor draft. Files in the queue are without their bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     /// As of this commit.
@@ -117,7 +117,7 @@ impl From<&Chat> for Standing {
             title: chat.title.clone(),
             status: chat.status,
             archived: chat.archived,
-            queue: chat.queue.clone(),
+            queue: chat.queue.iter().map(Queued::without_bytes).collect(),
             asks: chat.asks().cloned().collect(),
             awaits_until: chat.awaits_until,
             retry: chat.wait.clone(),

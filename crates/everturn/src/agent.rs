@@ -66,8 +66,13 @@ impl Agent {
     /// An agent on one model, with the default bounds and no tools.
     #[must_use]
     pub fn new(model: ModelId) -> Self {
+        Self { models: vec![model], ..Self::nobody() }
+    }
+
+    /// Stands for an agent that is not there: it asks no model.
+    pub(crate) fn nobody() -> Self {
         Self {
-            models: vec![model],
+            models: Vec::new(),
             system: Vec::new(),
             effort: None,
             limits: Limits::default(),

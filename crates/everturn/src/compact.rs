@@ -99,6 +99,7 @@ impl Driver {
         }
         match self.asked() {
             Ok(asked) => {
+                self.fetch().await?;
                 self.prepare(&asked);
                 self.compact(&asked, SummarySource::Asked, None).await
             }

@@ -39,7 +39,7 @@ pub(crate) struct Driver {
     pub(crate) bell: Arc<Bell>,
     pub(crate) lease: Lease,
     pub(crate) chat: Chat,
-    /// The transcript from the newest summary on.
+    /// The transcript from the newest summary on. Without its bytes as long as nobody asks a model.
     pub(crate) messages: Vec<Arc<Message>>,
     /// What was prepared of it, for the model asked last.
     pub(crate) prompt: Option<Prompt>,
@@ -80,8 +80,10 @@ impl Driver {
     /// Takes the lease and finds out where the chat stands.
     pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut seat: Seat) -> Result<Self, WriteError> {
         let (bell, halt) = (ports.hub.bell(lease.chat()), ports.halt());
+        let started = Instant::now();
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
-        let agent = ports.agent(&chat.agent).ok_or_else(|| no_agent(&chat.agent))?;
+        ports.metrics.loaded(started.elapsed());
+        let agent = ports.agent(&chat.agent).unwrap_or_else(|| Arc::new(Agent::nobody()));
         if let Some(place) = &mut seat.place {
             place.belongs_to(&chat.owner);
         }
@@ -126,6 +128,9 @@ impl Driver {
     }
 
     async fn go_on(&mut self) -> Result<Parked, WriteError> {
+        if self.draft.is_some() {
+            self.fetch().await?; // What it was sent has to be measured, however it ends.
+        }
         self.bury_summary().await?;
         loop {
             self.obey_all().await?;
@@ -137,6 +142,10 @@ impl Driver {
             if self.ports.drain.is_cancelled() && !matches!(next, Next::Finish(_) | Next::Settle | Next::Rest) {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
+            }
+            if self.needs_agent(&next) {
+                self.fail(&self.no_model(), None).await?;
+                continue;
             }
             if self.is_work(&next) && !self.has_place() {
                 return Ok(Parked::InLine(self.seat.line.take()));
@@ -158,6 +167,15 @@ impl Driver {
                 Next::Finish(end) => self.finish(end).await?,
             }
         }
+    }
+
+    /// Whether that needs somebody who is not there: the chat's agent is not in the configuration any more.
+    fn needs_agent(&self, next: &Next) -> bool {
+        let is_needed = match next {
+            Next::CallModel | Next::Reask | Next::RunCalls | Next::Ask | Next::Compact => true,
+            Next::Rest | Next::Await | Next::Begin | Next::Settle | Next::Finish(_) => false,
+        };
+        is_needed && self.ports.agent(&self.chat.agent).is_none()
     }
 
     /// Whether that needs a place. What only writes down what happened does not, nor does waiting.
@@ -395,8 +413,4 @@ impl Driver {
 /// The model said nothing. It is told so, once.
 fn reask<'c, 'a>(change: &'c mut Change<'a>) -> &'c mut Change<'a> {
     change.fact(Fact::Reasked).say(Body::Context("Your last answer was empty. Please answer.".into()))
-}
-
-fn no_agent(name: &str) -> WriteError {
-    StoreError::Unavailable(format!("no agent is called `{name}`")).into()
 }

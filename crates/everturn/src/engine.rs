@@ -89,6 +89,16 @@ impl Ports {
         self.agents.get(name).cloned()
     }
 
+    /// Deletes recordings of chats that were deleted elsewhere, or by a process that died of it.
+    async fn forget_the_gone(&self) {
+        let Some(recorder) = &self.recorder else { return };
+        for chat in recorder.kept() {
+            if matches!(self.store.heading(chat).await, Err(StoreError::NoSuchChat)) {
+                recorder.forget(chat);
+            }
+        }
+    }
+
     /// Sees to it that somebody drives the chat.
     pub(crate) fn wake(self: &Arc<Self>, chat: ChatId) {
         self.hub.bell(chat).inbox.notify_one();
@@ -218,6 +228,7 @@ impl Engine {
 
     /// Takes up every chat that was left in the middle of something. Call it once after a start.
     pub async fn resume(&self) -> Result<usize, StoreError> {
+        self.ports.forget_the_gone().await;
         self.ports.resume().await
     }
 

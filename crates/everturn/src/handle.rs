@@ -7,10 +7,12 @@ use everturn_core::chat::TurnEnd;
 use everturn_core::command::{Answer, Command, Refusal, When};
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId};
+use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Meta, Part, Text};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Standing, View};
 use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
+use tokio::time::Instant;
 
 use crate::engine::Ports;
 use crate::subscribe::Subscription;
@@ -114,6 +116,9 @@ impl ChatHandle {
                 Err(WriteError::Fenced | WriteError::OutOfPlace) => tokio::time::sleep(HELD_RETRY).await,
             }
         }
+        if let Some(recorder) = &self.ports.recorder {
+            recorder.forget(self.id);
+        }
         let bell = self.ports.hub.bell(self.id);
         bell.ring();
         bell.inbox.notify_one(); // A driver that is still there finds nothing to drive.
@@ -123,8 +128,7 @@ impl ChatHandle {
 
     /// Stops the turn, and lets nobody begin another. What does not fit any more has happened already.
     async fn quieten(&self) -> Result<(), StoreError> {
-        let queue = self.view().await?.standing.map(|standing| standing.queue).unwrap_or_default();
-        for queued in queue {
+        for queued in self.standing().await?.queue {
             let _ = self.submit(Command::Unqueue(queued.id), None).await; // It may have been heard meanwhile.
         }
         match self.interrupt().await {
@@ -150,16 +154,23 @@ impl ChatHandle {
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
-        let agent = self.agent().await?;
+        let limits = self.limits(&command).await?;
         let submission = Submission { command, key, at: self.ports.clock.now() };
-        let receipt = self.ports.store.submit(self.id, submission, &agent.limits).await?;
+        let started = Instant::now();
+        let receipt = self.ports.store.submit(self.id, submission, &limits).await?;
+        self.ports.metrics.accepted(started.elapsed());
         self.ports.wake(self.id);
         Ok(receipt)
     }
 
-    async fn agent(&self) -> Result<Arc<crate::agent::Agent>, StoreError> {
+    /// What a command is held to. A chat whose agent is not there any more takes what needs none.
+    async fn limits(&self, command: &Command) -> Result<Limits, SubmitError> {
         let name = self.ports.store.heading(self.id).await?.agent;
-        self.ports.agent(&name).ok_or_else(|| StoreError::Unavailable(format!("no agent is called `{name}`")))
+        match self.ports.agent(&name) {
+            Some(agent) => Ok(agent.limits.clone()),
+            None if needs_agent(command) => Err(SubmitError::NoAgent(name)),
+            None => Ok(Limits::default()),
+        }
     }
 
     /// What became of a command, once the driver has come to it.
@@ -212,7 +223,12 @@ impl ChatHandle {
         }
     }
 
-    /// The chat as it is now.
+    /// Where the chat stands now. However much was said in it, this costs the same.
+    pub async fn standing(&self) -> Result<Standing, StoreError> {
+        self.ports.store.standing(self.id).await
+    }
+
+    /// The chat as it is now, by its newest page.
     pub async fn view(&self) -> Result<View, StoreError> {
         let mut view = View::default();
         if let Some(event) = self.events(None).try_next().await? {
@@ -237,7 +253,7 @@ impl ChatHandle {
 
     /// Every provider call that was made, and what it cost.
     pub async fn attempts(&self) -> Result<Vec<Attempted>, StoreError> {
-        self.ports.store.attempts(self.id).await
+        self.ports.store.attempts(self.id, 0, usize::MAX).await
     }
 
     /// Drives the chat on the calling task until it rests. For programs that schedule by themselves; dropping the future
@@ -249,6 +265,16 @@ impl ChatHandle {
 
 fn words(text: impl Into<String>) -> Arc<[Part]> {
     Arc::new([Part::Text(Text { text: text.into(), meta: Meta::new() })])
+}
+
+/// Whether somebody has to be there who goes on.
+const fn needs_agent(command: &Command) -> bool {
+    match command {
+        Command::Send { .. } | Command::Edit { .. } | Command::Promote(_) | Command::Answer(_) | Command::Compact => {
+            true
+        }
+        Command::Unqueue(_) | Command::Interrupt | Command::Archive | Command::Unarchive | Command::Rename(_) => false,
+    }
 }
 
 /// Somebody who wants a chat to stop that has stopped got what they wanted.

@@ -43,6 +43,9 @@ struct All {
     chats: Family<Chats, Gauge>,
     drivers: Gauge,
     driver_failures: Family<Failures, Counter>,
+    takeovers: Counter,
+    heartbeat_failures: Counter,
+    lease_losses: Counter,
     chats_working: Gauge,
     chats_waiting: Gauge,
     place_wait: Histogram,
@@ -74,6 +77,8 @@ struct All {
     tool_errors: Family<ToolOf, Counter>,
     tool_unknown: Family<ToolOf, Counter>,
 
+    submit_duration: Histogram,
+    load_duration: Histogram,
     commit_duration: Histogram,
     journal_append_duration: Histogram,
 }
@@ -108,6 +113,31 @@ impl Metrics {
     /// A batch of deltas is in the journal.
     pub(crate) fn appended(&self, took: Duration) {
         self.0.journal_append_duration.observe(took.as_secs_f64());
+    }
+
+    /// A command was accepted.
+    pub(crate) fn accepted(&self, took: Duration) {
+        self.0.submit_duration.observe(took.as_secs_f64());
+    }
+
+    /// A driver has its chat.
+    pub(crate) fn loaded(&self, took: Duration) {
+        self.0.load_duration.observe(took.as_secs_f64());
+    }
+
+    /// A turn was taken up where somebody left it.
+    pub(crate) fn took_over(&self) {
+        self.0.takeovers.inc();
+    }
+
+    /// This process could not say that it is alive.
+    pub(crate) fn heartbeat_failed(&self) {
+        self.0.heartbeat_failures.inc();
+    }
+
+    /// Nobody may believe any more that it is.
+    pub(crate) fn leases_lost(&self) {
+        self.0.lease_losses.inc();
     }
 
     /// A chat has a place.
@@ -154,6 +184,9 @@ impl Default for All {
             chats: Family::default(),
             drivers: Gauge::default(),
             driver_failures: Family::default(),
+            takeovers: Counter::default(),
+            heartbeat_failures: Counter::default(),
+            lease_losses: Counter::default(),
             chats_working: Gauge::default(),
             chats_waiting: Gauge::default(),
             place_wait: long_times(),
@@ -180,6 +213,8 @@ impl Default for All {
             tool_result_truncated: Family::default(),
             tool_errors: Family::default(),
             tool_unknown: Family::default(),
+            submit_duration: write_times(),
+            load_duration: write_times(),
             commit_duration: write_times(),
             journal_append_duration: write_times(),
         }
@@ -220,6 +255,10 @@ impl All {
         to.metric("drivers", "", "Drivers at work in this process", &self.drivers);
         to.metric("driver_failures", "kind", "Drivers that ended before their chat rested: the lease was taken over, the store failed, a panic", &self.driver_failures);
 
+        to.metric("takeovers", "", "Turns taken up in the middle, where another process left them, or this one before it was started again", &self.takeovers);
+        to.metric("heartbeat_failures", "", "Times this process could not say that it is alive when it was time to", &self.heartbeat_failures);
+        to.metric("lease_losses", "", "Times this process let go of all its chats, because others might take it for dead", &self.lease_losses);
+
         to.metric("chats_working", "", "Chats of this process that have a place: they ask a model or run tools", &self.chats_working);
         to.metric("chats_waiting", "", "Chats with work that wait for a place in this process", &self.chats_waiting);
         to.metric("place_wait_seconds", "", "How long chats waited for a place, those that had to", &self.place_wait);
@@ -251,6 +290,8 @@ impl All {
         to.metric("tool_errors", "provider, model, tool", "Results that are errors: of the tool, a panic, a timeout, a bad input, no such tool", &self.tool_errors);
         to.metric("tool_unknown", "provider, model, tool", "Calls that were started and of which nobody knows how they ended", &self.tool_unknown);
 
+        to.metric("submit_duration_seconds", "", "Time the store took to accept a command", &self.submit_duration);
+        to.metric("load_duration_seconds", "", "Time the store took to load a chat for its driver", &self.load_duration);
         to.metric("commit_duration_seconds", "", "Time the store took to commit a change", &self.commit_duration);
         to.metric("journal_append_duration_seconds", "", "Time the store took to journal a batch of deltas", &self.journal_append_duration);
     }

@@ -21,7 +21,7 @@ use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Reattach
 use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::record::recording;
 use everturn_providers::{ModelFacts, Provider};
-use everturn_stores::WriteError;
+use everturn_stores::{SubmitError, WriteError};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Background, Chaining};
@@ -65,6 +65,7 @@ impl Driver {
             Ok(asked) => asked,
             Err(error) => return self.fail(&error, None).await,
         };
+        self.fetch().await?;
         self.prepare(&asked);
         let Some(request) = self.fitting(&asked).await? else { return Ok(()) };
         let Some(permit) = self.permit(&asked).await? else { return Ok(()) };
@@ -116,7 +117,7 @@ impl Driver {
     pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
         let models = &self.agent.models;
         let model = models.get(self.chat.tried.model).or(models.last()).cloned();
-        let model = model.ok_or_else(|| ProviderError::new("", Kind::Config).with_detail("the agent has no model"))?;
+        let model = model.ok_or_else(|| self.no_model())?;
         let provider = self.ports.providers.get(model.provider()).cloned().ok_or_else(|| {
             let known: Vec<_> = self.ports.providers.keys().map(String::as_str).collect();
             let detail =
@@ -125,6 +126,16 @@ impl Driver {
         })?;
         let facts = provider.facts(model.name());
         Ok(Asked { model, provider, facts })
+    }
+
+    /// Why there is nobody to ask.
+    pub(crate) fn no_model(&self) -> ProviderError {
+        let name = &self.chat.agent;
+        let detail = match self.ports.agent(name) {
+            Some(_) => "the agent has no model".into(),
+            None => SubmitError::NoAgent(name.clone()).to_string(),
+        };
+        ProviderError::new("", Kind::Config).with_detail(&detail)
     }
 
     /// The terms on which the next model is asked, if there is one and the error is this one's own: it passes but has not
@@ -141,6 +152,20 @@ impl Driver {
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
         let (kind, message) = (error.kind, error.to_string());
         Fact::Waits(Box::new(Wait { until, kind, message, attempt }))
+    }
+
+    /// Fetches the bytes of the transcript, which was loaded without. Prompts are made of them, and nothing else is; so one
+    /// that was made had them.
+    pub(crate) async fn fetch(&mut self) -> Result<(), WriteError> {
+        if self.prompt.is_some() {
+            return Ok(());
+        }
+        for message in self.messages.iter_mut().filter(|message| !message.is_whole()) {
+            if let Some(whole) = self.ports.store.message(self.chat.id, message.id).await? {
+                *message = whole;
+            }
+        }
+        Ok(())
     }
 
     /// Prepares the transcript for the model, if that is not done yet.
@@ -401,6 +426,7 @@ impl Driver {
             Some(began) => (began, true),
             None => (self.owed()?, false),
         };
+        self.draft.as_ref()?;
         let sent = self.asked().map_or(0, |asked| {
             self.prepare(&asked);
             self.gauge.tokens(Size::text(self.request(&asked).bytes()))

@@ -3,9 +3,9 @@
 //! Tools return, fail, panic, hang and flood. Whatever they do, it becomes a result that a model can read and a store can
 //! hold. What clients say of the tools they run is bounded in the same way.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_core::blob::Blob;
 use everturn_core::command::{Answer, Answered, Command};
 use everturn_core::message::{Media, Meta, Output, Verdict};
 use everturn_core::truncate;
@@ -39,8 +39,9 @@ impl Driver {
     fn bounded(&self, bytes: Vec<u8>, media: Vec<Media>) -> Output {
         let bytes_max = self.agent.limits.tool_output_bytes_max;
         let mut output = truncate::output(bytes, truncate::budget(self.context_limit()));
-        if let Some(full) = output.full.take() {
-            output.full = Some(if full.len() > bytes_max { Arc::from(&full[..bytes_max]) } else { full });
+        let full = output.full.as_ref().and_then(Blob::here).filter(|full| full.len() > bytes_max);
+        if let Some(cut) = full.map(|full| Blob::from(&full[..bytes_max])) {
+            output.full = Some(cut);
         }
         let (mut room, len) = (bytes_max, media.len());
         for shot in media {

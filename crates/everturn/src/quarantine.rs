@@ -57,6 +57,7 @@ impl Driver {
             self.change(|change| change.fact(Fact::TakenUp(taken))).await?;
         }
         self.left_behind = false;
+        self.ports.metrics.took_over();
         lock(&self.ports.known).insert(self.chat.id);
         Ok(())
     }

@@ -85,9 +85,7 @@ impl Toolbox {
 
     fn put(&self, tool: SharedTool, offered: bool) -> Result<(), BadTool> {
         let (spec, policy) = (tool.spec(), tool.policy());
-        offerable(&spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
-        let bad = |error: jsonschema::ValidationError<'_>| BadTool::Schema(spec.name.clone(), error.to_string());
-        let fits = Arc::new(jsonschema::validator_for(&spec.input_schema).map_err(bad)?);
+        let fits = Arc::new(fits(&spec)?);
         self.change(|shelf| {
             if let Some(active) = &mut shelf.active {
                 active.insert(spec.name.clone());
@@ -95,6 +93,14 @@ impl Toolbox {
             shelf.tools.insert(spec.name.clone(), Entry { tool, policy, spec, fits, offered });
         });
         Ok(())
+    }
+
+    /// Whether a tool can be had: whether every provider would offer it, and its input can be checked.
+    ///
+    /// # Errors
+    /// It cannot, for the reason given.
+    pub fn check(spec: &ToolSpec) -> Result<(), BadTool> {
+        fits(spec).map(drop)
     }
 
     /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
@@ -132,6 +138,12 @@ impl Toolbox {
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
         self.shelf.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+fn fits(spec: &ToolSpec) -> Result<jsonschema::Validator, BadTool> {
+    offerable(spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
+    let bad = |error: jsonschema::ValidationError<'_>| BadTool::Schema(spec.name.clone(), error.to_string());
+    jsonschema::validator_for(&spec.input_schema).map_err(bad)
 }
 
 impl Shelf {

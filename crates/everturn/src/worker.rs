@@ -45,6 +45,7 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
         }
         Hint::Inbox(chat) if ports.is_driven(chat) => ports.wake(chat),
         Hint::Inbox(_) => {} // Whoever accepted it sees to it; should they be gone, a look at everything does.
+        Hint::Late => ports.metrics.heartbeat_failed(),
         Hint::Missed => {
             ports.hub.ring_all();
             ports.feeds.tell_all(Changed::Anything);
@@ -55,6 +56,7 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
         }
         Hint::Lost => {
             tracing::warn!("the store was not reached in time: every turn is let go, and taken up again later");
+            ports.metrics.leases_lost();
             ports.halt_all();
         }
     }

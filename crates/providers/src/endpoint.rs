@@ -5,6 +5,7 @@
 //! never printed, and is taken out of whatever a provider echoes.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use everturn_core::error::{Kind, ProviderError};
 use reqwest::Url;
@@ -52,6 +53,9 @@ pub struct Endpoint {
     base: Url,
     key: Option<Key>,
     key_variable: Option<String>,
+    base_variable: Option<String>,
+    /// Whether a key may go there unencrypted.
+    may_be_plain: bool,
     needs_key: NeedsKey,
     headers: HeaderMap,
 }
@@ -74,7 +78,22 @@ pub enum BadEndpoint {
     /// A key that HTTP cannot carry.
     #[error("the key of {0} has characters that HTTP cannot carry")]
     Key(String),
+    /// A key that everybody on the way could read.
+    #[error(
+        "{variable} is http and not on this machine, so the key of {provider} would travel unencrypted: use https, or list {host} in EVERTURN_PLAIN_HOSTS if the way there is to be trusted"
+    )]
+    Plain {
+        /// Whose key.
+        provider: String,
+        /// What says where to: a variable, if one does.
+        variable: String,
+        /// Where it would go.
+        host: String,
+    },
 }
+
+/// The variable that lists hosts, with commas between, to which a key may travel unencrypted. This machine always may.
+pub const PLAIN_HOSTS: &str = "EVERTURN_PLAIN_HOSTS";
 
 impl Endpoint {
     /// The usual endpoint of a provider, as the environment says. `variable` looks one up; blank counts as not set.
@@ -87,8 +106,11 @@ impl Endpoint {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, BadEndpoint> {
         let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let base = usual.base_url_env.iter().find_map(|name| set(name));
-        let mut endpoint = Self::at(provider, base.as_deref().unwrap_or(usual.base_url))?;
+        let base = usual.base_url_env.iter().find_map(|name| Some((*name, set(name)?)));
+        let mut endpoint = Self::at(provider, base.as_ref().map_or(usual.base_url, |(_, base)| base))?;
+        let plain = set(PLAIN_HOSTS).unwrap_or_default();
+        endpoint.may_be_plain = plain.split(',').any(|host| host.trim().eq_ignore_ascii_case(&endpoint.host()));
+        endpoint.base_variable = base.map(|(name, _)| name.to_owned());
         endpoint.needs_key = usual.needs_key;
         endpoint.key_variable = usual.key_env.first().map(|(name, _)| (*name).to_owned());
         let key = usual.key_env.iter().find_map(|&(name, auth)| Some((name, auth, set(name)?)));
@@ -117,16 +139,29 @@ impl Endpoint {
             base,
             key: None,
             key_variable: None,
+            base_variable: None,
+            may_be_plain: false,
             needs_key: NeedsKey::Perhaps,
             headers: HeaderMap::new(),
         })
     }
 
+    /// The same endpoint, to which a key may go unencrypted: over a network that is to be trusted.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        Self { may_be_plain: true, ..self }
+    }
+
     /// The same endpoint with this key.
     ///
     /// # Errors
-    /// HTTP cannot carry it.
+    /// HTTP cannot carry it, or everybody on the way could read it.
     pub fn with_key(mut self, secret: SecretString, auth: Auth) -> Result<Self, BadEndpoint> {
+        if self.base.scheme() == "http" && !self.is_near() && !self.may_be_plain {
+            let (provider, host) = (self.provider.clone(), self.host());
+            let variable = self.base_variable.unwrap_or_else(|| "the base URL".into());
+            return Err(BadEndpoint::Plain { provider, variable, host });
+        }
         let key = Key { secret, auth };
         key.header().map_err(|_| BadEndpoint::Key(self.provider.clone()))?;
         self.key = Some(key);
@@ -162,6 +197,13 @@ impl Endpoint {
     pub(crate) fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
         self.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// Whether it is on this machine.
+    fn is_near(&self) -> bool {
+        let host = self.base.host_str().unwrap_or_default();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
     }
 
     /// The variable the key was, or would be, read from.

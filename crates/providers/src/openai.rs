@@ -4,8 +4,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_core::cost::{Report, Reported};
-use everturn_core::message::{Media, Meta, Source};
-use everturn_core::prompt::{Effort, PromptFile, PromptResult, Request};
+use everturn_core::message::{Meta, Source};
+use everturn_core::prompt::{Effort, PromptFile, PromptMedia, PromptResult, Request};
 use serde_json::{Map, Value};
 
 use crate::catalogue::{Card, label};
@@ -63,12 +63,12 @@ pub(crate) const SAMPLING: [&str; 8] = [
 ];
 
 /// Media as an address that holds them.
-pub(crate) fn data_url(media: &Media) -> String {
+pub(crate) fn data_url(media: &PromptMedia) -> String {
     format!("data:{};base64,{}", media.media_type, base64(media))
 }
 
 /// Media as text.
-pub(crate) fn base64(media: &Media) -> String {
+pub(crate) fn base64(media: &PromptMedia) -> String {
     STANDARD.encode(&media.bytes)
 }
 

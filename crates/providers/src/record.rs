@@ -65,6 +65,17 @@ pub struct Exchange {
 pub trait Recorder: Send + Sync + 'static {
     /// An exchange made for a chat is over. Called where the answer is read: keep it short.
     fn record(&self, chat: ChatId, exchange: Exchange);
+
+    /// Deletes what was kept of a chat, because the chat is gone.
+    fn forget(&self, chat: ChatId);
+
+    /// The chats of which something is kept.
+    fn kept(&self) -> Vec<ChatId>;
+
+    /// Whether anything is recorded at all. If not, nothing is taken down either.
+    fn is_on(&self) -> bool {
+        true
+    }
 }
 
 tokio::task_local! {
@@ -73,6 +84,7 @@ tokio::task_local! {
 
 /// Runs a future. What is exchanged inside goes to `recorder`, if there is one.
 pub async fn recording<F: Future>(recorder: Option<Arc<dyn Recorder>>, chat: ChatId, inside: F) -> F::Output {
+    let recorder = recorder.filter(|recorder| recorder.is_on());
     TAPE.scope(recorder.map(|recorder| (recorder, chat)), inside).await
 }
 

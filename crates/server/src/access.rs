@@ -7,10 +7,13 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use everturn::core::ids::ChatId;
 use everturn::stores::{Scope, Token};
 
 use crate::app::{OwnChat, Shared};
+use crate::body::KEY;
 use crate::problem::{Kind, Problem};
 
 /// Whoever carries a good token. Only the guard makes one.
@@ -33,38 +36,50 @@ impl Caller {
         &self.0
     }
 
-    /// Nothing, if they may do this.
-    pub fn needs(&self, scope: Scope) -> Result<(), Problem> {
-        if self.0.scopes.has(scope) {
+    /// Whether they have one of these.
+    pub fn has(&self, scopes: &[Scope]) -> bool {
+        scopes.iter().any(|scope| self.0.scopes.has(*scope))
+    }
+
+    /// Nothing, if they have one of these.
+    pub fn needs(&self, scopes: &[Scope]) -> Result<(), Problem> {
+        if self.has(scopes) {
             return Ok(());
         }
-        Err(Problem::new(Kind::Scope, format!("The token lacks the scope `{}`.", scope.name())))
+        let names: Vec<String> = scopes.iter().map(|scope| format!("`{}`", scope.name())).collect();
+        Err(Problem::new(Kind::Scope, format!("The token lacks the scope {}.", names.join(" or "))))
     }
 }
 
 /// A scope as a type.
 pub trait Needed: Send + Sync + 'static {
-    /// Which.
-    const SCOPE: Scope;
+    /// Which; one of them is enough.
+    const SCOPES: &[Scope];
 }
 
 /// [`Scope::Read`].
 pub struct Reading;
 /// [`Scope::Chat`].
 pub struct Chatting;
+/// [`Scope::Chat`] or [`Scope::Approve`]: what is said decides which.
+pub struct Answering;
 /// [`Scope::Admin`].
 pub struct Managing;
 
 impl Needed for Reading {
-    const SCOPE: Scope = Scope::Read;
+    const SCOPES: &[Scope] = &[Scope::Read];
 }
 
 impl Needed for Chatting {
-    const SCOPE: Scope = Scope::Chat;
+    const SCOPES: &[Scope] = &[Scope::Chat];
+}
+
+impl Needed for Answering {
+    const SCOPES: &[Scope] = &[Scope::Chat, Scope::Approve];
 }
 
 impl Needed for Managing {
-    const SCOPE: Scope = Scope::Admin;
+    const SCOPES: &[Scope] = &[Scope::Admin];
 }
 
 /// A caller who may do this.
@@ -87,7 +102,7 @@ impl<S: Needed> FromRequestParts<Shared> for May<S> {
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))?;
-        caller.needs(S::SCOPE)?;
+        caller.needs(S::SCOPES)?;
         Ok(Self { caller, _scope: PhantomData })
     }
 }
@@ -122,6 +137,45 @@ impl<S: Needed> FromRequestParts<Shared> for Own<S> {
         let id = param(parts, app, "id").await?.parse().map_err(|_| Problem::not_found())?;
         let chat = app.open(&caller, id).await?;
         Ok(Self { caller, chat })
+    }
+}
+
+/// A chat in the path that may be gone by now: whoever names their request may have asked before it went. Without a name
+/// it is the same as [`Own`].
+pub struct Left<S> {
+    /// Whoever asks.
+    pub caller: May<S>,
+    /// What it is called, or was.
+    pub id: ChatId,
+    /// The chat, if it is there and theirs.
+    pub chat: Option<OwnChat>,
+}
+
+impl<S: Needed> FromRequestParts<Shared> for Left<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let caller = May::<S>::from_request_parts(parts, app).await?;
+        let id = param(parts, app, "id").await?.parse().map_err(|_| Problem::not_found())?;
+        let chat = match app.open(&caller, id).await {
+            Ok(chat) => Some(chat),
+            Err(problem) if problem.kind() == Kind::NotFound && parts.headers.contains_key(KEY) => None,
+            Err(problem) => return Err(problem),
+        };
+        Ok(Self { caller, id, chat })
+    }
+}
+
+/// The secret that whoever asks came with. For what is made of it, and nothing else.
+pub struct Shown(pub String);
+
+impl FromRequestParts<Shared> for Shown {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let shown = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let secret = shown.and_then(|value| value.split_once(' ')).map(|(_, secret)| secret.trim().to_owned());
+        secret.map(Self).ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::data::{DataDir, DataError};
 const GUEST: &str = " guest";
 const ADDRESS_FILE: &str = "address";
 /// Longer than any address.
-const ADDRESS_BYTES_MAX: u64 = 256;
+const ADDRESS_BYTES_MAX: u64 = 512;
 /// How often the lock is tried: a client that looks holds it for a moment.
 const TRIES_MAX: u32 = 50;
 const TRY_EVERY: Duration = Duration::from_millis(10);
@@ -34,7 +33,7 @@ pub enum Stay {
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Its URL.
+    /// Its URL: `http://` and an address, or `unix:` and the path of a socket.
     pub url: String,
     /// How long it means to stay.
     pub stay: Stay,
@@ -59,7 +58,7 @@ impl DataDir {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub async fn announce(&self, address: SocketAddr, stay: Stay) -> Result<Option<Announced>, DataError> {
+    pub async fn announce(&self, url: &str, stay: Stay) -> Result<Option<Announced>, DataError> {
         let path = self.path().join(ADDRESS_FILE);
         let io = |error| DataError::Io { path: path.clone(), error };
         let mut options = OpenOptions::new();
@@ -70,7 +69,7 @@ impl DataDir {
         file.set_permissions(Permissions::from_mode(0o600)).map_err(io)?;
         file.set_len(0).map_err(io)?;
         let guest = if stay == Stay::Guest { GUEST } else { "" };
-        file.write_all(format!("http://{}{guest}\n", reachable(address)).as_bytes()).map_err(io)?;
+        file.write_all(format!("{url}{guest}\n").as_bytes()).map_err(io)?;
         Ok(Some(Announced { path, _locked: file }))
     }
 
@@ -112,16 +111,6 @@ async fn lock(file: &File) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// An address of this machine for a server that listens on all of them.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,13 +124,10 @@ mod tests {
     async fn an_address_is_known_as_long_as_its_server_lives() {
         let data = directory("lives");
         assert_eq!(data.address().unwrap(), None);
-        let announced = data.announce("0.0.0.0:4140".parse().unwrap(), Stay::Guest).await.unwrap().unwrap();
+        let announced = data.announce("http://127.0.0.1:4140", Stay::Guest).await.unwrap().unwrap();
         let address = Address { url: "http://127.0.0.1:4140".into(), stay: Stay::Guest };
         assert_eq!(data.address().unwrap(), Some(address));
-        assert!(
-            data.announce("127.0.0.1:1".parse().unwrap(), Stay::Daemon).await.unwrap().is_none(),
-            "there is one server"
-        );
+        assert!(data.announce("http://127.0.0.1:1", Stay::Daemon).await.unwrap().is_none(), "there is one server");
         drop(announced);
         assert_eq!(data.address().unwrap(), None);
         assert!(!data.path().join(ADDRESS_FILE).exists());

@@ -7,18 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::ids::{ChatId, MessageId, Timestamp};
 use everturn::core::status::Status;
 use everturn::core::view::Cursor;
-use everturn::stores::{Fork, Heading, New, Query, Store, StoreError, Token, TokenHash, Tokens};
-use everturn::{ChatHandle, Engine, Feed, Subscription};
+use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, SubmitError, Token, TokenHash, Tokens};
+use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
+use crate::body::Key;
+use crate::entropy;
 use crate::failures::Failures;
 use crate::guard::Hosts;
 use crate::meter::Meter;
+use crate::network::Network;
 use crate::places::Places;
 use crate::problem::{Kind, Problem};
 use crate::starting::{Starter, Starting};
@@ -57,9 +60,13 @@ pub struct Bounds {
     pub recheck: Duration,
     /// How long a reader may not read before it is cut: 30 s.
     pub stall_max: Duration,
-    /// How long the head of a request may take: 10 s.
+    /// How long a connection of HTTP/2 may have nothing to do: 2 min. One of HTTP/1 has `head_time_max`.
+    pub idle_max: Duration,
+    /// How long the head of a request may take, and the first from the moment somebody connects: 10 s.
     pub head_time_max: Duration,
-    /// How large it may be: 16 KiB.
+    /// How long its body may take: 30 s.
+    pub arrival_max: Duration,
+    /// How large the head may be: 16 KiB.
     pub head_bytes_max: usize,
     /// Failed logins a minute and address: 10.
     pub failures_max: u32,
@@ -81,7 +88,9 @@ impl Default for Bounds {
             heartbeat: Duration::from_secs(15),
             recheck: Duration::from_secs(5),
             stall_max: Duration::from_secs(30),
+            idle_max: Duration::from_secs(120),
             head_time_max: Duration::from_secs(10),
+            arrival_max: Duration::from_secs(30),
             head_bytes_max: 16 * 1024,
             failures_max: 10,
             outcome_max: Duration::from_secs(10),
@@ -100,6 +109,7 @@ pub struct App {
     pub(crate) agent: String,
     pub(crate) bounds: Bounds,
     pub(crate) hosts: Hosts,
+    pub(crate) proxies: Vec<Network>,
     pub(crate) meter: Meter,
     pub(crate) failures: Failures,
     pub(crate) streams: Places<TokenHash>,
@@ -115,10 +125,19 @@ pub type Shared = Arc<App>;
 pub struct Wanted {
     /// The agent to talk to.
     pub agent: String,
-    /// What to call it, or empty.
-    pub title: String,
-    /// What it begins with, if not with nothing.
-    pub fork: Option<Fork>,
+    /// What to call it.
+    pub title: Option<String>,
+    /// The client's name for the request.
+    pub key: Option<String>,
+}
+
+/// A fork that somebody wants to have made.
+#[derive(Debug, Clone)]
+pub struct Forked {
+    /// Up to this message, and with it.
+    pub at: MessageId,
+    /// What to call it, if not like the other.
+    pub title: Option<String>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
@@ -132,7 +151,7 @@ pub struct OwnChat {
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts, hosts: Hosts) -> Self {
+    pub(crate) fn new(parts: Parts, hosts: Hosts, proxies: Vec<Network>) -> Self {
         let Parts { engine, store, tokens, mut registry, agent, bounds } = parts;
         let meter = Meter::register(&mut registry);
         Self {
@@ -143,6 +162,7 @@ impl App {
             agent,
             bounds,
             hosts,
+            proxies,
             meter,
             failures: Failures::default(),
             streams: Places::default(),
@@ -167,10 +187,56 @@ impl App {
 
     /// A new chat of the caller's; under a request id, the one that was made for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
-        let Wanted { agent, title, fork, key } = wanted;
-        let (id, owner) = (self.engine.new_id(), caller.owner().into());
-        let handle = self.engine.make(&New { id, agent, owner, title, fork, key }).await?;
+        let Wanted { agent, title, key } = wanted;
+        let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
+        let title = title.unwrap_or_default();
+        let handle = self.engine.make(&New { id, agent, owner, title, is_titled, fork: None, key }).await?;
         self.open(caller, handle.id()).await
+    }
+
+    /// A new chat that begins with what was said in this one.
+    pub async fn fork(&self, caller: &Caller, chat: &OwnChat, forked: Forked) -> Result<OwnChat, Problem> {
+        let Heading { agent, title, .. } = &chat.heading;
+        let new = New { agent: agent.clone(), ..self.forked(caller, chat.heading.id, forked) };
+        let new = if new.is_titled { new } else { New { title: title.clone(), ..new } };
+        let handle = self.engine.make(&new).await?;
+        self.open(caller, handle.id()).await
+    }
+
+    /// The fork that was made of a chat that is gone by now.
+    pub async fn fork_again(&self, caller: &Caller, gone: ChatId, forked: Forked) -> Result<OwnChat, Problem> {
+        match self.store.heading(gone).await {
+            Err(StoreError::NoSuchChat) => {}
+            Ok(_) => return Err(Problem::not_found()), // It is there, and somebody else's.
+            Err(error) => return Err(error.into()),
+        }
+        // Nothing can be made of it, so what is found was made before.
+        let made = self.store.make(&self.forked(caller, gone, forked)).await.map_err(CreateError::from)?;
+        self.open(caller, made).await
+    }
+
+    fn forked(&self, caller: &Caller, chat: ChatId, Forked { at, title, key }: Forked) -> New {
+        let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
+        let (agent, title) = (String::new(), title.unwrap_or_default());
+        New { id, agent, owner, title, is_titled, fork: Some(Fork { chat, at }), key }
+    }
+
+    /// The request as it was asked for under this key at first: now, if it never was.
+    pub async fn asked(&self, caller: &Caller, key: &str, what: &str) -> Result<Asked, Problem> {
+        let salt = entropy::salt().map_err(|_| Problem::new(Kind::Internal, "Nothing can be made here by chance."))?;
+        let (owner, request) = (caller.owner().to_owned(), TokenHash::of(what).0);
+        let asked = Asked { owner, key: key.into(), request, salt, at: self.now() };
+        let kept = self.tokens.remember(&asked).await?;
+        if kept.request == request { Ok(kept) } else { Err(SubmitError::Conflict.into()) }
+    }
+
+    /// Nothing, if this was asked for under this key before; of something that is gone that is all there is to say.
+    pub async fn asked_before(&self, caller: &Caller, key: &str, what: &str) -> Result<(), Problem> {
+        match self.tokens.recall(caller.owner(), key).await? {
+            Some(asked) if asked.request == TokenHash::of(what).0 => Ok(()),
+            Some(_) => Err(SubmitError::Conflict.into()),
+            None => Err(Problem::not_found()),
+        }
     }
 
     /// What the list says about a chat, if it is the caller's.
@@ -189,8 +255,9 @@ impl App {
         self.engine.feed(caller.owner())
     }
 
-    /// Leave to begin a turn in a chat, held until it has begun. One that works already begins nothing.
-    pub async fn leave(&self, caller: &Caller, chat: &OwnChat) -> Result<Option<Starter>, Problem> {
+    /// Leave to begin a turn in a chat, held until it has begun. One that works already begins nothing, and neither does a
+    /// request that was accepted before.
+    pub async fn leave(&self, caller: &Caller, chat: &OwnChat, key: &Key) -> Result<Option<Starter>, Problem> {
         if matches!(chat.heading.status, Status::Running | Status::Interrupting) {
             return Ok(None);
         }
@@ -199,11 +266,15 @@ impl App {
         // Asked after the line was looked at: whoever has left it in between works by now, and is in the other count.
         let query = Query { works: true, len: self.bounds.running_max, ..Query::default() };
         works.extend(self.newest(caller, query).await?.iter().map(|heading| heading.id));
-        if works.len() > self.bounds.running_max {
-            let detail = "Too many of your chats work at once; wait for one, or interrupt one.";
-            return Err(Problem::new(Kind::TooMany, detail));
+        if works.len() <= self.bounds.running_max {
+            return Ok(Some(starter));
         }
-        Ok(Some(starter))
+        if let Some(key) = &key.0
+            && self.store.receipt(chat.heading.id, key).await?.is_some()
+        {
+            return Ok(None);
+        }
+        Err(Problem::new(Kind::TooMany, "Too many of your chats work at once; wait for one, or interrupt one."))
     }
 
     /// The caller's chats.
@@ -257,17 +328,36 @@ impl App {
     pub async fn page(
         &self,
         chat: &OwnChat,
-        before: Option<everturn::core::ids::MessageId>,
+        before: Option<MessageId>,
         len: usize,
     ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
         Ok(self.store.page(chat.handle.id(), before, len).await?)
+    }
+
+    /// One message of a chat, with its bytes.
+    pub async fn message(
+        &self,
+        chat: &OwnChat,
+        id: everturn::core::ids::MessageId,
+    ) -> Result<Arc<everturn::core::message::Message>, Problem> {
+        self.store.message(chat.handle.id(), id).await?.ok_or_else(Problem::not_found)
+    }
+
+    /// Provider calls made for a chat, behind the first `seen`.
+    pub async fn attempts(
+        &self,
+        chat: &OwnChat,
+        seen: usize,
+        len: usize,
+    ) -> Result<Vec<everturn::core::fact::Attempted>, Problem> {
+        Ok(self.store.attempts(chat.handle.id(), seen, len).await?)
     }
 
     /// The messages of a chat behind one, oldest first.
     pub async fn after(
         &self,
         chat: &OwnChat,
-        after: everturn::core::ids::MessageId,
+        after: MessageId,
         len: usize,
     ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
         Ok(self.store.after(chat.handle.id(), after, len).await?)
@@ -277,8 +367,7 @@ impl App {
 impl OwnChat {
     /// The chat as it stands now.
     pub async fn now(&self) -> Result<wire::Chat, Problem> {
-        let view = self.handle.view().await?;
-        let standing = view.standing.as_ref().ok_or_else(Problem::not_found)?;
-        Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing: standing.into() })
+        let standing = (&self.handle.standing().await?).into();
+        Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing })
     }
 }

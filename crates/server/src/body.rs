@@ -1,7 +1,5 @@
 //! What comes in, within bounds.
 
-use std::time::Duration;
-
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -17,8 +15,8 @@ pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 pub const FILES_BYTES_MAX: usize = 28 * 1024 * 1024;
 /// How deep JSON may be nested.
 const DEPTH_MAX: usize = 64;
-/// How long a body may take to arrive.
-const ARRIVAL_MAX: Duration = Duration::from_secs(30);
+/// Under which a client names a request.
+pub const KEY: &str = "idempotency-key";
 /// The longest request id.
 pub const KEY_LEN_MAX: usize = 255;
 
@@ -28,10 +26,10 @@ pub struct Json<T, const BYTES_MAX: usize = BODY_BYTES_MAX>(pub T);
 impl<T: DeserializeOwned, const BYTES_MAX: usize> FromRequest<Shared> for Json<T, BYTES_MAX> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &Shared) -> Result<Self, Problem> {
-        let whole = Limited::new(request.into_body(), BYTES_MAX).collect();
-        let whole = timeout(ARRIVAL_MAX, whole).await;
-        let whole = whole.map_err(|_| Problem::new(Kind::Slow, "The body did not arrive within 30 seconds."))?;
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let (whole, arrival_max) = (Limited::new(request.into_body(), BYTES_MAX).collect(), app.bounds.arrival_max);
+        let late = || Problem::new(Kind::Slow, format!("The body did not arrive within {arrival_max:?}."));
+        let whole = timeout(arrival_max, whole).await.map_err(|_| late())?;
         let bytes = whole.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
             Some(_) => Problem::new(Kind::TooLong, format!("A body here may have {BYTES_MAX} bytes.")),
             None => Problem::new(Kind::Invalid, "The body could not be read to its end."),
@@ -80,7 +78,7 @@ impl FromRequestParts<Shared> for Key {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
-        let mut keys = parts.headers.get_all("idempotency-key").iter();
+        let mut keys = parts.headers.get_all(KEY).iter();
         let Some(key) = keys.next() else { return Ok(Self(None)) };
         let text = key.to_str().unwrap_or_default();
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -89,13 +87,6 @@ impl FromRequestParts<Shared> for Key {
             return Err(Problem::new(Kind::Invalid, detail));
         }
         Ok(Self(Some(text.into())))
-    }
-}
-
-impl Key {
-    /// A key for another command of the same request. No client can send it: it has a space.
-    pub fn part(&self, name: &str) -> Option<String> {
-        self.0.as_ref().map(|key| format!("{key} {name}"))
     }
 }
 

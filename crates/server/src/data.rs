@@ -29,9 +29,12 @@ pub enum DataError {
     /// Nobody said where, and there is no home.
     #[error("there is no place for data: set HOME or XDG_DATA_HOME, or give --data")]
     Nowhere,
-    /// Others may write there, or own it.
+    /// Others may use it.
     #[error("{0} is open to others: make it yours alone, as with `chmod go= {0}`")]
     Open(PathBuf),
+    /// It is somebody else's, who could put a token of their own there.
+    #[error("{0} belongs to the user with number {1}: run this as that user, or give another --data")]
+    Foreign(PathBuf, u32),
     /// The file system says no.
     #[error("{path} cannot be used: {error}")]
     Io {
@@ -63,16 +66,19 @@ impl DataDir {
         Ok(base.ok_or(DataError::Nowhere)?.join("everturn"))
     }
 
-    /// Makes the directory, or checks that it is its owner's alone.
+    /// Makes the directory, or checks that it is its owner's alone, and its owner whoever runs this: root too.
     ///
     /// # Errors
-    /// It cannot be made, or others can use it.
+    /// It cannot be made, others can use it, or it is somebody else's.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let io = |error| DataError::Io { path: path.into(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
         let about = std::fs::metadata(path).map_err(io)?;
         if !about.is_dir() || about.mode() & 0o077 != 0 {
             return Err(DataError::Open(path.into()));
+        }
+        if about.uid() != rustix::process::geteuid().as_raw() {
+            return Err(DataError::Foreign(path.into(), about.uid()));
         }
         Ok(Self(path.into()))
     }

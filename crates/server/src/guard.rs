@@ -4,7 +4,8 @@
 //! to it. So a request must be for a name of ours, must not come from another site, must be JSON if it changes
 //! something, and must carry a token. Only then a route hears of it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::{MatchedPath, Request, State};
@@ -13,16 +14,19 @@ use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use everturn::stores::TokenHash;
+use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::audit;
+use crate::listen::{Entrance, Listen};
+use crate::network::Network;
 use crate::problem::{Kind, Problem};
 
-/// The one path that answers without a token.
-pub const LIVENESS: &str = "/healthz";
+/// The paths that answer without a token, and whoever asks: for what looks after the process.
+pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Under which a request is named, in both directions.
 const REQUEST_ID: &str = "x-request-id";
@@ -30,7 +34,21 @@ const REQUEST_ID_LEN_MAX: usize = 128;
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub IpAddr);
+pub struct Peer {
+    address: IpAddr,
+    /// Whether nobody on the way can have read it.
+    is_private: bool,
+}
+
+impl Peer {
+    /// Somebody on this machine.
+    pub const LOCAL: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_private: true };
+
+    /// Somebody who came over the network.
+    pub const fn over(address: IpAddr, is_encrypted: bool) -> Self {
+        Self { address, is_private: is_encrypted || address.is_loopback() }
+    }
+}
 
 /// The names this server answers under, with their ports, in lower case.
 #[derive(Debug, Clone)]
@@ -38,14 +56,21 @@ pub struct Hosts(Vec<String>);
 
 impl Hosts {
     /// The names of a server that listens here, and others it was given.
-    pub fn new(address: SocketAddr, given: &[String]) -> Self {
-        let port = address.port();
-        let mut hosts: Vec<String> =
-            ["localhost", "127.0.0.1", "[::1]"].iter().map(|name| format!("{name}:{port}")).collect();
-        hosts.push(address.to_string());
-        hosts.extend(given.iter().map(|host| host.to_ascii_lowercase()));
-        if port == 80 {
-            hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(String::from));
+    pub fn new(entrances: &[Entrance], given: &[String]) -> Self {
+        let mut hosts: Vec<String> = given.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let own = ["localhost", "127.0.0.1", "[::1]"];
+        for Entrance { at, tls } in entrances {
+            match at {
+                Listen::Unix(_) => hosts.push("localhost".into()),
+                Listen::Tcp(address) => {
+                    let port = address.port();
+                    hosts.extend(own.iter().map(|name| format!("{name}:{port}")));
+                    hosts.push(address.to_string());
+                    if port == if tls.is_some() { 443 } else { 80 } {
+                        hosts.extend(own.map(String::from));
+                    }
+                }
+            }
         }
         Self(hosts)
     }
@@ -67,10 +92,17 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
     let (id, method) = (request_id(request.headers()), request.method().clone());
     let span = tracing::info_span!("request", id);
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-    let mut response = match admit(&app, &mut request).await {
-        Ok(()) => next.run(request).instrument(span).await,
-        Err(problem) => problem.into_response(),
+    let answered = async {
+        match admit(&app, &mut request).await {
+            Ok(()) => next.run(request).instrument(span).await,
+            Err(problem) => problem.into_response(),
+        }
     };
+    // Whatever breaks in a request breaks that one, and its sender is told so.
+    let mut response = AssertUnwindSafe(answered).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(request = %id, route, "a request was not answered: something panicked");
+        Problem::new(Kind::Internal, "Something broke; see the server's log.").into_response()
+    });
     let (status, took) = (response.status(), began.elapsed());
     app.meter.answered(&method, &route, status, took);
     tracing::info!(request = %id, %method, route, status = status.as_u16(), ms = took.as_millis() as u64, "answered");
@@ -84,21 +116,23 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
     response
 }
 
-const EVERYWHERE: [(HeaderName, &str); 5] = [
+const EVERYWHERE: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
 async fn admit(app: &Shared, request: &mut Request) -> Result<(), Problem> {
     is_for_us(app, request)?;
     is_from_us(app, request.headers())?;
-    if request.uri().path() == LIVENESS {
+    if PROBES.contains(&request.uri().path()) {
         return Ok(());
     }
-    let peer = request.extensions().get::<Peer>().copied();
+    let peer =
+        request.extensions().get::<Peer>().map(|peer| unread(*peer, &app.proxies, request.headers())).transpose()?;
     let caller = identify(app, request.headers(), peer).await?;
     request.extensions_mut().insert(caller);
     Ok(())
@@ -129,6 +163,19 @@ fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
+/// What crosses a network comes encrypted, or through the proxy that has taken the encryption off. The address of whoever
+/// asks, which such a proxy tells.
+fn unread(Peer { address, is_private }: Peer, proxies: &[Network], headers: &HeaderMap) -> Result<IpAddr, Problem> {
+    let is_proxy = proxies.iter().any(|proxy| proxy.has(address));
+    if !is_private && !is_proxy {
+        let detail = "This address is for the proxy that does TLS: use the proxy's, or name it with --proxy.";
+        return Err(Problem::new(Kind::Host, detail));
+    }
+    let told = headers.get_all("x-forwarded-for").iter().next_back().filter(|_| is_proxy);
+    let last = told.and_then(|told| told.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
+    Ok(last.unwrap_or(address))
+}
+
 /// Whatever may change something is JSON, which no form of another site can send. Stands behind the choice of a route, so
 /// that a method nobody knows is told so.
 pub async fn is_json(request: Request, next: Next) -> Response {
@@ -150,7 +197,7 @@ fn check_json(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(Kind::MediaType, "Send it with `content-type: application/json`."))
 }
 
-async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<Peer>) -> Result<Caller, Problem> {
+async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
     let mut headers = headers.get_all(header::AUTHORIZATION).iter();
     let bearer = headers.next().and_then(|value| value.to_str().ok()).and_then(bearer);
     if let (Some(secret), None) = (bearer, headers.next())
@@ -159,10 +206,10 @@ async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<Peer>) -> Resu
         return Ok(Caller::bearing(token));
     }
     if bearer.is_some() {
-        if peer.is_some_and(|peer| app.failures.is_over(peer.0, app.bounds.failures_max)) {
-            return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute."));
+        if peer.is_some_and(|peer| app.failures.is_over(peer, app.bounds.failures_max)) {
+            return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute.").after(60));
         }
-        audit::login_failed(peer.map(|peer| peer.0)); // No more than are answered: nobody fills the file.
+        audit::login_failed(peer); // No more than are answered: nobody fills the file.
     }
     Err(Problem::new(Kind::Unauthorized, "Send `authorization: Bearer …` with a token that is known and not expired."))
 }
@@ -180,5 +227,31 @@ fn request_id(headers: &HeaderMap) -> String {
     match headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(is_name) {
         Some(id) => id.to_owned(),
         None => format!("req-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S1: what others on the way can read is not taken, unless it comes from the proxy that was named; and only that one
+    /// is believed who it speaks for.
+    #[test]
+    fn only_the_proxy_may_come_unencrypted() {
+        let proxies = ["10.0.0.0/8".parse().unwrap()];
+        let headers = |told: &'static str| {
+            HeaderMap::from_iter([("x-forwarded-for".parse().unwrap(), HeaderValue::from_static(told))])
+        };
+        let asks = |from: &str, is_encrypted: bool, told| {
+            unread(Peer::over(from.parse().unwrap(), is_encrypted), &proxies, &headers(told))
+                .ok()
+                .map(|ip| ip.to_string())
+        };
+        assert_eq!(asks("192.0.2.1", false, ""), None);
+        assert_eq!(asks("192.0.2.1", false, "10.0.0.1"), None);
+        assert_eq!(asks("192.0.2.1", true, "10.0.0.1").unwrap(), "192.0.2.1");
+        assert_eq!(asks("10.1.1.1", false, "203.0.113.7, 198.51.100.4").unwrap(), "198.51.100.4");
+        assert_eq!(asks("10.1.1.1", false, "nonsense").unwrap(), "10.1.1.1");
+        assert_eq!(asks("127.0.0.1", false, "203.0.113.7").unwrap(), "127.0.0.1");
     }
 }

@@ -1,8 +1,9 @@
 //! Everturn over HTTP.
 //!
 //! One process that owns a store, drives its chats and serves any number of clients: a JSON API under `/v1`, and a stream
-//! of events per chat that can be cut anywhere and resumed. `docs/protocol.md` describes both. Nothing but `/healthz`
-//! answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its owner.
+//! of events per chat that can be cut anywhere and resumed. `docs/protocol.md` describes both. Nothing but `/healthz` and
+//! `/readyz` answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its
+//! owner.
 
 mod access;
 mod address;
@@ -13,9 +14,11 @@ mod data;
 mod entropy;
 mod failures;
 mod guard;
+mod listen;
 pub mod markdown;
 mod meter;
 mod models;
+mod network;
 mod places;
 mod problem;
 mod routes;
@@ -23,12 +26,18 @@ mod serve;
 mod stall;
 mod starting;
 mod stream;
+mod taking;
+mod tls;
 pub mod wire;
+mod work;
 
 pub use address::{Address, Announced, Stay};
 pub use app::{Bounds, Parts};
 pub use data::{DataDir, DataError};
+pub use listen::{Entrance, Listen, NoListen};
 pub use models::{Brought, bring};
+pub use network::{Network, NoNetwork};
 pub use problem::{Kind, Problem};
 pub use routes::openapi;
-pub use serve::{Server, StartError};
+pub use serve::{Reach, Server, StartError};
+pub use tls::{Tls, TlsError};

@@ -27,6 +27,8 @@ pub struct Meter {
     pub streams: Gauge,
     /// Connections that are open.
     pub connections: Gauge,
+    /// Readers that were cut.
+    pub readers_cut: Counter,
 }
 
 impl Meter {
@@ -37,6 +39,7 @@ impl Meter {
             duration: Histogram::new(exponential_buckets(0.001, 4.0, 8)),
             streams: Gauge::default(),
             connections: Gauge::default(),
+            readers_cut: Counter::default(),
         };
         let http = registry.sub_registry_with_prefix("everturn_http");
         http.register("requests", "Requests that were answered", meter.requests.clone());
@@ -44,6 +47,8 @@ impl Meter {
         http.register_with_unit("duration", help, Unit::Seconds, meter.duration.clone());
         http.register("streams", "Event streams that are open", meter.streams.clone());
         http.register("connections", "Connections that are open", meter.connections.clone());
+        let help = "Readers that were cut because they did not read";
+        http.register("readers_cut", help, meter.readers_cut.clone());
         meter
     }
 

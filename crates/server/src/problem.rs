@@ -20,6 +20,8 @@ pub struct Problem {
     kind: Kind,
     detail: String,
     chat: Option<Box<wire::Chat>>,
+    /// When to ask again, if it is not what the kind says.
+    after: Option<u16>,
 }
 
 macro_rules! kinds {
@@ -76,6 +78,8 @@ kinds! {
     NotEditable CONFLICT "not-editable" "The message cannot be edited";
     /// A fork cannot end there.
     NotForkable CONFLICT "not-forkable" "The chat cannot be forked there";
+    /// The chat's agent is not in the configuration.
+    NoAgent CONFLICT "no-agent" "Nobody here is the chat's agent";
     /// The call waits for no answer, or for one to another input.
     NotAsked CONFLICT "not-asked" "The call does not wait for this answer";
     /// More than may be sent at once.
@@ -108,7 +112,7 @@ impl Kind {
 impl Problem {
     /// A problem, and what happened this time.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), chat: None }
+        Self { kind, detail: detail.into(), chat: None, after: None }
     }
 
     /// There is no such thing, whatever it was.
@@ -123,6 +127,19 @@ impl Problem {
         Self { chat: Some(Box::new(chat)), ..self }
     }
 
+    /// The same, for somebody who may not look at chats.
+    #[must_use]
+    pub fn without_chat(self) -> Self {
+        Self { chat: None, ..self }
+    }
+
+    /// The same, and asking again helps after so many seconds.
+    #[must_use]
+    pub const fn after(mut self, seconds: u16) -> Self {
+        self.after = Some(seconds);
+        self
+    }
+
     /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {
@@ -132,7 +149,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { kind, detail, chat } = self;
+        let Self { kind, detail, chat, after } = self;
         let body = wire::ProblemBody {
             kind: format!("urn:everturn:problem:{}", kind.slug()),
             title: kind.title().into(),
@@ -143,7 +160,7 @@ impl IntoResponse for Problem {
         let mut response = (kind.status(), axum::Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if let Some(seconds) = kind.retry_after() {
+        if let Some(seconds) = after.or(kind.retry_after()) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if kind == Kind::Unauthorized {
@@ -192,6 +209,7 @@ impl From<SubmitError> for Problem {
             SubmitError::Conflict => {
                 Self::new(Kind::KeyReused, "The same key came with something else before; use a new one.")
             }
+            SubmitError::NoAgent(_) => Self::new(Kind::NoAgent, error.to_string()),
             SubmitError::Store(error) => error.into(),
         }
     }

@@ -44,6 +44,7 @@ pub fn openapi() -> OpenApi {
 fn complete() -> (Router<Shared>, OpenApi) {
     let (router, mut document) = described().split_for_parts();
     document::complete(&mut document);
+    watching::describe(&mut document);
     (router, document)
 }
 

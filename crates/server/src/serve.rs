@@ -1,36 +1,56 @@
 //! Listening, and ending in good order.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use everturn::stores::StoreError;
+use futures_util::future::join_all;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::app::{App, Parts, Shared};
+use crate::app::{App, Bounds, Parts, Shared};
 use crate::guard::{Hosts, Peer};
+use crate::listen::{Came, Entrance, Listen, Listener};
+use crate::network::Network;
 use crate::routes;
-use crate::stall::{Stall, Taking};
+use crate::stall::Stall;
+use crate::taking::Taking;
+use crate::tls::Tls;
+use crate::work::Work;
+
+/// Requests at once on one connection of HTTP/2.
+const STREAMS_LEN_MAX: u32 = 128;
+/// How long nobody is taken when nobody can be.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A server that listens.
 pub struct Server {
-    address: SocketAddr,
+    entrances: Vec<Entrance>,
     resumed: usize,
     app: Shared,
     listening: JoinHandle<()>,
+}
+
+/// Who is listened to, and under which names.
+#[derive(Debug, Clone, Default)]
+pub struct Reach {
+    /// Names, with their ports, that requests may use beside those of the machine.
+    pub hosts: Vec<String>,
+    /// Where the proxies are that do TLS for us. Without TLS of our own, only they may come from other machines.
+    pub proxies: Vec<Network>,
 }
 
 /// A server cannot begin.
@@ -38,32 +58,55 @@ pub struct Server {
 pub enum StartError {
     /// The address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, #[source] std::io::Error),
+    Listen(Listen, #[source] std::io::Error),
     /// What was left in the middle cannot be found.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Server {
-    /// Listens, and takes up every chat that was left in the middle of something. `hosts` are further names, with their
-    /// ports, that requests may use.
+    /// Listens on one address without TLS, and takes up every chat that was left in the middle of something. `hosts` are
+    /// further names, with their ports, that requests may use. Whatever the address, only this machine is answered:
+    /// for others there has to be TLS, or a proxy that does it ([`Self::open`]).
     ///
     /// # Errors
     /// The address is taken, or the store cannot be read.
     pub async fn start(parts: Parts, address: SocketAddr, hosts: &[String]) -> Result<Self, StartError> {
-        let listen = |error| StartError::Listen(address, error);
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
-        let app = Arc::new(App::new(parts, Hosts::new(address, hosts)));
-        let resumed = app.resume().await?;
-        let listening = tokio::spawn(accept(listener, app.clone()));
-        Ok(Self { address, resumed, app, listening })
+        let reach = Reach { hosts: hosts.to_vec(), proxies: Vec::new() };
+        Self::open(parts, &[Entrance::plain(Listen::Tcp(address))], reach).await
     }
 
-    /// Where it listens.
+    /// The same, on each of these.
+    ///
+    /// # Errors
+    /// One of them is taken, or the store cannot be read.
+    pub async fn open(parts: Parts, entrances: &[Entrance], reach: Reach) -> Result<Self, StartError> {
+        let (mut listeners, mut bound) = (Vec::new(), Vec::new());
+        for Entrance { at, tls } in entrances {
+            let (listener, at) = Listener::bind(at).await.map_err(|error| StartError::Listen(at.clone(), error))?;
+            listeners.push((listener, tls.clone()));
+            bound.push(Entrance { at, tls: tls.clone() });
+        }
+        let app = Arc::new(App::new(parts, Hosts::new(&bound, &reach.hosts), reach.proxies));
+        let resumed = app.resume().await?;
+        let listening = tokio::spawn(listen(listeners, app.clone()));
+        Ok(Self { entrances: bound, resumed, app, listening })
+    }
+
+    /// Where it listens, as far as that is on ports: else at none.
     #[must_use]
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> SocketAddr {
+        let tcp = |entrance: &Entrance| match entrance.at {
+            Listen::Tcp(address) => Some(address),
+            Listen::Unix(_) => None,
+        };
+        self.entrances.iter().find_map(tcp).unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())
+    }
+
+    /// Where it listens, as it was told, with the ports it took.
+    #[must_use]
+    pub fn entrances(&self) -> &[Entrance] {
+        &self.entrances
     }
 
     /// How many chats it took up.
@@ -91,54 +134,134 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, app: Shared) {
-    let (router, graceful) = (routes::router(app.clone()), GracefulShutdown::new());
-    let room = Arc::new(Semaphore::new(app.bounds.connections_max));
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = app.shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
+/// What all connections share.
+#[derive(Clone)]
+struct Hall {
+    app: Shared,
+    router: Router,
+    room: Arc<Semaphore>,
+    connections: TaskTracker,
+}
+
+async fn listen(listeners: Vec<(Listener, Option<Arc<Tls>>)>, app: Shared) {
+    let (router, room) = (routes::router(app.clone()), Arc::new(Semaphore::new(app.bounds.connections_max)));
+    let hall = Hall { app, router, room, connections: TaskTracker::new() };
+    join_all(listeners.into_iter().map(|(listener, tls)| accept(listener, tls, &hall))).await;
+    hall.connections.close();
+    hall.connections.wait().await; // Each has `drain_max` and is cut then.
+}
+
+async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
+    let shutdown = &hall.app.shutdown;
+    while let Some(came) = shutdown.run_until_cancelled(listener.accept()).await {
+        let came = match came {
+            Ok(came) => came,
             Err(error) => {
                 // Most often there are no file descriptors left: wait until some are closed.
                 tracing::warn!(%error, "a connection cannot be taken");
-                pause(&app.shutdown).await;
+                shutdown.run_until_cancelled(sleep(PAUSE)).await;
                 continue;
             }
         };
-        let Ok(place) = room.clone().try_acquire_owned() else {
+        let Ok(place) = hall.room.clone().try_acquire_owned() else {
             tracing::warn!("too many connections, one is closed");
             continue;
         };
-        let connection = connect(stream, peer.ip(), &app, &router, &graceful);
-        let app = app.clone();
-        tokio::spawn(async move {
-            app.meter.connections.inc();
-            connection.await;
-            app.meter.connections.dec();
-            drop(place);
+        let counted = Counted::new(&hall.app, place);
+        let (app, router, tls) = (hall.app.clone(), hall.router.clone(), tls.clone());
+        hall.connections.spawn(async move {
+            let _counted = counted;
+            match came {
+                Came::Tcp(stream, from) => connect(stream, Peer::over(from, tls.is_some()), tls, app, router).await,
+                Came::Unix(stream) => connect(stream, Peer::LOCAL, None, app, router).await,
+            }
         });
     }
-    drop(listener);
-    if timeout(app.bounds.drain_max, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests were still under way and are cut");
+}
+
+/// A connection that is counted, and has a place, until it is dropped: by its end, or by a panic.
+struct Counted {
+    app: Shared,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Counted {
+    fn new(app: &Shared, place: OwnedSemaphorePermit) -> Self {
+        app.meter.connections.inc();
+        Self { app: app.clone(), _place: place }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.app.meter.connections.dec();
     }
 }
 
 /// One connection, until it is over.
-fn connect(
-    stream: TcpStream,
-    peer: IpAddr,
-    app: &Shared,
-    router: &Router,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + Send + 'static + use<> {
-    let _ = stream.set_nodelay(true); // Without, it is only slower.
+async fn connect<T>(stream: T, peer: Peer, tls: Option<Arc<Tls>>, app: Shared, router: Router)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let work = Work::default();
+    let stream =
+        Stall::new(stream, app.bounds.stall_max, app.bounds.head_time_max, work.clone(), app.meter.readers_cut.clone());
+    let Some(tls) = tls else { return talk(stream, peer, work, app, router).await };
+    match app.shutdown.run_until_cancelled(tls.acceptor().accept(stream)).await {
+        Some(Ok(stream)) => talk(stream, peer, work, app, router).await,
+        Some(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+        None => {}
+    }
+}
+
+/// Answers requests on a connection that can be read.
+async fn talk<T>(stream: T, peer: Peer, work: Work, app: Shared, router: Router)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (bounds, io) = (&app.bounds, TokioIo::new(stream));
+    let (begun, stall_max, cut) = (work.clone(), bounds.stall_max, app.meter.readers_cut.clone());
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (piece, router, cut) = (begun.begin(), router.clone(), cut.clone());
+        let is_shared = request.version() == hyper::Version::HTTP_2;
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        async move {
+            let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
+            if !is_shared {
+                piece.keep(); // hyper gives each head its time, and waits for no other.
+                return Ok::<_, Infallible>(response);
+            }
+            if response.body().is_end_stream() {
+                return Ok(response);
+            }
+            Ok(response.map(|body| Body::new(Taking::new(body, piece, stall_max, cut))))
+        }
+    });
+    let builder = builder(bounds);
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let ended = tokio::select! {
+        biased;
+        () = app.shutdown.cancelled() => None,
+        () = work.rested(bounds.idle_max) => None,
+        ended = connection.as_mut() => Some(ended),
+    };
+    let ended = match ended {
+        Some(ended) => Ok(ended),
+        None => {
+            connection.as_mut().graceful_shutdown();
+            timeout(bounds.drain_max, connection).await
+        }
+    };
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(error, "a connection ended badly"),
+        Err(_) => tracing::warn!("requests were still under way on a connection, and are cut"),
+    }
+}
+
+fn builder(bounds: &Bounds) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    let bounds = &app.bounds;
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -148,32 +271,7 @@ fn connect(
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(bounds.head_bytes_max as u32)
-        .max_concurrent_streams(128)
+        .max_concurrent_streams(STREAMS_LEN_MAX)
         .keep_alive_interval(bounds.stall_max);
-    let (router, stall_max) = (router.clone(), bounds.stall_max);
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(Peer(peer));
-        let (router, is_shared) = (router.clone(), request.version() == hyper::Version::HTTP_2);
-        async move {
-            let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
-            let is_stream = response.body().size_hint().exact().is_none();
-            Ok::<_, Infallible>(match is_shared && is_stream {
-                true => response.map(|body| Body::new(Taking::new(body, stall_max))),
-                false => response,
-            })
-        }
-    });
-    let io = TokioIo::new(Stall::new(stream, bounds.stall_max));
-    let connection = graceful.watch(builder.serve_connection(io, service).into_owned());
-    async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(error, "a connection ended badly");
-        }
-    }
-}
-
-async fn pause(shutdown: &CancellationToken) {
-    let moment = Duration::from_millis(100);
-    shutdown.run_until_cancelled(tokio::time::sleep(moment)).await;
+    builder
 }

@@ -1,57 +1,92 @@
-//! A connection whose other side must go on reading.
+//! A connection whose other side must say something, and must go on reading.
+//!
+//! Whoever connects holds a place, and there are only so many. So the first request has to be there in time, whatever
+//! comes before it: silence, half a preface, a handshake.
 //!
 //! Nobody waits for a slow reader: its stream reads the store when there is room on its connection, so it costs one
-//! batch of events and not more. But one that has stopped reading would hold its connection for ever. So a write that
-//! makes no progress for too long ends it; whoever it was comes back with the cursor it has.
-//!
-//! In HTTP/2 a connection is shared, and one of its readers can stop while the others go on. Nobody can end that one from
-//! here, but what it holds can be let go: [`Taking`].
+//! batch of events and not more. But one that has stopped reading would hold its connection for ever, and so would one
+//! that takes a byte now and then. So waiting is counted: too much of it ends the connection, and only what is taken
+//! makes good for it. Whoever it was comes back with the cursor it has.
 
 use std::future::Future as _;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::Body;
-use bytes::Bytes;
-use hyper::body::Frame;
+use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection with a bound on how long a write may make no progress.
+use crate::work::Work;
+
+/// How much waiting so many bytes make good for: a reader takes a thousand a second, or is cut sooner or later.
+pub const fn made_good_by(bytes: usize) -> Duration {
+    Duration::from_millis(bytes as u64)
+}
+
+/// A connection with a bound on how long it may be silent at first, and on how long writes may wait.
 pub struct Stall<T> {
     io: T,
     stall_max: Duration,
     /// When it is over. Armed while a write waits.
     deadline: Pin<Box<Sleep>>,
-    is_waiting: bool,
+    waits_since: Option<Instant>,
+    /// For how long it was waited before, as far as nothing made good for it.
+    waited: Duration,
+    /// Until when something has to be asked; nothing once that was.
+    first: Option<(Pin<Box<Sleep>>, Work)>,
+    /// Counts those that are cut because they do not read.
+    cut: Counter,
 }
 
 impl<T> Stall<T> {
-    /// The same connection, cut when a write waits so long.
-    pub fn new(io: T, stall_max: Duration) -> Self {
-        Self { io, stall_max, deadline: Box::pin(sleep(stall_max)), is_waiting: false }
+    /// The same connection, cut when writes wait so long, or when this work has not begun in time.
+    pub fn new(io: T, stall_max: Duration, first_max: Duration, work: Work, cut: Counter) -> Self {
+        let first = Some((Box::pin(sleep(first_max)), work));
+        let deadline = Box::pin(sleep(stall_max));
+        Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, first, cut }
     }
 
-    fn watch<R>(&mut self, context: &mut Context<'_>, polled: Poll<Result<R>>) -> Poll<Result<R>> {
-        if polled.is_ready() {
-            self.is_waiting = false;
-            return polled;
+    fn watch(&mut self, context: &mut Context<'_>, polled: Poll<Result<usize>>) -> Poll<Result<usize>> {
+        if let Poll::Ready(written) = polled {
+            if let Some(since) = self.waits_since.take() {
+                self.waited += since.elapsed();
+            }
+            if let (Ok(bytes), false) = (&written, self.waited.is_zero()) {
+                self.waited = self.waited.saturating_sub(made_good_by(*bytes));
+            }
+            return Poll::Ready(written);
         }
-        if !self.is_waiting {
-            self.is_waiting = true;
-            self.deadline.as_mut().reset(Instant::now() + self.stall_max);
+        if self.waits_since.is_none() {
+            let now = Instant::now();
+            self.waits_since = Some(now);
+            self.deadline.as_mut().reset(now + self.stall_max.saturating_sub(self.waited));
         }
         ready!(self.deadline.as_mut().poll(context));
+        self.cut.inc();
         Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side does not read")))
+    }
+
+    /// Whether it has said nothing for too long.
+    fn is_mute(&mut self, context: &mut Context<'_>) -> bool {
+        let Some((deadline, work)) = &mut self.first else { return false };
+        if work.has_begun() {
+            self.first = None;
+            return false;
+        }
+        deadline.as_mut().poll(context).is_ready()
     }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.io).poll_read(context, buf)
+        match Pin::new(&mut self.io).poll_read(context, buf) {
+            Poll::Pending if self.is_mute(context) => {
+                Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side asks nothing")))
+            }
+            polled => polled,
+        }
     }
 }
 
@@ -75,8 +110,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let polled = Pin::new(&mut self.io).poll_flush(context);
-        self.watch(context, polled)
+        Pin::new(&mut self.io).poll_flush(context) // A socket keeps nothing back.
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -84,106 +118,69 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
     }
 }
 
-/// A body whose reader must go on taking. What it holds is let go when a piece was not asked for in time.
-pub struct Taking(Arc<Mutex<Slot>>);
-
-struct Slot {
-    body: Option<Body>,
-    /// When a piece was handed out, if no other was asked for since.
-    given: Option<Instant>,
-}
-
-impl Taking {
-    /// The same body, let go when nothing is taken of it for so long, or up to twice as long.
-    pub fn new(body: Body, stall_max: Duration) -> Self {
-        let slot = Arc::new(Mutex::new(Slot { body: Some(body), given: None }));
-        tokio::spawn(look_after(Arc::downgrade(&slot), stall_max));
-        Self(slot)
-    }
-}
-
-async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration) {
-    loop {
-        sleep(stall_max).await;
-        let Some(slot) = slot.upgrade() else { return };
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.given.is_some_and(|given| given.elapsed() >= stall_max) {
-            slot.body = None;
-            return;
-        }
-    }
-}
-
-impl hyper::body::Body for Taking {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.given = None;
-        let Some(body) = &mut slot.body else {
-            let stalled = Error::new(ErrorKind::TimedOut, "the other side did not read");
-            return Poll::Ready(Some(Err(axum::Error::new(stalled))));
-        };
-        let polled = Pin::new(body).poll_frame(context);
-        if polled.is_ready() {
-            slot.given = Some(Instant::now());
-        }
-        polled
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_reader_that_stops_is_cut_and_one_that_goes_on_is_not() {
-        let (ours, mut theirs) = duplex(8);
-        let mut ours = Stall::new(ours, Duration::from_secs(30));
-        ours.write_all(b"12345678").await.unwrap();
-        let slow = async {
-            sleep(Duration::from_secs(29)).await;
-            theirs.read_exact(&mut [0; 4]).await.unwrap();
-        };
-        let (wrote, ()) = tokio::join!(ours.write_all(b"abcd"), slow);
-        wrote.unwrap();
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn stalling(room: usize) -> (Stall<DuplexStream>, DuplexStream, Work) {
+        let ((ours, theirs), work) = (duplex(room), Work::default());
+        (Stall::new(ours, SECOND * 30, SECOND * 10, work.clone(), Counter::default()), theirs, work)
+    }
+
+    /// For how long it is written to a reader that takes so many bytes after each pause; `None` if it takes all.
+    async fn cut_after(pause: Duration, bytes: usize) -> Option<Duration> {
+        let (mut ours, mut theirs, _work) = stalling(bytes);
         let began = Instant::now();
-        let error = ours.write_all(b"efgh").await.unwrap_err();
-        assert_eq!((error.kind(), began.elapsed()), (ErrorKind::TimedOut, Duration::from_secs(30)));
+        let reader = tokio::spawn(async move {
+            let mut taken = vec![0; bytes];
+            loop {
+                sleep(pause).await;
+                if theirs.read_exact(&mut taken).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let wrote = ours.write_all(&vec![0; 100 * bytes]).await;
+        reader.abort();
+        wrote.err().map(|error| {
+            assert_eq!((error.kind(), ours.cut.get()), (ErrorKind::TimedOut, 1));
+            began.elapsed()
+        })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_nobody_takes_is_let_go_and_one_that_waits_for_us_is_not() {
-        use futures_util::stream;
-        use http_body_util::BodyExt as _;
-        let (held, witness) = (Arc::new(()), |held: &Arc<()>| Arc::strong_count(held) > 1);
-        let second = Duration::from_secs(1);
-        let slow = {
-            let held = held.clone();
-            stream::unfold(0, move |n: u64| {
-                let held = held.clone();
-                async move {
-                    sleep(if n == 1 { second * 100 } else { Duration::ZERO }).await;
-                    let _ = &held;
-                    Some((Ok::<_, std::convert::Infallible>(Bytes::from("piece")), n + 1))
-                }
-            })
+    async fn a_reader_that_stops_is_cut_and_one_that_goes_on_is_not() {
+        assert_eq!(cut_after(SECOND * 1_000, 8).await, Some(SECOND * 30));
+        assert_eq!(cut_after(SECOND * 29, 40_000).await, None, "slow, and still good");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_does_not_keep_a_connection() {
+        let cut = cut_after(SECOND * 29, 1).await.unwrap();
+        assert!(cut < SECOND * 31, "{cut:?}");
+        let cut = cut_after(SECOND, 500).await.unwrap();
+        assert!((SECOND * 58..SECOND * 62).contains(&cut), "each second is half made good: {cut:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_nothing_is_cut_and_who_has_asked_may_be_silent() {
+        let (mut ours, mut theirs, _work) = stalling(8);
+        let began = Instant::now();
+        theirs.write_all(b"PRI").await.unwrap();
+        let error = ours.read_to_end(&mut Vec::new()).await.unwrap_err();
+        assert_eq!((error.kind(), began.elapsed()), (ErrorKind::TimedOut, SECOND * 10));
+        let (mut ours, mut theirs, work) = stalling(8);
+        drop(work.begin());
+        let late = async {
+            sleep(SECOND * 100).await;
+            theirs.write_all(b"more").await.unwrap();
         };
-        let mut body = Taking::new(Body::from_stream(slow), second * 30);
-        for _ in 0..2 {
-            body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
-            sleep(second * 29).await;
-        }
-        body.frame().await.unwrap().unwrap();
-        assert!(witness(&held));
-        sleep(second * 60).await;
-        assert!(!witness(&held), "what it held is let go");
-        body.frame().await.unwrap().unwrap_err();
+        let mut more = [0; 4];
+        let (read, ()) = tokio::join!(ours.read_exact(&mut more), late);
+        assert_eq!((read.unwrap(), &more), (4, b"more"));
     }
 }

@@ -19,7 +19,7 @@ mod problem;
 mod token;
 mod usage;
 
-pub use all::{BadEvent, Followers, Listed, Told};
+pub use all::{BadEvent, Followers, Lines, Listed, Told};
 pub use ask::{Accepted, Answer, Answers, Create, Edit, Fork, NewPart, Nothing, Patch, Said, Send};
 pub use chat::{Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued, Retry, Standing, Summarising};
 pub use draft::Draft;

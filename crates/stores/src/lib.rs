@@ -4,6 +4,7 @@
 //! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
 //! compared with.
 
+mod asked;
 #[cfg(feature = "postgres")]
 mod clock;
 #[cfg(feature = "conformance")]
@@ -31,6 +32,7 @@ mod store;
 mod tokens;
 mod words;
 
+pub use asked::{ASKED_AGE_MAX, Asked};
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
 pub use memory::Memory;

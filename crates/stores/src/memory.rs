@@ -22,6 +22,7 @@ use everturn_core::message::{Body, Message};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
+use crate::asked::Asked;
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
 use crate::new::{Fork, MakeError, New};
@@ -37,6 +38,7 @@ use crate::words;
 pub struct Memory {
     house: Mutex<House>,
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
+    asked: Mutex<HashMap<(String, String), Asked>>,
     used: Mutex<BTreeMap<(String, Day), Used>>,
 }
 
@@ -154,6 +156,10 @@ impl Store for Memory {
         room.submit(submission, limits).map(|seq| Receipt { chat, seq })
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.read(chat, |room| room.keys.get(key).map(|seq| Receipt { chat, seq: *seq }))
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.read(chat, |room| room.command(seq).and_then(|(_, outcome)| *outcome))
     }
@@ -200,26 +206,37 @@ impl Store for Memory {
         self.read(chat, |room| room.since(cursor))
     }
 
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.read(chat, |room| Standing::from(&room.chat))
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.read(chat, |room| {
+            let place = room.messages.binary_search_by_key(&id, |(_, message)| message.id).ok()?;
+            Some(room.messages[place].1.clone())
+        })
+    }
+
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(chat, |room| room.messages.iter().map(|(_, message)| message.clone()).collect())
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.read(chat, |room| room.attempts.clone())
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.read(chat, |room| room.attempts.iter().skip(seen).take(len).cloned().collect())
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(chat, |room| {
             let end = before.map_or(room.messages.len(), |id| room.messages.partition_point(|(_, m)| m.id < id));
             let page = &room.messages[end.saturating_sub(len)..end];
-            page.iter().map(|(_, message)| message.clone()).collect()
+            page.iter().map(|(_, message)| message.without_bytes()).collect()
         })
     }
 
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(chat, |room| {
             let first = room.messages.partition_point(|(_, message)| message.id <= after);
-            room.messages[first..].iter().take(len).map(|(_, message)| message.clone()).collect()
+            room.messages[first..].iter().take(len).map(|(_, message)| message.without_bytes()).collect()
         })
     }
 
@@ -256,6 +273,17 @@ impl Tokens for Memory {
             token.revoked.get_or_insert(at);
         }
         Ok(())
+    }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        let mut kept = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, earlier| earlier.at >= asked.oldest());
+        Ok(kept.entry((asked.owner.clone(), asked.key.clone())).or_insert_with(|| asked.clone()).clone())
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        let kept = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(kept.get(&(owner.to_owned(), key.to_owned())).cloned())
     }
 }
 
@@ -341,7 +369,7 @@ impl Room {
 
     fn load(&self) -> Loaded {
         let summary = self.messages.iter().rposition(|(_, message)| matches!(message.body, Body::Summary(_)));
-        let messages = self.messages[summary.unwrap_or(0)..].iter().map(|(_, message)| message.clone());
+        let messages = self.messages[summary.unwrap_or(0)..].iter().map(|(_, message)| message.without_bytes());
         Loaded { chat: self.chat.clone(), messages: messages.collect(), rows: self.rows.clone() }
     }
 
@@ -391,7 +419,8 @@ impl Room {
 
     fn since(&self, cursor: Option<Cursor>) -> Option<News> {
         let now = self.cursor();
-        let Some(seen) = cursor.filter(|seen| is_usable(*seen, now)) else {
+        let missed = |seen: &Cursor| self.messages.len() - self.messages.partition_point(|(at, _)| *at <= seen.version);
+        let Some(seen) = cursor.filter(|seen| is_usable(*seen, now) && missed(seen) <= PAGE_LEN_MAX) else {
             return Some(News { cursor: now, events: vec![Event::Reset(Box::new(self.snapshot()))] });
         };
         if seen == now {
@@ -402,7 +431,7 @@ impl Room {
             self.commits_since(seen.version, &mut events);
         }
         let seq = if seen.step == now.step { seen.seq } else { Seq(0) };
-        events.extend(self.rows[seq.0 as usize..].iter().cloned().map(Event::Delta));
+        events.extend(self.rows[seq.0 as usize..].iter().map(Row::without_bytes).map(Event::Delta));
         Some(News { cursor: now, events })
     }
 
@@ -410,14 +439,15 @@ impl Room {
         let rewinds = self.rewinds.iter().rev().take_while(|(at, _)| *at > version);
         events.extend(rewinds.map(|(_, from)| *from).min().map(Event::Rewound));
         let first = self.messages.partition_point(|(at, _)| *at <= version);
-        events.extend(self.messages[first..].iter().map(|(_, message)| Event::Message(message.clone())));
+        events.extend(self.messages[first..].iter().map(|(_, message)| Event::Message(message.without_bytes())));
         events.push(Event::Standing(Box::new(Standing::from(&self.chat))));
     }
 
     fn snapshot(&self) -> Snapshot {
         let page = self.messages.len().saturating_sub(PAGE_LEN_MAX);
-        let messages = self.messages[page..].iter().map(|(_, message)| message.clone()).collect();
-        let draft = Draft::of_rows(&self.rows).expect("what is journalled has been folded before");
+        let messages = self.messages[page..].iter().map(|(_, message)| message.without_bytes()).collect();
+        let rows: Vec<Row> = self.rows.iter().map(Row::without_bytes).collect();
+        let draft = Draft::of_rows(&rows).expect("what is journalled has been folded before");
         Snapshot { messages, standing: Standing::from(&self.chat), draft }
     }
 }

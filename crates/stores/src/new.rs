@@ -18,6 +18,8 @@ pub struct New {
     pub owner: String,
     /// What people call it; empty to call it after what is said first.
     pub title: String,
+    /// Whether somebody has asked for that title. A fork may have it from the other chat.
+    pub is_titled: bool,
     /// What it begins with, if not with nothing.
     pub fork: Option<Fork>,
     /// The owner's name for this request, remembered as long as the chat is there: the same one again finds it.
@@ -54,7 +56,10 @@ impl New {
     /// What the request asks for, in short: the same for the same request, whatever id it came with.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        for text in [&self.agent, &self.title] {
+        // What a fork has from the other chat is not asked for: that may be called something else by now, or be gone.
+        let agent = if self.fork.is_some() { "" } else { &self.agent };
+        let title = if self.fork.is_some() && !self.is_titled { "" } else { &self.title };
+        for text in [agent, title] {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
         }

@@ -37,7 +37,7 @@ use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row};
+use everturn_core::view::{Cursor, Row, Standing};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -45,7 +45,7 @@ use crate::entropy;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
 use crate::shape::rows;
-use crate::sql::Durability;
+use crate::sql::{Durability, Fetch};
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -293,6 +293,10 @@ impl Store for Postgres {
         to_the_end(self.inner.clone().submit(turn, chat, submission, limits.clone())).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.inner.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.inner.outcome(chat, seq).await
     }
@@ -336,20 +340,28 @@ impl Store for Postgres {
         self.inner.since(chat, cursor).await
     }
 
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.inner.standing(chat).await
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.inner.message(chat, id).await
+    }
+
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.page(chat, None, usize::MAX).await
+        self.inner.page(chat, None, usize::MAX, Fetch::Bytes).await
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.page(chat, before, len).await
+        self.inner.page(chat, before, len, Fetch::Lengths).await
     }
 
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.inner.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.inner.attempts(chat).await
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.inner.attempts(chat, seen, len).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -26,8 +26,17 @@ pub enum Durability {
     Full,
 }
 
-/// How many messages a snapshot shows at most.
+/// How many messages a snapshot shows at most, and how many somebody may have missed before they are shown one instead.
 pub(crate) const PAGE_LEN_MAX: usize = 200;
+
+/// What is read of the bytes that a text refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// All of them.
+    Bytes,
+    /// How many there are.
+    Lengths,
+}
 
 /// The rows that a commit adds, as far as they can be told without the chat.
 #[derive(Debug, Default)]

@@ -44,14 +44,14 @@ use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row};
+use everturn_core::view::{Cursor, Row, Standing};
 use tokio::sync::oneshot;
 
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
 use crate::shape;
 use crate::shape::rows::Piece;
-use crate::sql::{Durability, Split};
+use crate::sql::{Durability, Fetch, Split};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -235,6 +235,15 @@ impl Store for Sqlite {
         Ok(Receipt { chat, seq })
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        let key = key.to_owned();
+        let receipt = move |snapshot: &rusqlite::Connection| {
+            reads::is_there(snapshot, chat)?;
+            Ok(submit::by_key(snapshot, chat, &key)?.map(|(seq, _)| Receipt { chat, seq }))
+        };
+        self.read(receipt).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.read(move |snapshot| reads::outcome(snapshot, chat, seq)).await
     }
@@ -265,7 +274,7 @@ impl Store for Sqlite {
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
         let inbox = move |snapshot: &rusqlite::Connection| {
             reads::is_there(snapshot, chat)?;
-            submit::pending(snapshot, chat)
+            submit::pending(snapshot, chat, Fetch::Bytes)
         };
         self.read(inbox).await
     }
@@ -298,14 +307,26 @@ impl Store for Sqlite {
         Err(moving())
     }
 
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.read(move |snapshot| reads::standing(snapshot, chat)).await
+    }
+
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.page(chat, None, usize::MAX).await
+        let all = move |snapshot: &rusqlite::Connection| {
+            reads::is_there(snapshot, chat)?;
+            reads::page(snapshot, chat, None, usize::MAX, Fetch::Bytes)
+        };
+        self.read(all).await
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.read(move |snapshot| reads::whole(snapshot, chat, id)).await
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         let page = move |snapshot: &rusqlite::Connection| {
             reads::is_there(snapshot, chat)?;
-            reads::page(snapshot, chat, before, len)
+            reads::page(snapshot, chat, before, len, Fetch::Lengths)
         };
         self.read(page).await
     }
@@ -314,8 +335,8 @@ impl Store for Sqlite {
         self.read(move |snapshot| reads::after(snapshot, chat, after, len)).await
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.read(move |snapshot| reads::attempts(snapshot, chat)).await
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.read(move |snapshot| reads::attempts(snapshot, chat, seen, len)).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -11,7 +11,7 @@ use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Message, Verdict};
-use everturn_core::view::{Cursor, Event, Row};
+use everturn_core::view::{Cursor, Event, Row, Standing};
 
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
@@ -42,6 +42,9 @@ pub trait Store: Send + Sync + 'static {
     /// Puts a command into the inbox, once per key. It is checked against the chat as it will stand.
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError>;
 
+    /// What was accepted under this request id before.
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError>;
+
     /// What became of a command: `None` while the driver has not come to it.
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError>;
 
@@ -53,7 +56,7 @@ pub trait Store: Send + Sync + 'static {
     /// or failing to, costs that wait and nothing else.
     async fn release(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Everything a driver needs to go on.
+    /// Everything a driver needs to go on. Messages are without their bytes: see [`Store::message`].
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError>;
 
     /// Commands the driver has not obeyed yet, oldest first.
@@ -68,20 +71,27 @@ pub trait Store: Send + Sync + 'static {
     /// Writes one change whole. Drafts of steps that are over may be forgotten.
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError>;
 
-    /// What happened after `cursor`, or a snapshot if there is none or it cannot be used; `None` if nothing did.
+    /// Where the chat stands. No message is read for it.
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError>;
+
+    /// What happened after `cursor`; a snapshot if there is none, it cannot be used, or more than a page was missed; `None`
+    /// if nothing happened. However long the chat is, this is no more than a page and a draft, without bytes.
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError>;
 
-    /// The whole transcript, rewound messages left out.
+    /// The whole transcript with all its bytes, rewound messages left out. As large as it is: not for answering requests.
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError>;
 
-    /// The newest `len` messages before one of them, or before the end; oldest first.
+    /// One message with its bytes; `None` if there is none, or it was rewound.
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError>;
+
+    /// The newest `len` messages before one of them, or before the end; oldest first, without their bytes.
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
 
-    /// The oldest `len` messages after one of them, oldest first.
+    /// The oldest `len` messages after one of them, oldest first, without their bytes.
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
 
-    /// Every provider call ever made for the chat.
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError>;
+    /// Provider calls ever made for the chat, oldest first: `len` of them behind the first `seen`.
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError>;
 
     /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;
@@ -107,6 +117,8 @@ pub enum Hint {
     /// Hints may have been lost: look at everything that is watched, and for chats that nobody drives. Sent now and then
     /// in any case.
     Missed,
+    /// This process could not say that it is alive when it was time to. It tries again, and others still believe it.
+    Late,
     /// This process could not say in time that it is alive. Others may take its chats any moment: stop their tools.
     Lost,
 }
@@ -196,7 +208,7 @@ pub struct Receipt {
 pub struct Loaded {
     /// Where the chat stands.
     pub chat: Chat,
-    /// The transcript from the newest summary on.
+    /// The transcript from the newest summary on, without its bytes.
     pub messages: Vec<Arc<Message>>,
     /// The journal of the open step.
     pub rows: Vec<Row>,
@@ -234,6 +246,9 @@ pub enum SubmitError {
     /// The same key came with another command before.
     #[error("this request id was used for something else")]
     Conflict,
+    /// The engine's own: nobody here is called so, and the command needs whom the chat talks to.
+    #[error("no agent is called `{0}`: put it back into the configuration, or begin another chat")]
+    NoAgent(String),
     /// The store cannot say.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use everturn_core::ids::Timestamp;
 use sha2::{Digest as _, Sha256};
 
+use crate::asked::Asked;
 use crate::store::StoreError;
 
-/// A place where tokens are kept.
+/// A place where tokens are kept, and what was asked with them that nothing else remembers.
 #[async_trait]
 pub trait Tokens: Send + Sync + 'static {
     /// Adds a token. One with the same hash stays as it is.
@@ -25,6 +26,13 @@ pub trait Tokens: Send + Sync + 'static {
 
     /// Takes a token back. The first time counts; one that is not there stays so.
     async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError>;
+
+    /// Keeps a request, unless one of the same owner is kept under the same name; and gives the one that is kept. Those of
+    /// more than a week ago are forgotten.
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError>;
+
+    /// The request that is kept under an owner's name for it.
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError>;
 }
 
 /// What is kept of a token.

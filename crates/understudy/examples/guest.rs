@@ -111,7 +111,7 @@ impl Guest {
             let image = File {
                 name: "dot.png".into(),
                 media_type: "image/png".into(),
-                bytes: Some(Arc::from(DOT)),
+                bytes: Some(DOT.into()),
                 meta: Meta::new(),
             };
             let asked = Body::User(vec![words("look at this"), Part::File(image)]);

@@ -205,9 +205,13 @@ pub fn words(message: &Message) -> Option<String> {
 
 /// The words among some parts.
 pub fn said(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
+    texts(parts).collect::<Vec<_>>().join("\n")
+}
+
+/// The same, part by part.
+pub fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
+    parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.text.as_str()),
         _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
+    })
 }

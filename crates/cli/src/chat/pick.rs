@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use super::short;
 use crate::client::Client;
 use crate::clock;
+use crate::signals::Ends;
 use crate::terminal::screen::{Live, Raw, Screen};
 use crate::terminal::style::Colours;
 use crate::terminal::wrap::clip;
@@ -19,10 +20,15 @@ pub async fn pick(client: &Client, colours: Colours) -> anyhow::Result<Option<St
     let raw = Raw::enter()?;
     let mut screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
     let mut picker = Picker { chats, typed: String::new(), at: 0 };
-    let mut keys = EventStream::new();
+    let (mut keys, mut told_to_end) = (EventStream::new(), Ends::of_window()?);
     let picked = loop {
         screen.draw(&[], picker.show(screen.width(), screen.height(), clock::now()))?;
-        match keys.next().await.transpose()? {
+        let key = tokio::select! {
+            biased;
+            () = told_to_end.next() => break None,
+            key = keys.next() => key,
+        };
+        match key.transpose()? {
             None => break None,
             Some(Event::Resize(width, height)) => screen.resize((width, height)),
             Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
@@ -37,7 +43,7 @@ pub async fn pick(client: &Client, colours: Colours) -> anyhow::Result<Option<St
             Some(_) => {}
         }
     };
-    screen.draw(&[], Live::default())?;
+    let _ = screen.draw(&[], Live::default()); // A window that was closed shows nothing any more.
     drop(raw);
     Ok(picked)
 }

@@ -3,14 +3,13 @@
 mod keys;
 
 use std::collections::HashSet;
-use std::io::Stdout;
+use std::io::{Stdout, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crossterm::event::{Event as Input, EventStream};
-use everturn_server::wire::{Ask, AskKind, Chat, View};
+use everturn_server::wire::{Ask, AskKind, Chat, Event, View};
 use futures_util::StreamExt as _;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -21,6 +20,7 @@ use super::{look, short};
 use crate::client::{ClientError, News, Watch};
 use crate::clock;
 use crate::house::House;
+use crate::signals::Ends;
 use crate::terminal::editor::Editor;
 use crate::terminal::screen::{Live, Raw, Screen};
 use crate::terminal::style::Colours;
@@ -93,11 +93,15 @@ impl Session {
         };
         session.greet();
         let ended = session.follow(outcomes).await;
-        let drawn = session.screen.draw(&std::mem::take(&mut session.said), Live::default());
+        // A window that was closed shows nothing any more, and the daemon is left in good order all the same.
+        let _ = session.screen.draw(&std::mem::take(&mut session.said), Live::default());
         drop(raw);
-        session.part();
+        let _ = session.part(&mut std::io::stdout());
         session.house.leave().await;
-        ended.and(drawn.map_err(Into::into)).map(|()| ExitCode::SUCCESS)
+        match ended {
+            Err(error) if !is_closed(&error) => Err(error),
+            _ => Ok(ExitCode::SUCCESS),
+        }
     }
 
     fn view(&self) -> &View {
@@ -109,7 +113,7 @@ impl Session {
     }
 
     async fn follow(&mut self, mut outcomes: mpsc::Receiver<Outcome>) -> anyhow::Result<()> {
-        let (mut term, mut hup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        let mut told_to_end = Ends::of_window()?;
         let mut keys = EventStream::new();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -119,8 +123,7 @@ impl Session {
             let moves = self.is_busy() || self.lost.is_some() || self.under_way > 0 || self.stopped.is_some();
             tokio::select! {
                 biased;
-                _ = term.recv() => return Ok(()),
-                _ = hup.recv() => return Ok(()),
+                () = told_to_end.next() => return Ok(()),
                 () = sleep_until(frame), if is_stale => {
                     self.draw()?;
                     (drawn_at, is_stale) = (Some(Instant::now()), false);
@@ -158,6 +161,9 @@ impl Session {
             News::Events(events) => {
                 let is_first = !self.story.is_begun();
                 let Some(watch) = &self.watch else { return Ok(()) };
+                if events.iter().any(|event| matches!(event, Event::Rewound(_))) {
+                    self.shown.clear(); // Calls said anew may have the names of those that are gone.
+                }
                 let lines = self.story.tell(&events, watch.view());
                 self.said.extend(lines);
                 if is_first {
@@ -200,9 +206,19 @@ impl Session {
         if self.chat.is_some() {
             self.tell(&[format!("This is another chat now, {}.", short(&chat.id))]);
         }
+        self.forget();
         self.watch = Some(self.house.client.watch(&chat.id));
-        self.story = Story::new(self.screen.width());
         self.chat = Some(chat);
+    }
+
+    /// Nothing that was known of one chat holds in another; their calls even have the same names.
+    fn forget(&mut self) {
+        self.story = Story::new(self.screen.width());
+        self.since = None;
+        self.shown.clear();
+        if self.editing.take().is_some() {
+            self.editor.replace("");
+        }
     }
 
     /// The approval that is asked for next.
@@ -265,13 +281,19 @@ impl Session {
     }
 
     /// Says how to come back.
-    fn part(&self) {
-        let Some(chat) = &self.chat else { return };
+    fn part(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let Some(chat) = &self.chat else { return Ok(()) };
         if self.is_busy() && self.house.is_own() {
-            println!("The turn goes on when everturn runs again.");
+            writeln!(out, "The turn goes on when everturn runs again.")?;
         }
-        println!("Come back with: everturn chat --resume {}", short(&chat.id));
+        writeln!(out, "Come back with: everturn chat --resume {}", short(&chat.id))
     }
+}
+
+/// Whether the window is gone, which may be noticed before the signal of it comes.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+    code == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 async fn next(watch: &mut Option<Watch>) -> Result<News, ClientError> {

@@ -32,7 +32,7 @@ pub struct Watch {
 pub enum News {
     /// Events that belong together, already folded into the view. Each comes once.
     Events(Vec<Event>),
-    /// The daemon is away; it is looked for.
+    /// The daemon is away; it is looked for. Told after every try: whoever took its place may be gone by then, too.
     Lost(ClientError),
     /// The daemon is there again.
     Back,
@@ -118,9 +118,7 @@ impl Watch {
                 match self.connect().await {
                     Ok(connection) => self.connection = Some(connection),
                     Err(error) if error.is_passing() || error.kind() == Some("too-many") => {
-                        if let Some(news) = self.lost(error) {
-                            return Ok(news);
-                        }
+                        return Ok(self.lost(error));
                     }
                     Err(error) => return Err(error),
                 }
@@ -171,7 +169,7 @@ impl Watch {
         let bytes = match read {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return self.cut(),
-            Err(error) => return self.lost(ClientError::Connection(error)),
+            Err(error) => return Some(self.lost(ClientError::Connection(error))),
         };
         let taken = decoder.push(&bytes, |event| {
             let Some(parsed) = Event::parse(event.name, event.data)? else { return Ok(()) };
@@ -196,9 +194,9 @@ impl Watch {
         None
     }
 
-    fn lost(&mut self, error: ClientError) -> Option<News> {
+    fn lost(&mut self, error: ClientError) -> News {
         self.cut();
-        let is_told = std::mem::replace(&mut self.is_lost, true);
-        (!is_told).then_some(News::Lost(error))
+        self.is_lost = true;
+        News::Lost(error)
     }
 }

@@ -14,6 +14,21 @@ pub struct Spending {
     month_cost_max: Option<f64>,
 }
 
+impl Spending {
+    /// What is bounded, by its name in the file.
+    pub fn told(&self) -> Vec<(&'static str, String)> {
+        let number = |number: &u64| number.to_string();
+        let money = |money: &f64| money.to_string();
+        let all = [
+            ("day_tokens_max", self.day_tokens_max.as_ref().map(number)),
+            ("day_cost_max", self.day_cost_max.as_ref().map(money)),
+            ("month_tokens_max", self.month_tokens_max.as_ref().map(number)),
+            ("month_cost_max", self.month_cost_max.as_ref().map(money)),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
 impl From<Spending> for Budget {
     fn from(told: Spending) -> Self {
         // Money is told in units of the price list, of which a part can be meant.

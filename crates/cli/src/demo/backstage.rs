@@ -1,6 +1,8 @@
 //! The daemon of the demo: the real one, with tools whose effects can be counted and bounds that fit into a minute.
 //!
-//! `serve --demo-tools FILE` is how it is started. Nothing else about the server differs.
+//! `serve --demo-tools FILE` is how it is started. Nothing else about the server differs. An agent of the understudy's own
+//! has tools that wait instead: for its client, for a person, and for nobody, so that a chat can be seen wherever it may
+//! stand.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -19,7 +21,7 @@ use everturn::providers::http::Http;
 use everturn::providers::openai::OPENAI;
 use everturn::providers::openai_chat::OpenAiChat;
 use everturn::providers::openai_responses::OpenAiResponses;
-use everturn::{Agent, Background, Builder, Policy, Tool, ToolContext, ToolError, ToolOutput};
+use everturn::{Agent, Approval, Background, Builder, Policy, Tool, ToolContext, ToolError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::ledger::{Line, What};
@@ -39,6 +41,8 @@ price = { input = 1_250_000, output = 10_000_000 }
 price = { input = 300_000, output = 2_500_000 }
 ";
 
+/// How long a tool that does not stop is given when it is told to.
+const LINGER: Duration = Duration::from_secs(5);
 /// How long a tool takes before its effect, and again after it.
 const HALF: Duration = Duration::from_millis(180);
 
@@ -81,6 +85,9 @@ pub(crate) fn equip(agent: Agent, side_file: &Path) -> anyhow::Result<Agent> {
     if agent.models.iter().any(|model| model.name().starts_with("drill-kept-")) {
         agent.background = Background::On;
     }
+    if agent.models.iter().any(|model| model.provider() == "understudy") {
+        return waiting(agent);
+    }
     for (name, about, effect) in [
         ("note", "Writes a line down. Doing it twice would write it twice.", Effect::Once),
         ("tally", "Sets a mark. Doing it twice changes nothing.", Effect::Idempotent),
@@ -89,6 +96,41 @@ pub(crate) fn equip(agent: Agent, side_file: &Path) -> anyhow::Result<Agent> {
         agent = agent.tool(Counted { name, about, effect, side_file: side_file.into() })?;
     }
     Ok(agent)
+}
+
+/// An agent whose tools wait.
+fn waiting(agent: Agent) -> anyhow::Result<Agent> {
+    let limits = Limits { kill_grace_max: LINGER, interrupt_max: 2 * LINGER, ..limits() };
+    let agent = agent.limits(limits).tool(Waits { name: "launch", approval: Approval::Needed })?;
+    let agent = agent.tool(Waits { name: "linger", approval: Approval::default() })?;
+    let schema = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
+    agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", schema))?;
+    Ok(agent)
+}
+
+/// A tool that waits: to be allowed, or for ever, whoever tells it to stop.
+struct Waits {
+    name: &'static str,
+    approval: Approval,
+}
+
+#[async_trait]
+impl Tool for Waits {
+    fn spec(&self) -> ToolSpec {
+        let schema = json!({"type": "object", "properties": {"target": {"type": "string"}}, "required": ["target"]});
+        ToolSpec::new(self.name, "Waits.", schema)
+    }
+
+    fn policy(&self) -> Policy {
+        Policy { approval: self.approval, ..Policy::default() }
+    }
+
+    async fn run(&self, _: ToolContext, _: Value) -> Result<ToolOutput, ToolError> {
+        match self.approval {
+            Approval::Needed => Ok("launched".into()),
+            Approval::NotNeeded => std::future::pending().await,
+        }
+    }
 }
 
 /// A tool that leaves a line in the side file when it starts, and another when it takes effect.
@@ -134,6 +176,10 @@ impl Tool for Counted {
 
     async fn run(&self, context: ToolContext, input: Value) -> Result<ToolOutput, ToolError> {
         let number = input["number"].as_u64().unwrap_or_default();
+        #[cfg(feature = "sabotage")]
+        if super::sabotage::is("no-tool") {
+            return Ok(format!("{} {number}: done", self.name).into());
+        }
         self.write(&context, number, What::Start).await?;
         if context.cancel.run_until_cancelled(tokio::time::sleep(HALF)).await.is_none() {
             return Err("stopped before it did anything".into());

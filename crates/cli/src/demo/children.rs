@@ -21,28 +21,26 @@ use crate::client::Client;
 /// How long a process may take to be there.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Variables of whoever runs the demo that must not reach the children.
-const FOREIGN: [&str; 19] = [
-    "ANTHROPIC_AUTH_TOKEN",
-    "GOOGLE_API_KEY",
-    "OPENAI_ORG_ID",
-    "OPENAI_PROJECT_ID",
+/// Variables of whoever runs the demo that must not reach the children: all that begin so, whatever their case.
+const FOREIGN: [&str; 10] = [
+    "ANTHROPIC_",
+    "OPENAI_",
+    "GEMINI_",
+    "GOOGLE_",
+    "EVERTURN_",
+    "OTEL_",
     "DATABASE_URL",
-    "EVERTURN_CONFIG",
-    "EVERTURN_LISTEN",
-    "EVERTURN_DATA",
-    "EVERTURN_MODEL",
-    "EVERTURN_SYSTEM",
-    "EVERTURN_LOG",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "NO_PROXY",
-    "no_proxy",
 ];
+/// Says how the builds lie that are there to be found out.
+const LIE: &str = "EVERTURN_SABOTAGE";
+
+fn is_foreign(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    name != LIE && (FOREIGN.iter().any(|begin| upper.starts_with(begin)) || upper == "NO_PROXY")
+}
 
 /// The stand-in for the models.
 pub(super) struct Understudy {
@@ -80,7 +78,7 @@ struct Request {
 
 fn everturn(dir: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found again")?);
-    for name in FOREIGN {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_foreign)) {
         command.env_remove(name);
     }
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log"))?;
@@ -132,16 +130,21 @@ impl Account {
     pub(super) fn sent(&self, model: &str) -> Sent {
         let mut sent = Sent::default();
         for request in self.requests.iter().filter(|request| request.model == model) {
-            let mut words = request.text.split_whitespace().peekable();
-            // An answer that goes on in the middle of a word says the rest of it: one token, sent in two halves.
-            if let (Some(rest), Some(half)) = (words.next_if(|word| !word.starts_with('t')), sent.words.last_mut()) {
-                half.push_str(rest);
-            }
-            sent.words.extend(words.map(str::to_owned));
-            sent.thoughts.extend(request.thoughts.split_whitespace().map(str::to_owned));
+            add(&mut sent.words, &request.text, 't');
+            add(&mut sent.thoughts, &request.thoughts, 'r');
         }
         sent
     }
+}
+
+/// Adds the tokens of a text, all of which begin with this letter.
+fn add(tokens: &mut Vec<String>, text: &str, letter: char) {
+    let mut more = text.split_whitespace().peekable();
+    // An answer that goes on in the middle of a token says the rest of it: one token, sent in two halves.
+    if let (Some(rest), Some(half)) = (more.next_if(|token| !token.starts_with(letter)), tokens.last_mut()) {
+        half.push_str(rest);
+    }
+    tokens.extend(more.map(str::to_owned));
 }
 
 impl Place {
@@ -221,11 +224,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_told_to_others_is_not_told_to_the_children() {
+        for name in ["EVERTURN_RECORD", "OTEL_EXPORTER_OTLP_ENDPOINT", "https_proxy", "no_proxy", "OPENAI_API_KEY"] {
+            assert!(is_foreign(name), "{name}");
+        }
+        for name in ["PATH", "HOME", "EVERTURN_SABOTAGE", "TMPDIR"] {
+            assert!(!is_foreign(name), "{name}");
+        }
+    }
+
+    #[test]
     fn a_token_that_was_sent_in_two_halves_is_one() {
-        let request =
-            |model: &str, text: &str| Request { model: model.into(), text: text.into(), thoughts: "r1".into() };
+        let request = |model: &str, text: &str| Request {
+            model: model.into(),
+            text: text.into(),
+            thoughts: text.replace('t', "r"),
+        };
         let requests = vec![request("m", "t1 t"), request("other", "t9"), request("m", "2 t3"), request("m", "t3 t4")];
         let sent = Account { requests }.sent("m");
-        assert_eq!((sent.words.join(" "), sent.thoughts.len()), ("t1 t2 t3 t3 t4".into(), 3));
+        assert_eq!((sent.words.join(" "), sent.thoughts.join(" ")), ("t1 t2 t3 t3 t4".into(), "r1 r2 r3 r3 r4".into()));
     }
 }

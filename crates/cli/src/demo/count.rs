@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use everturn_server::wire::{Body, Message, Part};
 
 use super::story::Order;
+use crate::chat::texts;
 
 /// How what came differs from what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -133,11 +134,7 @@ pub(super) fn words_in(parts: &[Part]) -> u64 {
 }
 
 fn text_of(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text.text.as_str()),
-        _ => None,
-    });
-    texts.collect()
+    texts(parts).collect()
 }
 
 #[cfg(test)]

@@ -11,14 +11,14 @@ mod tests;
 use everturn_server::wire::{Ended, Message, Rung, Usage};
 use serde::Serialize;
 
-use super::story::Order;
+use super::story::{Kind, Order};
 
 pub(super) use print::table;
 
 /// What was found out about one lane.
 #[derive(Debug, Clone)]
 pub(super) struct Played {
-    pub(super) scene: &'static str,
+    pub(super) kind: Kind,
     pub(super) wire: &'static str,
     pub(super) orders: Vec<Order>,
     pub(super) sent: Sent,

@@ -1,8 +1,8 @@
 //! Builds that lie, to see whether the demo notices.
 //!
 //! A proof that cannot fail proves nothing. With the feature `sabotage`, which no release has, `EVERTURN_SABOTAGE` makes
-//! the daemon lose one delta (`lose-delta`) or run a tool twice that must not (`tool-twice`). The demo has to end with 1 and
-//! say which.
+//! the daemon lose one delta (`lose-delta`), run a tool twice that must not (`tool-twice`) or say that tools ran which did
+//! not (`no-tool`), or the understudy break nothing (`no-fault`). The demo has to end with 1 and say which.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +17,7 @@ const VARIABLE: &str = "EVERTURN_SABOTAGE";
 /// Which delta of an answer's text is lost.
 const PLACE: u32 = 21;
 
-fn is(lie: &str) -> bool {
+pub(super) fn is(lie: &str) -> bool {
     std::env::var(VARIABLE).is_ok_and(|value| value == lie)
 }
 

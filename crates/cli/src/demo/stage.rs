@@ -67,7 +67,7 @@ impl Stage<'_> {
             let stored = client.messages(chat, None).await?.messages;
             let first = seen.first();
             played.push(Played {
-                scene: scene.kind.name(),
+                kind: scene.kind,
                 wire: lane.wire.name(),
                 orders: lane.orders.clone(),
                 sent: account.sent(lane.model_name()),

@@ -8,7 +8,7 @@ mod order;
 #[cfg(test)]
 mod tests;
 
-pub(super) use fault::{Fault, Kind};
+pub(super) use fault::{Fault, Kind, Trace};
 pub(super) use order::Order;
 
 use super::dice::Dice;

@@ -1,41 +1,41 @@
 //! Colour, where it is wanted.
 
+use crate::terminal::style::Colours;
+use crate::terminal::{Ink, Line, Look};
+
 /// How words are dressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
-    Colour,
-    Plain,
-}
+pub(super) struct Style(pub(super) Colours);
 
 impl Style {
-    fn dress(self, code: &str, text: &str) -> String {
-        match self {
-            Self::Colour => format!("\x1b[{code}m{text}\x1b[0m"),
-            Self::Plain => text.into(),
-        }
+    #[cfg(test)]
+    pub(super) const PLAIN: Self = Self(Colours::Off);
+
+    fn dress(self, look: Look, text: &str) -> String {
+        Line::new(text, look).paint(self.0)
     }
 
     pub(super) fn bold(self, text: &str) -> String {
-        self.dress("1", text)
+        self.dress(Look::BOLD, text)
     }
 
     pub(super) fn dim(self, text: &str) -> String {
-        self.dress("2", text)
+        self.dress(Look::DIM, text)
     }
 
     pub(super) fn good(self, text: &str) -> String {
-        self.dress("32", text)
+        self.dress(Look::ink(Ink::Green), text)
     }
 
     pub(super) fn bad(self, text: &str) -> String {
-        self.dress("1;31", text)
+        self.dress(Look { bold: true, ..Look::ink(Ink::Red) }, text)
     }
 
     pub(super) fn warn(self, text: &str) -> String {
-        self.dress("33", text)
+        self.dress(Look::ink(Ink::Yellow), text)
     }
 
     pub(super) fn calm(self, text: &str) -> String {
-        self.dress("36", text)
+        self.dress(Look::ink(Ink::Cyan), text)
     }
 }

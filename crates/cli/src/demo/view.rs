@@ -6,27 +6,46 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::ledger::{Ledger, Row, table, total};
 use super::spectator::Progress;
 use super::story::Scene;
 use super::style::Style;
+use crate::terminal::Line;
+use crate::terminal::style::Colours;
+use crate::terminal::wrap::{At, wrap};
 use bars::{Bar, bar_lines};
 
 /// Where the text of a line begins, behind the scene's number and name.
 const INDENT: usize = 18;
 /// How wide lines are where nobody can say.
 const COLUMNS: usize = 100;
+/// Stands between words that belong on one line. It is no space to whoever breaks lines.
+const JOINED: &str = "\u{a0}";
+/// Bars in a window narrower than this say nothing.
+const BARS_MIN: usize = 60;
+/// Lines narrower than this cannot be read.
+const COLUMNS_MIN: usize = 40;
 
 /// How the run is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Lines, and bars that move, this wide.
-    Live(usize),
+    /// Lines, and bars that move.
+    Live(Width),
     /// Lines.
-    Plain,
+    Plain(Width),
     /// Nothing: the books alone are wanted.
     Silent,
+}
+
+/// How wide it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    /// As somebody said, or as is usual.
+    Columns(usize),
+    /// As wide as the window is at the time.
+    Window,
 }
 
 /// Tells what happens.
@@ -39,38 +58,57 @@ pub(super) struct Narrator {
 #[derive(Default)]
 struct Footer {
     bars: Vec<Bar>,
-    /// How many of its lines are on the screen.
-    drawn: usize,
+    /// How wide those of its lines are that are on the screen.
+    drawn: Vec<usize>,
+}
+
+impl Width {
+    fn columns(self) -> usize {
+        match self {
+            Self::Columns(columns) => columns,
+            // Some terminals say that they have none.
+            Self::Window => match crossterm::terminal::size() {
+                Ok((columns @ 1.., _)) => usize::from(columns),
+                _ => COLUMNS,
+            },
+        }
+    }
 }
 
 impl Mode {
     /// As the terminal allows. `columns` makes it live without one.
     pub(super) fn detect(columns: Option<usize>) -> Self {
-        let width = || crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| usize::from(columns));
-        match columns {
-            Some(columns) => Self::Live(columns.max(60)),
-            None if std::io::stdout().is_terminal() => Self::Live(width().max(60)),
-            None => Self::Plain,
-        }
+        let width = match columns {
+            Some(columns) => Width::Columns(columns),
+            None if std::io::stdout().is_terminal() => Width::Window,
+            None => return Self::Plain(Width::Columns(COLUMNS)),
+        };
+        if width.columns() < BARS_MIN { Self::Plain(width) } else { Self::Live(width) }
     }
 }
 
 impl Narrator {
     pub(super) fn new(mode: Mode) -> Self {
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let style = if matches!(mode, Mode::Live(_)) && !no_colour { Style::Colour } else { Style::Plain };
-        Self { mode, style, footer: Mutex::default() }
+        let is_dressed = matches!(mode, Mode::Live(_) | Mode::Plain(Width::Window));
+        let wanted = if is_dressed { Colours::wanted(|name| std::env::var(name).ok()) } else { Colours::Off };
+        Self { mode, style: Style(wanted), footer: Mutex::default() }
     }
 
     pub(super) const fn style(&self) -> Style {
         self.style
     }
 
-    const fn columns(&self) -> usize {
+    /// How wide the window is.
+    fn window(&self) -> usize {
         match self.mode {
-            Mode::Live(columns) => columns,
-            Mode::Plain | Mode::Silent => COLUMNS,
+            Mode::Live(width) | Mode::Plain(width) => width.columns(),
+            Mode::Silent => COLUMNS,
         }
+    }
+
+    /// How wide lines may be.
+    fn columns(&self) -> usize {
+        self.window().max(COLUMNS_MIN)
     }
 
     /// Says lines that stay.
@@ -79,7 +117,7 @@ impl Narrator {
             return;
         }
         let mut footer = self.footer();
-        let mut text = erased(&mut footer);
+        let mut text = erased(&mut footer, self.window());
         lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
         self.draw(&mut footer, text);
     }
@@ -128,7 +166,7 @@ impl Narrator {
         let room = self.columns().saturating_sub(INDENT + 3);
         let mut lines: Vec<String> = wrapped(&told, room)
             .iter()
-            .map(|line| format!("{indent}{}", self.style.calm(&line.replace('\u{1}', " "))))
+            .map(|line| format!("{indent}{}", self.style.calm(&line.replace(JOINED, " "))))
             .collect();
         let (stored, calls) = (total(rows, |row| row.stored), total(rows, |row| row.calls.made));
         let unknown = total(rows, |row| row.calls.unknown);
@@ -159,15 +197,19 @@ impl Narrator {
     pub(super) fn tick(&self) {
         if matches!(self.mode, Mode::Live(_)) {
             let mut footer = self.footer();
-            let text = erased(&mut footer);
+            let text = erased(&mut footer, self.window());
             self.draw(&mut footer, text);
         }
     }
 
     fn draw(&self, footer: &mut Footer, mut text: String) {
-        if let Mode::Live(columns) = self.mode {
-            let lines = bar_lines(&footer.bars, columns, self.style);
-            footer.drawn = lines.len();
+        // A window may have become too narrow for bars meanwhile.
+        if let Mode::Live(width) = self.mode
+            && width.columns() >= BARS_MIN
+        {
+            let lines = bar_lines(&footer.bars, width.columns(), self.style);
+            footer.drawn =
+                bar_lines(&footer.bars, width.columns(), Style(Colours::Off)).iter().map(|line| line.width()).collect();
             lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
         }
         let mut out = std::io::stdout().lock();
@@ -190,7 +232,7 @@ fn recoveries(rows: &[Row]) -> String {
         let rungs = if shared.is_some() { String::new() } else { row.rungs.join(" ") };
         let gap = row.gaps_ms.iter().max().map(|gap| format!("{gap} ms")).unwrap_or_default();
         let said = format!("{rungs} {gap}");
-        (!said.trim().is_empty()).then(|| format!("{} {}", row.wire, said.trim()).replace(' ', "\u{1}"))
+        (!said.trim().is_empty()).then(|| format!("{} {}", row.wire, said.trim()).replace(' ', JOINED))
     });
     let told = told.collect::<Vec<_>>().join(", ");
     match shared {
@@ -200,27 +242,18 @@ fn recoveries(rows: &[Row]) -> String {
     }
 }
 
-/// Takes the footer off the screen.
-fn erased(footer: &mut Footer) -> String {
-    match std::mem::take(&mut footer.drawn) {
+/// Takes the footer off the screen, also after a window became narrower and broke its lines.
+fn erased(footer: &mut Footer, columns: usize) -> String {
+    match std::mem::take(&mut footer.drawn).iter().map(|width| width.max(&1).div_ceil(columns)).sum::<usize>() {
         0 => String::new(),
-        lines => format!("\x1b[{lines}A\x1b[J"),
+        rows => format!("\x1b[{rows}A\x1b[J"),
     }
 }
 
 /// Words in lines of at most so many letters.
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.into()),
-        }
-    }
-    lines
+    let lines = wrap(&Line::plain(text), columns, &Line::default(), At::Words);
+    lines.iter().map(|line| line.paint(Colours::Off)).filter(|line| !line.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -230,7 +263,7 @@ mod tests {
     #[test]
     fn lines_are_wrapped_at_words() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("toolongaword x", 3), ["toolongaword", "x"]);
+        assert_eq!(wrapped("toolong x", 4), ["tool", "ong", "x"]);
         assert!(wrapped("", 3).is_empty());
     }
 }

@@ -9,15 +9,17 @@ use everturn::core::doctor::{Flaw, Known, Repaired, Whose, facts, repair};
 use everturn::core::ids::{CallUid, ChatId};
 use everturn::core::message::{Body, Message};
 use everturn::core::status::Status;
-use everturn::stores::{CallRecord, Heading, Store};
+use everturn::stores::{CallRecord, Heading, Lease, Store};
 
 use super::{Doctor, Health, count, tell, tell_changes};
+use crate::chat::find_kept;
 use crate::kept::Kept;
-use crate::visible;
+use crate::terminal::visible;
 
 /// Says what is wrong with a chat, and mends it if that is wanted.
-pub(super) async fn check(doctor: &Doctor, chat: ChatId, out: &mut impl Write) -> anyhow::Result<Health> {
+pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) -> anyhow::Result<Health> {
     let kept = doctor.place.look().await?;
+    let chat = find_kept(&kept, piece).await?;
     let heading = kept.heading(chat).await?;
     writeln!(out, "chat {chat}: {}", visible::line(&heading.title, 60))?;
     let mut health = Health::Good;
@@ -71,7 +73,16 @@ pub(super) async fn mend(store: &dyn Store, chat: ChatId) -> anyhow::Result<bool
         bail!("chat {chat} has commands to obey: let a server do that first");
     }
     let mut lease = store.acquire(chat).await?;
-    let loaded = store.load(&lease).await?;
+    let mended = mend_leased(store, chat, &mut lease).await;
+    // Also of what was left as it is: a server would have to wait for it to lapse.
+    let released = store.release(lease).await;
+    let mended = mended?;
+    released?;
+    Ok(mended)
+}
+
+async fn mend_leased(store: &dyn Store, chat: ChatId, lease: &mut Lease) -> anyhow::Result<bool> {
+    let loaded = store.load(lease).await?;
     if loaded.chat.is_busy() {
         bail!("chat {chat} is in the middle of a turn: let a server finish that first");
     }
@@ -79,8 +90,7 @@ pub(super) async fn mend(store: &dyn Store, chat: ChatId) -> anyhow::Result<bool
     let repaired = repair(&transcript, Whose::Ours(&known(&calls)));
     let facts = facts::of_repair(&loaded.chat, &transcript, &repaired);
     if !facts.is_empty() {
-        store.commit(&mut lease, &facts).await?;
+        store.commit(lease, &facts).await?;
     }
-    store.release(lease).await?;
     Ok(!repaired.is_healthy())
 }

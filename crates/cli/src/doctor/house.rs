@@ -12,7 +12,7 @@ use everturn::stores::sqlite::Inspection;
 use super::chat::{examined, mend};
 use super::{Doctor, Health, count};
 use crate::kept::Kept;
-use crate::visible;
+use crate::terminal::visible;
 
 /// How many flaws of one chat are named here.
 const NAMED_LEN_MAX: usize = 3;
@@ -64,7 +64,7 @@ pub(super) async fn check(doctor: &Doctor, out: &mut impl Write) -> anyhow::Resu
         match mend(&*store, chat).await {
             Ok(_) => writeln!(out, "  chat {chat}: mended")?,
             Err(error) => {
-                writeln!(out, "  chat {chat}: not mended: {error:#}")?;
+                writeln!(out, "  chat {chat}: not mended: {}", visible::line(&format!("{error:#}"), 200))?;
                 health = Health::Bad;
             }
         }
@@ -84,7 +84,12 @@ enum Found {
 async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result<(usize, Found)> {
     let mut found = Found::Good;
     if let Kept::Ours(inspection) = kept {
-        for trouble in inspection.troubles(chat)? {
+        // One chat that cannot be read says nothing about the others.
+        let troubles = match inspection.troubles(chat) {
+            Ok(troubles) => troubles,
+            Err(error) => return unreadable(out, chat, &error),
+        };
+        for trouble in troubles {
             writeln!(out, "  chat {chat}: {}", visible::line(&trouble.to_string(), 200))?;
             if !trouble.is_harmless() {
                 found = Found::Beyond;
@@ -94,12 +99,12 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
     let transcript = match kept.transcript(chat).await {
         Ok(transcript) => transcript,
         Err(StoreError::Unreadable(_)) if matches!(found, Found::Beyond) => return Ok((0, found)), // It was told.
-        Err(error) => {
-            writeln!(out, "  chat {chat}: {error}")?;
-            return Ok((0, Found::Beyond));
-        }
+        Err(error) => return unreadable(out, chat, &error),
     };
-    let (heading, calls) = (kept.heading(chat).await?, kept.calls(chat).await?);
+    let (heading, calls) = match (kept.heading(chat).await, kept.calls(chat).await) {
+        (Ok(heading), Ok(calls)) => (heading, calls),
+        (Err(error), _) | (_, Err(error)) => return unreadable(out, chat, &error),
+    };
     let repaired = examined(&heading, &transcript, &calls);
     for finding in repaired.findings.iter().take(NAMED_LEN_MAX) {
         writeln!(out, "  chat {chat}: {}", visible::line(&finding.to_string(), 200))?;
@@ -111,6 +116,11 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
         found = Found::Flaws;
     }
     Ok((transcript.len(), found))
+}
+
+fn unreadable(out: &mut impl Write, chat: ChatId, error: &StoreError) -> anyhow::Result<(usize, Found)> {
+    writeln!(out, "  chat {chat}: {}", visible::line(&error.to_string(), 200))?;
+    Ok((0, Found::Beyond))
 }
 
 /// Whether only the owner can use the directory and what is in it.
@@ -142,8 +152,9 @@ fn privacy(doctor: &Doctor, dir: &Path, out: &mut impl Write) -> anyhow::Result<
 fn file(inspection: &mut Inspection, out: &mut impl Write) -> anyhow::Result<Health> {
     let (found, known) = inspection.schema()?;
     writeln!(out, "  schema {found}{}", if found < known { ", which the next start brings up to date" } else { "" })?;
-    let mut progress = Progress::new(0);
+    let (mut progress, wipe) = (Progress::new(0), Progress::new(0));
     let damage = inspection.damage(move || progress.step())?;
+    wipe.end();
     if damage.is_empty() {
         writeln!(out, "  SQLite finds no damage")?;
     }
@@ -155,7 +166,7 @@ fn file(inspection: &mut Inspection, out: &mut impl Write) -> anyhow::Result<Hea
     }
     let strays = inspection.strays()?;
     for trouble in &strays {
-        writeln!(out, "  {trouble}")?;
+        writeln!(out, "  {}", visible::line(&trouble.to_string(), 200))?;
     }
     Ok(Health::of(damage.is_empty() && strays.is_empty()))
 }
@@ -185,7 +196,7 @@ impl Progress {
     }
 
     fn end(&self) {
-        if self.shows && self.of > 100 {
+        if self.shows && (self.of == 0 || self.of > 100) {
             eprint!("\r{:<40}\r", "");
         }
     }

@@ -16,7 +16,9 @@ use everturn::providers::{anthropic, openai_chat, openai_responses};
 use serde_json::{Value, json};
 
 use super::{Doctor, Health, count, tell, tell_changes};
-use crate::{clock, visible};
+use crate::clock;
+use crate::files;
+use crate::terminal::visible;
 
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -54,7 +56,7 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
         (false, _) => writeln!(out, "{messages}, {flaws}: --fix makes a mended copy a chat, or with --out a file")?,
         (true, Some(to)) => {
             let mended = if wrong == 0 { bytes } else { written(&session, &repaired)? };
-            write_new(to, &mended)?;
+            files::make(to, &mended)?;
             writeln!(out, "{messages}, {flaws}: written to {}", to.display())?;
         }
         (true, None) => {
@@ -132,11 +134,4 @@ fn written(session: &Session, repaired: &Repaired) -> anyhow::Result<Vec<u8>> {
         }
     };
     Ok(format!("{value:#}\n").into_bytes())
-}
-
-/// Writes a file that is not there yet.
-fn write_new(to: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let made = std::fs::OpenOptions::new().write(true).create_new(true).open(to);
-    let mut file = made.with_context(|| format!("{} cannot be made", to.display()))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).with_context(|| format!("{} cannot be written", to.display()))
 }

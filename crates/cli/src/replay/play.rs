@@ -8,23 +8,18 @@ use tokio::time::sleep;
 
 use super::Speed;
 use super::scene::{Beat, Voice};
+use crate::terminal::style::Colours;
+use crate::terminal::{Ink, Line, Look};
 
 /// The longest anybody is made to wait for the next beat, whatever happened in between.
 const GAP_MAX: Duration = Duration::from_secs(3);
 /// Longer gaps are named.
 const GAP_NAMED: Duration = Duration::from_secs(60);
 
-/// How it looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    Coloured,
-    Plain,
-}
-
 /// Somebody who tells it again.
 pub struct Player {
     pub speed: Speed,
-    pub look: Look,
+    pub colours: Colours,
 }
 
 impl Player {
@@ -49,18 +44,28 @@ impl Player {
         }
         let words: Vec<&str> = beat.text.split_inclusive(char::is_whitespace).collect();
         let each = beat.lasts / u32::try_from(words.len().max(1)).unwrap_or(u32::MAX);
-        write!(out, "{}", self.colour(beat.voice))?;
         for word in words {
-            write!(out, "{word}")?;
+            self.words(out, beat.voice, word)?;
             out.flush()?;
             self.wait(each).await;
         }
-        Ok(writeln!(out, "{}", self.reset())?)
+        Ok(writeln!(out)?)
     }
 
     fn line(&self, out: &mut impl Write, voice: Voice, text: &str) -> std::io::Result<()> {
-        writeln!(out, "{}{text}{}", self.colour(voice), self.reset())?;
+        self.words(out, voice, text)?;
+        writeln!(out)?;
         out.flush()
+    }
+
+    /// Words of a voice, which may have several lines.
+    fn words(&self, out: &mut impl Write, voice: Voice, text: &str) -> std::io::Result<()> {
+        let look = look(voice);
+        let painted = text.split('\n').map(|line| match line {
+            "" => String::new(),
+            line => Line::new(line, look).paint(self.colours),
+        });
+        out.write_all(painted.collect::<Vec<_>>().join("\n").as_bytes())
     }
 
     fn pace(&self, time: Duration) -> Duration {
@@ -76,22 +81,16 @@ impl Player {
             sleep(time).await;
         }
     }
+}
 
-    const fn colour(&self, voice: Voice) -> &'static str {
-        match (self.look, voice) {
-            (Look::Plain, _) | (_, Voice::Model) => "",
-            (_, Voice::Person) => "\x1b[1m",
-            (_, Voice::Thought | Voice::Note) => "\x1b[2m",
-            (_, Voice::Tool) => "\x1b[36m",
-            (_, Voice::Trouble) => "\x1b[33m",
-        }
-    }
-
-    const fn reset(&self) -> &'static str {
-        match self.look {
-            Look::Plain => "",
-            Look::Coloured => "\x1b[0m",
-        }
+/// How a voice looks.
+const fn look(voice: Voice) -> Look {
+    match voice {
+        Voice::Model => Look::PLAIN,
+        Voice::Person => Look::BOLD,
+        Voice::Thought | Voice::Note => Look::DIM,
+        Voice::Tool => Look::ink(Ink::Cyan),
+        Voice::Trouble => Look::ink(Ink::Yellow),
     }
 }
 
@@ -126,26 +125,26 @@ mod tests {
         ]
     }
 
-    async fn played(speed: Speed, look: Look) -> (String, Duration) {
+    async fn played(speed: Speed, colours: Colours) -> (String, Duration) {
         let (mut out, began) = (Vec::new(), Instant::now());
-        Player { speed, look }.play(&beats(), &mut out).await.unwrap();
+        Player { speed, colours }.play(&beats(), &mut out).await.unwrap();
         (String::from_utf8(out).unwrap(), began.elapsed())
     }
 
     /// It takes as long as it took, waits of people cut short; faster at a higher speed, and no time at the highest.
     #[tokio::test(start_paused = true)]
     async fn it_is_told_in_its_own_time() {
-        let (shown, took) = played(Speed::Times(1.0), Look::Plain).await;
+        let (shown, took) = played(Speed::Times(1.0), Colours::Off).await;
         assert_eq!(shown, "hi\none two\n  · 119 minutes later\nbye\n");
         assert_eq!(took, Duration::from_secs(1 + 2 + 3));
-        let (same, took) = played(Speed::Times(4.0), Look::Plain).await;
+        let (same, took) = played(Speed::Times(4.0), Colours::Off).await;
         assert_eq!((same, took), (shown.clone(), Duration::from_millis(1_500)));
-        assert_eq!(played(Speed::Max, Look::Plain).await, (shown, Duration::ZERO));
+        assert_eq!(played(Speed::Max, Colours::Off).await, (shown, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
     async fn colours_are_for_terminals() {
-        let (shown, _) = played(Speed::Max, Look::Coloured).await;
-        assert!(shown.starts_with("\x1b[1mhi\x1b[0m\none two\x1b[0m\n"), "{shown:?}");
+        let (shown, _) = played(Speed::Max, Colours::On).await;
+        assert!(shown.starts_with("\x1b[1mhi\x1b[0m\none two\n"), "{shown:?}");
     }
 }

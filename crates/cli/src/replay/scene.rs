@@ -12,7 +12,8 @@ use everturn::core::ids::{CallUid, MessageId, StepId, Timestamp};
 use everturn::core::message::{Body, CallResult, Message, Part, Reply, Stop, Verdict};
 use everturn::stores::CallRecord;
 
-use crate::visible;
+use crate::chat::duration;
+use crate::terminal::visible;
 
 /// How much of an input or a result is shown.
 const CHARS_MAX: usize = 160;
@@ -30,6 +31,20 @@ pub struct Beat {
     pub voice: Voice,
     /// What is shown, one or more lines. Safe for a terminal.
     pub text: String,
+}
+
+impl Beat {
+    /// As much of it as was said by this time.
+    pub fn cut(&mut self, last: Timestamp) {
+        let said = last.since(self.at);
+        if said >= self.lasts {
+            return;
+        }
+        let share = said.as_secs_f64() / self.lasts.as_secs_f64();
+        let len = (self.text.chars().count() as f64 * share) as usize;
+        self.text = self.text.chars().take(len).collect();
+        self.lasts = said;
+    }
 }
 
 /// Who is heard.
@@ -180,7 +195,7 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         let mut parts: Vec<(Voice, String)> = Vec::new();
         for part in &reply.parts {
             let (voice, text) = match part {
-                Part::Text(text) => (Voice::Model, visible::text(&text.text)),
+                Part::Text(text) => (Voice::Model, visible(&text.text).into_owned()),
                 Part::Reasoning(thought) => {
                     (Voice::Thought, format!("  ~ {}", visible::line(&thought.text, CHARS_MAX)))
                 }
@@ -264,7 +279,7 @@ fn stopped(stop: &Stop) -> Option<String> {
 /// What a person said.
 fn said(parts: &[Part]) -> String {
     let said = parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(visible::text(&text.text)),
+        Part::Text(text) => Some(visible(&text.text).into_owned()),
         Part::File(file) => {
             Some(format!("[file {} {}]", visible::line(&file.name, 80), visible::line(&file.media_type, 80)))
         }
@@ -275,11 +290,7 @@ fn said(parts: &[Part]) -> String {
 
 /// A length of time, for people.
 fn took(time: Duration) -> String {
-    match time.as_millis() {
-        millis @ ..1_000 => format!("{millis} ms"),
-        millis @ 1_000..60_000 => format!("{:.1} s", millis as f64 / 1_000.0),
-        millis => format!("{} min {} s", millis / 60_000, millis / 1_000 % 60),
-    }
+    duration(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -13,6 +13,10 @@ use super::style::{Ink, Line, Look};
 use super::wrap::{At, clip, wrap};
 use code::{Code, Fence};
 
+/// Quotations within quotations, as deep as they are shown; what is deeper are words.
+const QUOTES_MAX: usize = 16;
+const INDENT_MAX: usize = 12;
+
 /// Markdown as far as it has arrived.
 #[derive(Debug)]
 pub struct Markdown {
@@ -165,18 +169,32 @@ impl Markdown {
 
 /// Headings, list entries, quotations: what stands before their words, and how these look.
 fn opening(line: &str) -> Opening<'_> {
-    let rest = line.trim_start();
-    let indent = " ".repeat((line.len() - rest.len()).min(12));
+    let (mut bars, mut rest) = (Line::default(), line);
+    for _ in 0..QUOTES_MAX {
+        let Some(quoted) = rest.trim_start().strip_prefix('>') else { break };
+        bars = bars.and(&format!("{}│ ", indent(rest)), Look::DIM);
+        rest = quoted.strip_prefix(' ').unwrap_or(quoted);
+    }
+    let Opening { mark, look, rest } = unquoted(rest);
+    if bars.0.is_empty() {
+        return Opening { mark, look, rest };
+    }
+    bars.0.extend(mark.0);
+    Opening { mark: bars, look: Look { italic: true, ..look }, rest }
+}
+
+/// As many spaces as a line begins with, within reason.
+fn indent(line: &str) -> String {
+    " ".repeat((line.len() - line.trim_start().len()).min(INDENT_MAX))
+}
+
+/// The same without quotations.
+fn unquoted(line: &str) -> Opening<'_> {
+    let (indent, rest) = (indent(line), line.trim_start());
     let hashes = rest.bytes().take_while(|byte| *byte == b'#').count();
     if (1..=6).contains(&hashes) && rest[hashes..].starts_with(' ') {
         let look = Look { ink: Ink::Cyan, bold: true, underlined: hashes == 1, ..Look::PLAIN };
         return Opening { mark: Line::default(), look, rest: rest[hashes..].trim_start() };
-    }
-    if let Some(quoted) = rest.strip_prefix('>') {
-        let inner = opening(quoted.strip_prefix(' ').unwrap_or(quoted));
-        let mut mark = Line::dim(&format!("{indent}│ "));
-        mark.0.extend(inner.mark.0);
-        return Opening { mark, look: Look { italic: true, ..inner.look }, rest: inner.rest };
     }
     for bullet in ["- ", "* ", "+ "] {
         if let Some(rest) = rest.strip_prefix(bullet) {

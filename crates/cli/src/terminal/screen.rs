@@ -4,6 +4,8 @@
 //! afterwards. Only the live area is ever drawn again.
 
 use std::io::{self, Write};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread::{self, ThreadId};
 
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::{cursor, execute, terminal};
@@ -13,27 +15,46 @@ use super::style::{Colours, Line};
 /// Begins and ends a change that the terminal shows at once; one that does not know it leaves it aside.
 const TOGETHER: (&str, &str) = ("\x1b[?2026h", "\x1b[?2026l");
 
+/// Whose the terminal is while it listens to single keys.
+static OWNER: Mutex<Option<ThreadId>> = Mutex::new(None);
+
 /// A terminal that listens to single keys, until dropped.
 pub struct Raw(());
 
 impl Raw {
     pub fn enter() -> io::Result<Self> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let usual = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                // A panic of another thread ends a task, and whoever types goes on.
+                if is_owned_by(thread::current().id()) {
+                    leave();
+                }
+                usual(panic);
+            }));
+        });
         terminal::enable_raw_mode()?;
+        own(Some(thread::current().id()));
         let raw = Self(());
         execute!(io::stdout(), EnableBracketedPaste)?;
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            leave();
-            usual(panic);
-        }));
         Ok(raw)
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
+        own(None);
         leave();
     }
+}
+
+fn own(owner: Option<ThreadId>) {
+    *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = owner;
+}
+
+fn is_owned_by(thread: ThreadId) -> bool {
+    *OWNER.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread)
 }
 
 fn leave() {

@@ -21,6 +21,31 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The same on one line, of at most `chars` characters.
+pub fn line(words: &str, chars: usize) -> String {
+    let mut line = visible(&words.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned();
+    if let Some((end, _)) = line.char_indices().nth(chars) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}
+
+/// JSON that says the same, with such characters escaped. They can only stand in its strings.
+pub fn json(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}"))),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// Whether a terminal would obey it, or people could not see it.
 fn is_hidden(c: char) -> bool {
     match c {
@@ -56,6 +81,12 @@ mod tests {
         ] {
             assert_eq!(visible(text), shown);
         }
+    }
+
+    #[test]
+    fn a_line_is_one_and_no_longer_than_told() {
+        assert_eq!(line(" a\n\n b  c ", 9), "a b c");
+        assert_eq!(line("wörter ohne ende", 6), "wörter…");
     }
 
     #[test]

@@ -74,6 +74,7 @@ async fn resume_offers_the_chats_there_are() {
     for text in ["count to 1", "count to 2"] {
         let chat = daemon.chat().await;
         daemon.post(&format!("{chat}/messages"), &serde_json::json!({"text": text})).await;
+        while daemon.get(&chat).await["title"] != text {} // It has one as soon as that is heard.
     }
     let arguments = ["chat", "--data", data.path().to_str().unwrap(), "--resume"];
     let mut terminal = Terminal::start(&arguments, &[], WINDOW);
@@ -210,6 +211,27 @@ async fn an_approval_shows_the_whole_call() {
         terminal.has("Well then. understudy/any").await;
         stage.server.stop().await;
     }
+}
+
+/// S20: what was shown in one chat does not count in the next, although its calls have the same names.
+#[tokio::test]
+async fn an_approval_in_the_next_chat_shows_its_own_call() {
+    let stage = Stage::launching_twice().await;
+    let mut terminal = Terminal::start(&["chat", "--url", &stage.base], &[("EVERTURN_TOKEN", TOKEN)], WINDOW);
+    terminal.shows("› ").await;
+    for target in ["moon", "mars"] {
+        terminal.keys("go\r").await;
+        terminal.shows("Allow launch?").await;
+        let whole = format!("┌ launch wants to run with │ {{ │ \"target\": \"{target}\" │ }} └");
+        assert!(terminal.words().contains(&whole), "{}", terminal.all());
+        terminal.keys("y\r").await;
+        terminal.shows("understudy/any").await;
+        terminal.keys("/new\r").await;
+        terminal.shows("what you say next").await;
+        terminal.keys("\x0c").await;
+        terminal.until("an empty window", |window| !window.contains("understudy/any")).await;
+    }
+    stage.server.stop().await;
 }
 
 /// S8: what a model says is shown, and never obeyed.

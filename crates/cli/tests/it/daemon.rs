@@ -10,6 +10,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
+use crate::reader::Reader;
+
 /// A directory of its own, deleted when dropped.
 pub struct Scratch(PathBuf);
 
@@ -37,21 +39,10 @@ pub fn everturn(arguments: &[&str]) -> Command {
     for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
         command.env_remove(name);
     }
-    for name in [
-        "EVERTURN_CONFIG",
-        "EVERTURN_LISTEN",
-        "EVERTURN_DATA",
-        "EVERTURN_MODEL",
-        "EVERTURN_SYSTEM",
-        "EVERTURN_URL",
-        "EVERTURN_TOKEN",
-    ] {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EVERTURN_")) {
         command.env_remove(name);
     }
-    for name in ["EVERTURN_LOG_FORMAT", "EVERTURN_RECORD", "EVERTURN_CHATS_MAX", "EVERTURN_DRAIN_SECONDS"] {
-        command.env_remove(name);
-    }
-    command.env_remove("DATABASE_URL").env_remove("EVERTURN_LOG").env("XDG_CONFIG_HOME", "/nowhere");
+    command.env_remove("DATABASE_URL").env("XDG_CONFIG_HOME", "/nowhere");
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -80,10 +71,35 @@ impl Daemon {
 
     /// The same, with these variables.
     pub async fn start_with(data: &Path, model: &str, variables: &[(&str, &str)]) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let data_text = data.to_str().unwrap();
         let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", data_text, "--model", model]);
-        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(variables.iter().copied());
+        Self::spawn(data, command).await
+    }
+
+    /// One with every kind of agent: the usual one counts, `waits` has tools that wait for its client (`map`), for a person
+    /// (`launch`) and for nobody (`linger`), and `fails` asks a provider at this address, which has to refuse its key.
+    pub async fn start_with_all(dir: &Path, provider: &str) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+        std::fs::create_dir_all(dir).unwrap();
+        let (file, effects, data) = (dir.join("agents.toml"), dir.join("effects.jsonl"), dir.join("data"));
+        let agents = "
+            [agents.waits]
+            model = 'understudy/persona'
+            [agents.fails]
+            model = 'anthropic/claude-sonnet-4-5'";
+        std::fs::write(&file, agents).unwrap();
+        let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--model", "understudy/numbered"]);
+        command.arg("--data").arg(&data).arg("--config").arg(file).arg("--demo-tools").arg(effects);
+        command.env("ANTHROPIC_BASE_URL", provider).env("ANTHROPIC_API_KEY", "sk-of-nobody");
+        command.stdin(Stdio::piped()); // It ends with whoever holds the other end.
+        Self::spawn(&data, command).await
+    }
+
+    /// Starts this command, which serves this directory, and waits for its banner.
+    pub async fn spawn(data: &Path, mut command: Command) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut err = child.stderr.take().unwrap();
         let logged = tokio::spawn(async move {
@@ -111,9 +127,26 @@ impl Daemon {
         response.json().await.unwrap()
     }
 
+    /// What a request is answered with, whatever it is.
+    pub async fn answer(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+        let response = self.ask(method, path).json(body).send().await.unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Somebody who watches a chat.
+    pub async fn watch(&self, chat: &str) -> Reader {
+        Reader::open(self.ask(Method::GET, &format!("{chat}/stream"))).await
+    }
+
     /// A new chat, by its path.
     pub async fn chat(&self) -> String {
-        let chat = self.post("/v1/chats", &json!({})).await;
+        self.chat_with("default").await
+    }
+
+    /// A new chat with an agent.
+    pub async fn chat_with(&self, agent: &str) -> String {
+        let chat = self.post("/v1/chats", &json!({ "agent": agent })).await;
         format!("/v1/chats/{}", chat["id"].as_str().unwrap())
     }
 

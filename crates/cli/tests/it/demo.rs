@@ -5,6 +5,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::daemon::everturn;
+use crate::pty::Terminal;
 
 async fn demo(arguments: &[&str], sabotage: &str) -> Output {
     let arguments: Vec<&str> = ["demo", "--quick"].iter().chain(arguments).copied().collect();
@@ -61,15 +62,46 @@ async fn a_fault_that_nobody_knows_is_refused() {
     assert!(text(&output.stderr).contains("kill-tool"), "the faults there are: {}", text(&output.stderr));
 }
 
-/// A daemon that loses one delta, and one that runs a tool twice: the demo fails, and says which.
+/// On a terminal bars move below the lines, and nothing of them is left; a narrow one, or one that becomes narrow, has
+/// none.
+#[tokio::test]
+async fn a_terminal_gets_bars_that_fit() {
+    let arguments = ["demo", "--quick", "--seed", "1", "--fault", "cut", "--fault", "stall", "--wire", "chat"];
+    for (size, later, has_bars) in [((100, 40), None, true), ((50, 40), None, false), ((100, 40), Some((50, 40)), true)]
+    {
+        let mut terminal = Terminal::start(&arguments, &[], size);
+        if has_bars {
+            terminal.until("bars", |window| window.contains("A █") && window.contains("B ")).await;
+        }
+        let mut before = usize::MAX;
+        if let Some(size) = later {
+            terminal.resize(size);
+            terminal.shows("2/2 stall").await;
+            before = terminal.bytes.len();
+        }
+        assert!(terminal.ended().await.success(), "{}", terminal.all());
+        let all = terminal.all();
+        assert!(all.contains("The ledger balances") && all.contains("everturn demo --seed 1"), "{size:?}:\n{all}");
+        assert!(!all.contains('█') && !all.contains('░'), "bars are left, {size:?}:\n{all}");
+        assert_eq!(String::from_utf8_lossy(&terminal.bytes).contains('█'), has_bars, "{size:?}");
+        let narrow = String::from_utf8_lossy(terminal.bytes.get(before..).unwrap_or_default());
+        assert!(!narrow.contains('█'), "there is no room for bars any more:\n{all}");
+    }
+}
+
+/// A daemon that loses one delta, runs a tool twice or not at all, and a stand-in that breaks nothing: the demo fails, and
+/// says which.
 #[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn a_daemon_that_lies_is_found_out() {
-    for (lie, said) in [
-        ("lose-delta", "the store lost 1 of the tokens: t"),
-        ("tool-twice", "ran twice, and must not: 2 starts, 2 effects in the side file"),
+    for (lie, fault, said) in [
+        ("lose-delta", "join", "the store lost 1 of the tokens: t"),
+        ("tool-twice", "join", "ran twice, and must not: 2 starts, 2 effects in the side file"),
+        ("no-tool", "join", "is said to be done and left no effect"),
+        ("no-fault", "stall", "the fault did not strike: nobody had to continue or restart"),
+        ("no-fault", "429", "the fault did not strike: 2 attempts were enough for 2 steps"),
     ] {
-        let output = demo(&["--seed", "1", "--fault", "join", "--wire", "responses"], lie).await;
+        let output = demo(&["--seed", "1", "--fault", fault, "--wire", "responses"], lie).await;
         assert_eq!(output.status.code(), Some(1), "{lie}: {}", text(&output.stderr));
         let told = text(&output.stdout);
         let last = told.lines().last().unwrap_or_default();

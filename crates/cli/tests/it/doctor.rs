@@ -132,7 +132,7 @@ async fn a_data_directory_is_checked_and_mended() {
     let (code, told, _) = ran(&["doctor", "--data", data]).await;
     assert_eq!(code, Some(1), "{told}");
     for part in
-        ["only its owner", "schema 2", "no damage", "the call of pay␛ has no result", "1 chat, 4 messages: 1 has flaws"]
+        ["only its owner", "schema 3", "no damage", "the call of pay␛ has no result", "1 chat, 4 messages: 1 has flaws"]
     {
         assert!(told.contains(part), "{part} is missing:\n{told}");
     }
@@ -145,6 +145,26 @@ async fn a_data_directory_is_checked_and_mended() {
     assert!(told.contains("every transcript is in order"), "{told}");
     let again = ran(&["doctor", &chat, "--fix", "--data", data]).await;
     assert!(again.1.contains("5 messages: nothing is wrong"), "{}", again.1);
+}
+
+/// A chat that cannot be read is named, and the others are looked at all the same.
+#[tokio::test]
+async fn one_bad_row_does_not_end_the_visit() {
+    let (scratch, _) = scratch("note", "");
+    let (dir, data) = (scratch.path(), scratch.path().to_str().unwrap());
+    let flawed = store_broken(dir).await;
+    let unreadable = ChatId::new(Timestamp(500), 1);
+    let store = Sqlite::open(dir, &Options::default()).unwrap();
+    store.create(unreadable, "default", "local").await.unwrap();
+    drop(store);
+    let file = rusqlite::Connection::open(dir.join("everturn.db")).unwrap();
+    let changed = file.execute("UPDATE chats SET status = 'asleep' WHERE id = (SELECT min(id) FROM chats)", []);
+    assert_eq!(changed.unwrap(), 1);
+    drop(file);
+    let (code, told, error) = ran(&["doctor", "--data", data]).await;
+    assert_eq!(code, Some(1), "{told}{error}");
+    assert!(told.contains(&format!("  chat {unreadable}: ")), "{told}{error}");
+    assert!(told.contains(&format!("  chat {flawed}: ")) && told.contains("has no result"), "{told}{error}");
 }
 
 /// Beside a server the doctor reads, and refuses to write.

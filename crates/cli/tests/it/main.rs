@@ -2,18 +2,30 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chat;
+mod config;
 mod crowd;
 mod daemon;
 mod demo;
 mod deploy;
 mod doctor;
+mod leaving;
+mod memory;
 mod operations;
+mod pipes;
+mod process;
 mod pty;
+mod reach;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
 mod replicas;
 mod run;
 mod serve;
+mod sessions;
+mod slashes;
 mod stage;
+mod stopping;
+mod storms;
+mod table;
 mod traces;
+mod walk;

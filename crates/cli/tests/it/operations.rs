@@ -97,7 +97,7 @@ async fn requests_are_logged_and_decisions_are_kept() {
     wrong.headers_mut().insert("authorization", "Bearer wrong-and-secret-0123456789abcdef".parse().unwrap());
     assert_eq!(reqwest::Client::new().execute(wrong).await.unwrap().status(), StatusCode::UNAUTHORIZED);
     let made = daemon.post("/v1/tokens", &json!({"name": "laptop", "scopes": ["read"]})).await;
-    let (secret, id) = (made["token"].as_str().unwrap().to_owned(), made["id"].as_str().unwrap_or_default().to_owned());
+    let (secret, id) = (made["token"].as_str().unwrap().to_owned(), made["info"]["id"].as_str().unwrap().to_owned());
     let token = std::fs::read_to_string(scratch.path().join("token")).unwrap().trim().to_owned();
     let logged = daemon.end().await;
     let line = logged.lines().find(|line| line.contains("from-the-client-7")).expect("the request is in the log");
@@ -108,7 +108,7 @@ async fn requests_are_logged_and_decisions_are_kept() {
     let kinds: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["login_failed", "token_made"]);
     assert_eq!((&events[0]["peer"], &events[1]["name"]), (&json!("127.0.0.1"), &json!("laptop")));
-    assert!(audit.contains(&id));
+    assert_eq!(events[1]["token"], json!(id));
     for secret in [secret.as_str(), token.as_str(), "wrong-and-secret"] {
         assert!(!audit.contains(secret) && !logged.contains(secret));
     }
@@ -156,8 +156,23 @@ async fn exchanges_are_recorded_without_keys() {
     assert_eq!((&sheet["status"], &sheet["path"]), (&json!(401), &json!("/v1/messages")), "{text}");
     assert!(sheet["request_body"].to_string().contains("a secret of mine"), "{text}");
     assert!(text.contains("req_42") && text.contains("bad key [key]"), "{text}");
+    for file in files(scratch.path()) {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());
+    }
+    // They go with the chat; and those of one that was deleted elsewhere, at the next start, recording or not.
+    assert_eq!(daemon.ask(Method::DELETE, &chat).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert!(files(&scratch.path().join("recordings")).is_empty());
+    let elsewhere = scratch.path().join("recordings").join(chat.rsplit('/').next().unwrap());
+    std::fs::create_dir(&elsewhere).unwrap();
     let logged = daemon.end().await;
     assert!(!logged.contains(KEY));
+    let daemon = Daemon::start(scratch.path(), "understudy/persona").await;
+    daemon.get("/v1/chats").await;
+    while elsewhere.exists() {
+        tokio::task::yield_now().await;
+    }
+    daemon.end().await;
     for file in files(scratch.path()) {
         let bytes = std::fs::read(&file).unwrap();
         assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());

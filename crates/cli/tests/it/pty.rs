@@ -100,6 +100,20 @@ impl Terminal {
         timeout(PATIENCE, self.child.wait()).await.expect("it does not end").unwrap()
     }
 
+    /// Sends the command a signal by name.
+    pub async fn signal(&self, name: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        let sent = tokio::process::Command::new("kill").args(["-s", name, &pid]).status().await;
+        assert!(sent.unwrap().success());
+    }
+
+    /// Closes the window, and waits until the command has ended.
+    pub async fn closed(self) -> ExitStatus {
+        let Self { mut child, read, write, .. } = self;
+        drop((read, write));
+        timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap()
+    }
+
     /// Takes in what the command writes; says whether there was anything.
     async fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];

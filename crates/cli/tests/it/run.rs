@@ -1,11 +1,15 @@
 //! One turn for scripts, and the other small commands.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::process::Stdio;
 
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use crate::daemon::{Daemon, Scratch, everturn};
+use crate::pty::Terminal;
+use crate::reader::Reader;
 use crate::stage::{Stage, TOKEN};
 
 /// What came of a command: its exit code, its output, its errors.
@@ -90,6 +94,120 @@ async fn exit_codes_tell_how_it_ended() {
     assert!(error.contains("nothing to say"), "{error}");
 }
 
+/// A turn that fails ends with 1, one that ends early with 3.
+#[tokio::test]
+async fn failures_and_early_ends_have_codes() {
+    let stage = Stage::too_long().await;
+    for (code, said) in [(3, "ended early: length"), (1, "everturn: ")] {
+        let mut command = everturn(&["run", "--url", &stage.base, "go"]); // There is no second script to play.
+        let output = command.env("EVERTURN_TOKEN", TOKEN).output().await.unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+    stage.server.stop().await;
+}
+
+/// Of several lines the first that goes wrong gives the exit code.
+#[tokio::test]
+async fn a_piped_chat_tells_what_went_wrong_first() {
+    let stage = Stage::too_long_then_well().await;
+    let data = Scratch::new();
+    std::fs::create_dir_all(data.path()).unwrap();
+    let input = data.path().join("input");
+    std::fs::write(&input, "one\ntwo\n").unwrap();
+    let mut command = everturn(&["chat", "--url", &stage.base]);
+    command.env("EVERTURN_TOKEN", TOKEN).stdin(std::fs::File::open(&input).unwrap());
+    let output = command.output().await.unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "As long as\nWell then.\n");
+    assert_eq!(output.status.code(), Some(3));
+    stage.server.stop().await;
+}
+
+/// Who lists or exports chats only looks: a turn that was under way when its daemon was killed stays where it was.
+#[tokio::test]
+async fn looking_carries_nothing_on() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let mut daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let chat = daemon.chat().await;
+    let mut reader = Reader::open(daemon.ask(Method::GET, &format!("{chat}/stream"))).await;
+    daemon.post(&format!("{chat}/messages"), &json!({"text": "count to 400"})).await;
+    reader.until(|view| view.draft.as_ref().is_some_and(|draft| draft.n > 10)).await;
+    daemon.child.kill().await.unwrap();
+    let id = chat.rsplit('/').next().unwrap();
+    for _ in 0..3 {
+        let (code, listed, error) = ran(&["chats", "--data", path]).await;
+        assert_eq!(code, Some(0), "{error}");
+        assert!(listed.contains(id) && listed.contains("running"), "{listed}");
+        let (code, exported, error) = ran(&["export", id, "--data", path, "--format", "json"]).await;
+        assert_eq!(code, Some(0), "{error}");
+        let exported: Value = serde_json::from_str(&exported).unwrap();
+        let len = |name: &str| exported[name].as_array().unwrap_or_else(|| panic!("{exported}")).len();
+        assert_eq!((len("messages"), len("attempts")), (1, 0), "{exported}");
+    }
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut reader = Reader::resume(daemon.ask(Method::GET, &format!("{chat}/stream")), reader.follower).await;
+    assert!(crate::reader::reply(&reader.until_rest().await).ends_with("t400"), "a daemon goes on");
+}
+
+/// S8: on a terminal nothing of what a model said is obeyed, as events and as a whole chat; in a pipe it is as it was.
+#[tokio::test]
+async fn nothing_that_is_printed_is_obeyed() {
+    let stage = Stage::hostile().await;
+    let variables = [("EVERTURN_TOKEN", TOKEN)];
+    let shown = async |arguments: &[&str]| {
+        let mut terminal = Terminal::start(&[arguments, &["--url", &stage.base]].concat(), &variables, (80, 24));
+        assert!(terminal.ended().await.success(), "{}", terminal.all());
+        let bytes = String::from_utf8_lossy(&terminal.bytes).into_owned();
+        for obeyed in ["\x1b", "\u{9b}", "\u{202e}", "\u{200b}", "\u{7}"] {
+            assert!(!bytes.contains(obeyed), "{obeyed:?} was passed on by {arguments:?}");
+        }
+        bytes
+    };
+    let events = shown(&["run", "--json", "go"]).await;
+    let chat = events.split("\"id\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    shown(&["export", &chat]).await;
+    shown(&["export", &chat, "--format", "json"]).await;
+    let mut command = everturn(&["export", &chat, "--format", "json", "--url", &stage.base]);
+    let output = command.env("EVERTURN_TOKEN", TOKEN).output().await.unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains('\u{9b}'));
+    stage.server.stop().await;
+}
+
+/// A title is one line, whatever is in it.
+#[tokio::test]
+async fn a_title_forges_no_row() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    daemon.post("/v1/chats", &json!({"title": "one\n01kdg1qg7v3m8s1t1j0a9n2x4c  just now \u{1b}[2J"})).await;
+    let (_, listed, _) = ran(&["chats", "--data", data.path().to_str().unwrap()]).await;
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert!(!listed.contains('\u{1b}'), "{listed}");
+}
+
+/// A backup is of the usual data directory if none is named.
+#[tokio::test]
+async fn a_backup_is_of_the_usual_directory() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    ran(&["run", "--data", path, "--model", "understudy/numbered", "count to 3"]).await;
+    let copy = data.path().join("copy.db");
+    let mut command = everturn(&["backup", copy.to_str().unwrap()]);
+    let output = command.env("EVERTURN_DATA", path).output().await.unwrap();
+    let (said, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert!(said.contains("1 chats, 2 messages"), "{said}");
+    let restored = Scratch::new();
+    std::fs::DirBuilder::new().mode(0o700).create(restored.path()).unwrap();
+    std::fs::rename(copy, restored.path().join("everturn.db")).unwrap();
+    let (_, listed, error) = ran(&["chats", "--data", restored.path().to_str().unwrap()]).await;
+    assert!(listed.contains("count to 3"), "{listed}{error}");
+    let mut command = everturn(&["backup", "x.db"]);
+    let output = command.env("DATABASE_URL", "postgres://nowhere/").output().await.unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("pg_dump"), "it is not where chats are");
+}
+
 /// Standard input is said if there is no prompt, or behind it if that is asked for.
 #[tokio::test]
 async fn standard_input_is_said() {
@@ -97,7 +215,9 @@ async fn standard_input_is_said() {
     std::fs::create_dir_all(data.path()).unwrap();
     let input = data.path().join("input");
     std::fs::write(&input, "to 4").unwrap();
-    for (arguments, said) in [(vec!["--stdin", "count"], "t1 t2 t3 t4\n"), (vec!["count to 2"], "t1 t2\n")] {
+    for (arguments, said) in
+        [(vec!["--stdin", "count"], "t1 t2 t3 t4\n"), (vec!["count to 2"], "t1 t2\n"), (vec![], "t1 t2 t3 t4\n")]
+    {
         let mut all = vec!["run", "--ephemeral", "--model", "understudy/numbered"];
         all.extend(arguments);
         let output = everturn(&all).stdin(std::fs::File::open(&input).unwrap()).output().await.unwrap();
@@ -149,7 +269,10 @@ async fn tokens_are_made_and_taken_back() {
     assert_eq!(listed().await, Some(0));
     let (_, tokens, _) = ran(&["tokens", "--data", path]).await;
     assert!(tokens.contains("phone") && !tokens.contains(secret), "{tokens}");
-    assert_eq!(ran(&["tokens", "--data", path, "revoke", "phone"]).await.0, Some(0));
+    let (code, _, error) = ran(&["tokens", "revoke", "", "--data", path]).await;
+    assert_eq!(code, Some(1), "nobody means all of them");
+    assert!(error.contains("which one?"), "{error}");
+    assert_eq!(ran(&["tokens", "revoke", "phone", "--data", path]).await.0, Some(0));
     assert_eq!(listed().await, Some(1));
 }
 

@@ -48,6 +48,8 @@ async fn what_cannot_be_served_is_refused() {
     let other = other.path().to_str().unwrap();
     for (arguments, said) in [
         (vec!["serve", "--listen", "0.0.0.0:0", "--data", other], "--expose"),
+        (vec!["serve", "--listen", "0.0.0.0:0", "--expose", "--data", other], "--tls-cert"),
+        (vec!["serve", "--tls-cert", "/nowhere", "--tls-key", "/nowhere", "--data", other], "/nowhere"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--data", data], "in use by process"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--data", other, "--model", "nobody/any"], "nobody here provides"),
     ] {

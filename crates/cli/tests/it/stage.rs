@@ -8,7 +8,7 @@ use everturn::core::message::Stop;
 use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
 use everturn::{Agent, Approval, Engine, Policy, tool};
 use everturn_server::{Bounds, Parts, Server};
-use everturn_understudy::{Script, Understudy, call, script, stop, text};
+use everturn_understudy::{Script, Understudy, call, reasoning, script, stop, text};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
@@ -36,6 +36,34 @@ impl Stage {
             script([text("Well then."), stop(Stop::End)]),
         ])
         .await
+    }
+
+    /// The same twice, with another target each time.
+    pub async fn launching_twice() -> Self {
+        let launch = |target| script([call("launch", json!({ "target": target })), stop(Stop::ToolUse)]);
+        let word = || script([text("Well then."), stop(Stop::End)]);
+        Self::playing([launch("moon"), word(), launch("mars"), word()]).await
+    }
+
+    /// The model thinks, and launches something.
+    pub async fn thinking() -> Self {
+        let thought = reasoning("Where to? The moon is near.");
+        Self::playing([
+            script([thought, call("launch", json!({ "target": "moon" })), stop(Stop::ToolUse)]),
+            script([text("Well then."), stop(Stop::End)]),
+        ])
+        .await
+    }
+
+    /// The model says as much as it may.
+    pub async fn too_long() -> Self {
+        Self::playing([script([text("As long as"), stop(Stop::Length)])]).await
+    }
+
+    /// The same, and the next answer is as it should be.
+    pub async fn too_long_then_well() -> Self {
+        let long = script([text("As long as"), stop(Stop::Length)]);
+        Self::playing([long, script([text("Well then."), stop(Stop::End)])]).await
     }
 
     /// The model says what a terminal would obey.

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
-use std::sync::Arc;
 
 use super::{Flaw, Known, Piece, Ward, Whose, note};
 use crate::ids::{CallUid, Timestamp};
@@ -178,7 +177,7 @@ fn told(result: &CallResult) -> Vec<Body> {
     let blank = result.output.text.trim().is_empty();
     let text = if blank { words::silent(result.verdict) } else { &result.output.text };
     let shown = result.output.media.iter().map(|media| {
-        let (name, media_type, bytes) = (String::new(), media.media_type.clone(), Some(Arc::clone(&media.bytes)));
+        let (name, media_type, bytes) = (String::new(), media.media_type.clone(), Some(media.bytes.clone()));
         Part::File(File { name, media_type, bytes, meta: Meta::new() })
     });
     let shown: Vec<Part> = shown.collect();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::message::{Media, Meta, Seal, Text};
+use crate::message::{Meta, Seal, Text};
 
 /// What a picture, a page or a sound is taken to cost in [`Entries::bytes`]: tokens for media depend on their size in
 /// pixels and minutes, hardly on their bytes, and one to two thousand is usual.
@@ -58,9 +58,18 @@ pub struct PromptFile {
     /// Its name, if it has one.
     pub name: String,
     /// Its bytes and type; the type in small letters and without parameters.
-    pub media: Media,
+    pub media: PromptMedia,
     /// What the provider attached.
     pub meta: Meta,
+}
+
+/// Bytes with a type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptMedia {
+    /// Such as `image/png`.
+    pub media_type: String,
+    /// The bytes themselves; encoded only on a wire.
+    pub bytes: Arc<[u8]>,
 }
 
 /// Reasoning with its seal, byte for byte as it came.
@@ -103,7 +112,7 @@ pub struct PromptResult {
     /// What the model is told; blank only when there are media.
     pub text: String,
     /// What the model is shown, of types the target takes from tools.
-    pub media: Vec<Media>,
+    pub media: Vec<PromptMedia>,
     /// Whether the call failed, was refused, was stopped or has no known end.
     pub is_error: bool,
     /// What a local runner attached.

@@ -6,13 +6,13 @@
 //! prepared from itself alone. So a long chat is never prepared again, and what was sent before is sent again unchanged.
 
 use super::clean::{own_meta, tool_name, without_nul, words};
-use super::entry::{Entry, PromptPart, PromptResult, Role};
+use super::entry::{Entry, PromptMedia, PromptPart, PromptResult, Role};
 use super::reply::{Asked, Spoken};
 use super::target::{Neighbours, Target, accepts};
 use super::user::{essence, shown};
 use super::words as say;
 use crate::ids::MessageId;
-use crate::message::{CallResult, Media, Meta, Verdict};
+use crate::message::{CallResult, Meta, Verdict};
 
 /// The messages since the last reply, that reply included; at the beginning of a prompt, before any reply.
 #[derive(Debug, Default)]
@@ -159,12 +159,16 @@ fn answer(asked: &Asked, result: &CallResult, target: &Target) -> Answer {
     }
     for shot in result.output.media.iter().filter(|shot| !shot.bytes.is_empty()) {
         let media_type = essence(&shot.media_type);
+        let Some(bytes) = shot.bytes.here() else {
+            lines.push(without_nul(&say::gone("", &media_type)));
+            continue;
+        };
         if accepts(&target.result_media, &media_type) {
-            media.push(Media { media_type, bytes: shot.bytes.clone() });
+            media.push(PromptMedia { media_type, bytes: bytes.clone() });
         } else if accepts(&target.user_media, &media_type) {
             aside.extend(shown(shot, target));
         } else {
-            lines.push(without_nul(&say::unreadable("", &media_type, shot.bytes.len())));
+            lines.push(without_nul(&say::unreadable("", &media_type, bytes.len())));
         }
     }
     if !aside.is_empty() {

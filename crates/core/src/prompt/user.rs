@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use super::clean::{own_meta, without_nul, words};
-use super::entry::{PromptFile, PromptPart};
+use super::entry::{PromptFile, PromptMedia, PromptPart};
 use super::target::{Target, accepts};
 use super::words as say;
+use crate::blob::Blob;
 use crate::message::{File, Media, Meta, Part};
 
 /// How much of a text file is put into the prompt as words.
@@ -29,7 +30,7 @@ pub(super) fn shown(media: &Media, target: &Target) -> Option<PromptPart> {
     let file = File {
         name: String::new(),
         media_type: media.media_type.clone(),
-        bytes: Some(Arc::clone(&media.bytes)),
+        bytes: Some(media.bytes.clone()),
         meta: Meta::new(),
     };
     file_part(&file, target)
@@ -43,14 +44,14 @@ pub(super) fn essence(media_type: &str) -> String {
 
 fn file_part(file: &File, target: &Target) -> Option<PromptPart> {
     let media_type = essence(&file.media_type);
-    let Some(bytes) = &file.bytes else {
+    let Some(bytes) = file.bytes.as_ref().and_then(Blob::here) else {
         return words(&say::gone(&file.name, &media_type), Meta::new());
     };
     if bytes.is_empty() {
         return None;
     }
     if accepts(&target.user_media, &media_type) {
-        let media = Media { media_type, bytes: Arc::clone(bytes) };
+        let media = PromptMedia { media_type, bytes: Arc::clone(bytes) };
         let name = without_nul(&file.name);
         return Some(PromptPart::File(PromptFile { name, media, meta: own_meta(&file.meta, target) }));
     }

@@ -25,7 +25,8 @@ pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Di
         13 => Command::Compact,
         14 => Command::Archive,
         15 => Command::Unarchive,
-        _ => Command::Rename(words.into()),
+        _ if chat.title.len().is_multiple_of(2) => Command::Rename(words.into()),
+        _ => Command::Patch { title: words.into(), archived: !chat.archived },
     }
 }
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::blob::Blob;
 
 /// CL61: a third of the window at three bytes a token, with a floor, and a default where the window is not known.
 #[test]
@@ -58,7 +59,7 @@ fn a_tiny_budget_keeps_the_beginning_alone() {
 fn bytes_that_are_no_text_are_kept() {
     let shown = |bytes: &[u8]| {
         let output = output(bytes.to_vec(), 0);
-        assert!(output.full.as_deref().is_none_or(|full| full == bytes));
+        assert!(output.full.as_ref().is_none_or(|full| *full == Blob::from(bytes)));
         (output.text, output.full.is_some())
     };
     assert_eq!(shown(b""), (String::new(), false));
@@ -74,7 +75,7 @@ fn what_is_cut_is_kept_whole() {
     let bytes = vec![b'x'; 5_000];
     let cut = output(bytes.clone(), 1_000);
     assert!(cut.text.len() <= 1_000 && cut.text.contains("left out"));
-    assert_eq!(cut.full.as_deref(), Some(bytes.as_slice()));
+    assert_eq!(cut.full, Some(bytes.clone().into()));
     let whole = output(bytes, 5_000);
     assert_eq!((whole.text.len(), whole.full), (5_000, None));
 }
@@ -86,7 +87,7 @@ proptest! {
         let output = output(bytes.clone(), budget);
         prop_assert!(output.text.len() <= budget);
         prop_assert!(!output.text.contains('\0'));
-        prop_assert_eq!(output.full.as_deref().unwrap_or(output.text.as_bytes()), bytes.as_slice());
+        prop_assert_eq!(output.full.unwrap_or_else(|| output.text.into_bytes().into()), Blob::from(bytes));
     }
 
     #[test]

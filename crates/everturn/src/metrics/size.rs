@@ -1,5 +1,6 @@
 //! How much of an answer is worth keeping, and how much of a result is missing.
 
+use everturn_core::blob::Blob;
 use everturn_core::message::{Output, Part};
 
 /// Bytes of an answer that can be gone on from.
@@ -15,7 +16,7 @@ pub(super) fn worth(part: &Part) -> usize {
 /// Whether some of an output was left out. The full bytes are also kept where they are no text, and then what the model
 /// is shown is as long as they are when written as text.
 pub(super) fn is_cut(output: &Output) -> bool {
-    let Some(full) = &output.full else { return false };
+    let Some(full) = output.full.as_ref().and_then(Blob::here) else { return false };
     let readable = |chunk: std::str::Utf8Chunk<'_>| {
         const REPLACED: usize = '\u{fffd}'.len_utf8();
         const NUL_SHOWN: usize = '␀'.len_utf8();

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use everturn::Agent;
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::Refusal;
+use everturn::core::command::{Command, Refusal, When};
 use everturn::core::cost::{Micros, Price};
-use everturn::core::message::Stop;
+use everturn::core::message::{File, Meta, Part, Stop};
+use everturn::core::prompt::PromptPart;
 use everturn::stores::SubmitError;
 use everturn_understudy::{Understudy, call, script, stop, text, usage};
 use expect_test::expect;
@@ -112,4 +113,29 @@ async fn too_long_a_message_is_refused() {
     let first = stage.transcript().await[0].id;
     assert_eq!(stage.chat.edit(first, "elf and more").await.map(|_| ()), refused);
     assert_eq!(stage.transcript().await.len(), 2);
+}
+
+/// I19: a driver fetches files when a model is to be shown them, once, and not to do what needs no model.
+#[tokio::test(start_paused = true)]
+async fn files_are_fetched_for_prompts_alone() {
+    let answers = ["A crab.", "Red."].map(|words| script([text(words), stop(Stop::End)]));
+    let stage = Stage::new(Understudy::new(answers), agent()).await;
+    let (name, media_type, bytes) = ("crab.png".into(), "image/png".into(), Some(b"pixels"[..].into()));
+    let image = Part::File(File { name, media_type, bytes, meta: Meta::new() });
+    stage.chat.submit(Command::Send { parts: [image].into(), when: When::Queue }, None).await.unwrap();
+    stage.chat.rest().await.unwrap();
+    for command in [Command::Rename("Crabs".into()), Command::Archive, Command::Unarchive] {
+        let receipt = stage.chat.submit(command, None).await.unwrap();
+        stage.chat.outcome(receipt).await.unwrap().unwrap();
+    }
+    assert_eq!(stage.store.fetches(), 0);
+    stage.run("Which colour?").await;
+    assert_eq!(stage.store.fetches(), 1);
+    let requests = stage.understudy.requests();
+    for request in &requests {
+        let shown = &request.entries.iter().next().unwrap().parts[0];
+        let PromptPart::File(file) = shown else { panic!("{shown:?}") };
+        assert_eq!(&file.media.bytes[..], b"pixels");
+    }
+    assert_eq!(requests.len(), 2);
 }

@@ -20,6 +20,7 @@ mod interrupts;
 mod kept;
 mod ladder;
 mod metrics;
+mod orphans;
 mod outcomes;
 mod overflow;
 mod panics;

@@ -281,7 +281,7 @@ async fn waiting_is_measured() {
 /// A takeover, what it found in the journal, and what nobody knows.
 #[tokio::test(start_paused = true)]
 async fn takeovers_are_visible() {
-    let names = "driver_failures drafts_resumed stream_retries recovered_bytes tool_unknown drivers";
+    let names = "driver_failures drafts_resumed stream_retries recovered_bytes takeovers tool_unknown drivers";
     let (registry, metrics) = counted();
     scenes::taken_over(metrics).await;
     expect![[r#"
@@ -290,14 +290,23 @@ async fn takeovers_are_visible() {
         drivers 0
         recovered_bytes_total{provider="understudy",model="one",rung="continue"} 7
         stream_retries_total{provider="understudy",model="one",kind="truncated",rung="continue"} 1
+        takeovers_total 2
         tool_unknown_total{provider="understudy",model="one",tool="stuck"} 1
     "#]]
     .assert_eq(&told(&registry, names));
+    let (registry, metrics) = counted();
+    scenes::lost(metrics).await;
+    expect![[r#"
+        heartbeat_failures_total 2
+        lease_losses_total 1
+    "#]]
+    .assert_eq(&told(&registry, "heartbeat_failures lease_losses"));
     let (registry, metrics) = counted();
     scenes::panicked(metrics).await;
     expect![[r#"
         driver_failures_total{kind="panic"} 1
         drivers 0
+        takeovers_total 0
     "#]]
     .assert_eq(&told(&registry, names));
 }
@@ -346,10 +355,12 @@ async fn histograms_have_sensible_bounds() {
         everturn_attempt_duration_seconds 0.05 0.1 0.25 0.5 1.0 2.5 5.0 10.0 30.0 60.0 120.0 300.0 600.0 +Inf
         everturn_commit_duration_seconds 0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 1.0 5.0 +Inf
         everturn_journal_append_duration_seconds 0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 1.0 5.0 +Inf
+        everturn_load_duration_seconds 0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 1.0 5.0 +Inf
         everturn_message_count 1.0 2.0 4.0 8.0 16.0 32.0 64.0 128.0 256.0 512.0 1024.0 +Inf
         everturn_place_wait_seconds 0.5 1.0 2.5 5.0 10.0 30.0 60.0 120.0 300.0 600.0 1800.0 3600.0 14400.0 +Inf
         everturn_prompt_size_bytes 1024.0 4096.0 16384.0 65536.0 262144.0 1048576.0 4194304.0 16777216.0 67108864.0 268435456.0 +Inf
         everturn_queue_wait_seconds 0.5 1.0 2.5 5.0 10.0 30.0 60.0 120.0 300.0 600.0 1800.0 3600.0 14400.0 +Inf
+        everturn_submit_duration_seconds 0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 1.0 5.0 +Inf
         everturn_tool_duration_seconds 0.05 0.1 0.25 0.5 1.0 2.5 5.0 10.0 30.0 60.0 120.0 300.0 600.0 +Inf
         everturn_tool_result_size_bytes 64.0 256.0 1024.0 4096.0 16384.0 65536.0 262144.0 1048576.0 4194304.0 +Inf
         everturn_ttft_seconds 0.05 0.1 0.25 0.5 1.0 2.5 5.0 10.0 30.0 60.0 120.0 300.0 600.0 +Inf

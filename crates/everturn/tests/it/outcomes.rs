@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use everturn::core::blob::Blob;
 use everturn::core::chat::Chat;
 use everturn::core::ids::StepId;
 use everturn::core::limits::Limits;
@@ -151,8 +152,8 @@ async fn almost_json_is_repaired() {
 #[tokio::test(start_paused = true)]
 async fn outputs_are_made_fit_and_kept_whole() {
     let long: Vec<u8> = (0..8000).flat_map(|n| format!("line {n:06}\n").into_bytes()).collect();
-    let image = Media { media_type: "image/png".into(), bytes: Arc::from([0x89, b'P', b'N', b'G', 0, 255]) };
-    let huge = Media { media_type: "image/png".into(), bytes: Arc::from(vec![7; 120_000]) };
+    let image = Media { media_type: "image/png".into(), bytes: [0x89, b'P', b'N', b'G', 0, 255].into() };
+    let huge = Media { media_type: "image/png".into(), bytes: vec![7; 120_000].into() };
     let (shot, all) = (image.clone(), long.clone());
     let agent = agent()
         .tool(gives("bytes", || Ok(ToolOutput { bytes: b"caf\xe9 \0 end".to_vec(), ..ToolOutput::default() })))
@@ -170,17 +171,19 @@ async fn outputs_are_made_fit_and_kept_whole() {
     let kept = kept(&stage).await;
     let [bytes, long_kept, shot, wails] = kept.as_slice() else { panic!("{kept:?}") };
     assert_eq!(bytes.output.text, "caf\u{fffd} ␀ end");
-    assert_eq!(bytes.output.full.as_deref(), Some(&b"caf\xe9 \0 end"[..]));
+    assert_eq!(bytes.output.full, Some(b"caf\xe9 \0 end"[..].into()));
     let text = &long_kept.output.text;
     assert!(text.starts_with("line 000000\n") && text.ends_with("line 007999\n") && text.len() <= 64 * 1024);
     assert!(text.contains("bytes are left out here"), "the model is told");
-    assert_eq!(long_kept.output.full.as_deref(), Some(&long[..]));
+    assert_eq!(long_kept.output.full, Some(long[..].into()));
     assert_eq!(shot.output.media, [image]);
     assert_eq!(shot.output.text, "two\n[1 of 2 attachments were too large and are left out.]");
     assert!(wails.output.text.len() <= 64 * 1024, "also an error");
     assert_eq!(wails.output.full.as_ref().unwrap().len(), 100_000, "nothing grows without a bound");
     let sent = sent(&stage.understudy.requests()[1]);
-    assert_eq!(sent[2].media, shot.output.media, "bytes, encoded on the wire alone");
+    let shown: Vec<Blob> = sent[2].media.iter().map(|media| media.bytes.clone().into()).collect();
+    let kept: Vec<Blob> = shot.output.media.iter().map(|media| media.bytes.clone()).collect();
+    assert_eq!(shown, kept, "bytes, encoded on the wire alone");
 }
 
 /// The results in a request.

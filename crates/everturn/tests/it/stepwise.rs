@@ -17,7 +17,7 @@ use everturn::core::fact::{Attempted, Fact};
 use everturn::core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn::core::limits::Limits;
 use everturn::core::message::Message;
-use everturn::core::view::{Cursor, Row};
+use everturn::core::view::{Cursor, Row, Standing};
 use everturn::stores::{
     CallRecord, Heading, Hint, Inbound, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store,
     StoreError, Submission, SubmitError, WriteError,
@@ -30,6 +30,7 @@ pub struct Stepwise {
     memory: Memory,
     fault: Mutex<Option<(usize, Fault)>>,
     writes: AtomicUsize,
+    fetches: AtomicUsize,
     append_time: Mutex<Duration>,
     hints: Mutex<VecDeque<Hint>>,
     hinted: Notify,
@@ -81,6 +82,11 @@ impl Stepwise {
     /// How many writes have happened.
     pub fn writes(&self) -> usize {
         self.writes.load(Ordering::SeqCst)
+    }
+
+    /// How many messages were fetched with their bytes.
+    pub fn fetches(&self) -> usize {
+        self.fetches.load(Ordering::SeqCst)
     }
 
     async fn write<T>(&self, write: impl Future<Output = Result<T, WriteError>>) -> Result<T, WriteError> {
@@ -138,6 +144,10 @@ impl Store for Stepwise {
         slowly(self.memory.submit(chat, submission, limits)).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.memory.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.memory.outcome(chat, seq).await
     }
@@ -179,6 +189,15 @@ impl Store for Stepwise {
         self.memory.since(chat, cursor).await
     }
 
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.memory.standing(chat).await
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.fetches.fetch_add(1, Ordering::SeqCst);
+        self.memory.message(chat, id).await
+    }
+
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.memory.transcript(chat).await
     }
@@ -191,8 +210,8 @@ impl Store for Stepwise {
         self.memory.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.memory.attempts(chat).await
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.memory.attempts(chat, seen, len).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -201,7 +201,7 @@ impl Saga {
         for chat in &self.chats {
             format!("{:?}", stored(&*store, *chat).await).hash(&mut hasher);
             format!("{:?}", store.transcript(*chat).await).hash(&mut hasher);
-            format!("{:?}", store.attempts(*chat).await).hash(&mut hasher);
+            format!("{:?}", store.attempts(*chat, 0, usize::MAX).await).hash(&mut hasher);
             format!("{:?}", store.calls(*chat).await).hash(&mut hasher);
         }
         hasher.finish()

@@ -6,8 +6,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use everturn_core::message::{Media, Meta, Seal};
-use everturn_core::prompt::{Entry, PromptFile, PromptPart, PromptResult, Request, Role, Sealed, ToolChoice, ToolSpec};
+use everturn_core::message::{Meta, Seal};
+use everturn_core::prompt::{
+    Entry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sealed, ToolChoice, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::Card;
@@ -150,7 +152,7 @@ fn file_block(file: &PromptFile) -> Value {
 /// The longest title of a document.
 const TITLE_CHARS_MAX: usize = 200;
 
-fn media_block(media: &Media) -> Value {
+fn media_block(media: &PromptMedia) -> Value {
     let kind = if media.media_type.starts_with("image/") { "image" } else { "document" };
     let source = match media.media_type.as_str() {
         "text/plain" => {

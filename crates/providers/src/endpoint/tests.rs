@@ -67,6 +67,33 @@ fn nonsense_is_refused() {
     assert!(!refused.to_string().contains("a\nb"));
 }
 
+/// S16: a key travels encrypted, or within this machine, or where the operator has said that it may.
+#[test]
+fn a_key_does_not_travel_unencrypted() {
+    let at = |base: &str, more: &[(&str, &str)]| {
+        usual(&[&[("EXAMPLE_API_KEY", KEY), ("EXAMPLE_BASE_URL", base)], more].concat())
+    };
+    for near in ["http://localhost:1", "http://127.0.0.1", "http://127.9.9.9:8080/v1", "http://[::1]:1"] {
+        assert!(at(near, &[]).is_ok(), "{near}");
+    }
+    let hosts = ["proxy.corp", "proxy.corp:8080", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1"];
+    for host in hosts.into_iter().chain(["[::ffff:127.0.0.1]", "0.0.0.0", "localhost@evil.example"]) {
+        let (base, listed) = (format!("http://{host}/v1"), host.rsplit('@').next().unwrap());
+        let error = at(&base, &[]).unwrap_err();
+        assert!(matches!(&error, BadEndpoint::Plain { variable, .. } if variable == "EXAMPLE_BASE_URL"), "{error}");
+        assert!(!error.to_string().contains(KEY) && error.to_string().contains(PLAIN_HOSTS), "{error}");
+        assert!(at(&base, &[(PLAIN_HOSTS, "other.corp,another")]).is_err(), "{host}");
+        assert!(at(&format!("https://{host}/v1"), &[]).is_ok(), "{host}");
+        if !listed.contains("::") {
+            assert!(at(&base, &[(PLAIN_HOSTS, &format!("other.corp, {}", listed.to_uppercase()))]).is_ok(), "{host}");
+        }
+    }
+    assert!(usual(&[("EXAMPLE_BASE_URL", "http://proxy.corp")]).is_ok(), "without a key there is nothing to lose");
+    let own = Endpoint::at("own", "http://proxy.corp").unwrap();
+    assert!(own.clone().with_key(SecretString::from(KEY.to_owned()), Auth::Bearer).is_err());
+    assert!(own.plain().with_key(SecretString::from(KEY.to_owned()), Auth::Bearer).is_ok());
+}
+
 /// A key is in no debug output, not as part of anything, and the configured headers are not either.
 #[test]
 fn a_key_is_never_printed() {

@@ -6,7 +6,6 @@
 //! as it came. The answer is over with a `finishReason`, and with nothing else.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -327,7 +326,7 @@ impl GenerateContent {
 fn file(blob: chunk::Blob, meta: &Meta) -> Option<File> {
     let bytes = BASE64.decode(blob.data?).ok()?;
     let media_type = blob.mime_type.unwrap_or_else(|| "application/octet-stream".into());
-    Some(File { name: String::new(), media_type, bytes: Some(Arc::from(bytes)), meta: meta.clone() })
+    Some(File { name: String::new(), media_type, bytes: Some(bytes.into()), meta: meta.clone() })
 }
 
 /// A part as it came, for those that nobody knows.

@@ -5,10 +5,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use everturn_core::message::{Media, Meta, Seal};
+use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    Entry, HostedCall, HostedResult, PromptCall, PromptPart, PromptResult, Request, Role, Sealed, ToolChoice,
-    gemini_schema,
+    Entry, HostedCall, HostedResult, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sealed,
+    ToolChoice, gemini_schema,
 };
 use serde_json::{Map, Value, json};
 
@@ -157,7 +157,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-fn inline(media: &Media) -> Value {
+fn inline(media: &PromptMedia) -> Value {
     json!({ "inlineData": { "mimeType": media.media_type, "data": base64(&media.bytes) } })
 }
 

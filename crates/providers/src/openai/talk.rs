@@ -1,7 +1,5 @@
 //! Transcripts to make requests of.
 
-use std::sync::Arc;
-
 use everturn_core::ids::{CallUid, MessageId, ModelId, StepId, Timestamp};
 use everturn_core::message::{
     Body, CallResult, File, Media, Message, Meta, Output, Part, Reply, ReplyBody, Stop, Text, Verdict,
@@ -100,10 +98,10 @@ pub(crate) fn words(text: &str) -> Part {
 }
 
 pub(crate) fn media(media_type: &str, bytes: &[u8]) -> Media {
-    Media { media_type: media_type.into(), bytes: Arc::from(bytes) }
+    Media { media_type: media_type.into(), bytes: bytes.into() }
 }
 
 pub(crate) fn file(name: &str, media_type: &str, bytes: &[u8]) -> Part {
     let (name, media_type) = (name.into(), media_type.into());
-    Part::File(File { name, media_type, bytes: Some(Arc::from(bytes)), meta: Meta::new() })
+    Part::File(File { name, media_type, bytes: Some(bytes.into()), meta: Meta::new() })
 }

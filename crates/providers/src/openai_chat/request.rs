@@ -3,8 +3,9 @@
 //! Written for the least of those who read it: texts as texts and not as lists of parts, one system message at the top,
 //! no field that means nothing. Reasoning is not sent back, since this wire has no seal for it.
 
-use everturn_core::message::Media;
-use everturn_core::prompt::{Entry, PromptCall, PromptPart, PromptResult, Request, Role, ToolChoice, ToolSpec};
+use everturn_core::prompt::{
+    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, ToolChoice, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::Card;
@@ -121,7 +122,7 @@ fn shown(parts: &[PromptPart]) -> Value {
     parts.collect()
 }
 
-fn medium(media: &Media, name: &str) -> Value {
+fn medium(media: &PromptMedia, name: &str) -> Value {
     match media.media_type.split_once('/') {
         Some(("image", _)) => json!({"type": "image_url", "image_url": {"url": data_url(media)}}),
         Some(("audio", kind)) => {

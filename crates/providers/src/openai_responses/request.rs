@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use everturn_core::message::{Media, Seal, Text};
+use everturn_core::message::{Seal, Text};
 use everturn_core::prompt::{
-    Entry, HostedResult, PromptCall, PromptPart, PromptResult, Request, Role, Sealed, ToolChoice, ToolSpec,
+    Entry, HostedResult, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sealed, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -262,7 +262,7 @@ fn shown(part: &PromptPart) -> Option<Value> {
     }
 }
 
-fn medium(media: &Media, name: &str) -> Value {
+fn medium(media: &PromptMedia, name: &str) -> Value {
     if media.media_type.starts_with("image/") {
         json!({"type": "input_image", "image_url": data_url(media), "detail": "auto"})
     } else {

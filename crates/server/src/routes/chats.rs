@@ -5,14 +5,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use everturn::core::command::{self, Command};
 use everturn::core::ids::{ChatId, MessageId, Timestamp};
-use everturn::stores::{Fork, Query as Wanted};
+use everturn::stores::Query as Wanted;
 use serde::Deserialize;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
-use super::steering::obeyed;
-use crate::access::{Chatting, May, Own, Reading};
-use crate::app::{Shared, Wanted as NewChat};
+use super::steering::{obeyed, with_standing};
+use crate::access::{Chatting, Left, May, Own, Reading};
+use crate::app::{App, Forked, OwnChat, Shared, Wanted as NewChat};
 use crate::body::{Json, Key, Query};
 use crate::problem::{Kind, Problem};
 use crate::wire;
@@ -82,14 +82,15 @@ pub async fn create(
     Json(new): Json<wire::Create>,
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
     let agent = new.agent.unwrap_or_else(|| app.agent.clone());
-    let title = new.title.map_or(Ok(String::new()), |title| command::title(&title))?;
-    let chat = app.make(&caller, NewChat { agent, title, fork: None, key: key.0 }).await?;
+    let title = new.title.as_deref().map(command::title).transpose()?;
+    let chat = app.make(&caller, NewChat { agent, title, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Answer(chat.now().await?)))
 }
 
 /// A new chat that begins with what was said in this one, up to a message and with it.
 ///
-/// Messages keep their numbers. What was paid stays with this chat. Only where every call has its result.
+/// Messages keep their numbers. What was paid stays with this chat. Only where every call has its result. Under an
+/// `Idempotency-Key` it is made once, also if this chat is called something else by then, or is gone.
 #[utoipa::path(post, path = "/v1/chats/{id}/fork", tag = "chats", request_body = wire::Fork, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The new chat", body = wire::Chat),
@@ -99,31 +100,57 @@ pub async fn create(
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
 ))]
 pub async fn fork(
-    chat: Own<Chatting>,
+    left: Left<Chatting>,
     State(app): State<Shared>,
     key: Key,
     Json(fork): Json<wire::Fork>,
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
-    let heading = &chat.heading;
-    let title = fork.title.map_or(Ok(heading.title.clone()), |title| command::title(&title))?;
-    let begins = Fork { chat: heading.id, at: MessageId(fork.at) };
-    let wanted = NewChat { agent: heading.agent.clone(), title, fork: Some(begins), key: key.0 };
-    let made = app.make(&chat.caller, wanted).await?;
+    let title = fork.title.as_deref().map(command::title).transpose()?;
+    let forked = Forked { at: MessageId(fork.at), title, key: key.0 };
+    let made = match &left.chat {
+        Some(chat) => match app.fork(&left.caller, chat, forked).await {
+            Ok(made) => made,
+            Err(problem) => return Err(with_standing(chat, problem).await),
+        },
+        None => app.fork_again(&left.caller, left.id, forked).await?,
+    };
     Ok((StatusCode::CREATED, Answer(made.now().await?)))
 }
 
 /// Deletes a chat with all that is kept of it, for good.
 ///
-/// A turn under way is stopped first. Its streams end.
-#[utoipa::path(delete, path = "/v1/chats/{id}", tag = "chats", params(("id" = String, Path)), security(("token" = [])), responses(
+/// A turn under way is stopped first. Its streams end. Asked again under the same `Idempotency-Key` within a week, it is
+/// answered as before.
+#[utoipa::path(delete, path = "/v1/chats/{id}", tag = "chats", security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 204, description = "It is gone"),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
     (status = 503, description = "Its turn could not be stopped yet: ask again", body = wire::ProblemBody),
 ))]
-pub async fn delete(chat: Own<Chatting>, State(app): State<Shared>) -> Result<StatusCode, Problem> {
-    let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
-    timeout(app.bounds.outcome_max, chat.handle.delete()).await.map_err(busy)??;
+pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -> Result<StatusCode, Problem> {
+    let Left { caller, id, chat } = left;
+    let what = format!("delete chat {id}");
+    match (chat, &key.0) {
+        (Some(chat), Some(key)) => {
+            if let Err(problem) = app.asked(&caller, key, &what).await {
+                return Err(with_standing(&chat, problem).await);
+            }
+            match gone(&app, &chat).await {
+                Err(problem) if problem.kind() == Kind::NotFound => {} // Somebody was faster; that was asked for too.
+                deleted => deleted?,
+            }
+        }
+        (Some(chat), None) => gone(&app, &chat).await?,
+        (None, Some(key)) => app.asked_before(&caller, key, &what).await?,
+        (None, None) => return Err(Problem::not_found()),
+    }
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
+    let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
+    Ok(timeout(app.bounds.outcome_max, chat.handle.delete()).await.map_err(busy)??)
 }
 
 /// A chat, without its messages.
@@ -135,7 +162,7 @@ pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
     Ok(Answer(chat.now().await?))
 }
 
-/// Names a chat, puts it away or takes it out again.
+/// Names a chat, puts it away or takes it out again: all that is asked for, or nothing.
 #[utoipa::path(patch, path = "/v1/chats/{id}", tag = "chats", request_body = wire::Patch, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
@@ -150,16 +177,15 @@ pub async fn patch(
     key: Key,
     Json(patch): Json<wire::Patch>,
 ) -> Result<Answer<wire::Chat>, Problem> {
-    let titled = patch.title.map(Command::Rename);
-    let moved = patch.archived.map(|archived| if archived { Command::Archive } else { Command::Unarchive });
-    // Put away last, taken out first: a chat that is put away takes no name.
-    let mut commands: Vec<Command> = titled.into_iter().chain(moved).collect();
-    if matches!(commands.last(), Some(Command::Unarchive)) {
-        commands.reverse();
-    }
-    for (i, command) in commands.into_iter().enumerate() {
-        let key = if i == 0 { key.0.clone() } else { key.part("2") };
-        obeyed(&app, &chat, command, key).await?;
+    let command = match (patch.title, patch.archived) {
+        (Some(title), Some(archived)) => Some(Command::Patch { title, archived }),
+        (Some(title), None) => Some(Command::Rename(title)),
+        (None, Some(true)) => Some(Command::Archive),
+        (None, Some(false)) => Some(Command::Unarchive),
+        (None, None) => None,
+    };
+    if let Some(command) = command {
+        obeyed(&app, &chat, command, key.0).await?;
     }
     Ok(Answer(chat.now().await?))
 }

@@ -5,7 +5,7 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, 
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder};
 
 use crate::body::KEY_LEN_MAX;
-use crate::guard::LIVENESS;
+use crate::guard::PROBES;
 
 const PROBLEM: &str = "application/problem+json";
 
@@ -27,7 +27,7 @@ const WITH_BODY: [(&str, &str); 2] = [("413", "It is too long"), ("415", "It is 
 /// Adds to every operation what the guard and the extractors do.
 pub fn complete(document: &mut OpenApi) {
     for (path, item) in &mut document.paths.paths {
-        let is_open = path == LIVENESS;
+        let is_open = PROBES.contains(&path.as_str());
         for operation in operations(item) {
             if !is_open {
                 fail_everywhere(operation);

@@ -13,16 +13,18 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use everturn::core::ids::MessageId;
 use everturn::core::message::Message;
+use everturn::stores::TokenHash;
 use futures_util::stream;
 use serde::Deserialize;
+use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::access::{Own, Reading};
 use crate::app::{OwnChat, Shared};
 use crate::body::Query;
-use crate::markdown;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use crate::wire::{self, text};
+use crate::{markdown, places};
 
 /// How many messages are read at once. Each may be as long as a message may be.
 const PAGE_LEN: usize = 20;
@@ -58,12 +60,16 @@ pub struct How {
     (status = 200, description = "The chat", content((wire::Export = "application/json"), (String = "text/markdown"))),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
     (status = 422, description = "There is no such format", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
 ))]
 pub async fn export(
     chat: Own<Reading>,
     State(app): State<Shared>,
     Query(how): Query<How>,
 ) -> Result<Response, Problem> {
+    let token = chat.caller.token().hash;
+    let place = app.streams.enter(token, app.bounds.streams_max);
+    let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
     let now = chat.now().await?;
     let newest = app.page(&chat, None, 1).await?.first().map_or(MessageId(0), |message| message.id);
     let (kind, ending) = match how.format {
@@ -71,7 +77,9 @@ pub async fn export(
         Format::Markdown => ("text/markdown; charset=utf-8", "md"),
     };
     let name = format!("attachment; filename=\"{}.{ending}\"", file_name(&now));
-    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place: Place::Head(Box::new(now)) };
+    let pass = Pass { token, recheck: Instant::now() + app.bounds.recheck, _place: place };
+    let place = Place::Head(Box::new(now));
+    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place, pass };
     let pieces = stream::try_unfold(export, |mut export| async move {
         let piece = export.next().await.map_err(|_| Error::other("the chat could not be read to its end"))?;
         Ok::<_, Error>(piece.map(|piece| (Bytes::from(piece), export)))
@@ -104,36 +112,54 @@ struct Export {
     /// The newest message when it began: what is said later is not in it.
     newest: MessageId,
     place: Place,
+    pass: Pass,
+}
+
+/// That whoever asked may still have it.
+struct Pass {
+    token: TokenHash,
+    recheck: Instant,
+    _place: places::Place<TokenHash>,
 }
 
 enum Place {
     Head(Box<wire::Chat>),
     Behind(MessageId),
-    Attempts(std::vec::IntoIter<wire::Attempt>, &'static str),
+    Attempts(usize),
     End,
 }
 
 impl Export {
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Problem> {
+        self.is_allowed().await?;
         loop {
             let (piece, place) = match std::mem::replace(&mut self.place, Place::End) {
                 Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
-                Place::Behind(after) if after >= self.newest => self.attempts().await?,
+                Place::Behind(after) if after >= self.newest => match self.format {
+                    Format::Markdown => (None, Place::End),
+                    Format::Json => (Some("],\"attempts\":[".into()), Place::Attempts(0)),
+                },
                 Place::Behind(after) => self.page(after).await?,
-                Place::Attempts(mut rest, before) => {
-                    let some: Vec<String> = rest.by_ref().take(ATTEMPTS_LEN).map(|attempt| text(&attempt)).collect();
-                    let (end, place) =
-                        if rest.len() == 0 { ("]}\n", Place::End) } else { ("", Place::Attempts(rest, ",")) };
-                    let before = if some.is_empty() { "" } else { before };
-                    (Some(format!("{before}{}{end}", some.join(","))), place)
-                }
+                Place::Attempts(seen) => self.attempts(seen).await?,
                 Place::End => return Ok(None),
             };
             self.place = place;
             if let Some(piece) = piece {
                 return Ok(Some(piece));
             }
+        }
+    }
+
+    /// A reader may take hours over a long chat, and lose its token meanwhile.
+    async fn is_allowed(&mut self) -> Result<(), Problem> {
+        if Instant::now() < self.pass.recheck {
+            return Ok(());
+        }
+        self.pass.recheck = Instant::now() + self.app.bounds.recheck;
+        match self.app.token(&self.pass.token).await? {
+            Some(_) => Ok(()),
+            None => Err(Problem::new(Kind::Unauthorized, "The token is not good any more.")),
         }
     }
 
@@ -162,11 +188,14 @@ impl Export {
         Ok((Some(piece), Place::Behind(last)))
     }
 
-    async fn attempts(&self) -> Result<(Option<String>, Place), Problem> {
-        if self.format == Format::Markdown {
-            return Ok((None, Place::End));
-        }
-        let attempts: Vec<wire::Attempt> = self.chat.handle.attempts().await?.iter().map(wire::Attempt::from).collect();
-        Ok((Some("],\"attempts\":[".into()), Place::Attempts(attempts.into_iter(), "")))
+    async fn attempts(&self, seen: usize) -> Result<(Option<String>, Place), Problem> {
+        let some = self.app.attempts(&self.chat, seen, ATTEMPTS_LEN).await?;
+        let texts: Vec<String> = some.iter().map(|attempt| text(&wire::Attempt::from(attempt))).collect();
+        let before = if seen == 0 || some.is_empty() { "" } else { "," };
+        let (end, place) = match some.len() < ATTEMPTS_LEN {
+            true => ("]}\n", Place::End),
+            false => ("", Place::Attempts(seen + some.len())),
+        };
+        Ok((Some(format!("{before}{}{end}", texts.join(","))), place))
     }
 }

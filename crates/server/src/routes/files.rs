@@ -3,9 +3,12 @@
 //! They came from people, models and tools, so a browser must never run them as if they were ours: they are something to
 //! save, of a type from a short list, in a sandbox.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use everturn::core::ids::MessageId;
 use everturn::core::message::{Body, Part};
 
@@ -29,13 +32,13 @@ pub async fn file(
     Place(place): Place,
     State(app): State<Shared>,
 ) -> Result<Response, Problem> {
-    let before = number.checked_add(1).map(MessageId);
-    let page = app.page(&chat, before, 1).await?;
-    let message = page.first().filter(|message| message.id.0 == number).ok_or_else(Problem::not_found)?;
+    let message = app.message(&chat, MessageId(number)).await?;
     let found = match &message.body {
         Body::User(parts) => file_at(parts, place),
         Body::Reply(reply) => file_at(&reply.parts, place),
-        Body::Result(result) => result.output.media.get(place).map(|media| (&*media.media_type, &*media.bytes)),
+        Body::Result(result) => {
+            result.output.media.get(place).and_then(|media| Some((&*media.media_type, media.bytes.here()?)))
+        }
         Body::Context(_) | Body::Summary(_) => None,
     };
     let (media_type, bytes) = found.ok_or_else(Problem::not_found)?;
@@ -45,12 +48,12 @@ pub async fn file(
         (header::CONTENT_DISPOSITION, "attachment"),
         (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'"),
     ];
-    Ok((headers, bytes.to_vec()).into_response())
+    Ok((headers, Bytes::from_owner(bytes.clone())).into_response())
 }
 
-fn file_at(parts: &[Part], place: usize) -> Option<(&str, &[u8])> {
+fn file_at(parts: &[Part], place: usize) -> Option<(&str, &Arc<[u8]>)> {
     match parts.get(place) {
-        Some(Part::File(file)) => Some((&file.media_type, file.bytes.as_deref()?)),
+        Some(Part::File(file)) => Some((&file.media_type, file.bytes.as_ref()?.here()?)),
         _ => None,
     }
 }

@@ -66,7 +66,7 @@ pub async fn send(
 ) -> Result<(StatusCode, Answer<wire::Accepted>), Problem> {
     let when = send.when.map_or(When::Queue, When::from);
     let parts = send.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
-    let _leave = app.leave(&chat.caller, &chat).await?;
+    let _leave = app.leave(&chat.caller, &chat, &key).await?;
     let receipt = accepted(&chat, Command::Send { parts, when }, key.0).await?;
     Ok((StatusCode::ACCEPTED, Answer(receipt)))
 }
@@ -89,6 +89,6 @@ pub async fn edit(
     Json(edit): Json<wire::Edit, FILES_BYTES_MAX>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     let parts = edit.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
-    let _leave = app.leave(&chat.caller, &chat).await?;
+    let _leave = app.leave(&chat.caller, &chat, &key).await?;
     Ok(Answer(obeyed(&app, &chat, Command::Edit { message: MessageId(number), parts }, key.0).await?))
 }

@@ -2,12 +2,14 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
+use axum::http::StatusCode;
 use everturn::core::command::Command;
 use everturn::core::ids::InboxSeq;
+use everturn::core::status::Status;
 use everturn::stores::{Receipt, Scope, SubmitError};
 use tokio::time::timeout;
 
-use crate::access::{Chatting, Number, Own, Reading};
+use crate::access::{Answering, Chatting, Number, Own, Reading};
 use crate::app::{App, OwnChat, Shared};
 use crate::audit;
 use crate::body::{FILES_BYTES_MAX, Json, Key};
@@ -46,12 +48,9 @@ fn late() -> Problem {
 }
 
 /// Tells a client that meant another state of the chat what the state is.
-async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
-    let moved = matches!(
-        problem.kind(),
-        Kind::Status | Kind::Archived | Kind::QueueFull | Kind::NotEditable | Kind::NotAsked | Kind::NotFound
-    );
-    if !moved {
+pub async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
+    let is_conflict = problem.kind().status() == StatusCode::CONFLICT;
+    if !is_conflict && !matches!(problem.kind(), Kind::QueueFull | Kind::NotFound) {
         return problem;
     }
     match chat.now().await {
@@ -91,6 +90,7 @@ pub async fn unqueue(
     (status = 200, description = "It is next", body = wire::Accepted),
     (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
     (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
 ))]
 pub async fn promote(
     chat: Own<Chatting>,
@@ -99,6 +99,8 @@ pub async fn promote(
     key: Key,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
+    let begins = chat.heading.status == Status::Failed; // Elsewhere it waits for a turn, or there is none.
+    let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
     Ok(Answer(obeyed(&app, &chat, Command::Promote(InboxSeq(number)), key.0).await?))
 }
 
@@ -127,7 +129,8 @@ pub async fn interrupt(
 
 /// Answers calls that wait: results of tools that the client runs, and approvals.
 ///
-/// Allowing and denying takes the scope `approve`.
+/// Results take the scope `chat`; allowing and denying takes the scope `approve`, and no other. To see what is asked, and
+/// what to approve, takes `read`.
 #[utoipa::path(post, path = "/v1/chats/{id}/answers", tag = "messages", request_body = wire::Answers, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "They were taken", body = wire::Accepted),
@@ -135,22 +138,27 @@ pub async fn interrupt(
     (status = 409, description = "A call does not wait for this answer", body = wire::ProblemBody),
     (status = 413, description = "They are too long", body = wire::ProblemBody),
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
+    (status = 429, description = "Too many chats run; the calls go on waiting", body = wire::ProblemBody),
 ))]
 pub async fn answers(
-    chat: Own<Chatting>,
+    chat: Own<Answering>,
     State(app): State<Shared>,
     key: Key,
     Json(answers): Json<wire::Answers, FILES_BYTES_MAX>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
-    if answers.answers.iter().any(wire::Answer::approves) {
-        chat.caller.needs(Scope::Approve)?;
+    for answer in &answers.answers {
+        chat.caller.needs(&[if answer.approves() { Scope::Approve } else { Scope::Chat }])?;
     }
     let answers: Option<std::sync::Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
     let answers = answers.ok_or_else(|| {
         Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
     })?;
     let decided = audit::decided(&answers);
-    let accepted = obeyed(&app, &chat, Command::Answer(answers), key.0).await?;
+    let begins = chat.heading.status == Status::Awaiting; // Nowhere else is anything asked.
+    let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
+    let accepted = obeyed(&app, &chat, Command::Answer(answers), key.0).await.map_err(|problem| {
+        if chat.caller.has(&[Scope::Read, Scope::Chat]) { problem } else { problem.without_chat() }
+    })?;
     audit::answered(chat.caller.token(), chat.handle.id(), &decided);
     Ok(Answer(accepted))
 }
@@ -169,6 +177,6 @@ pub async fn compact(
     key: Key,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
-    let _leave = app.leave(&chat.caller, &chat).await?;
+    let _leave = app.leave(&chat.caller, &chat, &key).await?;
     Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
 }

@@ -7,10 +7,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use everturn::stores::{Scope, Token, TokenHash};
 
-use crate::access::{Managing, May, Tail};
+use crate::access::{Managing, May, Shown, Tail};
 use crate::app::Shared;
 use crate::audit;
-use crate::body::Json;
+use crate::body::{Json, Key};
 use crate::entropy;
 use crate::problem::{Kind, Problem};
 use crate::wire;
@@ -27,16 +27,23 @@ pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<
     Ok(Answer(wire::TokensList { tokens: tokens.iter().map(wire::TokenInfo::from).collect() }))
 }
 
-/// A new token. Its secret is shown this once.
-#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = wire::NewToken, security(("token" = [])), responses(
+/// A new token. Its secret is shown this once; and again to whoever asks with the same token and `Idempotency-Key` within a
+/// week.
+#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = wire::NewToken, security(("token" = [])),
+    params(("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The token", body = wire::Secret),
+    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
 ))]
 pub async fn make(
     caller: May<Managing>,
+    Shown(shown): Shown,
     State(app): State<Shared>,
+    key: Key,
     Json(new): Json<wire::NewToken>,
 ) -> Result<(StatusCode, Answer<wire::Secret>), Problem> {
+    // Only the same token makes the same again, so it is a part of what is asked.
+    let what = format!("make token {} {}", caller.token().hash.id(), wire::text(&new));
     let wire::NewToken { name, owner, scopes, seconds } = new;
     let owner = owner.unwrap_or_else(|| caller.owner().into());
     let is_name =
@@ -45,7 +52,10 @@ pub async fn make(
         let detail = format!("A token needs a scope, and a name and an owner of 1 to {NAME_LEN_MAX} bytes.");
         return Err(Problem::new(Kind::Invalid, detail));
     }
-    let secret = entropy::secret().map_err(|_| Problem::new(Kind::Internal, "No token can be made here."))?;
+    let secret = match &key.0 {
+        Some(key) => entropy::derived(&shown, &app.asked(&caller, key, &what).await?.salt),
+        None => entropy::secret().map_err(|_| Problem::new(Kind::Internal, "No token can be made here."))?,
+    };
     let token = Token {
         hash: TokenHash::of(&secret),
         name,
@@ -55,25 +65,39 @@ pub async fn make(
         expires: seconds.map(|seconds| app.now() + Duration::from_secs(seconds)),
         revoked: None,
     };
-    app.tokens.put(&token).await?;
-    audit::token("token_made", caller.token(), &token);
-    Ok((StatusCode::CREATED, Answer(wire::Secret { token: secret, info: (&token).into() })))
+    let made = match app.tokens.find(&token.hash).await? {
+        Some(made) => made, // Before.
+        None => {
+            app.tokens.put(&token).await?;
+            audit::token("token_made", caller.token(), &token);
+            token
+        }
+    };
+    Ok((StatusCode::CREATED, Answer(wire::Secret { token: secret, info: (&made).into() })))
 }
 
-/// Takes a token back. Its open streams end within seconds.
-#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens", params(("id" = String, Path)), security(("token" = [])), responses(
+/// Takes a token back. Its open streams end within seconds. Taking it back again changes nothing.
+#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens", security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It opens nothing any more", body = wire::TokenInfo),
     (status = 404, description = "There is no such token", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
 ))]
 pub async fn revoke(
     caller: May<Managing>,
     Tail(id): Tail,
     State(app): State<Shared>,
+    key: Key,
 ) -> Result<Answer<wire::TokenInfo>, Problem> {
     let tokens = app.tokens.list().await?;
     let token = tokens.iter().find(|token| token.hash.id() == id).ok_or_else(Problem::not_found)?;
-    app.tokens.revoke(&token.hash, app.now()).await?;
-    audit::token("token_revoked", caller.token(), token);
+    if let Some(key) = &key.0 {
+        app.asked(&caller, key, &format!("revoke token {id}")).await?;
+    }
+    if token.revoked.is_none() {
+        app.tokens.revoke(&token.hash, app.now()).await?;
+        audit::token("token_revoked", caller.token(), token);
+    }
     let revoked = app.tokens.find(&token.hash).await?.ok_or_else(Problem::not_found)?;
     Ok(Answer((&revoked).into()))
 }

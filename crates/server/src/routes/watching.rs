@@ -4,13 +4,28 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::openapi::schema::Schema;
+use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::access::{May, Own, Reading};
 use crate::app::Shared;
 use crate::body::Query;
 use crate::problem::{Kind, Problem};
 use crate::{stream, wire};
+
+/// Adds what stands in the data of events: to the document that is a text.
+pub fn describe(document: &mut OpenApi) {
+    fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into(), T::schema()));
+        T::schemas(schemas);
+    }
+    let mut schemas = Vec::new();
+    add::<wire::Event>(&mut schemas);
+    add::<wire::Told>(&mut schemas);
+    add::<wire::Listed>(&mut schemas);
+    document.components.get_or_insert_default().schemas.extend(schemas);
+}
 
 /// From where on.
 #[derive(Deserialize, IntoParams)]
@@ -40,9 +55,10 @@ const FOLLOWED_LEN_MAX: usize = 32;
 /// The events of many chats, and the list of all, without end.
 ///
 /// Events of followed chats are those of their own streams, with the chat in `chat`, and in `cursor` where to resume it.
-/// `list` is the newest page of the list, `heading` a chat that is new or looks different, `gone` one that was deleted.
+/// `list` is the newest page of the list, and replaces all that was told of it before; `heading` is a chat that is new or
+/// looks different, `gone` one that was deleted.
 #[utoipa::path(get, path = "/v1/stream", tag = "messages", security(("token" = [])), params(These), responses(
-    (status = 200, description = "Server-sent events", content_type = "text/event-stream", body = wire::Told),
+    (status = 200, description = "Server-sent events; `data` is a `Told`, but of a `list` it is a `Chats`, of a `heading` a `Listed`, and of what is `gone` just its `chat`", content_type = "text/event-stream", body = wire::Lines),
     (status = 422, description = "What to follow is not said well", body = wire::ProblemBody),
     (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
 ))]
@@ -74,7 +90,7 @@ fn followed(text: &str) -> Option<stream::Followed> {
 /// seconds at least. Whoever is cut comes back with the last `id:` they received, in `Last-Event-ID` or `after`.
 #[utoipa::path(get, path = "/v1/chats/{id}/stream", tag = "messages", security(("token" = [])),
     params(("id" = String, Path), From, ("Last-Event-ID" = Option<String>, Header)), responses(
-    (status = 200, description = "Server-sent events", content_type = "text/event-stream", body = wire::Event),
+    (status = 200, description = "Server-sent events; `data` is what `Event` says", content_type = "text/event-stream", body = wire::Lines),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
 ))]

@@ -1,7 +1,8 @@
 //! The list of an owner's chats, kept up to date.
 //!
 //! A heading is told whole and replaces what was told before, so nothing has to be resumed: whoever comes back is told
-//! the newest page again, and from then on what changes.
+//! the newest page again, and from then on what changes. So is whoever stays, when more has changed than was noted: the
+//! page replaces everything, and with it go the chats that went unseen.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,9 +15,9 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::wire;
 
-/// How many chats are told at first.
+/// How many chats are told at once.
 const PAGE_LEN: usize = 50;
-/// How many chats are remembered. Of others it is told again what they are called, and not that they are gone.
+/// How many chats are remembered. When there are more, the list is told anew.
 const KNOWN_LEN_MAX: usize = 4_096;
 /// How often the list is looked at, at most: a turn commits many times a second.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -85,11 +86,12 @@ impl List {
 
     async fn page(&mut self, frame: &mut String) -> Result<(), StoreError> {
         let headings = self.app.newest(&self.caller, Query { len: PAGE_LEN, ..Query::default() }).await?;
-        if !std::mem::take(&mut self.is_new) {
-            headings.iter().for_each(|heading| self.tell(heading, frame));
-            return Ok(());
+        let listed: HashMap<ChatId, Version> = headings.iter().map(|heading| (heading.id, heading.version)).collect();
+        let is_known = !std::mem::take(&mut self.is_new) && listed == self.known;
+        self.known = listed;
+        if is_known {
+            return Ok(()); // A shared store is looked at now and then, whether or not anything has happened.
         }
-        headings.iter().for_each(|heading| self.know(heading));
         let data = serde_json::to_string(&wire::Chats::page(&headings, PAGE_LEN)).unwrap_or_default();
         frame.extend(["event: list\ndata: ", &data, "\n\n"]);
         Ok(())
@@ -97,7 +99,7 @@ impl List {
 
     fn know(&mut self, heading: &Heading) {
         if self.known.len() >= KNOWN_LEN_MAX {
-            self.known.clear();
+            self.is_stale = true;
         }
         self.known.insert(heading.id, heading.version);
     }

@@ -31,6 +31,19 @@ pub struct Listed {
     pub heading: Heading,
 }
 
+/// An event of a stream, by its lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Lines {
+    /// What has happened.
+    pub event: String,
+    /// One line of JSON, of the shape that belongs to the event.
+    #[schema(content_media_type = "application/json")]
+    pub data: String,
+    /// Where to resume from, if that can be done behind this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct Whose {
     chat: String,

@@ -192,7 +192,7 @@ impl NewPart {
                 if !is_type(&media_type) || media_type.len() > 100 || !media_type.is_ascii() || name.len() > 255 {
                     return Err("a file needs a media type such as image/png, and a name of at most 255 bytes");
                 }
-                let bytes = Some(Arc::from(bytes));
+                let bytes = Some(bytes.into());
                 Ok(message::Part::File(message::File { name, media_type, bytes, meta: Meta::new() }))
             }
         }

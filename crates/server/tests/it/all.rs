@@ -256,3 +256,20 @@ async fn what_cannot_be_followed_is_refused() {
     assert!(watcher.followers.list().is_empty());
     stage.server.stop().await;
 }
+
+/// More deletes at once than are noted one by one: the list is told again, and none of them stays in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_that_go_at_once_none_stays_in_the_list() {
+    let stage = Stage::new().await;
+    let mut watcher = Watcher::of(&stage, &[]).await;
+    for round in 0..3 {
+        let made = futures_util::future::join_all((0..60).map(|_| stage.chat("numbered"))).await;
+        watcher.until(|watcher| watcher.followers.list().len() >= 50).await;
+        let deletes = made.iter().map(|chat| stage.ask(Method::DELETE, chat).send());
+        for deleted in futures_util::future::join_all(deletes).await {
+            assert_eq!(deleted.unwrap().status(), StatusCode::NO_CONTENT, "round {round}");
+        }
+        watcher.until(|watcher| watcher.followers.list().is_empty()).await;
+    }
+    stage.server.stop().await;
+}

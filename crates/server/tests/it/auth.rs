@@ -1,10 +1,12 @@
 //! Every route × every token × every owner, from the document that describes them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use everturn::core::ids::Timestamp;
 use everturn::stores::{Scope, TokenHash, Tokens as _};
 use everturn_server::openapi;
 use reqwest::{Method, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stage::{Stage, TOKEN, answer, kind};
 
@@ -15,14 +17,15 @@ struct Operation {
     path: String,
 }
 
-/// What an operation needs. A route that is not listed here fails the test: somebody has to decide.
-fn needs(operation: &Operation) -> Option<Scope> {
+/// What an operation needs: one of these. A route that is not listed here fails the test: somebody has to decide.
+fn needs(operation: &Operation) -> Option<&'static [Scope]> {
     let Operation { method, path } = operation;
     Some(match (method.as_str(), path.as_str()) {
-        ("GET", "/healthz") => return None,
-        ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => Scope::Admin,
-        ("GET", _) => Scope::Read,
-        ("POST" | "PUT" | "PATCH" | "DELETE", path) if path.starts_with("/v1/chats") => Scope::Chat,
+        ("GET", "/healthz" | "/readyz") => return None,
+        ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => &[Scope::Admin],
+        ("GET", _) => &[Scope::Read],
+        ("POST", "/v1/chats/{id}/answers") => &[Scope::Chat, Scope::Approve],
+        ("POST" | "PUT" | "PATCH" | "DELETE", path) if path.starts_with("/v1/chats") => &[Scope::Chat],
         _ => panic!("nobody has decided who may {method} {path}"),
     })
 }
@@ -61,7 +64,39 @@ async fn ask(stage: &Stage, operation: &Operation, chat: &str, token: Option<&st
     answer(response).await
 }
 
-/// Nobody without a good token gets anything but the liveness; whoever has one gets what its scopes say.
+/// Whose thing a path names.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Whose {
+    Mine,
+    Yours,
+    Nobodys,
+}
+
+const OTHER: &str = "evt_of-somebody-else-who-may-do-anything";
+
+/// The id of such a thing. One of mine is new each time, because some routes delete it.
+async fn thing(stage: &Stage, operation: &Operation, whose: Whose) -> String {
+    if operation.path.starts_with("/v1/tokens") {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let secret = format!("evt_a-token-to-be-looked-at-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        match whose {
+            Whose::Mine => stage.grant(&secret, "me", &[Scope::Read]).await,
+            Whose::Yours => stage.grant(&secret, "you", &[Scope::Read]).await,
+            Whose::Nobodys => {}
+        }
+        return TokenHash::of(&secret).id();
+    }
+    let token = match whose {
+        Whose::Mine => TOKEN,
+        Whose::Yours => OTHER,
+        Whose::Nobodys => return "00000000000000000000000000".into(),
+    };
+    let request = stage.client.post(format!("{}/v1/chats", stage.base)).bearer_auth(token).json(&json!({}));
+    answer(request.send().await.unwrap()).await.1["id"].as_str().unwrap().to_owned()
+}
+
+/// S10, S13: every route × every token × whose it is. Nobody without a good token gets anything but whether it lives and is ready; whoever
+/// has one gets what its scopes say, of what is theirs; and whoever lacks a scope does not even learn what there is.
 #[tokio::test]
 async fn every_route_asks_for_its_scope() {
     let stage = Stage::new().await;
@@ -69,30 +104,48 @@ async fn every_route_asks_for_its_scope() {
     for scope in Scope::ALL {
         stage.grant(&secret(scope.name()), "me", &[scope]).await;
     }
+    stage.grant(OTHER, "you", &Scope::ALL).await;
     stage.grant(&secret("revoked"), "me", &Scope::ALL).await;
     stage.memory.revoke(&TokenHash::of(&secret("revoked")), Timestamp(1)).await.unwrap();
+    let mut asked = 0;
     for operation in operations() {
-        let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned();
         let needed = needs(&operation);
-        let revoked = secret("revoked");
-        for token in [None, Some(""), Some("evt_wrong"), Some(revoked.as_str())] {
-            let (status, problem) = ask(&stage, &operation, &chat, token).await;
-            match needed {
-                None => assert_eq!(status, StatusCode::OK),
-                // Whoever tries too often is told to wait instead.
-                Some(_) => assert!(
-                    matches!(kind(&problem), "unauthorized" | "too-many"),
-                    "{operation:?} with {token:?}: {status} {problem}"
-                ),
+        let names_one = operation.path.contains("{id}");
+        let all = [Whose::Mine, Whose::Yours, Whose::Nobodys];
+        for whose in all.into_iter().take(if names_one { 3 } else { 1 }) {
+            let id = thing(&stage, &operation, whose).await;
+            let revoked = secret("revoked");
+            for token in [None, Some(""), Some("evt_wrong"), Some(revoked.as_str())] {
+                let (status, problem) = ask(&stage, &operation, &id, token).await;
+                match needed {
+                    None => assert_eq!(status, StatusCode::OK),
+                    // Whoever tries too often is told to wait instead.
+                    Some(_) => assert!(
+                        matches!(kind(&problem), "unauthorized" | "too-many"),
+                        "{operation:?} {whose:?} with {token:?}: {status} {problem}"
+                    ),
+                }
+            }
+            for scope in Scope::ALL {
+                let id = thing(&stage, &operation, whose).await;
+                let (status, problem) = ask(&stage, &operation, &id, Some(&secret(scope.name()))).await;
+                let cell = format!("{operation:?} {whose:?} with {scope:?}: {status} {problem}");
+                let refused = needed.is_some_and(|needed| !needed.contains(&scope));
+                let said = (status == StatusCode::FORBIDDEN, kind(&problem) == "scope");
+                assert_eq!(said, (refused, refused), "{cell}");
+                // Whoever manages tokens manages everybody's.
+                let is_there =
+                    whose == Whose::Mine || (whose == Whose::Yours && operation.path.starts_with("/v1/tokens"));
+                if !refused && !is_there {
+                    assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"), "{cell}");
+                } else if !refused && !operation.path.contains("{number}") {
+                    assert_ne!(status, StatusCode::NOT_FOUND, "{cell}");
+                }
+                asked += 1;
             }
         }
-        for scope in Scope::ALL {
-            let (status, problem) = ask(&stage, &operation, &chat, Some(&secret(scope.name()))).await;
-            let refused = needed.is_some_and(|needed| needed != scope);
-            let said = (status == StatusCode::FORBIDDEN, kind(&problem) == "scope");
-            assert_eq!(said, (refused, refused), "{operation:?} with {scope:?}: {status} {problem}");
-        }
     }
+    assert!(asked > 240, "{asked} cells");
     stage.server.stop().await;
 }
 
@@ -100,15 +153,14 @@ async fn every_route_asks_for_its_scope() {
 #[tokio::test]
 async fn foreign_chats_look_like_missing_ones() {
     let stage = Stage::new().await;
-    let other = "evt_of-somebody-else-who-may-do-anything";
-    stage.grant(other, "you", &Scope::ALL).await;
+    stage.grant(OTHER, "you", &Scope::ALL).await;
     let about_chats = operations().into_iter().filter(|operation| operation.path.starts_with("/v1/chats/{id}"));
     let mut count = 0;
     for operation in about_chats {
         let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned(); // One of them deletes it.
         let mut answers = Vec::new();
         for id in [chat.as_str(), "00000000000000000000000000", "x", "..%2f..%2fetc", "%00", "%ff"] {
-            let (status, problem) = ask(&stage, &operation, id, Some(other)).await;
+            let (status, problem) = ask(&stage, &operation, id, Some(OTHER)).await;
             assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"), "{operation:?} {id}");
             answers.push(problem);
         }
@@ -120,9 +172,9 @@ async fn foreign_chats_look_like_missing_ones() {
         count += 1;
     }
     assert!(count >= 17);
-    let request = stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(other);
+    let request = stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(OTHER);
     let (_, list) = answer(request.send().await.unwrap()).await;
-    assert_eq!(list["chats"], serde_json::json!([]));
+    assert_eq!(list["chats"], json!([]));
     stage.server.stop().await;
 }
 
@@ -132,12 +184,14 @@ async fn whoever_guesses_is_told_to_wait() {
     let stage = Stage::new().await;
     let guess = async |guess: usize| {
         let request = stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(format!("evt_{guess}"));
-        request.send().await.unwrap().status()
+        request.send().await.unwrap()
     };
     for number in 0..10 {
-        assert_eq!(guess(number).await, StatusCode::UNAUTHORIZED);
+        assert_eq!(guess(number).await.status(), StatusCode::UNAUTHORIZED);
     }
-    assert_eq!(guess(10).await, StatusCode::TOO_MANY_REQUESTS);
+    let refused = guess(10).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()["retry-after"], "60", "a minute, as it says");
     assert_eq!(stage.get("/v1/chats").await.0, StatusCode::OK);
     stage.server.stop().await;
 }

@@ -210,3 +210,33 @@ async fn chats_are_found_by_what_was_said() {
     assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
     stage.server.stop().await;
 }
+
+/// S11: what is looked for is looked for in one's own chats, in titles and in what was said.
+#[tokio::test]
+async fn a_search_finds_nothing_of_anybody_elses() {
+    let stage = Stage::new().await;
+    let other = "evt_of-somebody-else-who-likes-kelp-too";
+    stage.grant(other, "you", &everturn::stores::Scope::ALL).await;
+    let mine = stage.talk("numbered", &["count to 2 in the kelp forest"]).await;
+    let theirs = async |method: Method, path: &str, body: Value| {
+        let request = stage.client.request(method, format!("{}{path}", stage.base)).bearer_auth(other).json(&body);
+        crate::stage::answer(request.send().await.unwrap()).await.1
+    };
+    let made = theirs(Method::POST, "/v1/chats", json!({"agent": "numbered", "title": "Kelp of theirs"})).await;
+    let said = format!("/v1/chats/{}/messages", made["id"].as_str().unwrap());
+    theirs(Method::POST, &said, json!({"text": "count to 2 in the kelp forest"})).await;
+    for text in ["kelp", "forest", "KELP forest", "t2"] {
+        let path = format!("/v1/chats?text={}", text.replace(' ', "%20"));
+        let (_, found) = stage.get(&path).await;
+        let ids: Vec<String> = found["chats"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|chat| format!("/v1/chats/{}", chat["id"].as_str().unwrap()))
+            .collect();
+        assert_eq!(ids, std::slice::from_ref(&mine), "{text}");
+    }
+    let (_, none) = stage.get("/v1/chats?text=theirs").await;
+    assert_eq!(none["chats"], json!([]));
+    stage.server.stop().await;
+}

@@ -67,6 +67,17 @@ async fn what_is_open_to_others_is_refused() {
     assert!(matches!(data.first_token(&memory, Timestamp(2)).await, Err(DataError::NoToken(_))));
 }
 
+/// S27: what somebody else owns is not used, by root neither: its owner could put a token there that opens everything.
+#[test]
+fn what_somebody_else_owns_is_refused() {
+    let (scratch, somebody) = (Scratch::new(), 65_534);
+    DataDir::open(&scratch.0).unwrap();
+    if std::os::unix::fs::chown(&scratch.0, Some(somebody), None).is_err() {
+        return; // Only root can give a directory away, and nobody but root could use one that was.
+    }
+    assert!(matches!(DataDir::open(&scratch.0), Err(DataError::Foreign(_, uid)) if uid == somebody));
+}
+
 #[test]
 fn the_usual_place_is_where_xdg_says() {
     let usual = |set: &[(&str, &str)]| {

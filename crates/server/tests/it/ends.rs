@@ -85,8 +85,12 @@ async fn a_token_has_only_so_many_streams() {
     let first = stage.watch(&chat).await;
     let _second = stage.watch(&chat).await;
     let third = async || stage.ask(Method::GET, &format!("{chat}/stream")).send().await.unwrap();
-    let (status, problem) = answer(third().await).await;
-    assert_eq!((status, kind(&problem)), (StatusCode::TOO_MANY_REQUESTS, "too-many"));
+    for path in ["/stream", "/export"] {
+        let refused = stage.ask(Method::GET, &format!("{chat}{path}")).send().await.unwrap();
+        assert_eq!(refused.headers()["retry-after"], "10", "{path}");
+        let (status, problem) = answer(refused).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::TOO_MANY_REQUESTS, "too-many"), "{path}");
+    }
     drop(first);
     while third().await.status() != StatusCode::OK {
         tokio::task::yield_now().await;
@@ -121,5 +125,19 @@ async fn a_reader_that_stops_reading_is_cut() {
     .expect("the stuck one is gone");
     let mut rest = Vec::new();
     let _ = stuck.read_to_end(&mut rest).await; // It was cut: in whichever way, it is over.
+    stage.server.stop().await;
+}
+
+/// S13: a stream ends with its token, also if that just comes to its end.
+#[tokio::test]
+async fn a_token_that_ends_loses_its_streams() {
+    let stage = Stage::with(Bounds { recheck: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let secret = "evt_of-a-guest-who-has-to-leave-soon";
+    stage.grant_until(secret, "me", &[Scope::Read], Some(stage.engine.now() + Duration::from_secs(1))).await;
+    let chat = stage.chat("default").await;
+    let url = format!("{}{chat}/stream", stage.base);
+    let mut guest = Reader::open(stage.client.get(url).bearer_auth(secret)).await;
+    guest.until_the_end().await;
+    assert_eq!(guest.comments.last().unwrap(), "bye, the token is not good any more");
     stage.server.stop().await;
 }

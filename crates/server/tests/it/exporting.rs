@@ -1,6 +1,13 @@
 //! A chat whole, to take away.
 
-use everturn_server::wire;
+use std::time::Duration;
+
+use everturn::core::chat::Tried;
+use everturn::core::cost::{Spend, Tally};
+use everturn::core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn::core::ids::{ChatId, StepId, Timestamp};
+use everturn::stores::{Scope, Store as _, TokenHash, Tokens as _};
+use everturn_server::{Bounds, wire};
 use expect_test::expect;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -85,5 +92,56 @@ async fn markdown_is_readable() {
 
         t1 t2"#]]
     .assert_eq(&timeless.join("\n"));
+    stage.server.stop().await;
+}
+
+/// However many attempts there are, they are one list, each once and in order: none, a page, and a page and more.
+#[tokio::test]
+async fn attempts_of_any_number_are_one_list() {
+    let stage = Stage::new().await;
+    for (n, len) in [0, 1, 499, 500, 501, 1_000, 1_203].into_iter().enumerate() {
+        let id = ChatId::from_u128(n as u128 + 1);
+        stage.memory.create(id, "default", "me").await.unwrap();
+        let mut lease = stage.memory.acquire(id).await.unwrap();
+        let fact = |number| {
+            let (step, model, began) = (StepId(1), "understudy/any".parse().unwrap(), Timestamp(0));
+            let (took, tally, spend) = (Duration::ZERO, Tally::default(), Spend::default());
+            let outcome = AttemptOutcome::Lost;
+            let row = Attempted { step, number, model, began, took, tally, spend, outcome };
+            Fact::Attempted(Box::new(row), Tried::default())
+        };
+        stage.memory.commit(&mut lease, &(1..=len).map(fact).collect::<Vec<_>>()).await.unwrap();
+        let (status, export) = stage.get(&format!("/v1/chats/{id}/export")).await;
+        assert_eq!(status, StatusCode::OK);
+        let numbers: Vec<u64> =
+            export["attempts"].as_array().unwrap().iter().map(|row| row["number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (1..=u64::from(len)).collect::<Vec<_>>());
+    }
+    stage.server.stop().await;
+}
+
+/// S13: whoever loses the token in the middle of a long one does not get the rest.
+#[tokio::test]
+async fn a_revoked_token_ends_its_export() {
+    let stage = Stage::with(Bounds { recheck: Duration::ZERO, ..Bounds::default() }, Duration::ZERO).await;
+    let secret = "evt_of-a-device-that-will-be-lost-soon";
+    stage.grant(secret, "me", &[Scope::Read]).await;
+    let long = format!("count to 1 {}", "x".repeat(1_000_000)); // A page of them is more than all buffers hold.
+    let chat = stage.talk("numbered", &[long.as_str(); 12]).await;
+    let url = format!("{}{chat}/export", stage.base);
+    let export = async || stage.client.get(&url).bearer_auth(secret).send().await.unwrap();
+    let whole = export().await.text().await.unwrap();
+    assert!(whole.ends_with("]}\n") && whole.len() > 12_000_000);
+    let mut response = export().await;
+    let mut read = response.chunk().await.unwrap().expect("its beginning").len();
+    stage.memory.revoke(&TokenHash::of(secret), stage.engine.now()).await.unwrap();
+    let cut = loop {
+        match response.chunk().await {
+            Ok(Some(more)) => read += more.len(),
+            Ok(None) => break false,
+            Err(_) => break true,
+        }
+    };
+    assert!(cut && read < whole.len(), "{read} of {} bytes", whole.len());
     stage.server.stop().await;
 }

@@ -117,7 +117,7 @@ fn what_providers_attached_is_not_shown() {
         Delta::File(Box::new(File {
             name: String::new(),
             media_type: "a/b".into(),
-            bytes: Some(Arc::from(*b"SECRET")),
+            bytes: Some((*b"SECRET").into()),
             meta: meta(),
         })),
         Delta::Other(Box::new(meta())),

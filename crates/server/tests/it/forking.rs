@@ -81,6 +81,7 @@ async fn a_fork_is_a_whole_transcript() {
     for at in [0, 2, 3, u64::MAX >> 1] {
         let (status, problem) = fork(&stage, &chat, json!({"at": at}), None).await;
         assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "not-forkable"), "{at}");
+        assert_eq!(problem["chat"]["status"], json!("awaiting"), "with where the chat stands");
     }
     for body in [
         json!({}),
@@ -94,5 +95,37 @@ async fn a_fork_is_a_whole_transcript() {
     }
     let (status, _) = fork(&stage, &chat, json!({"at": 1}), None).await;
     assert_eq!(status, StatusCode::CREATED, "before the call all is well, also while the turn waits");
+    stage.server.stop().await;
+}
+
+/// I2: the key of a fork outlives what it was made of: its name, and itself. Nobody else learns anything by it.
+#[tokio::test]
+async fn a_keyed_fork_outlives_its_source() {
+    let stage = Stage::new().await;
+    let other = "evt_of-somebody-else-who-may-do-anything";
+    stage.grant(other, "you", &everturn::stores::Scope::ALL).await;
+    let chat = stage.talk("numbered", &["count to 3"]).await;
+    let (status, made) = fork(&stage, &chat, json!({"at": 2}), Some("f")).await;
+    assert_eq!((status, &made["title"]), (StatusCode::CREATED, &json!("count to 3")));
+    stage.send(Method::PATCH, &chat, json!({"title": "Renamed"})).await;
+    assert_eq!(fork(&stage, &chat, json!({"at": 2}), Some("f")).await, (status, made.clone()));
+    let theirs = async |path: &str, body: Value| {
+        let request = stage.client.post(format!("{}{path}/fork", stage.base)).bearer_auth(other);
+        answer(request.header("idempotency-key", "f").json(&body).send().await.unwrap()).await
+    };
+    let nowhere = "/v1/chats/00000000000000000000000000";
+    for body in [json!({"at": 2}), json!({})] {
+        assert_eq!(theirs(&chat, body.clone()).await, theirs(nowhere, body).await, "as if it were not there");
+    }
+    assert_eq!(theirs(&chat, json!({"at": 2})).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(stage.ask(Method::DELETE, &chat).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert_eq!(fork(&stage, &chat, json!({"at": 2}), Some("f")).await, (status, made));
+    let (status, problem) = fork(&stage, &chat, json!({"at": 1}), Some("f")).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    for key in [Some("g"), None] {
+        let (status, problem) = fork(&stage, &chat, json!({"at": 2}), key).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"));
+    }
+    assert_eq!(theirs(&chat, json!({"at": 2})).await.0, StatusCode::NOT_FOUND);
     stage.server.stop().await;
 }

@@ -105,13 +105,40 @@ async fn what_comes_in_has_bounds() {
     let (status, problem) = answer(post(deep).send().await.unwrap()).await;
     assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
     assert!(problem["detail"].as_str().unwrap().contains("64"));
-    let twice = r#"{"title": "a", "title": "b"}"#.to_owned();
-    assert_eq!(post(twice).send().await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
     let port = stage.server.address().port();
     let head = format!("GET /healthz HTTP/1.1\r\nhost: localhost:{port}\r\nx-much: {}\r\n\r\n", "x".repeat(20_000));
     assert!(matches!(raw(&stage, head.as_bytes()).await, Some(431) | None));
     let slow = format!("GET /healthz HTTP/1.1\r\nhost: localhost:{port}\r\n");
     assert!(matches!(raw(&stage, slow.as_bytes()).await, Some(408) | None));
+    stage.server.stop().await;
+}
+
+/// S15: a name that comes twice in a body is refused, whatever the body is of: who reads it first is not asked.
+#[tokio::test]
+async fn a_name_comes_once() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("asks").await;
+    let answer_of = |fields: &str| format!(r#"{{"answers": [{{"kind": "result", {fields}}}]}}"#);
+    for (method, path, body) in [
+        (Method::POST, "/v1/chats".to_owned(), r#"{"title": "a", "title": "b"}"#.to_owned()),
+        (Method::PATCH, chat.clone(), r#"{"archived": false, "archived": true}"#.to_owned()),
+        (Method::POST, format!("{chat}/messages"), r#"{"text": "a", "text": "b"}"#.to_owned()),
+        (Method::POST, "/v1/tokens".to_owned(), r#"{"name": "a", "scopes": ["read"], "scopes": ["admin"]}"#.to_owned()),
+        (
+            Method::POST,
+            "/v1/tokens".to_owned(),
+            r#"{"name": "a", "owner": "me", "owner": "you", "scopes": ["read"]}"#.to_owned(),
+        ),
+        (Method::POST, format!("{chat}/answers"), r#"{"answers": [], "answers": []}"#.to_owned()),
+        (Method::POST, format!("{chat}/answers"), answer_of(r#""call": "1.0", "call": "1.1", "output": "x""#)),
+        (Method::POST, format!("{chat}/answers"), answer_of(r#""kind": "approve", "call": "1.0", "output": "x""#)),
+    ] {
+        let request = stage.ask(method, &path).header("content-type", "application/json").body(body.clone());
+        let (status, problem) = answer(request.send().await.unwrap()).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{path} {body}");
+        assert!(problem["detail"].as_str().unwrap().contains("duplicate field"), "{problem}");
+    }
+    assert_eq!(stage.get("/v1/tokens").await.1["tokens"].as_array().unwrap().len(), 1);
     stage.server.stop().await;
 }
 
@@ -137,4 +164,32 @@ async fn an_unknown_method_is_told_so() {
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
         assert_eq!(response.headers()["allow"], allowed);
     }
+}
+
+/// S7: whatever is answered, no page can be made of it, and none of another site can hold it.
+#[tokio::test]
+async fn no_page_is_made_of_an_answer() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("default").await;
+    for (path, status) in [
+        ("/healthz".to_owned(), StatusCode::OK),
+        ("/openapi.json".to_owned(), StatusCode::OK),
+        ("/v1/chats".to_owned(), StatusCode::OK),
+        (format!("{chat}/stream"), StatusCode::OK),
+        ("/v1/nowhere".to_owned(), StatusCode::NOT_FOUND),
+    ] {
+        let response = stage.ask(Method::GET, &path).send().await.unwrap();
+        assert_eq!(response.status(), status, "{path}");
+        for (name, value) in [
+            ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(response.headers().get(name).map(|value| value.to_str().unwrap()), Some(value), "{path} {name}");
+        }
+    }
+    stage.server.stop().await;
 }

@@ -110,3 +110,91 @@ async fn an_interrupt_of_a_resting_chat_keeps_its_key() {
     assert_eq!((status, &now["status"]), (StatusCode::OK, &json!("idle")));
     stage.server.stop().await;
 }
+
+/// I2: a key is for the whole of a patch, and a patch is done whole or not at all.
+#[tokio::test]
+async fn a_patch_is_one_request() {
+    let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(1)).await;
+    let chat = stage.chat("numbered").await;
+    let patch = |key: &'static str, body: Value| keyed(&stage, Method::PATCH, &chat, key, body);
+    let (status, now) = patch("p", json!({"title": "a"})).await;
+    assert_eq!((status, &now["title"]), (StatusCode::OK, &json!("a")));
+    for body in [json!({"title": "a", "archived": true}), json!({"archived": true}), json!({"title": "b"})] {
+        let (status, problem) = patch("p", body).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+        assert_eq!((&problem["chat"]["title"], &problem["chat"]["archived"]), (&json!("a"), &json!(false)));
+    }
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "count to 100000").await;
+    reader.until(|view| view.draft.as_ref().is_some_and(|draft| draft.n > 5)).await;
+    let (status, problem) = patch("q", json!({"title": "b", "archived": true})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "status"));
+    assert_eq!(problem["chat"]["title"], json!("a"), "a chat that works is not put away, and so not named either");
+    stage.post(&format!("{chat}/interrupt"), json!({})).await;
+    for _ in 0..2 {
+        let (status, now) = patch("r", json!({"title": "b", "archived": true})).await;
+        assert_eq!((status, &now["title"], &now["archived"]), (StatusCode::OK, &json!("b"), &json!(true)));
+    }
+    let (status, now) = patch("s", json!({"title": "c", "archived": false})).await;
+    assert_eq!((status, &now["title"], &now["archived"]), (StatusCode::OK, &json!("c"), &json!(false)));
+    let (status, problem) = patch("t", json!({"title": " ", "archived": true})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    let (status, problem) = patch("u", json!({"title": "x".repeat(401), "archived": true})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
+    assert_eq!(stage.get(&chat).await.1["title"], json!("c"));
+    stage.server.stop().await;
+}
+
+/// I2: whoever did not hear that a chat is gone, or what the new token is, asks again and is told the same. Nobody else is.
+#[tokio::test]
+async fn what_nothing_else_remembers_is_remembered_too() {
+    let stage = Stage::new().await;
+    let (admin, other) = ("evt_of-another-admin-of-the-same-owner", "evt_of-somebody-else-who-may-do-anything");
+    stage.grant(admin, "me", &everturn::stores::Scope::ALL).await;
+    stage.grant(other, "you", &everturn::stores::Scope::ALL).await;
+    let asked_by = async |token: &str, method: Method, path: &str, key: &str, body: Value| {
+        let request = stage.client.request(method, format!("{}{path}", stage.base)).bearer_auth(token);
+        answer(request.header("idempotency-key", key).json(&body).send().await.unwrap()).await
+    };
+    let (chat, kept) = (stage.chat("numbered").await, stage.chat("numbered").await);
+    for _ in 0..3 {
+        let deleted = keyed(&stage, Method::DELETE, &chat, "d", json!({})).await;
+        assert_eq!(deleted, (StatusCode::NO_CONTENT, json!("")));
+    }
+    for (path, key) in [(&kept, "d"), (&chat, "d")] {
+        let (status, problem) = asked_by(other, Method::DELETE, path, key, json!({})).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"));
+    }
+    let (status, problem) = keyed(&stage, Method::DELETE, &kept, "d", json!({})).await;
+    assert_eq!(
+        (status, kind(&problem), &problem["chat"]["status"]),
+        (StatusCode::CONFLICT, "key-reused", &json!("idle"))
+    );
+    let (status, _) = keyed(&stage, Method::DELETE, &chat, "e", json!({})).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+
+    let phone = json!({"name": "phone", "scopes": ["read"], "seconds": 60});
+    let (status, made) = keyed(&stage, Method::POST, "/v1/tokens", "t", phone.clone()).await;
+    assert_eq!(status, StatusCode::CREATED);
+    assert_eq!(keyed(&stage, Method::POST, "/v1/tokens", "t", phone.clone()).await, (status, made.clone()));
+    let (_, another) = keyed(&stage, Method::POST, "/v1/tokens", "u", phone.clone()).await;
+    let (_, theirs) = asked_by(other, Method::POST, "/v1/tokens", "t", phone.clone()).await;
+    assert!(another["token"] != made["token"] && theirs["token"] != made["token"] && theirs["token"].is_string());
+    let conflicts = [
+        keyed(&stage, Method::POST, "/v1/tokens", "t", json!({"name": "phone", "scopes": ["admin"]})).await,
+        asked_by(admin, Method::POST, "/v1/tokens", "t", phone).await,
+        keyed(&stage, Method::POST, "/v1/tokens", "d", json!({"name": "x", "scopes": ["read"]})).await,
+    ];
+    for (status, problem) in conflicts {
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    }
+    let path = |made: &Value| format!("/v1/tokens/{}", made["info"]["id"].as_str().unwrap());
+    let revoked = keyed(&stage, Method::DELETE, &path(&made), "r", json!({})).await;
+    assert!(revoked.1["revoked"].is_i64());
+    assert_eq!(keyed(&stage, Method::DELETE, &path(&made), "r", json!({})).await, revoked);
+    let (status, problem) = keyed(&stage, Method::DELETE, &path(&another), "r", json!({})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    let tokens = stage.get("/v1/tokens").await.1["tokens"].as_array().unwrap().len();
+    assert_eq!(tokens, 6, "three were there, and three were made");
+    stage.server.stop().await;
+}

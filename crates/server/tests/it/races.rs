@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn::core::command::{Command, When};
+use everturn::core::limits::Limits;
+use everturn::core::rehearsal::sample::words;
 use everturn::stores::sqlite::{Options, Sqlite};
-use everturn::stores::{Memory, Store};
+use everturn::stores::{Memory, Store, Submission};
 use everturn_server::Bounds;
-use everturn_server::wire::{Body, Part, View};
+use everturn_server::wire::{Body, Part, Status, View};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -189,5 +192,88 @@ async fn an_owner_has_only_so_many_chats_at_work() {
     assert_eq!(stage.ask(Method::DELETE, &works[1]).send().await.unwrap().status(), StatusCode::NO_CONTENT);
     let rests = chats.iter().find(|chat| !works.contains(chat)).unwrap();
     assert_eq!(say(rests).await.status(), StatusCode::ACCEPTED);
+    stage.server.stop().await;
+}
+
+/// A stage on which one chat may work, and one that does.
+async fn taken() -> (Stage, String) {
+    let stage = Stage::with(Bounds { running_max: 1, ..Bounds::default() }, Duration::from_millis(1)).await;
+    let works = stage.chat("numbered").await;
+    (stage, works)
+}
+
+async fn work(stage: &Stage, chat: &str) {
+    let mut reader = stage.watch(chat).await;
+    stage.say(chat, "count to 100000").await;
+    reader.until(|view| view.draft.is_some()).await;
+}
+
+/// I2: what was accepted is answered again with the same, also when nothing new would be; and something new is not.
+#[tokio::test]
+async fn a_repeat_needs_no_leave() {
+    let (stage, works) = taken().await;
+    let chat = stage.talk("numbered", &["count to 2"]).await;
+    let mut reader = stage.watch(&chat).await;
+    let ask = async |method: &Method, path: &str, key: &str, body: &Value| {
+        let request = stage.ask(method.clone(), &format!("{chat}{path}")).header("idempotency-key", key);
+        answer(request.json(body).send().await.unwrap()).await
+    };
+    let asked = [
+        (Method::POST, "/messages", json!({"text": "count to 3"})),
+        (Method::PUT, "/messages/1", json!({"text": "count to 4"})),
+        (Method::POST, "/compact", json!({})),
+    ];
+    let mut answers = Vec::new();
+    for (method, path, body) in &asked {
+        let (status, accepted) = ask(method, path, path, body).await;
+        assert!(status.is_success(), "{accepted}");
+        let version = stage.view(&chat).await.status.unwrap().version;
+        reader.until(|view| view.status.as_ref().is_some_and(|status| status.version >= version)).await;
+        reader.until_rest().await;
+        answers.push((status, accepted));
+    }
+    work(&stage, &works).await;
+    for ((method, path, body), answered) in asked.iter().zip(answers) {
+        assert_eq!(ask(method, path, path, body).await, answered);
+        let (status, problem) = ask(method, path, "another", body).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::TOO_MANY_REQUESTS, "too-many"), "{path}");
+    }
+    stage.server.stop().await;
+}
+
+/// S14: answering a call and promoting a message can begin a turn, so they need leave too; what was not taken waits on.
+#[tokio::test]
+async fn whatever_begins_a_turn_needs_leave() {
+    let (stage, works) = taken().await;
+    let asks = stage.chat("asks").await;
+    let mut asking = stage.watch(&asks).await;
+    stage.say(&asks, "Show me Oslo").await;
+    let view = asking.until(|view| view.status.as_ref().is_some_and(|status| !status.asks.is_empty())).await;
+    let call = view.status.unwrap().asks[0].call.clone();
+    let fails = stage.chat("fails").await;
+    let id = fails.rsplit('/').next().unwrap().parse().unwrap();
+    for text in ["first", "second"] {
+        let command = Command::Send { parts: words(text), when: When::Queue };
+        let submission = Submission { command, key: None, at: stage.engine.now() };
+        stage.memory.submit(id, submission, &Limits::default()).await.unwrap();
+    }
+    stage.send(Method::PATCH, &fails, json!({"title": "Wake up"})).await;
+    let mut failing = stage.watch(&fails).await;
+    let view = failing.until(|view| view.status.as_ref().is_some_and(|status| status.status == Status::Failed)).await;
+    let queued = view.status.unwrap().queue[0].id;
+    work(&stage, &works).await;
+    let answer = json!({"answers": [{"kind": "result", "call": call, "output": "a map"}]});
+    let asked = [(format!("{asks}/answers"), answer), (format!("{fails}/queue/{queued}/promote"), json!({}))];
+    for (path, body) in &asked {
+        let response = stage.ask(Method::POST, path).json(body).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{path}");
+        assert_eq!(response.headers()["retry-after"], "10");
+    }
+    stage.post(&format!("{works}/interrupt"), json!({})).await;
+    for (path, body) in &asked {
+        let (status, accepted) = stage.post(path, body.clone()).await;
+        assert_eq!(status, StatusCode::OK, "{accepted}");
+        asking.until_rest().await;
+    }
     stage.server.stop().await;
 }

@@ -35,8 +35,8 @@ struct Launch {
 }
 
 impl Stage {
-    /// A server whose agents answer at once: `default`, `numbered` (t1 t2 t3 …), `asks` (runs a tool of its client) and
-    /// `launches` (needs an approval).
+    /// A server whose agents answer at once: `default`, `numbered` (t1 t2 t3 …), `asks` (runs a tool of its client),
+    /// `launches` (needs an approval) and `fails` (has no model).
     pub async fn new() -> Self {
         Self::with(Bounds::default(), Duration::ZERO).await
     }
@@ -60,6 +60,7 @@ impl Stage {
             .agent("numbered", agent("numbered"))
             .agent("asks", asking())
             .agent("launches", launching())
+            .agent("fails", failing())
             .start();
         let parts =
             Parts { engine: engine.clone(), store, tokens: memory.clone(), registry, agent: "default".into(), bounds };
@@ -73,13 +74,18 @@ impl Stage {
 
     /// Makes a token known.
     pub async fn grant(&self, secret: &str, owner: &str, scopes: &[Scope]) {
+        self.grant_until(secret, owner, scopes, None).await;
+    }
+
+    /// The same, and it ends by itself.
+    pub async fn grant_until(&self, secret: &str, owner: &str, scopes: &[Scope], expires: Option<Timestamp>) {
         let token = Token {
             hash: TokenHash::of(secret),
             name: "test".into(),
             owner: owner.into(),
             scopes: scopes.iter().copied().collect(),
             made: Timestamp(0),
-            expires: None,
+            expires,
             revoked: None,
         };
         self.memory.put(&token).await.unwrap();
@@ -164,4 +170,10 @@ fn asking() -> Agent {
 fn launching() -> Agent {
     let launch = tool("launch", "Launches.", |_, _: Launch| async move { Ok("launched".to_string()) });
     agent("persona").tool(launch.with(Policy { approval: Approval::Needed, ..Policy::default() })).unwrap()
+}
+
+fn failing() -> Agent {
+    let mut agent = agent("persona");
+    agent.models.clear();
+    agent
 }

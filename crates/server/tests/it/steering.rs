@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everturn::stores::Store as _;
 use everturn_server::Bounds;
 use everturn_server::wire::{Body, Ended, Status, View};
 use reqwest::{Method, StatusCode};
@@ -149,7 +150,19 @@ async fn a_person_with_the_scope_approves_exactly_what_was_shown() {
     assert_eq!((code, kind(&problem)), (StatusCode::FORBIDDEN, "scope"));
     let (code, problem) = stage.post(&format!("{chat}/answers"), approve("0000000000000001")).await;
     assert_eq!((code, kind(&problem)), (StatusCode::CONFLICT, "not-asked"));
-    let (code, _) = stage.post(&format!("{chat}/answers"), approve(&ask.input_hash)).await;
+    // Whoever may approve needs nothing else for it, and gets nothing else by it.
+    let only = "evt_approves-and-does-nothing-else-here";
+    stage.grant(only, "me", &[everturn::stores::Scope::Approve]).await;
+    let approver = async |body: Value| {
+        let request = stage.client.post(format!("{}{chat}/answers", stage.base)).bearer_auth(only).json(&body);
+        crate::stage::answer(request.send().await.unwrap()).await
+    };
+    let result = json!({"kind": "result", "call": ask.call, "output": "launched, I say"});
+    let (code, problem) = approver(json!({"answers": [result]})).await;
+    assert_eq!((code, kind(&problem)), (StatusCode::FORBIDDEN, "scope"));
+    let (code, problem) = approver(approve("0000000000000001")).await;
+    assert_eq!((code, kind(&problem), &problem["chat"]), (StatusCode::CONFLICT, "not-asked", &Value::Null));
+    let (code, _) = approver(approve(&ask.input_hash)).await;
     assert_eq!(code, StatusCode::OK);
     assert!(reply(&reader.until_rest().await).contains("launched"));
     stage.server.stop().await;
@@ -211,5 +224,23 @@ async fn two_clients_that_race_both_hear_what_came_of_it() {
         assert!([StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::CONFLICT].contains(&other.0), "{other:?}");
         assert_eq!(view, stage.view(&chat).await);
     }
+    stage.server.stop().await;
+}
+
+/// What nobody came to in time is kept, and its sender is told when to ask again.
+#[tokio::test]
+async fn what_nobody_came_to_says_when_to_ask_again() {
+    let stage =
+        Stage::with(Bounds { outcome_max: Duration::from_millis(20), ..Bounds::default() }, Duration::ZERO).await;
+    let chat = stage.chat("numbered").await;
+    stage.engine.shutdown().await;
+    for _ in 0..2 {
+        let patch = stage.ask(Method::PATCH, &chat).header("idempotency-key", "late").json(&json!({"title": "Late"}));
+        let response = patch.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["retry-after"], "1");
+    }
+    let id = chat.rsplit('/').next().unwrap().parse().unwrap();
+    assert_eq!(stage.memory.inbox(id).await.unwrap().len(), 1, "it is kept, once");
     stage.server.stop().await;
 }

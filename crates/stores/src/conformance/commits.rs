@@ -123,7 +123,9 @@ pub async fn attempts_are_kept_whatever_becomes_of_the_turn<S: Store>(store: Arc
     let paid = witness.stage.attempts.clone();
     assert!(paid.len() >= 2, "{paid:?}");
     witness.obey(Command::Edit { message: MessageId(1), parts: words("again") }).await;
-    assert_eq!(store.attempts(witness.chat()).await, Ok(witness.stage.attempts.clone()));
+    assert_eq!(store.attempts(witness.chat(), 0, usize::MAX).await, Ok(witness.stage.attempts.clone()));
+    let len = witness.stage.attempts.len();
+    assert_eq!(store.attempts(witness.chat(), len, 9).await, Ok(Vec::new()), "there is no more");
     assert!(witness.stage.attempts.starts_with(&paid));
     witness.agrees().await;
 }

@@ -19,7 +19,7 @@ async fn is_gone<S: Store>(store: &Arc<S>, cursor: Cursor) {
     assert_eq!(store.since(chat, None).await, Err(gone.clone()));
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
     assert_eq!(store.after(chat, MessageId(0), 9).await, Err(gone.clone()));
-    assert_eq!(store.attempts(chat).await, Err(gone.clone()));
+    assert_eq!(store.attempts(chat, 0, 9).await, Err(gone.clone()));
     assert_eq!(store.calls(chat).await, Err(gone.clone()));
     assert_eq!(store.inbox(chat).await, Err(gone.clone()));
     assert_eq!(store.outcome(chat, InboxSeq(1)).await, Err(gone.clone()));
@@ -71,7 +71,8 @@ pub async fn a_deleted_chat_is_not_written_to<S: Store>(store: Arc<S>) {
 /// opens them.
 pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
     let (agent, owner, title) = ("agent".to_string(), "owner".to_string(), String::new());
-    let new = New { id: chat_id(1), agent, owner, title, fork: None, key: Some("k".into()) };
+    let key = Some("k".into());
+    let new = New { id: chat_id(1), agent, owner, title, is_titled: false, fork: None, key };
     for round in 0..3 {
         assert_eq!(store.make(&new).await, Ok(chat_id(1)));
         let mut witness = Witness::new(&store, 1).await;

@@ -11,7 +11,7 @@ use everturn_core::rehearsal::tiny_limits;
 use everturn_core::status::{Status, Verb};
 
 use super::Witness;
-use crate::{Receipt, Store, Submission, SubmitError};
+use crate::{Receipt, Store, StoreError, Submission, SubmitError};
 
 /// How many senders repeat themselves at once.
 const REPEATS: u64 = 100;
@@ -37,8 +37,12 @@ pub async fn a_chat_is_made_once<S: Store>(store: Arc<S>) {
 pub async fn a_key_has_one_effect<S: Store>(store: Arc<S>) {
     let mut witness = Witness::new(&store, 1).await;
     let submit = || store.submit(chat_id(1), keyed("k", hello()), &witness.limits);
+    assert_eq!(store.receipt(chat_id(1), "k").await, Ok(None));
     let first = submit().await;
     assert_eq!(first, Ok(Receipt { chat: chat_id(1), seq: InboxSeq(1) }));
+    assert_eq!(store.receipt(chat_id(1), "k").await.map_err(SubmitError::from), first.clone().map(Some));
+    assert_eq!(store.receipt(chat_id(1), "k ").await, Ok(None));
+    assert_eq!(store.receipt(chat_id(404), "k").await, Err(StoreError::NoSuchChat));
     assert_eq!(submit().await, first);
     witness.stage.submit(hello(), &tiny_limits()).expect("an empty chat takes a message");
     witness.agrees().await;

@@ -18,7 +18,7 @@ const REPEATS: u128 = 50;
 
 fn new(number: u128) -> New {
     let (agent, owner, title) = ("agent".into(), "owner".into(), String::new());
-    New { id: chat_id(number), agent, owner, title, fork: None, key: None }
+    New { id: chat_id(number), agent, owner, title, is_titled: true, fork: None, key: None }
 }
 
 fn keyed(number: u128, key: &str) -> New {
@@ -51,6 +51,23 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
     assert_eq!(store.make(&keyed(4, "k ")).await, Ok(chat_id(4)));
     assert_eq!(store.make(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
     assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(4));
+}
+
+/// I2: what a fork has from the other chat is no part of the request: asked again it is the same, whatever that is called
+/// by then, and when it is gone. A title that was asked for is.
+pub async fn a_key_of_a_fork_outlives_its_source<S: Store>(store: Arc<S>) {
+    let source = conversation(&store).await;
+    let fork =
+        |number, title: &str| New { title: title.into(), is_titled: false, key: Some("f".into()), ..forked(number, 5) };
+    assert_eq!(store.make(&fork(2, "as it was called")).await, Ok(chat_id(2)));
+    assert_eq!(store.make(&fork(3, "as it is called now")).await, Ok(chat_id(2)));
+    let titled = New { is_titled: true, ..fork(3, "as it was called") };
+    assert_eq!(store.make(&titled).await, Err(MakeError::Conflict));
+    assert_eq!(store.make(&New { fork: None, ..titled }).await, Err(MakeError::Conflict));
+    store.delete(source.lease).await.expect("the lease is ours");
+    assert_eq!(store.make(&New { agent: String::new(), ..fork(3, "") }).await, Ok(chat_id(2)));
+    let other = New { key: Some("g".into()), ..fork(3, "") };
+    assert_eq!(store.make(&other).await, Err(StoreError::NoSuchChat.into()), "nothing is made of nothing");
 }
 
 /// I2: however many repeat themselves at the same time, one chat is made.

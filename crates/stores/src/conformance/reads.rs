@@ -12,6 +12,7 @@ use everturn_core::rehearsal::tiny_limits;
 use everturn_core::view::{Cursor, Event, Snapshot, View};
 
 use super::Witness;
+use super::bounds::says;
 use super::witness::PAGE_LEN_MIN;
 use crate::{Heading, Lease, Query, Store, StoreError, Submission, SubmitError, WriteError};
 
@@ -28,9 +29,11 @@ pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     assert_eq!(store.since(chat, None).await, Err(gone.clone()));
     assert_eq!(store.since(chat, Some(Cursor::default())).await, Err(gone.clone()));
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
-    assert_eq!(store.attempts(chat).await, Err(gone.clone()));
+    assert_eq!(store.attempts(chat, 0, 9).await, Err(gone.clone()));
     assert_eq!(store.calls(chat).await, Err(gone.clone()));
     assert_eq!(store.page(chat, None, 9).await, Err(gone.clone()));
+    assert_eq!(store.message(chat, MessageId(1)).await, Err(gone.clone()));
+    assert_eq!(store.standing(chat).await, Err(gone.clone()));
     let mut forged = Lease::granted(chat, Fence(1));
     let gone = WriteError::Store(gone);
     assert_eq!(store.load(&forged).await.map(drop), Err(gone.clone()));
@@ -218,24 +221,22 @@ pub async fn an_edit_is_told_as_one<S: Store>(store: Arc<S>) {
 /// A long chat is shown by its newest page, a watcher who was there all along has everything, and the transcript is whole.
 pub async fn a_long_chat_is_shown_by_its_newest_page<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
-    let cursor = witness.now().await;
+    let (mut cursor, mut told) = (witness.now().await, 0);
     const ROUNDS: usize = 6;
     for round in 0..ROUNDS {
-        let facts = witness.stage.change(|change| {
-            (0..PAGE_LEN_MIN).fold(change, |change, n| change.say(Body::Context(format!("{round}.{n}"))))
-        });
-        witness.commit(&facts).await;
+        says(&mut witness, PAGE_LEN_MIN, &format!("{round}.")).await;
+        let news = witness.since(Some(cursor)).await.expect("there is news");
+        told += news.events.iter().filter(|event| matches!(event, Event::Message(_))).count();
+        cursor = news.cursor;
     }
     witness.agrees().await;
-    let news = witness.since(Some(cursor)).await.expect("there is news");
-    let told = news.events.iter().filter(|event| matches!(event, Event::Message(_))).count();
     assert_eq!(told, ROUNDS * PAGE_LEN_MIN);
     let transcript = store.transcript(witness.chat()).await.expect("the chat is there");
     assert!(transcript.is_sorted_by_key(|message| message.id));
 }
 
 /// What somebody has who saw `snapshot` and then these events.
-fn folded(snapshot: Snapshot, events: &[Event]) -> View {
+pub(super) fn folded(snapshot: Snapshot, events: &[Event]) -> View {
     let mut view = View::default();
     view.fold(&Event::Reset(Box::new(snapshot))).expect("a snapshot folds into anything");
     for event in events {

@@ -1,8 +1,8 @@
 //! One of everything that is stored, around one odd text.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_core::blob::Blob;
 use everturn_core::cost::{Micros, Report, Reported, Spend, Tally, Usage};
 use everturn_core::delta::{Began, CallBegan, Delta, Handle, ProvidedDelta, Rung};
 use everturn_core::ids::{CallUid, ModelId, StepId, Timestamp};
@@ -30,8 +30,8 @@ pub(crate) const ODD: [&str; 12] = [
 ];
 
 /// Bytes that are no text at all.
-fn bytes() -> Arc<[u8]> {
-    Arc::new([0xff, 0x00, 0xc3, 0x28, 0xed, 0xa0, 0x80, b'\n'])
+fn bytes() -> Blob {
+    [0xff, 0x00, 0xc3, 0x28, 0xed, 0xa0, 0x80, b'\n'].into()
 }
 
 /// Metadata with the text as key and as value, and numbers at their edges.
@@ -47,7 +47,7 @@ pub(crate) fn model(odd: &str) -> ModelId {
 
 const UID: CallUid = CallUid { step: StepId(3), ordinal: u16::MAX };
 
-fn file(odd: &str, bytes: Option<Arc<[u8]>>) -> File {
+fn file(odd: &str, bytes: Option<Blob>) -> File {
     File { name: odd.into(), media_type: odd.into(), bytes, meta: meta(odd) }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn parts(odd: &str) -> Vec<Part> {
         Part::Provided(provided(None)),
         Part::Source(Source { url: text.clone(), title: text, meta: meta(odd) }),
         Part::File(file(odd, Some(bytes()))),
-        Part::File(file(odd, Some(Arc::new([])))),
+        Part::File(file(odd, Some([].into()))),
         Part::File(file(odd, None)),
         Part::Other(meta(odd)),
     ]

@@ -14,6 +14,7 @@ use everturn_core::rehearsal::sample::{attempt, chat_id, send};
 use everturn_core::rehearsal::{Stage, tiny_limits};
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
+use crate::sql::draft_of;
 use crate::{CallRecord, Heading, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
 
 /// One chat in a store, its lease, and the picture it must equal.
@@ -142,10 +143,12 @@ impl<S: Store> Witness<S> {
         self.stage.now = Timestamp(self.stage.now.0 + 10);
     }
 
-    /// What a snapshot must show.
+    /// What a snapshot must show: all but bytes.
     pub fn snapshot(&self) -> Snapshot {
-        let Stage { chat, transcript, draft, .. } = &self.stage;
-        Snapshot { messages: transcript.clone(), standing: Standing::from(chat), draft: draft.clone() }
+        let Stage { chat, transcript, rows, .. } = &self.stage;
+        let rows: Vec<Row> = rows.iter().map(Row::without_bytes).collect();
+        let draft = draft_of(&rows).expect("what was journalled has been folded before");
+        Snapshot { messages: without_bytes(transcript), standing: Standing::from(chat), draft }
     }
 
     /// What a driver must be given of the transcript.
@@ -160,14 +163,21 @@ impl<S: Store> Witness<S> {
         assert_eq!(store.heading(chat).await, Ok(Heading::from(&stage.chat)));
         let loaded = store.load(&self.lease).await.expect("the lease is ours");
         assert_eq!(loaded.chat, stage.chat);
-        assert_eq!(loaded.messages, self.since_summary());
+        assert_eq!(loaded.messages, without_bytes(self.since_summary()));
         assert_eq!(loaded.rows, stage.rows);
         assert_eq!(store.transcript(chat).await.as_ref(), Ok(&stage.transcript));
-        assert_eq!(store.attempts(chat).await.as_ref(), Ok(&stage.attempts));
+        assert_eq!(store.attempts(chat, 0, usize::MAX).await.as_ref(), Ok(&stage.attempts));
+        let (seen, rest) = stage.attempts.split_at(stage.attempts.len() / 2);
+        assert_eq!(store.attempts(chat, seen.len(), 2).await.as_deref(), Ok(&rest[..rest.len().min(2)]));
         assert_eq!(store.calls(chat).await, Ok(self.calls.values().cloned().collect()));
         let (before, middle) = stage.transcript.split_at(stage.transcript.len() / 2);
         let tail = &before[before.len().saturating_sub(2)..];
-        assert_eq!(store.page(chat, middle.first().map(|message| message.id), 2).await.as_deref(), Ok(tail));
+        let page = store.page(chat, middle.first().map(|message| message.id), 2).await;
+        assert_eq!(page, Ok(without_bytes(tail)));
+        if let Some(message) = tail.last() {
+            assert_eq!(store.message(chat, message.id).await, Ok(Some(message.clone())));
+        }
+        assert_eq!(store.standing(chat).await, Ok(Standing::from(&stage.chat)));
         assert_eq!(store.inbox(chat).await, Ok(stage.pending().cloned().collect()));
         for ((_, outcome), seq) in stage.inbox.iter().zip(1..) {
             assert_eq!(store.outcome(chat, InboxSeq(seq)).await, Ok(*outcome), "command {seq}");
@@ -201,6 +211,11 @@ impl<S: Store> Witness<S> {
         assert_eq!(self.store.commit(lease, &facts).await.as_ref(), Err(error));
         self.agrees().await;
     }
+}
+
+/// The same messages for whoever need not have their bytes.
+pub fn without_bytes(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    messages.iter().map(Message::without_bytes).collect()
 }
 
 /// The smallest page a snapshot may show of a longer chat.

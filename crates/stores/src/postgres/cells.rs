@@ -1,5 +1,6 @@
 //! Columns: how numbers, names and texts go into them and come out.
 
+use everturn_core::blob::Blob;
 use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, Timestamp, Version};
 use tokio_postgres::Row;
@@ -9,7 +10,7 @@ use super::fault::Fault;
 use super::link::{Conn, Param};
 use crate::heading::Heading;
 use crate::shape::{BlobId, Bytes, Written};
-use crate::sql::{status_of, status_word};
+use crate::sql::{Fetch, status_of, status_word};
 use crate::store::StoreError;
 
 /// A count as the database has it. None comes near the end.
@@ -94,19 +95,27 @@ pub(super) fn heading(row: &Row) -> Result<Heading, Fault> {
     })
 }
 
-/// Fetches bytes by name. Those that are not there are left out.
-pub(super) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>) -> Result<Bytes, Fault> {
+/// Fetches bytes by name, or how many they are. Those that are not there are left out.
+pub(super) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>, fetch: Fetch) -> Result<Bytes, Fault> {
     wanted.sort_unstable();
     wanted.dedup();
     if wanted.is_empty() {
         return Ok(Bytes::new());
     }
     let (id, names) = (id_bytes(chat), wanted.iter().map(|name| &name.as_bytes()[..]).collect::<Vec<_>>());
-    let sql = "SELECT id, bytes FROM blobs WHERE chat = $1 AND id = ANY ($2)";
+    let sql = match fetch {
+        Fetch::Bytes => "SELECT id, bytes FROM blobs WHERE chat = $1 AND id = ANY ($2)",
+        // The length stands before the bytes: they are not read for it.
+        Fetch::Lengths => "SELECT id, octet_length(bytes) FROM blobs WHERE chat = $1 AND id = ANY ($2)",
+    };
     let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&names, Type::BYTEA_ARRAY)];
     let named = |row: &Row| {
         let name = row.get::<_, &[u8]>(0).try_into().map_err(|_| unreadable("bytes with a bad name"))?;
-        Ok((BlobId::from_bytes(name), row.get::<_, &[u8]>(1).into()))
+        let blob = match fetch {
+            Fetch::Bytes => row.get::<_, &[u8]>(1).into(),
+            Fetch::Lengths => Blob::Kept(row.get::<_, i32>(1).unsigned_abs() as usize),
+        };
+        Ok((BlobId::from_bytes(name), blob))
     };
     conn.query(sql, &params).await?.iter().map(named).collect()
 }

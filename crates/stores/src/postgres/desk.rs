@@ -87,7 +87,7 @@ impl Desk {
         }
         let missed = (held.end.0 - seen.seq.0) as usize;
         let known = held.ring.len().checked_sub(missed)?;
-        let events = held.ring.range(known..).cloned().map(Event::Delta).collect();
+        let events = held.ring.range(known..).map(Row::without_bytes).map(Event::Delta).collect();
         let cursor = Cursor { seq: held.end, ..seen };
         Some((missed > 0).then_some(News { cursor, events }))
     }

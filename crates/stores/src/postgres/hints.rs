@@ -21,6 +21,7 @@ pub(super) struct Hints {
 #[derive(Default)]
 struct Waiting {
     is_lost: bool,
+    late: u32,
     missed: bool,
     queue: VecDeque<Hint>,
     known: HashSet<Hint>,
@@ -31,6 +32,7 @@ impl Hints {
         let mut waiting = self.waiting();
         match hint {
             Hint::Lost => waiting.is_lost = true,
+            Hint::Late => waiting.late = waiting.late.saturating_add(1),
             Hint::Missed => waiting.miss(),
             Hint::News(_) | Hint::Inbox(_) if waiting.missed => {} // Everything will be looked at.
             Hint::News(_) | Hint::Inbox(_) if waiting.queue.len() >= WAITING_LEN_MAX => waiting.miss(),
@@ -70,6 +72,10 @@ impl Waiting {
         if std::mem::take(&mut self.is_lost) {
             return Some(Hint::Lost);
         }
+        if let Some(late) = self.late.checked_sub(1) {
+            self.late = late;
+            return Some(Hint::Late);
+        }
         if std::mem::take(&mut self.missed) {
             return Some(Hint::Missed);
         }
@@ -103,6 +109,14 @@ mod tests {
         assert_eq!([take(), take(), take(), take()], [Some(Hint::Lost), Some(one), Some(two), None]);
         hints.put(one);
         assert_eq!(take(), Some(one), "what was taken can come again");
+    }
+
+    #[test]
+    fn each_late_heartbeat_is_told() {
+        let hints = Hints::default();
+        [Hint::Late, Hint::Missed, Hint::Late].into_iter().for_each(|hint| hints.put(hint));
+        let take = || hints.waiting().take();
+        assert_eq!([take(), take(), take(), take()], [Some(Hint::Late), Some(Hint::Late), Some(Hint::Missed), None]);
     }
 
     #[test]

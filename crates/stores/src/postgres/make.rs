@@ -18,6 +18,7 @@ use super::read::messages;
 use super::wire::Haste;
 use crate::new::{Fork, MakeError, New};
 use crate::shape::{BlobId, message};
+use crate::sql::Fetch;
 use crate::store::{Hint, StoreError};
 
 /// How many messages are looked at together.
@@ -139,7 +140,7 @@ impl Inner {
         if tail.last().is_none_or(|row| count(row, "id") != at.0) {
             return Ok(Err(MakeError::NoSuchMessage(at)));
         }
-        let step = match fork::next_step(&messages(&conn, chat, &tail).await?) {
+        let step = match fork::next_step(&messages(&conn, chat, &tail, Fetch::Lengths).await?) {
             Ok(step) => step,
             Err(open) => return Ok(Err(open.into())),
         };

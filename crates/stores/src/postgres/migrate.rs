@@ -8,7 +8,8 @@ use super::link::{Conn, Link};
 use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
-const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 /// Any number that nobody else locks in the same database.
 const LOCK: i64 = 0x6576_6572_7475_726e;
 

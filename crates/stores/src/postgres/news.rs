@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::{chat_of, journal, messages, page};
 use crate::memory::is_usable;
-use crate::sql::{PAGE_LEN_MAX, draft_of};
+use crate::sql::{Fetch, PAGE_LEN_MAX, draft_of};
 use crate::store::{News, StoreError};
 
 impl Inner {
@@ -46,28 +46,32 @@ impl Inner {
         let place = (row.get("no"), step);
         // Those who saw something of this draft need the rest of it, the others all.
         let seen = cursor.filter(|seen| seen.step == step).map_or(Seq(0), |seen| seen.seq);
-        let mut rows = journal(&conn, chat, place, seen).await?;
+        let mut rows = journal(&conn, chat, place, seen, Fetch::Lengths).await?;
         let now = Cursor { version, step, seq: rows.last().map_or(Seq(0), |row| row.seq) };
         if cursor == Some(now) {
             conn.commit().await?;
             return Ok(None);
         }
-        let events = match cursor.filter(|seen| is_usable(*seen, now)) {
-            None => {
-                if seen > Seq(0) {
-                    rows = journal(&conn, chat, place, Seq(0)).await?;
-                }
-                let chat = chat_of(&conn, chat, row.get("body")).await?;
-                vec![Event::Reset(Box::new(snapshot(&conn, chat, &rows).await?))]
-            }
+        let follows = cursor.filter(|seen| is_usable(*seen, now));
+        let commits = match follows {
+            Some(before) if before.version == version => Some(Vec::new()),
             Some(before) => {
-                let mut events = Vec::new();
-                if before.version < version {
-                    let chat = chat_of(&conn, chat, row.get("body")).await?;
-                    commits_since(&conn, &chat, before.version, &mut events).await?;
-                }
+                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
+                commits_since(&conn, &chat, before.version).await?
+            }
+            None => None,
+        };
+        let events = match commits {
+            Some(mut events) => {
                 events.extend(rows.into_iter().filter(|row| row.seq > seen).map(Event::Delta));
                 events
+            }
+            None => {
+                if seen > Seq(0) {
+                    rows = journal(&conn, chat, place, Seq(0), Fetch::Lengths).await?;
+                }
+                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
+                vec![Event::Reset(Box::new(snapshot(&conn, chat, &rows).await?))]
             }
         };
         conn.commit().await?;
@@ -75,21 +79,25 @@ impl Inner {
     }
 }
 
-async fn commits_since(conn: &Conn, chat: &Chat, seen: Version, events: &mut Vec<Event>) -> Result<(), Fault> {
-    let (id, seen) = (id_bytes(chat.id), big(seen.0));
-    let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&seen, Type::INT8)];
+/// What was committed after `seen`; `None` if that is more than a page.
+async fn commits_since(conn: &Conn, chat: &Chat, seen: Version) -> Result<Option<Vec<Event>>, Fault> {
+    let (id, seen, len) = (id_bytes(chat.id), big(seen.0), PAGE_LEN_MAX as i64 + 1);
+    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8)];
     let gone = "SELECT min(id) AS id FROM messages WHERE chat = $1 AND gone > $2";
-    let said = "SELECT id, body FROM messages WHERE chat = $1 AND version > $2 AND gone IS NULL ORDER BY version, id";
-    let (gone, said) = tokio::try_join!(conn.query_opt(gone, &params), conn.query(said, &params))?;
+    let said = "
+        SELECT id, body FROM messages WHERE chat = $1 AND version > $2 AND gone IS NULL ORDER BY version, id LIMIT $3";
+    let (gone, said) = tokio::try_join!(conn.query_opt(gone, &params[..2]), conn.query(said, &params))?;
+    if said.len() > PAGE_LEN_MAX {
+        return Ok(None);
+    }
     let from = gone.and_then(|row| row.get::<_, Option<i64>>("id"));
-    events.extend(from.map(|from| Event::Rewound(MessageId(from.unsigned_abs()))));
-    events.extend(messages(conn, chat.id, &said).await?.into_iter().map(Event::Message));
-    events.push(Event::Standing(Box::new(Standing::from(chat))));
-    Ok(())
+    let rewound = from.map(|from| Event::Rewound(MessageId(from.unsigned_abs())));
+    let said = messages(conn, chat.id, &said, Fetch::Lengths).await?.into_iter().map(Event::Message);
+    Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(Standing::from(chat)))]).collect()))
 }
 
 async fn snapshot(conn: &Conn, chat: Chat, rows: &[Row]) -> Result<Snapshot, Fault> {
     let newest = page(conn, chat.id, i64::MAX, PAGE_LEN_MAX as i64).await?;
-    let messages: Vec<Arc<_>> = messages(conn, chat.id, &newest).await?;
+    let messages: Vec<Arc<_>> = messages(conn, chat.id, &newest, Fetch::Lengths).await?;
     Ok(Snapshot { messages, standing: Standing::from(&chat), draft: draft_of(rows)? })
 }

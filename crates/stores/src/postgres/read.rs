@@ -10,7 +10,7 @@ use everturn_core::cost::Micros;
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp};
 use everturn_core::message::Message;
-use everturn_core::view;
+use everturn_core::view::{self, Standing};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -21,8 +21,8 @@ use super::submit::pending;
 use super::{Inner, lasting};
 use crate::heading::{Heading, Query, searchable};
 use crate::shape::{self, attempted, command, message, outcome, rows};
-use crate::sql;
-use crate::store::{CallRecord, Loaded, Pen, StoreError, WriteError};
+use crate::sql::{self, Fetch};
+use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
 use crate::words;
 
 impl Inner {
@@ -75,6 +75,16 @@ impl Inner {
         Ok(rows.first().map(sum).unwrap_or_default())
     }
 
+    pub(super) async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        let id = id_bytes(chat);
+        let sql = "
+            SELECT seq FROM chats LEFT JOIN inbox
+            ON inbox.chat = chats.id AND inbox.key IS NOT NULL AND sha256(inbox.key) = sha256($2) WHERE chats.id = $1";
+        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&key.as_bytes(), Type::BYTEA)]).await?;
+        let seq: Option<i64> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
+        Ok(seq.map(|seq| Receipt { chat, seq: InboxSeq(seq as u64) }))
+    }
+
     pub(super) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         let (id, seq) = (id_bytes(chat), big(seq.0));
         let sql = "SELECT outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id AND seq = $2 WHERE chats.id = $1";
@@ -119,8 +129,8 @@ impl Inner {
         let (_, chat, rows) =
             tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker), conn.query(sql, &params),)?;
         let Some((chat, no)) = chat else { return Ok(None) };
-        let messages = messages(&conn, pen.chat, &rows).await?;
-        let rows = journal(&conn, pen.chat, (no, chat.step), Seq(0)).await?;
+        let messages = messages(&conn, pen.chat, &rows, Fetch::Lengths).await?;
+        let rows = journal(&conn, pen.chat, (no, chat.step), Seq(0), Fetch::Bytes).await?;
         conn.commit().await?;
         Ok(Some(Loaded { chat, messages, rows }))
     }
@@ -152,7 +162,7 @@ impl Inner {
                 let sql = "SELECT obeyed FROM chats WHERE id = $1";
                 let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
                 let Some(row) = row else { return Err(StoreError::NoSuchChat.into()) };
-                let pending = pending(&conn, chat, count(&row, "obeyed")).await?;
+                let pending = pending(&conn, chat, count(&row, "obeyed"), Fetch::Bytes).await?;
                 conn.commit().await?;
                 Ok(pending)
             };
@@ -169,6 +179,7 @@ impl Inner {
         chat: ChatId,
         before: Option<MessageId>,
         len: usize,
+        fetch: Fetch,
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         let (before, len) = (before.map_or(i64::MAX, |id| big(id.0)), big(len as u64));
         let mut patience = self.patience();
@@ -178,12 +189,44 @@ impl Inner {
                 let (_, is_there, found) =
                     tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page(&conn, chat, before, len))?;
                 is_there?;
-                let messages = messages(&conn, chat, &found).await?;
+                let messages = messages(&conn, chat, &found, fetch).await?;
                 conn.commit().await?;
                 Ok(messages)
             };
             match read.await {
                 Ok(messages) => return Ok(messages),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// One message, with its bytes.
+    pub(super) async fn message(&self, chat: ChatId, number: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        let Some(next) = number.0.checked_add(1).map(MessageId) else { return Ok(None) };
+        let newest = self.page(chat, Some(next), 1, Fetch::Bytes).await?;
+        Ok(newest.into_iter().find(|message| message.id == number))
+    }
+
+    /// Where the chat stands.
+    pub(super) async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        let id = id_bytes(chat);
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.link.conn().await?;
+                let (sql, params): (_, [Param<'_>; 1]) =
+                    ("SELECT body FROM chats WHERE id = $1", [(&&id[..], Type::BYTEA)]);
+                let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
+                let Some(row) = row else {
+                    conn.rollback().await?;
+                    return Err(StoreError::NoSuchChat.into());
+                };
+                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
+                conn.commit().await?;
+                Ok(Standing::from(&chat))
+            };
+            match read.await {
+                Ok(standing) => return Ok(standing),
                 Err(fault) => patience.wait(fault).await?,
             }
         }
@@ -206,7 +249,7 @@ impl Inner {
                 let (_, is_there, found) =
                     tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), conn.query(sql, &params))?;
                 is_there?;
-                let messages = messages(&conn, chat, &found).await?;
+                let messages = messages(&conn, chat, &found, Fetch::Lengths).await?;
                 conn.commit().await?;
                 Ok(messages)
             };
@@ -217,11 +260,13 @@ impl Inner {
         }
     }
 
-    pub(super) async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+    pub(super) async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
         let sql = "
-            SELECT attempts.body FROM chats LEFT JOIN attempts ON chat = id WHERE id = $1 ORDER BY number";
-        let id = id_bytes(chat);
-        let rows = self.read(sql, &[(&&id[..], Type::BYTEA)]).await?;
+            SELECT page.body FROM chats LEFT JOIN LATERAL (
+                SELECT number, body FROM attempts WHERE chat = chats.id ORDER BY number LIMIT $3 OFFSET $2
+            ) AS page ON true WHERE id = $1 ORDER BY number";
+        let (id, seen, len) = (id_bytes(chat), big(seen as u64), big(len as u64));
+        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8)]).await?;
         if rows.is_empty() {
             return Err(StoreError::NoSuchChat);
         }
@@ -264,31 +309,36 @@ async fn chat_under(conn: &Conn, pen: Pen, worker: i64) -> Result<Option<(Chat, 
     let sql = "SELECT body, no FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
     let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
     match conn.query_opt(sql, &params).await? {
-        Some(row) => Ok(Some((chat_of(conn, pen.chat, row.get("body")).await?, row.get("no")))),
+        Some(row) => Ok(Some((chat_of(conn, pen.chat, row.get("body"), Fetch::Bytes).await?, row.get("no")))),
         None => Ok(None),
     }
 }
 
 /// The chat that a text stands for.
-pub(super) async fn chat_of(conn: &Conn, chat: ChatId, text: &str) -> Result<Chat, Fault> {
+pub(super) async fn chat_of(conn: &Conn, chat: ChatId, text: &str, fetch: Fetch) -> Result<Chat, Fault> {
     let stored = shape::chat::parse(text)?;
-    let bytes = bytes(conn, chat, stored.wants()).await?;
+    let bytes = bytes(conn, chat, stored.wants(), fetch).await?;
     Ok(stored.build(&bytes)?)
 }
 
 /// The messages that rows with a `body` stand for.
-pub(super) async fn messages(conn: &Conn, chat: ChatId, rows: &[Row]) -> Result<Vec<Arc<Message>>, Fault> {
+pub(super) async fn messages(
+    conn: &Conn,
+    chat: ChatId,
+    rows: &[Row],
+    fetch: Fetch,
+) -> Result<Vec<Arc<Message>>, Fault> {
     let stored = rows.iter().map(|row| message::parse(row.get("body"))).collect::<Result<Vec<_>, _>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
-    let bytes = bytes(conn, chat, wanted).await?;
+    let bytes = bytes(conn, chat, wanted, fetch).await?;
     Ok(stored.into_iter().map(|stored| stored.build(&bytes).map(Arc::new)).collect::<Result<_, _>>()?)
 }
 
 /// The commands that rows with `seq`, `aimed` and `body` stand for.
-pub(super) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row]) -> Result<Vec<Inbound>, Fault> {
+pub(super) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
     let stored = rows.iter().map(|row| command::parse(row.get("body"))).collect::<Result<Vec<_>, _>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
-    let bytes = bytes(conn, chat, wanted).await?;
+    let bytes = bytes(conn, chat, wanted, fetch).await?;
     let built = rows.iter().zip(stored).map(|(row, stored)| {
         let (seq, aimed) = (InboxSeq(count(row, "seq")), StepId(count(row, "aimed")));
         Ok(Inbound { seq, aimed, command: stored.build(&bytes)? })
@@ -302,6 +352,7 @@ pub(super) async fn journal(
     chat: ChatId,
     (no, step): (i64, StepId),
     seen: Seq,
+    fetch: Fetch,
 ) -> Result<Vec<view::Row>, Fault> {
     let (number, seen) = (big(step.0), big(seen.0));
     let sql = "
@@ -313,7 +364,7 @@ pub(super) async fn journal(
     let parse = |row: &Row| rows::parse(step, Seq(count(row, "first")), row.get("body"));
     let stored = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
-    let bytes = bytes(conn, chat, wanted).await?;
+    let bytes = bytes(conn, chat, wanted, fetch).await?;
     let mut journal = Vec::new();
     for stored in stored {
         journal.extend(stored.build(&bytes)?);

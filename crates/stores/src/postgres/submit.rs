@@ -17,6 +17,7 @@ use super::read::{chat_of, inbound};
 use super::wire::Haste;
 use super::{Inner, Turn};
 use crate::shape::{Written, command};
+use crate::sql::Fetch;
 use crate::store::{Hint, Receipt, StoreError, Submission, SubmitError};
 
 /// One submission on its way, however often it is tried.
@@ -72,8 +73,8 @@ impl Inner {
             conn.rollback().await?;
             return Ok((answer, false));
         }
-        let pending = pending(&conn, letter.chat, count(&row, "obeyed")).await?;
-        let chat = chat_of(&conn, letter.chat, row.get("body")).await?;
+        let pending = pending(&conn, letter.chat, count(&row, "obeyed"), Fetch::Lengths).await?;
+        let chat = chat_of(&conn, letter.chat, row.get("body"), Fetch::Lengths).await?;
         let wanted = &letter.submission.command;
         let users = users(&conn, letter.chat, pending.iter().map(|inbound| &inbound.command).chain([wanted])).await?;
         let at = letter.submission.at;
@@ -106,7 +107,7 @@ impl Inner {
         let params: [Param<'_>; 2] = [(&id, Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
         let Some(row) = conn.query_opt(sql, &params).await? else { return Ok(None) };
         let seq = InboxSeq(count(&row, "seq"));
-        let earlier = inbound(conn, letter.chat, &[row]).await?.pop();
+        let earlier = inbound(conn, letter.chat, &[row], Fetch::Bytes).await?.pop();
         let is_same = earlier.is_some_and(|earlier| earlier.command == letter.submission.command);
         Ok(Some(if is_same { Ok(seq) } else { Err(SubmitError::Conflict) }))
     }
@@ -141,12 +142,12 @@ impl Inner {
 }
 
 /// Commands behind `obeyed`, oldest first.
-pub(super) async fn pending(conn: &Conn, chat: ChatId, obeyed: u64) -> Result<Vec<Inbound>, Fault> {
+pub(super) async fn pending(conn: &Conn, chat: ChatId, obeyed: u64, fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
     let (id, obeyed) = (id_bytes(chat), big(obeyed));
     let sql = "SELECT seq, aimed, body FROM inbox WHERE chat = $1 AND seq > $2 ORDER BY seq";
     let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&obeyed, Type::INT8)];
     let rows = conn.query(sql, &params).await?;
-    inbound(conn, chat, &rows).await
+    inbound(conn, chat, &rows, fetch).await
 }
 
 /// Which of the messages that commands want to edit are people's.

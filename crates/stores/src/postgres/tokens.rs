@@ -9,6 +9,7 @@ use super::cells::{name, unreadable};
 use super::fault::Fault;
 use super::link::{Mode, Param};
 use super::{Inner, Postgres, lasting};
+use crate::asked::Asked;
 use crate::store::StoreError;
 use crate::tokens::{Scopes, Token, TokenHash, Tokens};
 
@@ -46,6 +47,36 @@ impl Tokens for Postgres {
     async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
         let sql = "UPDATE tokens SET revoked = $2 WHERE hash = $1 AND revoked IS NULL";
         self.inner.write_again(sql, &[(&&hash.0[..], Type::BYTEA), (&at.0, Type::INT8)]).await
+    }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        let Asked { owner, key, request, salt, at } = asked;
+        self.inner.write_again("DELETE FROM asked WHERE at < $1", &[(&asked.oldest().0, Type::INT8)]).await?;
+        let sql =
+            "INSERT INTO asked (owner, key, request, salt, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+        let params: [Param<'_>; 5] = [
+            (&owner.as_bytes(), Type::BYTEA),
+            (&key.as_bytes(), Type::BYTEA),
+            (&&request[..], Type::BYTEA),
+            (&&salt[..], Type::BYTEA),
+            (&at.0, Type::INT8),
+        ];
+        self.inner.write_again(sql, &params).await?;
+        Ok(self.recall(owner, key).await?.unwrap_or_else(|| asked.clone()))
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        let sql = "SELECT request, salt, at FROM asked WHERE owner = $1 AND key = $2";
+        let params: [Param<'_>; 2] = [(&owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
+        let rows = self.inner.read(sql, &params).await?;
+        let bytes = |row: &Row, name: &str| {
+            row.get::<_, &[u8]>(name).try_into().map_err(|_| unreadable("a request is of another length"))
+        };
+        let asked = |row: &Row| {
+            let (request, salt, at) = (bytes(row, "request")?, bytes(row, "salt")?, Timestamp(row.get("at")));
+            Ok(Asked { owner: owner.into(), key: key.into(), request, salt, at })
+        };
+        rows.first().map(asked).transpose().map_err(lasting)
     }
 }
 

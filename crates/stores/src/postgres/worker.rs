@@ -138,6 +138,7 @@ impl Pulse {
             loop {
                 if let Err(fault) = self.session(&mut known).await {
                     tracing::debug!(?fault, "this process could not say that it is alive");
+                    self.hints.put(Hint::Late);
                 }
                 tokio::time::sleep(RECONNECT_PAUSE).await;
             }

@@ -8,14 +8,15 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use everturn_core::blob::Blob;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::BadShape;
 
-/// Bytes at hand, by name.
-pub type Bytes = HashMap<BlobId, Arc<[u8]>>;
+/// Bytes by name, at hand or only known of.
+pub type Bytes = HashMap<BlobId, Blob>;
 
 /// The name of some bytes: their SHA-256, as 64 hexadecimal digits in texts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,8 +94,12 @@ impl<'de> Deserialize<'de> for BlobId {
 pub(super) struct Blobs(pub(super) Vec<(BlobId, Arc<[u8]>)>);
 
 impl Blobs {
-    /// Takes some bytes and names them.
-    pub(super) fn put(&mut self, bytes: &Arc<[u8]>) -> BlobId {
+    /// Takes some bytes and names them. Those that are not at hand have no name, and nobody can store them.
+    pub(super) fn put(&mut self, blob: &Blob) -> Option<BlobId> {
+        blob.here().map(|bytes| self.name(bytes))
+    }
+
+    fn name(&mut self, bytes: &Arc<[u8]>) -> BlobId {
         if let Some((id, _)) = self.0.iter().find(|(_, known)| Arc::ptr_eq(known, bytes)) {
             return *id; // The same file in one text: hashed once.
         }
@@ -107,6 +112,6 @@ impl Blobs {
 }
 
 /// Bytes that something cannot do without.
-pub(super) fn required(bytes: &Bytes, id: BlobId) -> Result<Arc<[u8]>, BadShape> {
+pub(super) fn required(bytes: &Bytes, id: BlobId) -> Result<Blob, BadShape> {
     bytes.get(&id).cloned().ok_or(BadShape::NoBytes(id))
 }

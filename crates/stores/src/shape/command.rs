@@ -43,6 +43,7 @@ enum Wish<'a> {
     Archive,
     Unarchive,
     Rename(Cow<'a, str>),
+    Patch { title: Cow<'a, str>, archived: bool },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,6 +80,7 @@ impl<'a> Wish<'a> {
             command::Command::Archive => Self::Archive,
             command::Command::Unarchive => Self::Unarchive,
             command::Command::Rename(title) => Self::Rename(title.into()),
+            command::Command::Patch { title, archived } => Self::Patch { title: title.into(), archived: *archived },
         }
     }
 }
@@ -91,7 +93,7 @@ impl Shape for Command<'_> {
             Wish::Send { parts, .. } | Wish::Edit { parts, .. } => parts.wants(wanted),
             Wish::Answer(answers) => answers.iter().for_each(|answer| answer.what.wants(wanted)),
             Wish::Promote(_) | Wish::Unqueue(_) | Wish::Interrupt => {}
-            Wish::Compact | Wish::Archive | Wish::Unarchive | Wish::Rename(_) => {}
+            Wish::Compact | Wish::Archive | Wish::Unarchive | Wish::Rename(_) | Wish::Patch { .. } => {}
         }
     }
 
@@ -112,6 +114,7 @@ impl Shape for Command<'_> {
             Wish::Archive => command::Command::Archive,
             Wish::Unarchive => command::Command::Unarchive,
             Wish::Rename(title) => command::Command::Rename(title.into_owned()),
+            Wish::Patch { title, archived } => command::Command::Patch { title: title.into_owned(), archived },
         })
     }
 }

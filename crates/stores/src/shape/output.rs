@@ -27,12 +27,11 @@ struct Media<'a> {
 
 impl<'a> Output<'a> {
     pub(super) fn of(message::Output { text, media, full }: &'a message::Output, blobs: &mut Blobs) -> Self {
-        let mut medium = |message::Media { media_type, bytes }: &'a message::Media| Media {
-            media_type: media_type.into(),
-            bytes: blobs.put(bytes),
+        let mut medium = |message::Media { media_type, bytes }: &'a message::Media| {
+            Some(Media { media_type: media_type.into(), bytes: blobs.put(bytes)? })
         };
-        let media = media.iter().map(&mut medium).collect();
-        Self { text: text.into(), media, full: full.as_ref().map(|full| blobs.put(full)) }
+        let media = media.iter().filter_map(&mut medium).collect();
+        Self { text: text.into(), media, full: full.as_ref().and_then(|full| blobs.put(full)) }
     }
 
     pub(super) fn wants(&self, wanted: &mut Vec<BlobId>) {

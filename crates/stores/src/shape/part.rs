@@ -255,7 +255,7 @@ pub(super) struct File<'a> {
 impl<'a> File<'a> {
     pub(super) fn of(file: &'a message::File, blobs: &mut Blobs) -> Self {
         let message::File { name, media_type, bytes, meta } = file;
-        let bytes = bytes.as_ref().map(|bytes| blobs.put(bytes));
+        let bytes = bytes.as_ref().and_then(|bytes| blobs.put(bytes));
         Self { name: name.into(), media_type: media_type.into(), bytes, meta: Cow::Borrowed(meta) }
     }
 

@@ -6,7 +6,6 @@ mod generated;
 mod samples;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use everturn_core::chat::Chat;
 use everturn_core::command::{Answer, Answered, Command, Refusal};
@@ -145,7 +144,7 @@ fn comes_back<T: Kept>(value: &T) {
     for (id, _) in &blobs {
         assert_eq!((id.to_string().parse(), BlobId::from_bytes(*id.as_bytes())), (Ok(*id), *id));
     }
-    let bytes: Bytes = blobs.iter().cloned().collect();
+    let bytes: Bytes = blobs.iter().map(|(id, bytes)| (*id, bytes.clone().into())).collect();
     assert_eq!(bytes.len(), blobs.len(), "the same bytes twice");
     assert_eq!(value.back(&json, &bytes).as_ref(), Ok(value), "{json}");
 }
@@ -177,16 +176,16 @@ fn a_file_may_lose_its_bytes() {
 /// A tool's output cannot: whatever of it is missing is asked for, and named when it is not there.
 #[test]
 fn an_output_may_not_lose_any() {
-    let media = [b"first", b"other"].map(|bytes| Media { media_type: "x/y".into(), bytes: Arc::new(*bytes) });
-    let output = Output { text: "short".into(), media: media.into(), full: Some(Arc::new(*b"long")) };
+    let media = [b"first", b"other"].map(|bytes| Media { media_type: "x/y".into(), bytes: (*bytes).into() });
+    let output = Output { text: "short".into(), media: media.into(), full: Some((*b"long").into()) };
     let call = CallUid { step: StepId(1), ordinal: 0 };
     let command = Command::Answer([Answer { call, what: Answered::Output(output) }].into());
     comes_back(&command);
     let Written { json, blobs } = command::write(&command);
     assert_eq!(blobs.len(), 3);
     for (gone, _) in &blobs {
-        let rest: Bytes = blobs.iter().filter(|(id, _)| id != gone).cloned().collect();
-        assert_eq!(command.back(&json, &rest), Err(BadShape::NoBytes(*gone)));
+        let rest = blobs.iter().filter(|(id, _)| id != gone).map(|(id, bytes)| (*id, bytes.clone().into()));
+        assert_eq!(command.back(&json, &rest.collect()), Err(BadShape::NoBytes(*gone)));
     }
 }
 

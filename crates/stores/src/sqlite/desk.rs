@@ -18,7 +18,7 @@ use super::value::{id, number, unsigned};
 use crate::heading::searchable;
 use crate::shape::bundle::{self, Bundle};
 use crate::shape::{self, BlobId};
-use crate::sql;
+use crate::sql::{self, Fetch};
 use crate::store::{Pen, StoreError, WriteError};
 
 /// What the writer knows of a chat it has written to.
@@ -41,7 +41,7 @@ impl Seat {
             Ok((row.get(0)?, Fence(unsigned(row, 1)?), InboxSeq(unsigned(row, 2)?), row.get::<_, String>(3)?))
         });
         let (number, fence, submitted, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
-        let chat: Chat = rows::build(connection, chat, shape::chat::parse(&body)?)?;
+        let chat: Chat = rows::build(connection, chat, shape::chat::parse(&body)?, Fetch::Bytes)?;
         let seq = heads.seq(chat.id, chat.step);
         Ok(Self { number, chat, fence, submitted, seq })
     }

@@ -151,7 +151,7 @@ impl Heads {
             && seen.seq < now.seq
             && head.ring_first() <= seen.seq.0 + 1;
         follows.then(|| {
-            let news = head.rows_after(seen.seq).cloned();
+            let news = head.rows_after(seen.seq).map(Row::without_bytes);
             Some(News { cursor: now, events: news.map(Event::Delta).collect() })
         })
     }

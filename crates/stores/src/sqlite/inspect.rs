@@ -21,6 +21,7 @@ use super::value::chat_id;
 use super::{connect, list, migrate, reads};
 use crate::heading::Heading;
 use crate::shape::bundle;
+use crate::sql::Fetch;
 use crate::store::{CallRecord, StoreError};
 
 /// How many steps of SQLite's lie between two signs of life.
@@ -187,7 +188,7 @@ impl Inspection {
     /// It is not there, or cannot be read.
     pub fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         reads::is_there(&self.connection, chat)?;
-        Ok(reads::page::<StoreError>(&self.connection, chat, None, usize::MAX)?)
+        Ok(reads::page::<StoreError>(&self.connection, chat, None, usize::MAX, Fetch::Bytes)?)
     }
 
     /// Every provider call ever made for a chat.
@@ -195,7 +196,7 @@ impl Inspection {
     /// # Errors
     /// It is not there, or cannot be read.
     pub fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        Ok(reads::attempts(&self.connection, chat)?)
+        Ok(reads::attempts(&self.connection, chat, 0, usize::MAX)?)
     }
 
     /// Every tool call that was ever started in a chat.

@@ -17,7 +17,7 @@ use super::value::{chat_id, id, number, unsigned};
 use crate::heading::searchable;
 use crate::new::{Fork, MakeError, New};
 use crate::shape::{self, BlobId};
-use crate::sql::{self, REPLY};
+use crate::sql::{self, Fetch, REPLY};
 use crate::store::StoreError;
 
 /// What a fork takes over.
@@ -65,7 +65,7 @@ pub(super) fn sheet(connection: &Connection, Fork { chat, at }: Fork) -> Result<
     let mut found = select.query(params![id(chat), end, REPLY])?;
     let mut newest = Vec::new();
     while let Some(row) = found.next()? {
-        newest.push(reads::message(connection, chat, row)?);
+        newest.push(reads::message(connection, chat, row, Fetch::Lengths)?);
     }
     let step = fork::next_step(&newest).map_err(MakeError::from)?;
     Ok(Sheet { version, step, blobs: blobs(connection, chat, end)? })

@@ -10,7 +10,8 @@ use super::open::OpenError;
 use crate::failpoint::failpoint;
 
 /// All there ever were; the number of one is its place, from 1. One that was released is never changed.
-const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql"), include_str!("schema/0003.sql")];
 /// Marks a file as ours: "ever".
 const APPLICATION_ID: i64 = 0x6576_6572;
 

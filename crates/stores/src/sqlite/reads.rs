@@ -16,7 +16,7 @@ use super::trouble::Halt;
 use super::value::{id, name, unsigned};
 use crate::memory::is_usable;
 use crate::shape;
-use crate::sql::{self, PAGE_LEN_MAX, SUMMARY};
+use crate::sql::{self, Fetch, PAGE_LEN_MAX, SUMMARY};
 use crate::store::{CallRecord, Loaded, News, Pen, StoreError, WriteError};
 
 /// That a chat is there.
@@ -25,11 +25,17 @@ pub(super) fn is_there(connection: &Connection, chat: ChatId) -> Result<(), Halt
     if found { Ok(()) } else { Err(StoreError::NoSuchChat.into()) }
 }
 
-fn chat_of<E: From<StoreError>>(connection: &Connection, chat: ChatId) -> Result<(Chat, Fence), Halt<E>> {
+fn chat_of<E: From<StoreError>>(connection: &Connection, chat: ChatId, fetch: Fetch) -> Result<(Chat, Fence), Halt<E>> {
     let mut select = connection.prepare_cached("SELECT fence, body FROM chats WHERE id = ?1")?;
     let found = select.query_row(params![id(chat)], |row| Ok((Fence(unsigned(row, 0)?), row.get::<_, String>(1)?)));
     let (fence, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
-    Ok((rows::build(connection, chat, shape::chat::parse(&body)?)?, fence))
+    Ok((rows::build(connection, chat, shape::chat::parse(&body)?, fetch)?, fence))
+}
+
+/// Where a chat stands.
+pub(super) fn standing(connection: &Connection, chat: ChatId) -> Result<Standing, Halt<StoreError>> {
+    let (chat, _) = chat_of::<StoreError>(connection, chat, Fetch::Lengths)?;
+    Ok(Standing::from(&chat))
 }
 
 /// What became of a command.
@@ -51,11 +57,11 @@ pub(super) fn load(
     Pen { chat, fence }: Pen,
     head: Option<&Head>,
 ) -> Result<Option<Loaded>, Halt<WriteError>> {
-    let (state, now) = chat_of(connection, chat)?;
+    let (state, now) = chat_of(connection, chat, Fetch::Bytes)?;
     if now != fence {
         return Err(WriteError::Fenced.into());
     }
-    let Some(rows) = draft(connection, &state, head, Seq(0))? else { return Ok(None) };
+    let Some(rows) = draft(connection, &state, head, Seq(0), Fetch::Bytes)? else { return Ok(None) };
     let sql = "SELECT max(id) FROM messages WHERE chat = ?1 AND kind = ?2 AND gone IS NULL";
     let summary: Option<i64> =
         connection.prepare_cached(sql)?.query_row(params![id(chat), SUMMARY], |row| row.get(0))?;
@@ -64,7 +70,7 @@ pub(super) fn load(
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat), summary.unwrap_or(0)])?;
     while let Some(row) = found.next()? {
-        messages.push(message(connection, chat, row)?);
+        messages.push(message(connection, chat, row, Fetch::Lengths)?);
     }
     Ok(Some(Loaded { chat: state, messages, rows }))
 }
@@ -73,9 +79,24 @@ pub(super) fn message<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     row: &rusqlite::Row<'_>,
+    fetch: Fetch,
 ) -> Result<Arc<Message>, Halt<E>> {
     let stored = shape::message::parse(&row.get::<_, String>(0)?)?;
-    rows::build(connection, chat, stored).map(Arc::new)
+    rows::build(connection, chat, stored, fetch).map(Arc::new)
+}
+
+/// One message, with its bytes.
+pub(super) fn whole(
+    connection: &Connection,
+    chat: ChatId,
+    number: MessageId,
+) -> Result<Option<Arc<Message>>, Halt<StoreError>> {
+    is_there(connection, chat)?;
+    let Ok(number) = i64::try_from(number.0) else { return Ok(None) };
+    let sql = "SELECT body FROM messages WHERE chat = ?1 AND id = ?2 AND gone IS NULL";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat), number])?;
+    found.next()?.map(|row| message(connection, chat, row, Fetch::Bytes)).transpose()
 }
 
 /// The rows of the open step behind `after`; `None` if they have to be asked for again.
@@ -84,9 +105,10 @@ fn draft<E: From<StoreError>>(
     chat: &Chat,
     head: Option<&Head>,
     after: Seq,
+    fetch: Fetch,
 ) -> Result<Option<Vec<Row>>, Halt<E>> {
     match head.filter(|head| head.step == chat.step) {
-        Some(head) => rows::journal(connection, chat.id, head, after),
+        Some(head) => rows::journal(connection, chat.id, head, after, fetch),
         None => Ok(Some(Vec::new())),
     }
 }
@@ -97,6 +119,7 @@ pub(super) fn page<E: From<StoreError>>(
     chat: ChatId,
     before: Option<MessageId>,
     len: usize,
+    fetch: Fetch,
 ) -> Result<Vec<Arc<Message>>, Halt<E>> {
     let before = before.and_then(|id| i64::try_from(id.0).ok()).unwrap_or(i64::MAX);
     let len = i64::try_from(len).unwrap_or(i64::MAX);
@@ -105,7 +128,7 @@ pub(super) fn page<E: From<StoreError>>(
     let mut found = select.query(params![id(chat), before, len])?;
     let mut messages = Vec::new();
     while let Some(row) = found.next()? {
-        messages.push(message(connection, chat, row)?);
+        messages.push(message(connection, chat, row, fetch)?);
     }
     messages.reverse();
     Ok(messages)
@@ -125,7 +148,7 @@ pub(super) fn after(
     let mut found = select.query(params![id(chat), after, len])?;
     let mut messages = Vec::new();
     while let Some(row) = found.next()? {
-        messages.push(message(connection, chat, row)?);
+        messages.push(message(connection, chat, row, Fetch::Lengths)?);
     }
     Ok(messages)
 }
@@ -137,39 +160,50 @@ pub(super) fn since(
     cursor: Option<Cursor>,
     head: Option<&Head>,
 ) -> Result<Option<Option<News>>, Halt<StoreError>> {
-    let (state, _) = chat_of(connection, chat)?;
+    let (state, _) = chat_of(connection, chat, Fetch::Lengths)?;
     let seq = head.filter(|head| head.step == state.step).map_or(Seq(0), |head| head.seq);
     let now = Cursor { version: state.version, step: state.step, seq };
     let Some(seen) = cursor.filter(|seen| is_usable(*seen, now)) else {
-        let Some(rows) = draft(connection, &state, head, Seq(0))? else { return Ok(None) };
-        let messages = page(connection, chat, None, PAGE_LEN_MAX)?;
-        let snapshot = Snapshot { messages, standing: Standing::from(&state), draft: sql::draft_of(&rows)? };
-        return Ok(Some(Some(News { cursor: now, events: vec![Event::Reset(Box::new(snapshot))] })));
+        return snapshot(connection, &state, now, head);
     };
     if seen == now {
         return Ok(Some(None));
     }
     let after = if seen.step == now.step { seen.seq } else { Seq(0) };
-    let Some(rows) = draft(connection, &state, head, after)? else { return Ok(None) };
+    let Some(rows) = draft(connection, &state, head, after, Fetch::Lengths)? else { return Ok(None) };
     let mut events = Vec::new();
     if seen.version < now.version {
-        commits_since(connection, &state, seen.version, &mut events)?;
+        match commits_since(connection, &state, seen.version)? {
+            Some(commits) => events = commits,
+            None => return snapshot(connection, &state, now, head),
+        }
     }
     events.extend(rows.into_iter().map(Event::Delta));
     Ok(Some(Some(News { cursor: now, events })))
 }
 
+fn snapshot(
+    connection: &Connection,
+    chat: &Chat,
+    now: Cursor,
+    head: Option<&Head>,
+) -> Result<Option<Option<News>>, Halt<StoreError>> {
+    let Some(rows) = draft(connection, chat, head, Seq(0), Fetch::Lengths)? else { return Ok(None) };
+    let messages = page(connection, chat.id, None, PAGE_LEN_MAX, Fetch::Lengths)?;
+    let snapshot = Snapshot { messages, standing: Standing::from(chat), draft: sql::draft_of(&rows)? };
+    Ok(Some(Some(News { cursor: now, events: vec![Event::Reset(Box::new(snapshot))] })))
+}
+
+/// What was committed after `version`; `None` if that is more than a page.
 fn commits_since(
     connection: &Connection,
     chat: &Chat,
     version: Version,
-    events: &mut Vec<Event>,
-) -> Result<(), Halt<StoreError>> {
+) -> Result<Option<Vec<Event>>, Halt<StoreError>> {
     let seen = i64::try_from(version.0).unwrap_or(i64::MAX);
     let sql = "SELECT min(id) FROM messages WHERE chat = ?1 AND gone > ?2";
     let mut select = connection.prepare_cached(sql)?;
     let gone: Option<i64> = select.query_row(params![id(chat.id), seen], |row| row.get(0))?;
-    events.extend(gone.map(|id| Event::Rewound(MessageId(id.unsigned_abs()))));
     // Versions grow with ids: the first one that was seen ends it.
     let sql = "SELECT body, version FROM messages WHERE chat = ?1 AND gone IS NULL ORDER BY id DESC";
     let mut select = connection.prepare_cached(sql)?;
@@ -178,18 +212,28 @@ fn commits_since(
     while let Some(row) = found.next()?
         && row.get::<_, i64>(1)? > seen
     {
-        messages.push(Event::Message(message(connection, chat.id, row)?));
+        if messages.len() == PAGE_LEN_MAX {
+            return Ok(None);
+        }
+        messages.push(message(connection, chat.id, row, Fetch::Lengths)?);
     }
-    events.extend(messages.into_iter().rev());
-    events.push(Event::Standing(Box::new(Standing::from(chat))));
-    Ok(())
+    let rewound = gone.map(|id| Event::Rewound(MessageId(id.unsigned_abs())));
+    let said = messages.into_iter().rev().map(Event::Message);
+    Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(Standing::from(chat)))]).collect()))
 }
 
-/// Every provider call ever made.
-pub(super) fn attempts(connection: &Connection, chat: ChatId) -> Result<Vec<Attempted>, Halt<StoreError>> {
+/// Provider calls ever made, behind the first `seen`.
+pub(super) fn attempts(
+    connection: &Connection,
+    chat: ChatId,
+    seen: usize,
+    len: usize,
+) -> Result<Vec<Attempted>, Halt<StoreError>> {
     is_there(connection, chat)?;
-    let mut select = connection.prepare_cached("SELECT body FROM attempts WHERE chat = ?1 ORDER BY number")?;
-    let mut found = select.query(params![id(chat)])?;
+    let (seen, len) = (i64::try_from(seen).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
+    let sql = "SELECT body FROM attempts WHERE chat = ?1 ORDER BY number LIMIT ?3 OFFSET ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat), seen, len])?;
     let mut attempts = Vec::new();
     while let Some(row) = found.next()? {
         attempts.push(shape::attempted::read(&row.get::<_, String>(0)?)?);

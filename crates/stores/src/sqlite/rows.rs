@@ -1,5 +1,6 @@
 //! Stored texts and their bytes, read.
 
+use everturn_core::blob::Blob;
 use everturn_core::ids::{ChatId, Seq, Timestamp};
 use everturn_core::view::Row;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -8,6 +9,7 @@ use super::heads::{Head, Mark};
 use super::trouble::Halt;
 use super::value::{self, id};
 use crate::shape::{Bytes, Shape, Stored, bundle};
+use crate::sql::Fetch;
 use crate::store::StoreError;
 
 /// What a text says, with the bytes it refers to.
@@ -15,12 +17,25 @@ pub(super) fn build<S: Shape, E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     stored: Stored<S>,
+    fetch: Fetch,
 ) -> Result<S::Core, Halt<E>> {
     let mut bytes = Bytes::new();
-    for blob in stored.wants() {
-        let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE chat = ?1 AND id = ?2")?;
-        let found = select.query_row(params![id(chat), blob.as_bytes()], |row| row.get::<_, Vec<u8>>(0)).optional()?;
-        bytes.extend(found.map(|found| (blob, found.into())));
+    for name in stored.wants() {
+        let found = match fetch {
+            Fetch::Bytes => {
+                let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE chat = ?1 AND id = ?2")?;
+                select.query_row(params![id(chat), name.as_bytes()], |row| Ok(Blob::from(row.get::<_, Vec<u8>>(0)?)))
+            }
+            // The length stands before the bytes: they are not read for it.
+            Fetch::Lengths => {
+                let sql = "SELECT length(bytes) FROM blobs WHERE chat = ?1 AND id = ?2";
+                let mut select = connection.prepare_cached(sql)?;
+                select.query_row(params![id(chat), name.as_bytes()], |row| {
+                    Ok(Blob::Kept(value::unsigned(row, 0)? as usize))
+                })
+            }
+        };
+        bytes.extend(found.optional()?.map(|found| (name, found)));
     }
     Ok(stored.build(&bytes)?)
 }
@@ -31,17 +46,22 @@ pub(super) fn journal<E: From<StoreError>>(
     chat: ChatId,
     head: &Head,
     after: Seq,
+    fetch: Fetch,
 ) -> Result<Option<Vec<Row>>, Halt<E>> {
     let kept = head.ring_first();
     let mut rows = Vec::new();
     if after.0 + 1 < kept {
         let begin = head.marks.partition_point(|mark| mark.first <= after.0 + 1).saturating_sub(1);
         for mark in head.marks[begin..].iter().take_while(|mark| mark.first < kept) {
-            let Some(found) = append(connection, chat, head, *mark)? else { return Ok(None) };
+            let Some(found) = append(connection, chat, head, *mark, fetch)? else { return Ok(None) };
             rows.extend(found.into_iter().filter(|row| row.seq > after && row.seq.0 < kept));
         }
     }
-    rows.extend(head.newest_rows().filter(|row| row.seq > after).cloned());
+    let newest = head.newest_rows().filter(|row| row.seq > after);
+    match fetch {
+        Fetch::Bytes => rows.extend(newest.cloned()),
+        Fetch::Lengths => rows.extend(newest.map(Row::without_bytes)),
+    }
     let follows = rows.iter().zip(after.0 + 1..).all(|(row, seq)| row.seq.0 == seq);
     if !follows || rows.len() as u64 != head.seq.0 - after.0 {
         return Err(
@@ -57,9 +77,10 @@ fn append<E: From<StoreError>>(
     chat: ChatId,
     head: &Head,
     mark: Mark,
+    fetch: Fetch,
 ) -> Result<Option<Vec<Row>>, Halt<E>> {
     match find(connection, head, mark, |entry| entry.rows())? {
-        Some(stored) => build(connection, chat, stored?).map(Some),
+        Some(stored) => build(connection, chat, stored?, fetch).map(Some),
         None => Ok(None),
     }
 }

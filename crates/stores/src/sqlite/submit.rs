@@ -13,7 +13,7 @@ use super::rows;
 use super::trouble::Halt;
 use super::value::{id, number, unsigned};
 use crate::shape::{self, Written};
-use crate::sql::USER;
+use crate::sql::{Fetch, USER};
 use crate::store::{StoreError, SubmitError};
 
 /// A command and its text.
@@ -40,10 +40,11 @@ impl Desk<'_> {
         {
             // A text of an earlier release may say the same in other words.
             let is_same = earlier == letter.text.json
-                || rows::build(connection, chat, shape::command::parse(&earlier)?)? == letter.command;
+                || rows::build(connection, chat, shape::command::parse(&earlier)?, Fetch::Bytes)? == letter.command;
             return if is_same { Ok(seq) } else { Err(SubmitError::Conflict.into()) };
         }
-        let pending = if seat.submitted > seat.chat.obeyed { pending(connection, chat)? } else { Vec::new() };
+        let pending =
+            if seat.submitted > seat.chat.obeyed { pending(connection, chat, Fetch::Lengths)? } else { Vec::new() };
         let failed = Cell::new(None);
         let is_users = |message| {
             is_users(connection, chat, message).unwrap_or_else(|error| {
@@ -70,7 +71,11 @@ impl Desk<'_> {
 }
 
 /// The command a key was used for.
-fn by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<Option<(InboxSeq, String)>, rusqlite::Error> {
+pub(super) fn by_key(
+    connection: &Connection,
+    chat: ChatId,
+    key: &str,
+) -> Result<Option<(InboxSeq, String)>, rusqlite::Error> {
     let mut select = connection.prepare_cached("SELECT seq, body FROM inbox WHERE chat = ?1 AND key = ?2")?;
     let found =
         select.query_row(params![id(chat), key.as_bytes()], |row| Ok((InboxSeq(unsigned(row, 0)?), row.get(1)?)));
@@ -87,7 +92,11 @@ fn is_users(connection: &Connection, chat: ChatId, message: MessageId) -> Result
 }
 
 /// Commands the driver has not obeyed yet, oldest first.
-pub(super) fn pending<E: From<StoreError>>(connection: &Connection, chat: ChatId) -> Result<Vec<Inbound>, Halt<E>> {
+pub(super) fn pending<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    fetch: Fetch,
+) -> Result<Vec<Inbound>, Halt<E>> {
     let sql = "SELECT inbox.seq, inbox.aimed, inbox.body FROM chats JOIN inbox ON inbox.chat = chats.id \
         AND inbox.seq > chats.obeyed WHERE chats.id = ?1 ORDER BY inbox.seq";
     let mut select = connection.prepare_cached(sql)?;
@@ -95,7 +104,7 @@ pub(super) fn pending<E: From<StoreError>>(connection: &Connection, chat: ChatId
     let mut pending = Vec::new();
     while let Some(row) = found.next()? {
         let (seq, aimed) = (InboxSeq(unsigned(row, 0)?), StepId(unsigned(row, 1)?));
-        let command = rows::build(connection, chat, shape::command::parse(&row.get::<_, String>(2)?)?)?;
+        let command = rows::build(connection, chat, shape::command::parse(&row.get::<_, String>(2)?)?, fetch)?;
         pending.push(Inbound { seq, aimed, command });
     }
     Ok(pending)

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::Sqlite;
 use super::value::name;
 use super::writer::Needs;
+use crate::asked::Asked;
 use crate::store::StoreError;
 use crate::tokens::{Scopes, Token, TokenHash, Tokens};
 
@@ -41,6 +42,16 @@ impl Tokens for Sqlite {
         let hash = *hash;
         self.write(Needs::Full, move |desk| Ok(revoke(desk.connection, &hash, at)?)).await
     }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        let asked = asked.clone();
+        self.write(Needs::Full, move |desk| Ok(remember(desk.connection, &asked)?)).await
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        let (owner, key) = (owner.to_owned(), key.to_owned());
+        self.read(move |snapshot| Ok(recall(snapshot, &owner, &key)?)).await
+    }
 }
 
 fn put(connection: &Connection, token: &Token) -> Result<(), rusqlite::Error> {
@@ -56,6 +67,23 @@ fn revoke(connection: &Connection, hash: &TokenHash, at: Timestamp) -> Result<()
     let mut update = connection.prepare_cached("UPDATE tokens SET revoked = ?2 WHERE hash = ?1 AND revoked IS NULL")?;
     update.execute(params![hash.0, at.0])?;
     Ok(())
+}
+
+fn remember(connection: &Connection, asked: &Asked) -> Result<Asked, rusqlite::Error> {
+    connection.prepare_cached("DELETE FROM asked WHERE at < ?1")?.execute(params![asked.oldest().0])?;
+    let Asked { owner, key, request, salt, at } = asked;
+    let sql = "INSERT OR IGNORE INTO asked (owner, key, request, salt, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+    connection.prepare_cached(sql)?.execute(params![owner.as_bytes(), key.as_bytes(), request, salt, at.0])?;
+    Ok(recall(connection, owner, key)?.unwrap_or_else(|| asked.clone()))
+}
+
+fn recall(connection: &Connection, owner: &str, key: &str) -> Result<Option<Asked>, rusqlite::Error> {
+    let mut select = connection.prepare_cached("SELECT request, salt, at FROM asked WHERE owner = ?1 AND key = ?2")?;
+    let asked = |row: &Row<'_>| {
+        let (request, salt, at) = (row.get(0)?, row.get(1)?, Timestamp(row.get(2)?));
+        Ok(Asked { owner: owner.into(), key: key.into(), request, salt, at })
+    };
+    select.query_row(params![owner.as_bytes(), key.as_bytes()], asked).optional()
 }
 
 fn token_of(row: &Row<'_>) -> Result<Token, rusqlite::Error> {

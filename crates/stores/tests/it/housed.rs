@@ -12,7 +12,7 @@ use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row};
+use everturn_core::view::{Cursor, Row, Standing};
 use everturn_stores::sqlite::{Options, Sqlite};
 use everturn_stores::{
     CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Query, Receipt, Store, StoreError,
@@ -80,6 +80,10 @@ impl Store for Housed {
         self.at_hand().await.submit(chat, submission, limits).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.at_hand().await.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.at_hand().await.outcome(chat, seq).await
     }
@@ -116,6 +120,14 @@ impl Store for Housed {
         self.at_hand().await.since(chat, cursor).await
     }
 
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.at_hand().await.standing(chat).await
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.at_hand().await.message(chat, id).await
+    }
+
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.at_hand().await.transcript(chat).await
     }
@@ -128,8 +140,8 @@ impl Store for Housed {
         self.at_hand().await.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.at_hand().await.attempts(chat).await
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.at_hand().await.attempts(chat, seen, len).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use everturn_core::ids::Timestamp;
-use everturn_stores::{Memory, Scope, Scopes, Token, TokenHash, Tokens};
+use everturn_stores::{ASKED_AGE_MAX, Asked, Memory, Scope, Scopes, Token, TokenHash, Tokens};
 
 fn token(secret: &str, made: i64) -> Token {
     Token {
@@ -34,9 +34,34 @@ async fn tokens_are_kept_by_their_hash(tokens: &dyn Tokens) {
     assert_eq!(tokens.list().await.unwrap().len(), 2);
 }
 
+/// I2: the first request under a name is the one that is kept, for a week, by whoever asked.
+async fn requests_are_kept_for_a_while(tokens: &dyn Tokens) {
+    let asked = |owner: &str, key: &str, what: u8, at: i64| Asked {
+        owner: owner.into(),
+        key: key.into(),
+        request: [what; 32],
+        salt: [what; 32],
+        at: Timestamp(at),
+    };
+    let first = asked("me", "k\u{0}", 1, 10);
+    assert_eq!(tokens.recall("me", "k\u{0}").await.unwrap(), None);
+    assert_eq!(tokens.remember(&first).await.unwrap(), first);
+    assert_eq!(tokens.remember(&asked("me", "k\u{0}", 2, 20)).await.unwrap(), first);
+    assert_eq!(tokens.recall("me", "k\u{0}").await.unwrap(), Some(first.clone()));
+    assert_eq!(tokens.recall("you", "k\u{0}").await.unwrap(), None);
+    let theirs = asked("you", "k\u{0}", 3, 10);
+    assert_eq!(tokens.remember(&theirs).await.unwrap(), theirs);
+    let week = ASKED_AGE_MAX.as_millis() as i64;
+    assert_eq!(tokens.remember(&asked("me", "k\u{0}", 4, 10 + week)).await.unwrap(), first, "to the last moment");
+    let later = asked("me", "k\u{0}", 5, 11 + week);
+    assert_eq!(tokens.remember(&later).await.unwrap(), later);
+    assert_eq!(tokens.recall("you", "k\u{0}").await.unwrap(), None, "all that are old are forgotten");
+}
+
 #[tokio::test]
 async fn in_memory() {
     tokens_are_kept_by_their_hash(&Memory::new()).await;
+    requests_are_kept_for_a_while(&Memory::new()).await;
 }
 
 #[cfg(feature = "sqlite")]
@@ -48,6 +73,7 @@ async fn in_sqlite_also_after_it_was_closed() {
     let scratch = crate::scratch::Scratch::new();
     let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
     tokens_are_kept_by_their_hash(&sqlite).await;
+    requests_are_kept_for_a_while(&sqlite).await;
     let before = sqlite.list().await.unwrap();
     drop(sqlite);
     let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
@@ -61,5 +87,7 @@ async fn in_postgres() {
     use everturn_stores::postgres::Options;
 
     let url = everturn_props::database().unwrap();
-    tokens_are_kept_by_their_hash(&Postgres::open(&url, Options::default()).await.unwrap()).await;
+    let postgres = Postgres::open(&url, Options::default()).await.unwrap();
+    tokens_are_kept_by_their_hash(&postgres).await;
+    requests_are_kept_for_a_while(&postgres).await;
 }

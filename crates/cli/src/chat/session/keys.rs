@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent};
-use everturn_server::wire::{Answer, When};
+use everturn_server::wire::{Answer, Body, Part, When};
 use tokio::time::Instant;
 
 use super::Session;
 use crate::chat::look;
 use crate::chat::order::Order;
 use crate::chat::slash::{self, Slash};
-use crate::chat::story::Story;
 use crate::terminal::Line;
 use crate::terminal::editor::Wish;
 
@@ -26,6 +25,8 @@ impl Session {
         match self.editor.key(key) {
             None => {}
             Some(Wish::Submit(text)) => self.submit(text).await,
+            // What replaces a message comes in nowhere else.
+            Some(Wish::Steer(text)) if self.editing.is_some() => self.submit(text).await,
             Some(Wish::Steer(text)) => self.send(text, When::Steer).await,
             Some(Wish::Stop) => self.stop(),
             Some(Wish::Quit) => self.is_over = true,
@@ -138,8 +139,7 @@ impl Session {
             Slash::Unknown(what) => self.tell(&[what]),
             Slash::New(agent) => {
                 (self.chat, self.watch, self.agent) = (None, None, agent);
-                self.story = Story::new(self.screen.width());
-                self.since = None;
+                self.forget();
                 self.tell(&["A new chat begins with what you say next.".into()]);
             }
             command => match self.id() {
@@ -160,17 +160,7 @@ impl Session {
             Slash::Promote(id) => self.order(Order::Promote { chat, id }).await,
             Slash::Unqueue(id) => self.order(Order::Unqueue { chat, id }).await,
             Slash::Stop => self.interrupt(),
-            Slash::Edit => {
-                let newest =
-                    self.view().messages.iter().rev().find_map(|message| Some((message.id, look::words(message)?)));
-                match newest {
-                    Some((id, words)) => {
-                        self.editing = Some(id);
-                        self.editor.replace(&words);
-                    }
-                    None => self.tell(&["Nothing was said yet.".into()]),
-                }
-            }
+            Slash::Edit => self.edit(),
             Slash::Fork => match self.view().messages.last().map(|message| message.id) {
                 Some(at) => self.order(Order::Fork { chat, at }).await,
                 None => self.tell(&["Nothing was said yet.".into()]),
@@ -183,6 +173,26 @@ impl Session {
                 self.tell(if lines.is_empty() { &nothing } else { &lines });
             }
             Slash::Help | Slash::Quit | Slash::Model | Slash::New(_) | Slash::Unknown(_) => {}
+        }
+    }
+
+    /// Brings back what was said last, to be changed.
+    fn edit(&mut self) {
+        let newest = self.view().messages.iter().rev().find_map(|message| match &message.body {
+            Body::User { parts } => Some((message.id, parts)),
+            _ => None,
+        });
+        match newest {
+            None => self.tell(&["Nothing was said yet.".into()]),
+            // Their bytes are with the daemon, and what is said anew would come without them.
+            Some((_, parts)) if parts.iter().any(|part| matches!(part, Part::File(_))) => {
+                self.tell(&["That message has files, which changing it here would lose: say it anew instead.".into()]);
+            }
+            Some((id, parts)) => {
+                let words = look::said(parts);
+                self.editing = Some(id);
+                self.editor.replace(&words);
+            }
         }
     }
 

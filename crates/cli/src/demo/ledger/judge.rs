@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Calls, Played, Row, Shown, What};
 use crate::demo::count::{Answer, Diff, answers};
+use crate::demo::story::{Order, Trace};
 
 /// The most tokens named in one sentence.
 const NAMED_MAX: usize = 5;
@@ -23,13 +24,14 @@ pub(super) fn row(played: &Played) -> Row {
         judge.client(shown);
     }
     let calls = judge.calls();
+    judge.struck(&stored);
     let stored_len: usize = stored.iter().map(Answer::len).sum();
     let sent = played.sent.words.len() + played.sent.thoughts.len();
-    let is_stopped = played.orders.iter().any(|order| order.is_stopped);
+    let is_stopped = judge.is_stopped();
     let over = sent.saturating_sub(stored_len);
     let shown = |shown: &Shown| answers(&shown.messages).iter().map(Answer::len).sum();
     Row {
-        scene: played.scene,
+        scene: played.kind.name(),
         wire: played.wire,
         sent,
         stored: stored_len,
@@ -56,7 +58,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn say(&mut self, what: &str) {
-        self.wrong.push(format!("{} on {}: {what}", self.played.scene, self.played.wire));
+        self.wrong.push(format!("{} on {}: {what}", self.played.kind.name(), self.played.wire));
     }
 
     fn end(&mut self) {
@@ -91,9 +93,7 @@ impl Judge<'_> {
         self.duplicated += diff.doubled.len();
         for (tokens, what) in [(&diff.lost, "lost"), (&diff.doubled, "has twice"), (&diff.strange, "never heard")] {
             if !tokens.is_empty() {
-                let named = tokens.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-                let more = if tokens.len() > NAMED_MAX { " and more" } else { "" };
-                self.say(&format!("{whose} {what} {} of the tokens: {named}{more}", tokens.len()));
+                self.say(&format!("{whose} {what} {} of the tokens: {}", tokens.len(), named(tokens)));
             }
         }
         if diff.is_disordered {
@@ -105,13 +105,14 @@ impl Judge<'_> {
     fn invented(&mut self, stored: &[Answer]) {
         let said = |tokens: &[String]| tokens.iter().cloned().collect::<BTreeSet<String>>();
         let (words, thoughts) = (said(&self.played.sent.words), said(&self.played.sent.thoughts));
-        let has = |answer: &Answer| {
+        let invented = stored.iter().flat_map(|answer| {
             // The last word of what was stopped may be half of one.
-            answer.words.iter().rev().skip(1).all(|word| words.contains(word))
-                && answer.thoughts.iter().all(|thought| thoughts.contains(thought))
-        };
-        if !stored.iter().all(has) {
-            self.say("tokens are stored that the model never sent");
+            let whole = answer.words.iter().rev().skip(1).filter(|word| !words.contains(*word));
+            whole.chain(answer.thoughts.iter().filter(|thought| !thoughts.contains(*thought)))
+        });
+        let invented: Vec<String> = invented.cloned().collect();
+        if !invented.is_empty() {
+            self.say(&format!("tokens are stored that the model never sent: {}", named(&invented)));
         }
     }
 
@@ -173,7 +174,7 @@ impl Judge<'_> {
             Verdict::Unknown => calls.unknown += 1,
             Verdict::Error | Verdict::Denied | Verdict::Interrupted => {}
         }
-        let name = format!("{} {number}", call.tool);
+        let (name, kills) = (format!("{} {number}", call.tool), self.played.kind.kills());
         let must_not_repeat = call.tool == "note";
         if must_not_repeat {
             calls.once += 1;
@@ -185,16 +186,61 @@ impl Judge<'_> {
             }
         } else {
             calls.run_again += starts.saturating_sub(1);
+            if starts > 1 && !kills {
+                self.say(&format!("{name} ran {starts} times, and nothing was killed"));
+            }
         }
         match verdict {
             Verdict::Done if effects == 0 => self.say(&format!("{name} is said to be done and left no effect")),
             Verdict::Unknown if !must_not_repeat => {
                 self.say(&format!("{name} may run again, and its outcome is still called unknown"));
             }
+            Verdict::Unknown if !kills => {
+                self.say(&format!("the outcome of {name} is called unknown, and nothing was killed"));
+            }
+            Verdict::Interrupted if !self.is_stopped() => {
+                self.say(&format!("{name} is said to be interrupted, and nobody pressed stop"));
+            }
             Verdict::Error | Verdict::Denied => self.say(&format!("{name} ended with {verdict:?}")),
             Verdict::Done | Verdict::Unknown | Verdict::Interrupted => {}
         }
     }
+
+    fn is_stopped(&self) -> bool {
+        self.played.orders.iter().any(|order| order.is_stopped)
+    }
+
+    /// The trouble came: books of a lane in which nothing went wrong prove nothing.
+    fn struck(&mut self, stored: &[Answer]) {
+        let (played, climbed) = (self.played, rungs(self.played));
+        let steps: u64 = played.orders.iter().map(Order::steps).sum();
+        let lacks = match played.kind.trace() {
+            Trace::Rung(rungs) if !climbed.iter().any(|rung| rungs.contains(rung)) => {
+                format!("nobody had to {}", rungs.join(" or "))
+            }
+            Trace::Attempts if played.usage.attempts <= steps => {
+                format!("{} attempts were enough for {steps} steps", played.usage.attempts)
+            }
+            Trace::Gap if played.gaps_ms.is_empty() => "no client had to wait for it".into(),
+            Trace::Message if played.orders.len() < 2 => "no message came in".into(),
+            Trace::Short if !stored.iter().zip(&played.orders).any(|(answer, order)| is_short(answer, order)) => {
+                "no answer was cut short".into()
+            }
+            Trace::Rung(_) | Trace::Attempts | Trace::Gap | Trace::Message | Trace::Short => return,
+        };
+        self.say(&format!("the fault did not strike: {lacks}"));
+    }
+}
+
+/// The first of some tokens.
+fn named(tokens: &[String]) -> String {
+    let named = tokens.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if tokens.len() > NAMED_MAX { " and more" } else { "" };
+    format!("{named}{more}")
+}
+
+fn is_short(answer: &Answer, order: &Order) -> bool {
+    order.is_stopped && answer.words.len() < order.words().len()
 }
 
 fn calls_of(message: &Message) -> Vec<&Call> {

@@ -6,6 +6,8 @@ use super::{Calls, Ledger, Row, total};
 use crate::demo::style::Style;
 use crate::demo::view::wrapped;
 
+/// It takes less, unless something is wrong with the machine.
+const SECONDS_MAX: f64 = 60.0;
 /// How wide the names of lines are.
 const NAME: usize = 12;
 
@@ -112,11 +114,17 @@ fn gaps(rows: &[Row]) -> String {
     format!("after {}; median (longest) in milliseconds", told.collect::<Vec<_>>().join(", "))
 }
 
-fn verdict(ledger: &Ledger, style: Style) -> [String; 2] {
-    let Ledger { seed, lost, duplicated, seconds, .. } = ledger;
+fn verdict(ledger: &Ledger, style: Style) -> Vec<String> {
+    let Ledger { seed, lost, duplicated, seconds, rows, .. } = ledger;
+    let is_each_once = rows.iter().all(|row| row.calls.unknown == 0 && row.calls.run_again == 0);
+    let tools = if is_each_once { "every tool once" } else { "no tool twice that must not run twice" };
     let words = match ledger.balanced {
-        true => style.good(&format!("✓ The ledger balances: lost {lost}, duplicated {duplicated}, every tool once.")),
+        true => style.good(&format!("✓ The ledger balances: lost {lost}, duplicated {duplicated}, {tools}.")),
         false => style.bad(&format!("✗ The ledger does not balance: lost {lost}, duplicated {duplicated}.")),
     };
-    [words, format!("  It took {seconds:.0} s. To have it again: everturn demo --seed {seed}")]
+    let mut lines = vec![words, format!("  It took {seconds:.0} s. To have it again: everturn demo --seed {seed}")];
+    if *seconds > SECONDS_MAX {
+        lines.push(style.warn("  That is more than a minute: this machine is slow, or busy."));
+    }
+    lines
 }

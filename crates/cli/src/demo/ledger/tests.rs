@@ -64,7 +64,7 @@ fn good() -> Played {
     let shown = |client| Shown { client, messages: stored.clone(), resets: 1 };
     let lines = [("note", 7), ("look", 8)].into_iter();
     Played {
-        scene: "cut",
+        kind: Kind::Cut,
         wire: "chat",
         orders: vec![order()],
         sent: Sent { words: list("t1 t2 t1 t2 t3 t4 t5"), thoughts: list("r1 r2") },
@@ -116,7 +116,7 @@ fn books_in_which_all_agree_balance() {
     assert_eq!((row.sent, row.stored, row.shown.as_slice(), row.paid_again), (9, 7, [7, 7].as_slice(), 2));
     assert_eq!((row.lost, row.duplicated, row.rungs.as_slice()), (0, 0, ["continue"].as_slice()));
     assert_eq!((row.calls.made, row.calls.once, row.calls.once_effects, row.calls.done), (2, 1, 1, 2));
-    let told = table(&ledger, Style::Plain, 100).join("\n");
+    let told = table(&ledger, Style::PLAIN, 100).join("\n");
     assert!(told.contains("The ledger balances: lost 0, duplicated 0"), "{told}");
     assert!(!Ledger::close(1, 0.0, &[]).balanced, "nothing played proves nothing");
 }
@@ -142,15 +142,23 @@ fn what_clients_saw_must_be_what_is_stored() {
     assert_eq!(other, "cut on chat: client A was shown something else than what is stored");
     assert_eq!(said(|played| played.shown[1].resets = 2), "cut on chat: client B had to begin anew 1 times");
     let unsent = said(|played| played.sent.words.retain(|word| word != "t2"));
-    assert_eq!(unsent, "cut on chat: tokens are stored that the model never sent");
+    assert_eq!(unsent, "cut on chat: tokens are stored that the model never sent: t2");
 }
 
 #[test]
 fn a_tool_that_ran_twice_is_named() {
     let twice = said(|played| played.effects.push(line("note", 7, What::Effect)));
     assert_eq!(twice, "cut on chat: note 7 ran twice, and must not: 1 starts, 2 effects in the side file");
-    let again = closed(|played| played.effects.extend([line("look", 8, What::Start), line("look", 8, What::Effect)]));
-    assert_eq!((again.balanced, again.rows[0].calls.run_again), (true, 1), "what only reads may run again");
+    let again = |kind| {
+        closed(|played| {
+            played.kind = kind;
+            played.effects.extend([line("look", 8, What::Start), line("look", 8, What::Effect)]);
+        })
+    };
+    let killed = again(Kind::Kill);
+    assert_eq!((killed.balanced, killed.rows[0].calls.run_again), (true, 1), "what only reads may run again");
+    assert!(table(&killed, Style::PLAIN, 100).join("\n").contains("no tool twice that must not run twice"));
+    assert_eq!(again(Kind::Cut).wrong, ["cut on chat: look 8 ran 2 times, and nothing was killed"]);
     let missing = said(|played| played.effects.clear());
     assert!(missing.contains("note 7 is said to be done and left no effect"), "{missing}");
     let foreign = said(|played| played.effects.push(line("note", 9, What::Start)));
@@ -162,6 +170,7 @@ fn a_tool_that_ran_twice_is_named() {
 fn an_unknown_outcome_balances_with_one_effect_or_none() {
     let unknown = |effects: usize| {
         closed(|played| {
+            played.kind = Kind::KillTool;
             verdict(&mut played.stored[2], Verdict::Unknown);
             let stored = played.stored.clone();
             played.shown.iter_mut().for_each(|shown| shown.messages = stored.clone());
@@ -199,10 +208,71 @@ fn a_stopped_answer_has_all_that_was_shown() {
             let stored = played.stored.clone();
             played.shown.iter_mut().for_each(|shown| shown.messages = stored.clone());
             played.effects.clear();
+            played.kind = Kind::Stop;
             played.words_at_stop = at;
         })
     };
     assert!(stopped(3).balanced, "{:?}", stopped(3).wrong);
     assert!(!stopped(5).balanced, "five words were shown and three are there");
     assert_eq!(stopped(3).rows[0].stopped, 9 - 4);
+}
+
+/// How a call may end depends on what was done to the daemon.
+#[test]
+fn outcomes_must_fit_the_scene() {
+    let ended = |kind, outcome, is_stopped| {
+        said(|played| {
+            played.kind = kind;
+            played.orders[0].is_stopped = is_stopped;
+            verdict(&mut played.stored[2], outcome);
+            let stored = played.stored.clone();
+            played.shown.iter_mut().for_each(|shown| shown.messages = stored.clone());
+        })
+    };
+    for (kind, outcome, is_stopped, wrong) in [
+        (Kind::KillTool, Verdict::Unknown, false, ""),
+        (Kind::Kill, Verdict::Unknown, false, ""),
+        (
+            Kind::Join,
+            Verdict::Unknown,
+            false,
+            "join on chat: the outcome of note 7 is called unknown, and nothing was killed",
+        ),
+        (
+            Kind::Join,
+            Verdict::Interrupted,
+            false,
+            "join on chat: note 7 is said to be interrupted, and nobody pressed stop",
+        ),
+        (Kind::Join, Verdict::Interrupted, true, ""),
+        (Kind::Join, Verdict::Error, false, "join on chat: note 7 ended with Error"),
+    ] {
+        assert_eq!(ended(kind, outcome, is_stopped), wrong, "{kind:?} {outcome:?}");
+    }
+}
+
+/// A fault that did not strike proves nothing, whatever kind it is.
+#[test]
+fn a_fault_has_to_strike() {
+    let without = |kind| {
+        said(|played| {
+            (played.kind, played.rungs) = (kind, vec![Rung::First]);
+            (played.usage.attempts, played.gaps_ms) = (2, vec![]);
+        })
+    };
+    for kind in Kind::ALL {
+        assert!(without(kind).contains("the fault did not strike"), "{kind:?}: {}", without(kind));
+    }
+    let struck = |kind, change: fn(&mut Played)| {
+        said(|played| {
+            (played.kind, played.rungs) = (kind, vec![Rung::First]);
+            (played.usage.attempts, played.gaps_ms) = (2, vec![]);
+            change(played);
+        })
+    };
+    assert_eq!(struck(Kind::Stall, |played| played.rungs.push(Rung::Restart)), "");
+    assert_eq!(struck(Kind::Lose, |played| played.rungs.push(Rung::Reattach)), "");
+    assert_ne!(struck(Kind::Lose, |played| played.rungs.push(Rung::Restart)), "", "it is kept for whoever comes back");
+    assert_eq!(struck(Kind::Limit, |played| played.usage.attempts = 3), "");
+    assert_eq!(struck(Kind::Kill, |played| played.gaps_ms.push(9)), "");
 }

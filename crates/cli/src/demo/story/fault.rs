@@ -41,6 +41,21 @@ pub(in crate::demo) struct Fault {
     pub(in crate::demo) at: Option<u64>,
 }
 
+/// What trouble leaves in the books of a lane if it strikes. Books without it prove nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::demo) enum Trace {
+    /// One of these rungs was climbed.
+    Rung(&'static [&'static str]),
+    /// There were more attempts than steps.
+    Attempts,
+    /// A client had to wait for its next token.
+    Gap,
+    /// A message came in while an answer was on its way.
+    Message,
+    /// An answer is shorter than it was ordered.
+    Short,
+}
+
 impl FromStr for Fault {
     type Err = String;
 
@@ -119,6 +134,24 @@ impl Kind {
         }
     }
 
+    /// What it leaves behind.
+    pub(in crate::demo) const fn trace(self) -> Trace {
+        match self {
+            Self::Cut | Self::Stall => Trace::Rung(&["continue", "restart"]),
+            Self::Input => Trace::Rung(&["salvage", "continue", "restart"]),
+            Self::Lose => Trace::Rung(&["re-attach"]),
+            Self::Overload | Self::Limit => Trace::Attempts,
+            Self::Kill | Self::KillTool | Self::Join => Trace::Gap,
+            Self::Steer => Trace::Message,
+            Self::Stop => Trace::Short,
+        }
+    }
+
+    /// Whether it ends the daemon, and with it whatever tools are doing.
+    pub(in crate::demo) const fn kills(self) -> bool {
+        matches!(self, Self::Kill | Self::KillTool)
+    }
+
     /// Whether it strikes at a word.
     pub(super) const fn counts_words(self) -> bool {
         !matches!(self, Self::Input | Self::Overload | Self::Limit | Self::KillTool)
@@ -143,6 +176,10 @@ impl Kind {
 
     /// What is put into the model's name: the trouble that the provider makes, once.
     pub(super) fn in_model(self, at: u64) -> String {
+        #[cfg(feature = "sabotage")]
+        if crate::demo::sabotage::is("no-fault") {
+            return String::new();
+        }
         match self {
             Self::Cut | Self::Lose => format!("-faults:cut-at-word@{at}x1"),
             Self::Input => format!("-faults:reset-at-input@{at}x1"),

@@ -45,6 +45,11 @@ impl Order {
         (1..=self.thoughts).map(|number| format!("r{number}")).collect()
     }
 
+    /// How many steps it takes if nothing goes wrong.
+    pub(in crate::demo) fn steps(&self) -> u64 {
+        1 + u64::from(!self.calls.is_empty() && self.after > 0)
+    }
+
     /// How many tokens that is.
     pub(in crate::demo) fn len(&self) -> usize {
         (self.thoughts + self.before + self.after) as usize

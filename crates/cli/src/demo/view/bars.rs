@@ -70,7 +70,7 @@ mod tests {
             let mut bar = Bar::new("responses", 100);
             bar.first = Some(progress.clone());
             bar.second = Some(progress);
-            let lines = bar_lines(&[bar], columns, Style::Plain);
+            let lines = bar_lines(&[bar], columns, Style::PLAIN);
             assert!(lines[0].chars().count() < columns, "{} of {columns}: {}", lines[0].chars().count(), lines[0]);
             assert!(lines[0].contains("tries again"));
             drop(told);

@@ -100,3 +100,14 @@ fn looks_follow_the_source() {
         assert!(looks.contains(&(text, Look::ink(ink))), "{text}: {looks:?}");
     }
 }
+
+/// However deep a quotation is, it is a line and no end of the program.
+#[test]
+fn quotations_have_a_depth() {
+    assert_eq!(words(&whole("> a\n> > b\n>> - c", WIDTH)), ["│ a", "│ │ b", "│ │ • c"]);
+    for (sign, times) in [(">", 1 << 20), ("> ", 1 << 16)] {
+        let shown = words(&whole(&format!("{}end", sign.repeat(times)), WIDTH)).concat();
+        assert!(shown.starts_with("│ ".repeat(QUOTES_MAX).trim_end()) && shown.ends_with("end"));
+        assert_eq!(shown.matches('>').count(), times - QUOTES_MAX);
+    }
+}

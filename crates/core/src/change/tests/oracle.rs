@@ -119,7 +119,7 @@ fn is_bound(end: &TurnEnd) -> bool {
 fn is_promised(command: &Command) -> bool {
     match command {
         Command::Send { .. } | Command::Edit { .. } | Command::Compact | Command::Archive => true,
-        Command::Unarchive | Command::Rename(_) => true,
+        Command::Unarchive | Command::Rename(_) | Command::Patch { .. } => true,
         Command::Promote(_) | Command::Unqueue(_) | Command::Interrupt | Command::Answer(_) => false,
     }
 }

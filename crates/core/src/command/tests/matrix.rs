@@ -105,6 +105,8 @@ fn commands(chat: &Chat) -> Vec<(&'static str, Command)> {
         ("archive", Command::Archive),
         ("unarchive", Command::Unarchive),
         ("rename", Command::Rename("another".into())),
+        ("rename and archive", Command::Patch { title: "another".into(), archived: true }),
+        ("rename and unarchive", Command::Patch { title: "another".into(), archived: false }),
     ]
 }
 

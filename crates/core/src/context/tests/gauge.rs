@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -20,7 +19,7 @@ fn words(words: &str) -> Part {
 }
 
 fn file(media_type: &str, bytes: Option<usize>) -> Part {
-    let bytes = bytes.map(|len| Arc::from(vec![0; len]));
+    let bytes = bytes.map(|len| vec![0; len].into());
     Part::File(File { name: "name".into(), media_type: media_type.into(), bytes, meta: Meta::new() })
 }
 
@@ -76,8 +75,8 @@ fn every_part_counts_with_what_is_sent_of_it() {
 /// CL49: a result counts with its text, its media, or nothing; an error is text like any other.
 #[test]
 fn a_result_counts_with_what_the_model_is_shown() {
-    let media = Media { media_type: "image/png".into(), bytes: Arc::from([0; 50]) };
-    let cut = Output { text: "short".into(), full: Some(Arc::from([0; 9_999])), ..Output::default() };
+    let media = Media { media_type: "image/png".into(), bytes: [0; 50].into() };
+    let cut = Output { text: "short".into(), full: Some([0; 9_999].into()), ..Output::default() };
     let picture = Output { text: "see".into(), media: vec![media.clone(), media], full: None };
     let cases = [
         (Output::text("hello"), text(5)),

@@ -1,7 +1,6 @@
 //! Words for writing transcripts down, and for reading prompts.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::Expect;
@@ -136,13 +135,13 @@ pub fn file(name: &str, media_type: &str, bytes: Option<&[u8]>) -> Part {
     Part::File(File {
         name: name.into(),
         media_type: media_type.into(),
-        bytes: bytes.map(Arc::from),
+        bytes: bytes.map(Into::into),
         meta: Meta::new(),
     })
 }
 
 pub fn media(media_type: &str, bytes: &[u8]) -> Media {
-    Media { media_type: media_type.into(), bytes: Arc::from(bytes) }
+    Media { media_type: media_type.into(), bytes: bytes.into() }
 }
 
 pub fn meta(provider: &str, value: Value) -> Meta {
@@ -257,7 +256,7 @@ fn part_again(part: &PromptPart) -> Part {
         PromptPart::File(file) => Part::File(File {
             name: file.name,
             media_type: file.media.media_type,
-            bytes: Some(file.media.bytes),
+            bytes: Some(file.media.bytes.into()),
             meta: file.meta,
         }),
         PromptPart::Reasoning(sealed) => {
@@ -286,11 +285,12 @@ fn part_again(part: &PromptPart) -> Part {
 fn result_again(part: &PromptPart, step: u64, at: usize) -> Body {
     let PromptPart::Result(result) = part.clone() else { unreachable!("tools only give results") };
     let verdict = if result.is_error { Verdict::Error } else { Verdict::Done };
+    let media = result.media.into_iter().map(|shot| Media { media_type: shot.media_type, bytes: shot.bytes.into() });
     Body::Result(Box::new(CallResult {
         call: CallUid { step: StepId(step), ordinal: at as u16 },
         tool: result.tool,
         verdict,
-        output: Output { text: result.text, media: result.media, full: None },
+        output: Output { text: result.text, media: media.collect(), full: None },
         began: None,
         ended: Timestamp(0),
         meta: result.meta,

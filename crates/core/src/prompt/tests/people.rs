@@ -1,7 +1,5 @@
 //! What people and programs say: words, files, context and summaries.
 
-use std::sync::Arc;
-
 use expect_test::expect;
 
 use super::build::{
@@ -95,7 +93,7 @@ fn shots() -> [Body; 5] {
     let output = Output {
         text: "shots".into(),
         media: vec![media("image/png", b"png"), media("audio/wav", b"wav"), media("image/png", b"")],
-        full: Some(Arc::from(&b"all of it"[..])),
+        full: Some(b"all of it"[..].into()),
     };
     let silent = Output { media: vec![media("image/png", b"png")], ..Output::default() };
     [

@@ -2,8 +2,8 @@
 
 use super::law::Neighbours;
 use super::{Check, Violation};
-use crate::message::{Media, Meta, Seal};
-use crate::prompt::entry::{Entry, PromptPart, Role, Sealed};
+use crate::message::{Meta, Seal};
+use crate::prompt::entry::{Entry, PromptMedia, PromptPart, Role, Sealed};
 
 impl Check<'_> {
     pub(super) fn order(&mut self) {
@@ -82,7 +82,7 @@ impl Check<'_> {
         }
     }
 
-    fn media(&mut self, entry: usize, part: usize, media: &[Media], taken: &[String]) {
+    fn media(&mut self, entry: usize, part: usize, media: &[PromptMedia], taken: &[String]) {
         for one in media {
             self.expect(!one.bytes.is_empty(), Violation::EmptyMedia { entry, part });
             let kind = one.media_type.split('/').next().unwrap_or_default();

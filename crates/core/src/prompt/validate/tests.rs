@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::{Map, json};
 
 use super::Violation::{self, *};
-use crate::message::{Media, Meta, Seal, Text};
+use crate::message::{Meta, Seal, Text};
 use crate::prompt::{
-    CacheMarks, Chain, Effort, Entry, HostedCall, HostedResult, PromptCall, PromptFile, PromptPart, PromptResult,
-    Request, Role, Sealed, Target, ToolChoice, ToolSpec, Wire, validate,
+    CacheMarks, Chain, Effort, Entry, HostedCall, HostedResult, PromptCall, PromptFile, PromptMedia, PromptPart,
+    PromptResult, Request, Role, Sealed, Target, ToolChoice, ToolSpec, Wire, validate,
 };
 
 /// A request that every wire takes, in pieces that can be broken.
@@ -90,8 +90,8 @@ fn result(id: &str) -> PromptPart {
     PromptPart::Result(PromptResult { id, provider_id, tool, text, media, is_error, meta })
 }
 
-fn shot(media_type: &str, bytes: &[u8]) -> Media {
-    Media { media_type: media_type.into(), bytes: Arc::from(bytes) }
+fn shot(media_type: &str, bytes: &[u8]) -> PromptMedia {
+    PromptMedia { media_type: media_type.into(), bytes: Arc::from(bytes) }
 }
 
 fn file(media_type: &str, bytes: &[u8]) -> PromptPart {

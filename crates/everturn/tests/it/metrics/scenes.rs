@@ -14,7 +14,7 @@ use everturn::core::ids::Timestamp;
 use everturn::core::message::{Media, Stop};
 use everturn::core::prompt::ToolSpec;
 use everturn::core::recovery::{Capabilities, Reattach};
-use everturn::stores::{Receipt, SubmitError};
+use everturn::stores::{Hint, Receipt, SubmitError};
 use everturn::{Agent, Background, Beside, Engine, Hook, Metrics, Policy, ToolError, ToolOutput, tool};
 use everturn_understudy::{
     Cue, Script, Understudy, begin_call, call, fail, hang, refuse, response_id, script, stop, text, usage, wait,
@@ -182,7 +182,7 @@ pub async fn tool_results(metrics: Metrics) {
     let names = ["text", "nothing", "media", "endless", "error"];
     let calls = names.map(|name| call(name, json!({})));
     let understudy = Understudy::new([script(calls.into_iter().chain([stop(Stop::ToolUse)])), answer()]);
-    let image = || Media { media_type: "image/png".into(), bytes: Arc::from([7; 500]) };
+    let image = || Media { media_type: "image/png".into(), bytes: [7; 500].into() };
     let give = |name: &str, output: ToolOutput| {
         tool(name, "", move |_, _: NoInput| std::future::ready(Ok::<_, ToolError>(output.clone())))
     };
@@ -295,6 +295,15 @@ pub async fn taken_over(metrics: Metrics) {
     sleep(Duration::from_secs(700)).await; // The others find out when the stream or the tool is out of time.
 }
 
+/// The store is not reached, again, and then for too long.
+pub async fn lost(metrics: Metrics) {
+    let stage = plays(metrics, [answer()]).await;
+    for hint in [Hint::Late, Hint::Late, Hint::Lost, Hint::Missed] {
+        stage.store.tell(hint);
+    }
+    say(&stage, "hi").await;
+}
+
 /// A program whose hook panics once.
 pub async fn panicked(metrics: Metrics) {
     struct Once(std::sync::atomic::AtomicBool);
@@ -336,6 +345,7 @@ pub async fn all(metrics: &Metrics) {
     queued(metrics.clone()).await;
     edited(metrics.clone()).await;
     taken_over(metrics.clone()).await;
+    lost(metrics.clone()).await;
     panicked(metrics.clone()).await;
     resting(metrics.clone()).await;
 }

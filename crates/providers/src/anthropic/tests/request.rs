@@ -31,7 +31,7 @@ fn text(text: &str) -> Part {
 }
 
 fn file(name: &str, media_type: &str, bytes: &[u8]) -> Part {
-    let (name, media_type, bytes) = (name.into(), media_type.into(), Some(Arc::from(bytes)));
+    let (name, media_type, bytes) = (name.into(), media_type.into(), Some(bytes.into()));
     Part::File(File { name, media_type, bytes, meta: Meta::new() })
 }
 
@@ -83,7 +83,7 @@ fn everything() -> Vec<Message> {
     let meta = own(json!({"type": "web_search_tool_result"}));
     let provided = Part::Provided(Provided { uid: Some(uid(0)), tool, output, at, meta });
     let cited = own(json!({"citations": [{"type": "web_search_result_location", "url": "https://a.example"}]}));
-    let shot = Media { media_type: "image/png".into(), bytes: Arc::from(&b"\x89PNG"[..]) };
+    let shot = Media { media_type: "image/png".into(), bytes: b"\x89PNG"[..].into() };
     transcript(vec![
         Body::User(vec![
             text("Look."),

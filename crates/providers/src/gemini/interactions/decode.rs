@@ -5,7 +5,6 @@
 //! anew, behind the deltas of that event: whoever stores both reads on where it stopped.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -366,6 +365,6 @@ fn texts(content: Option<&Value>) -> impl Iterator<Item = String> {
 fn file(delta: &Step<'_>) -> Option<Delta> {
     let bytes = BASE64.decode(delta.data.as_ref()?).ok()?;
     let media_type = delta.mime_type.clone().unwrap_or_else(|| "application/octet-stream".into());
-    let file = File { name: String::new(), media_type, bytes: Some(Arc::from(bytes)), meta: Meta::new() };
+    let file = File { name: String::new(), media_type, bytes: Some(bytes.into()), meta: Meta::new() };
     Some(Delta::File(Box::new(file)))
 }

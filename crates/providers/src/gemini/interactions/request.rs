@@ -1,7 +1,9 @@
 //! A request as an interaction wants it: steps instead of turns.
 
-use everturn_core::message::{Media, Meta, Seal};
-use everturn_core::prompt::{Entry, PromptCall, PromptPart, PromptResult, Request, Role, ToolChoice, ToolSpec};
+use everturn_core::message::{Meta, Seal};
+use everturn_core::prompt::{
+    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, ToolChoice, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
 use super::super::family::Family;
@@ -182,7 +184,7 @@ impl Writer<'_> {
     }
 }
 
-fn media(media: &Media) -> Value {
+fn media(media: &PromptMedia) -> Value {
     let kind = match media.media_type.split('/').next() {
         Some("image") => "image",
         Some("audio") => "audio",

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use everturn_core::message::{Media, Text};
+use everturn_core::message::Text;
 use everturn_core::prompt::{Effort, PromptFile, Target, ToolSpec, Wire, validate};
 use expect_test::{expect, expect_file};
 
@@ -98,7 +98,7 @@ fn a_request_with_everything() {
         let (provider, text, seal) = ("google".into(), text.into(), Seal::Signature(seal.into()));
         PromptPart::Reasoning(Sealed { provider, text, seal, meta: Meta::new() })
     };
-    let image = Media { media_type: "image/png".into(), bytes: Arc::from(&b"\x89PNG"[..]) };
+    let image = PromptMedia { media_type: "image/png".into(), bytes: Arc::from(&b"\x89PNG"[..]) };
     let file = PromptFile { name: "a.png".into(), media: image, meta: Meta::new() };
     let mut request = request(
         "gemini-3-pro-preview",
@@ -260,7 +260,7 @@ fn tool_choices() {
 /// Pictures a tool took are part of its answer, where the target takes them there.
 #[test]
 fn media_of_a_tool_are_in_its_response() {
-    let media = vec![Media { media_type: "image/png".into(), bytes: Arc::from(&b"1"[..]) }];
+    let media = vec![PromptMedia { media_type: "image/png".into(), bytes: Arc::from(&b"1"[..]) }];
     let shot = PromptResult {
         id: "call_shot".into(),
         provider_id: "s".into(),

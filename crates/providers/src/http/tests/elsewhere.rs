@@ -77,7 +77,7 @@ fn child(url: &str, set: &[(&str, &str)]) -> Command {
 
 /// Asks as the program would, and says what came of it.
 async fn ask_as_usual(url: &str) {
-    let endpoint = Endpoint::at("openai", url).unwrap();
+    let endpoint = Endpoint::at("openai", url).unwrap().plain();
     let endpoint = endpoint.with_key(SecretString::from(KEY.to_owned()), Auth::Bearer).unwrap();
     let http = Http::new(&Limits::default());
     match http.stream(&endpoint, Call::post("/v1/ask", json!({"q": 1})), Texts).await {

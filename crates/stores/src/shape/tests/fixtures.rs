@@ -23,7 +23,7 @@ fn reads_and_writes<T: Kept>(values: &[T], fixture: &str, file: &ExpectFile) {
     }
     assert_eq!(fixture.lines().count(), values.len(), "a line for each");
     for (line, value) in fixture.lines().zip(values) {
-        let bytes: Bytes = value.text().blobs.into_iter().collect();
+        let bytes: Bytes = value.text().blobs.into_iter().map(|(id, bytes)| (id, bytes.into())).collect();
         assert_eq!(value.back(line, &bytes).as_ref(), Ok(value), "{line}");
     }
 }

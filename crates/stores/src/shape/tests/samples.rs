@@ -72,6 +72,7 @@ pub(super) fn commands(odd: &str) -> Vec<Command> {
         Command::Archive,
         Command::Unarchive,
         Command::Rename(odd.into()),
+        Command::Patch { title: odd.into(), archived: true },
     ]);
     let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
     let others = Verb::ALL.iter().take_while(|verb| **verb != Verb::Begin); // From there on they are the driver's.

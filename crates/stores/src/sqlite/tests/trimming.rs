@@ -1,7 +1,5 @@
 //! The log is kept short, whatever lies in it.
 
-use std::sync::Arc;
-
 use everturn_core::chat::TurnEnd;
 use everturn_core::delta::Delta;
 use everturn_core::ids::Seq;
@@ -166,7 +164,7 @@ async fn the_rows_of_a_very_long_answer_are_merged() {
     let dir = dir("merged");
     let store = open(&dir);
     let mut witness = Witness::in_a_turn(&store, 1).await;
-    let bytes = Some(Arc::from(&b"\0\xff"[..]));
+    let bytes = Some(b"\0\xff"[..].into());
     let file = File { name: "a.png".into(), media_type: "image/png".into(), bytes, meta: Meta::new() };
     witness.journal(vec![attempt(), Delta::File(Box::new(file))]).await;
     let len_max = Options::default().appends_len_max;

@@ -10,7 +10,7 @@ use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row};
+use everturn_core::view::{Cursor, Row, Standing};
 use everturn_stores::conformance::{deleting, generated, inbox, journal, making, reads, watchers};
 use everturn_stores::postgres::Options;
 use everturn_stores::{
@@ -90,6 +90,10 @@ impl Store for Elsewhere {
         self.there.submit(chat, submission, limits).await
     }
 
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        self.there.receipt(chat, key).await
+    }
+
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         self.there.outcome(chat, seq).await
     }
@@ -126,6 +130,14 @@ impl Store for Elsewhere {
         self.there.since(chat, cursor).await
     }
 
+    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        self.there.standing(chat).await
+    }
+
+    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.there.message(chat, id).await
+    }
+
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.there.transcript(chat).await
     }
@@ -138,8 +150,8 @@ impl Store for Elsewhere {
         self.there.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
-        self.there.attempts(chat).await
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.there.attempts(chat, seen, len).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -32,14 +32,14 @@ async fn what_stores_write_is_in_order() {
     let inspection = Inspection::open(dir.as_ref()).unwrap();
     for chat in inspection.chats().unwrap() {
         assert_eq!(inspection.transcript(chat), store.transcript(chat).await);
-        assert_eq!(inspection.attempts(chat), store.attempts(chat).await);
+        assert_eq!(inspection.attempts(chat), store.attempts(chat, 0, usize::MAX).await);
         assert_eq!(inspection.calls(chat), store.calls(chat).await);
         assert_eq!(inspection.heading(chat), store.heading(chat).await);
     }
     drop((inspection, store));
     let mut inspection = Inspection::open(dir.as_ref()).unwrap();
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()));
-    assert_eq!(inspection.schema(), Ok((2, 2)));
+    assert_eq!(inspection.schema(), Ok((3, 3)));
 }
 
 /// A chat with a draft and a command, broken by one statement.

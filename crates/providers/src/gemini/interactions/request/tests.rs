@@ -15,7 +15,7 @@ fn call(provider_id: &str, tool: &str, meta: Meta) -> PromptPart {
     PromptPart::Call(PromptCall { id, provider_id: provider_id.into(), tool, input: Map::new(), meta })
 }
 
-fn result(provider_id: &str, tool: &str, media: Vec<Media>) -> PromptPart {
+fn result(provider_id: &str, tool: &str, media: Vec<PromptMedia>) -> PromptPart {
     let (id, provider_id) = (format!("call_{tool}"), provider_id.to_owned());
     let (tool, text) = (tool.to_owned(), "done".to_owned());
     let is_error = media.is_empty();
@@ -39,14 +39,15 @@ fn pretty(value: &Value) -> String {
 
 #[test]
 fn an_interaction_with_everything() {
-    let image = Media { media_type: "image/png".into(), bytes: Arc::from(&b"1"[..]) };
-    let pdf = Media { media_type: "application/pdf".into(), bytes: Arc::from(&b"2"[..]) };
+    let image = PromptMedia { media_type: "image/png".into(), bytes: Arc::from(&b"1"[..]) };
+    let pdf = PromptMedia { media_type: "application/pdf".into(), bytes: Arc::from(&b"2"[..]) };
     let sealed = |text: &str| {
         let (provider, text, seal) = ("google".into(), text.into(), Seal::Signature("c2ln".into()));
         PromptPart::Reasoning(Sealed { provider, text, seal, meta: Meta::new() })
     };
-    let file =
-        |media: &Media| PromptPart::File(PromptFile { name: String::new(), media: media.clone(), meta: Meta::new() });
+    let file = |media: &PromptMedia| {
+        PromptPart::File(PromptFile { name: String::new(), media: media.clone(), meta: Meta::new() })
+    };
     let text = Text { text: "Let me look.".into(), meta: signed("c2lnLXRleHQ=") };
     let mut request = request(vec![
         Entry::new(Role::User, vec![PromptPart::text("Look."), file(&image), file(&pdf)]),

@@ -1,5 +1,6 @@
 //! An answer as Gemini streams it: whole parts, calls in one piece, the reason at the end.
 
+use everturn_core::blob::Blob;
 use everturn_core::cost::Report;
 use everturn_core::delta::{CallBegan, Delta};
 use everturn_core::error::{Cause, ProviderError};
@@ -170,7 +171,8 @@ impl Encode for Encoder {
                 self.found.push(json!({"web": {"uri": source.url, "title": source.title}}));
             }
             Delta::File(file) => {
-                let data = super::super::base64(file.bytes.as_deref().unwrap_or_default());
+                let data =
+                    super::super::base64(file.bytes.as_ref().and_then(Blob::here).map_or(&[][..], |bytes| bytes));
                 self.part(json!({"inlineData": {"mimeType": file.media_type, "data": data}}), out);
             }
             Delta::Other(meta) => meta.values().for_each(|value| self.part(value.clone(), out)),

@@ -1,5 +1,6 @@
 //! An answer as Interactions stream it: steps that begin, grow and stop, each event under an id.
 
+use everturn_core::blob::Blob;
 use everturn_core::cost::{Report, Reported};
 use everturn_core::delta::{CallBegan, Delta};
 use everturn_core::error::{Cause, ProviderError};
@@ -187,7 +188,7 @@ impl Encode for Encoder {
             }
             Delta::File(file) => {
                 let index = self.step(Kind::Output, out);
-                let data = base64(file.bytes.as_deref().unwrap_or_default());
+                let data = base64(file.bytes.as_ref().and_then(Blob::here).map_or(&[][..], |bytes| bytes));
                 self.grow(index, json!({"type": "image", "mime_type": file.media_type, "data": data}), out);
             }
             Delta::Other(meta) => {

@@ -1,0 +1,117 @@
+//! Agents, as the file says them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use everturn::core::cost::Micros;
+use everturn::core::limits::Limits;
+use everturn::core::prompt::ToolSpec;
+use everturn::{Agent, Toolbox};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An agent by name.
+#[derive(Deserialize, Debug, Default, Clone, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    pub model: String,
+    #[serde(default)]
+    pub fallbacks: Vec<String>,
+    pub system: Option<String>,
+    pub steps_max: Option<u32>,
+    pub turn_minutes_max: Option<u64>,
+    pub turn_tokens_max: Option<u64>,
+    pub turn_cost_max: Option<u64>,
+    #[serde(default)]
+    pub tools: Tools,
+}
+
+/// Tools by name.
+pub type Tools = BTreeMap<String, ClientTool>;
+
+/// A tool that clients run: a turn that calls it rests until one of them brings the result.
+#[derive(Deserialize, Debug, Default, Clone, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ClientTool {
+    pub description: String,
+    /// What its input looks like, as a JSON schema; anything if left out.
+    pub input: Option<Value>,
+    /// The same in a file, in JSON; beside the configuration unless its path is absolute.
+    pub input_file: Option<PathBuf>,
+}
+
+impl Profile {
+    /// The agent it describes.
+    pub fn agent(&self) -> anyhow::Result<Agent> {
+        let mut agent = Agent::new(self.model.parse()?);
+        for model in &self.fallbacks {
+            agent = agent.or(model.parse()?);
+        }
+        agent.system.extend(self.system.clone());
+        let limits = &mut agent.limits;
+        limits.steps_max = self.steps_max.unwrap_or(limits.steps_max);
+        limits.turn_tokens_max = self.turn_tokens_max.unwrap_or(limits.turn_tokens_max);
+        limits.turn_cost_max = self.turn_cost_max.map_or(limits.turn_cost_max, Micros::units);
+        let minutes = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
+        limits.turn_time_max = self.turn_minutes_max.map_or(limits.turn_time_max, minutes);
+        equip(&agent, &self.tools)?;
+        Ok(agent)
+    }
+
+    /// The bounds of a turn, each with whether the file says it.
+    pub fn bounds(&self) -> [(&'static str, u64, bool); 4] {
+        let usual = Limits::default();
+        let steps = u64::from(self.steps_max.unwrap_or(usual.steps_max));
+        let minutes = self.turn_minutes_max.unwrap_or(usual.turn_time_max.as_secs() / 60);
+        let tokens = self.turn_tokens_max.unwrap_or(usual.turn_tokens_max);
+        let cost = self.turn_cost_max.unwrap_or(usual.turn_cost_max.0 / 1_000_000);
+        [
+            ("steps_max", steps, self.steps_max.is_some()),
+            ("turn_minutes_max", minutes, self.turn_minutes_max.is_some()),
+            ("turn_tokens_max", tokens, self.turn_tokens_max.is_some()),
+            ("turn_cost_max", cost, self.turn_cost_max.is_some()),
+        ]
+    }
+}
+
+/// Declares these tools to an agent.
+pub fn equip(agent: &Agent, tools: &Tools) -> anyhow::Result<()> {
+    for (name, tool) in tools {
+        let spec = tool.spec(name);
+        Toolbox::check(&spec)?;
+        agent.toolbox.add_client(spec)?;
+    }
+    Ok(())
+}
+
+impl ClientTool {
+    fn spec(&self, name: &str) -> ToolSpec {
+        let anything = || json!({"type": "object"});
+        ToolSpec::new(name, &self.description, self.input.clone().unwrap_or_else(anything))
+    }
+
+    /// Reads the schema from its file, if it is in one, and sees whether the tool can be had.
+    pub fn settle(&mut self, name: &str, beside: &Path) -> anyhow::Result<()> {
+        if let Some(file) = &self.input_file {
+            if self.input.is_some() {
+                bail!("the input of the tool `{name}` is told twice: by `input` and by `input_file`");
+            }
+            let path = beside.join(file);
+            let told = || format!("the input of the tool `{name}`, {}", path.display());
+            let text = std::fs::read_to_string(&path).with_context(told)?;
+            self.input = Some(serde_json::from_str(&text).with_context(told)?);
+        }
+        if let Some(input) = &self.input {
+            if !input.is_object() {
+                bail!("the input of the tool `{name}` is not a JSON schema: it is no table");
+            }
+            // As it is written: what providers are sent has been made to fit them.
+            if let Err(error) = jsonschema::validator_for(input) {
+                bail!("the input of the tool `{name}` is not a JSON schema: {error}");
+            }
+        }
+        Ok(Toolbox::check(&self.spec(name))?)
+    }
+}

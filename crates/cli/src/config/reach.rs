@@ -1,0 +1,128 @@
+//! Who can reach the server, and whether what they say can be read on the way.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::bail;
+use everturn_server::{Entrance, Listen, Network, Tls};
+
+use super::{Config, Told};
+
+/// What to do about an address that others can reach.
+const ADVICE: &str =
+    "give it TLS with --tls-cert and --tls-key, or name the proxy in front that does TLS with --proxy ADDRESS";
+
+/// What the server is told about other machines.
+#[derive(Debug)]
+pub struct Openness {
+    pub expose: Told<bool>,
+    pub tls_cert: Told<Option<PathBuf>>,
+    pub tls_key: Told<Option<PathBuf>>,
+    pub proxies: Told<Vec<Network>>,
+}
+
+impl Config {
+    /// Where to listen, if that is safe.
+    pub fn entrances(&self) -> anyhow::Result<Vec<Entrance>> {
+        let Openness { expose, tls_cert, tls_key, proxies } = &self.openness;
+        let at = self.listen.value.clone();
+        let files = match (&tls_cert.value, &tls_key.value) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => bail!("there is a certificate and no key for it: add --tls-key"),
+            (None, Some(_)) => bail!("there is a key and no certificate for it: add --tls-cert"),
+        };
+        match &at {
+            Listen::Unix(_) if files.is_some() => bail!("a socket in the file system needs no TLS"),
+            Listen::Unix(_) => {}
+            Listen::Tcp(address) if address.ip().is_loopback() => {}
+            Listen::Tcp(address) if !expose.value => {
+                bail!("{address} can be reached from other machines: if that is meant, add --expose, and {ADVICE}")
+            }
+            Listen::Tcp(address) if files.is_none() && proxies.value.is_empty() => {
+                bail!("{address} can be reached from other machines, and tokens would travel unencrypted: {ADVICE}")
+            }
+            Listen::Tcp(_) => {}
+        }
+        let tls = files.map(|(certificate, key)| Tls::read(certificate, key)).transpose()?.map(Arc::new);
+        let entrance = Entrance { at, tls };
+        Ok(match entrance.is_local() {
+            true => vec![entrance],
+            // Commands on this machine have no certificate to check, and are no proxy: they get a port of their own.
+            false => vec![entrance, loopback()],
+        })
+    }
+}
+
+/// A free port that only this machine can reach.
+pub fn loopback() -> Entrance {
+    Entrance::plain(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read;
+    use super::super::{Flags, Origin};
+    use super::*;
+
+    fn flags(listen: &str, expose: bool, proxies: &[&str]) -> Flags {
+        let proxy = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
+        Flags { listen: Some(listen.parse().unwrap()), expose, proxy, ..Flags::default() }
+    }
+
+    /// S1: loopback and sockets are free; any other address needs to be meant, and to be encrypted by somebody.
+    #[test]
+    fn other_machines_come_in_only_when_told_and_encrypted() {
+        let none: &[&str] = &[];
+        for (listen, expose, proxies, said) in [
+            ("127.0.0.1:0", false, none, None),
+            ("127.8.8.8:0", false, none, None),
+            ("[::1]:0", false, none, None),
+            ("unix:/tmp/a", false, none, None),
+            ("0.0.0.0:0", false, none, Some("--expose")),
+            ("0.0.0.0:0", false, &["10.0.0.1"], Some("--expose")),
+            ("[::]:0", true, none, Some("--tls-cert")),
+            ("0.0.0.0:0", true, none, Some("--proxy")),
+            ("192.168.1.7:0", true, none, Some("--proxy")),
+            ("[::ffff:127.0.0.1]:0", false, none, Some("--expose")),
+            ("192.168.1.7:0", true, &["10.0.0.0/8"], None),
+        ] {
+            let entrances = read(flags(listen, expose, proxies), &[], "").unwrap().entrances();
+            match (entrances, said) {
+                (Ok(_), None) => {}
+                (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{listen}: {error}"),
+                (Ok(_), Some(_)) => panic!("{listen} is taken"),
+                (Err(error), None) => panic!("{listen}: {error}"),
+            }
+        }
+        let half = Flags { tls_cert: Some("/c".into()), ..Flags::default() };
+        assert!(read(half, &[], "").unwrap().entrances().unwrap_err().to_string().contains("--tls-key"));
+        let both =
+            Flags { tls_cert: Some("/c".into()), tls_key: Some("/k".into()), ..flags("unix:/tmp/a", false, &[]) };
+        assert!(read(both, &[], "").unwrap().entrances().unwrap_err().to_string().contains("no TLS"));
+    }
+
+    /// Whoever is on this machine finds a way in that needs no certificate.
+    #[test]
+    fn commands_have_a_way_in() {
+        for (listen, count) in [("127.0.0.1:0", 1), ("unix:/tmp/a", 1), ("0.0.0.0:0", 1), ("10.1.2.3:0", 2)] {
+            let config = read(flags(listen, true, &["10.0.0.1"]), &[], "").unwrap();
+            assert_eq!(config.entrances().unwrap().len(), count, "{listen}");
+        }
+    }
+
+    #[test]
+    fn lists_come_from_flags_variables_and_the_file() {
+        let text = "proxies = [\"10.0.0.0/8\"]\nhosts = [\"a\"]\nexpose = true";
+        let config = read(Flags::default(), &[("EVERTURN_HOSTS", "b, c:1,")], text).unwrap();
+        assert_eq!(
+            (config.hosts.value, config.hosts.origin),
+            (vec!["b".into(), "c:1".into()], Origin::Variable("EVERTURN_HOSTS"))
+        );
+        let Openness { proxies, expose, .. } = config.openness;
+        assert!(expose.value && proxies.value == ["10.0.0.0/8".parse().unwrap()]);
+        assert!(matches!(proxies.origin, Origin::File(_)));
+        assert!(read(Flags::default(), &[("EVERTURN_PROXIES", "proxy.corp")], "").is_err());
+    }
+}

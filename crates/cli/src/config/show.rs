@@ -1,0 +1,151 @@
+//! What the server would be told, for people.
+
+use std::fmt::{Debug, Write as _};
+
+use everturn_server::Bounds;
+use reqwest::Url;
+
+use super::budget::Spending;
+use super::profile::{Profile, Tools};
+use super::reach::Openness;
+use super::{Config, Origin, Told};
+
+/// Variables that hold secrets. Whether they are set is shown, and nothing else.
+const SECRETS: [&str; 5] =
+    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
+
+/// Lines that can be put into the file again, each with where its value came from.
+struct Sheet(String);
+
+impl Sheet {
+    fn line(&mut self, name: &str, value: impl Debug, origin: &Origin) {
+        self.say(format_args!("{name} = {value:?}  # {origin}"));
+    }
+
+    fn told<T: Debug>(&mut self, name: &str, told: &Told<Option<T>>) {
+        if let Some(value) = &told.value {
+            self.line(name, value, &told.origin);
+        }
+    }
+
+    fn say(&mut self, line: std::fmt::Arguments<'_>) {
+        let _ = writeln!(self.0, "{line}"); // A text takes whatever is written to it.
+    }
+}
+
+impl Config {
+    /// What the server would be told, and by whom. Secrets are not shown.
+    pub fn shown(&self, variable: impl Fn(&str) -> Option<String>) -> String {
+        let mut sheet = Sheet(String::new());
+        self.show_reach(&mut sheet);
+        sheet.line("data", &self.data.value, &self.data.origin);
+        match &self.model.value {
+            Some(model) => sheet.line("model", model.to_string(), &self.model.origin),
+            None => sheet.say(format_args!("# model: as the keys in the environment say")),
+        }
+        sheet.told("system", &self.system);
+        sheet.told("chats_max", &self.chats_max);
+        let usual = Bounds::default();
+        for (name, told, usual) in [
+            ("running_max", &self.running_max, usual.running_max),
+            ("streams_max", &self.streams_max, usual.streams_max),
+        ] {
+            sheet.line(name, told.value.unwrap_or(usual), &told.origin);
+        }
+        sheet.line("drain_seconds", self.drain_seconds.value, &self.drain_seconds.origin);
+        sheet.line("record", self.record.value.to_string(), &self.record.origin);
+        show_tools(&mut sheet, "tools", &self.tools);
+        for (name, profile) in &self.agents {
+            self.show_agent(&mut sheet, name, profile);
+        }
+        self.show_budget(&mut sheet, "budget", &self.budget);
+        for (owner, budget) in &self.owners {
+            self.show_budget(&mut sheet, &format!("owners.{}", key(owner)), budget);
+        }
+        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        sheet.say(format_args!("# DATABASE_URL: {}", set("DATABASE_URL").map_or("not set".into(), |url| masked(&url))));
+        for name in SECRETS {
+            sheet.say(format_args!("# {name}: {}", if set(name).is_some() { "set" } else { "not set" }));
+        }
+        sheet.0
+    }
+
+    fn show_reach(&self, sheet: &mut Sheet) {
+        let Openness { expose, tls_cert, tls_key, proxies } = &self.openness;
+        sheet.line("listen", self.listen.value.to_string(), &self.listen.origin);
+        sheet.line("expose", expose.value, &expose.origin);
+        sheet.told("tls_cert", tls_cert);
+        sheet.told("tls_key", tls_key);
+        let networks: Vec<String> = proxies.value.iter().map(ToString::to_string).collect();
+        sheet.line("proxies", networks, &proxies.origin);
+        sheet.line("hosts", &self.hosts.value, &self.hosts.origin);
+    }
+
+    fn show_agent(&self, sheet: &mut Sheet, name: &str, profile: &Profile) {
+        let (path, Profile { model, fallbacks, system, tools, .. }) = (format!("agents.{}", key(name)), profile);
+        sheet.say(format_args!("\n[{path}]  # {}", self.file));
+        sheet.say(format_args!("model = {model:?}"));
+        if !fallbacks.is_empty() {
+            sheet.say(format_args!("fallbacks = {fallbacks:?}"));
+        }
+        if let Some(system) = system {
+            sheet.say(format_args!("system = {system:?}"));
+        }
+        for (name, value, is_told) in profile.bounds() {
+            let origin = if is_told { &self.file } else { &Origin::Default };
+            sheet.line(name, value, origin);
+        }
+        show_tools(sheet, &format!("{path}.tools"), tools);
+    }
+
+    fn show_budget(&self, sheet: &mut Sheet, name: &str, budget: &Spending) {
+        let told = budget.told();
+        if told.is_empty() {
+            return;
+        }
+        sheet.say(format_args!("\n[{name}]  # {}", self.file));
+        for (name, value) in told {
+            sheet.say(format_args!("{name} = {value}"));
+        }
+    }
+}
+
+fn show_tools(sheet: &mut Sheet, path: &str, tools: &Tools) {
+    for (name, tool) in tools {
+        sheet.say(format_args!("\n[{path}.{}]", key(name)));
+        sheet.say(format_args!("description = {:?}", tool.description));
+        if let Some(file) = &tool.input_file {
+            sheet.say(format_args!("input_file = {file:?}"));
+        }
+        if let Some(input) = &tool.input {
+            sheet.say(format_args!("# input: {input}"));
+        }
+    }
+}
+
+/// A name as the file writes it.
+fn key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if is_bare { name.into() } else { format!("{name:?}") }
+}
+
+/// Where a database is, without who comes and with what.
+fn masked(url: &str) -> String {
+    let Ok(url) = url.parse::<Url>() else { return "set".into() };
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://***@{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_database_only_the_place_is_shown() {
+        assert_eq!(
+            masked("postgres://me:pw@db.example:5432/chats?password=pw"),
+            "postgres://***@db.example:5432/chats"
+        );
+        assert_eq!(masked("host=db password=pw"), "set");
+    }
+}

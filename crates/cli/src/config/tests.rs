@@ -1,0 +1,57 @@
+use std::time::Duration;
+
+use everturn::core::cost::Micros;
+
+use super::*;
+
+/// What is read from these flags, variables and this file.
+pub(super) fn read(flags: Flags, variables: &[(&str, &str)], text: &str) -> anyhow::Result<Config> {
+    let name = format!("everturn-config-{}-{:p}.toml", std::process::id(), text);
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, text)?;
+    let flags = Flags { config: Some(path.clone()), ..flags };
+    let look = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let config = Config::read(&flags, |name| look(name).or_else(|| (name == "HOME").then(|| "/h".into())));
+    std::fs::remove_file(path)?;
+    config
+}
+
+#[test]
+fn flags_beat_variables_beat_the_file_beats_defaults() {
+    let text = "listen = \"127.0.0.1:1\"\nmodel = \"a/file\"\ndata = \"/file\"\n";
+    let flags = || Flags { model: Some("a/flag".parse().unwrap()), ..Flags::default() };
+    let config = read(flags(), &[("EVERTURN_MODEL", "a/variable"), ("EVERTURN_DATA", "/variable")], text).unwrap();
+    assert_eq!(
+        (config.model.value.unwrap().to_string(), config.model.origin),
+        ("a/flag".into(), Origin::Flag("--model"))
+    );
+    assert_eq!((config.data.value, config.data.origin), ("/variable".into(), Origin::Variable("EVERTURN_DATA")));
+    assert_eq!(config.listen.value.to_string(), "127.0.0.1:1");
+    assert!(matches!(config.listen.origin, Origin::File(_)));
+    let config = read(Flags::default(), &[], "").unwrap();
+    assert_eq!((config.listen.value.to_string(), config.listen.origin), ("127.0.0.1:4140".into(), Origin::Default));
+    assert_eq!(config.data.value, Path::new("/h/.local/share/everturn"));
+}
+
+#[test]
+fn what_nobody_knows_is_an_error_that_says_what_is_known() {
+    for (text, said) in [
+        ("modell = \"a/b\"", "unknown field `modell`"),
+        ("[agents.x]\nmodel = \"a/b\"\nsteps = 3", "expected one of"),
+        ("model = \"nothing\"", "provider/model"),
+        ("[agents.default]\nmodel = \"a/b\"", "at the top"),
+    ] {
+        let error = format!("{:#}", read(Flags::default(), &[], text).unwrap_err());
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_profile_makes_an_agent() {
+    let text = "[agents.careful]\nmodel = \"a/b\"\nfallbacks = [\"c/d\"]\nsystem = \"Be careful.\"\nsteps_max = 3\nturn_cost_max = 2\nturn_minutes_max = 5";
+    let config = read(Flags::default(), &[], text).unwrap();
+    let agent = config.agents["careful"].agent().unwrap();
+    assert_eq!(agent.models.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a/b", "c/d"]);
+    assert_eq!((agent.limits.steps_max, agent.limits.turn_cost_max), (3, Micros::units(2)));
+    assert_eq!((agent.limits.turn_time_max, agent.system), (Duration::from_secs(300), vec!["Be careful.".to_owned()]));
+}

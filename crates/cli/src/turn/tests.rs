@@ -1,0 +1,47 @@
+use serde_json::json;
+
+use super::*;
+
+/// A chat in which this was said behind message 2.
+fn view(status: &str, queue: &[u64], is_heard: bool) -> View {
+    let waiting: Vec<_> = queue.iter().map(|id| json!({"id": id, "at": 0, "parts": [], "steers": false})).collect();
+    let asks = match status {
+        "awaiting" => json!([{"call": "1.0", "tool": "launch", "wants": "approval", "input_hash": ""}]),
+        _ => json!([]),
+    };
+    let standing = json!({"version": 1, "step": 1, "title": "", "status": status, "archived": false, "queue": waiting,
+        "asks": asks, "ended": {"how": "done"}, "usage": everturn_server::wire::Usage::default()});
+    let said = json!([{"id": 3, "at": 0, "kind": "user", "parts": [{"type": "text", "text": "Hi!"}]}]);
+    View {
+        messages: if is_heard { serde_json::from_value(said).unwrap() } else { Vec::new() },
+        status: Some(serde_json::from_value(standing).unwrap()),
+        draft: None,
+    }
+}
+
+fn ends(views: &[View]) -> Option<End> {
+    let mut asked = Asked { prompt: "Hi!".into(), before: 2, queued: 7, has_waited: false, is_heard: false };
+    views.iter().find_map(|view| asked.end(view))
+}
+
+/// Only our own turn ends it; and nobody waits for what cannot come.
+#[test]
+fn a_turn_ends_when_nothing_more_can_come_of_it() {
+    let done = Some(End::Ended(Ended::Done));
+    let awaits = |more: &str| Some(End::Awaits(format!("launch waits to be allowed{more}")));
+    let queued = || view("running", &[6, 7], false);
+    for (views, end) in [
+        (vec![view("idle", &[], false)], None), // An earlier turn; ours was not told of yet.
+        (vec![queued(), view("running", &[], true)], None),
+        (vec![queued(), view("running", &[], true), view("idle", &[], true)], done),
+        (vec![view("idle", &[], true), view("idle", &[], false)], Some(End::Ended(Ended::Done))),
+        (vec![view("running", &[], true), view("idle", &[], false)], Some(End::Ended(Ended::Done))), // Told anew.
+        (vec![view("awaiting", &[], true)], awaits("")),
+        (vec![view("awaiting", &[7], false)], awaits(", and what you said waits for that")),
+        (vec![view("awaiting", &[], false)], None),
+        (vec![queued(), view("running", &[6], false)], Some(End::Dropped)),
+        (vec![queued(), view("idle", &[], false)], Some(End::Dropped)),
+    ] {
+        assert_eq!(ends(&views), end, "{views:#?}");
+    }
+}

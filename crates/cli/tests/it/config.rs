@@ -1,0 +1,157 @@
+//! The configuration file, on the command itself.
+
+use everturn_server::wire::Status;
+use expect_test::expect;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::daemon::{Daemon, Scratch, everturn};
+use crate::reader::{Reader, reply};
+
+const FILE: &str = r#"
+listen = "127.0.0.1:4141"
+hosts = ["chat.example.com"]
+model = "understudy/numbered"
+system = "Be brief."
+running_max = 7
+record = "errors"
+
+[agents.careful]
+model = "understudy/persona"
+fallbacks = ["understudy/numbered"]
+system = "Think \"twice\"."
+steps_max = 50
+
+[agents.careful.tools.map]
+description = "Shows a map."
+[agents.careful.tools.map.input]
+type = "object"
+properties = { of = { type = "string" } }
+required = ["of"]
+
+[agents.careful.tools.buy]
+description = "Buys something."
+input_file = "buy.json"
+
+[budget]
+day_tokens_max = 5000000
+day_cost_max = 2.5
+
+[owners."alice smith"]
+month_cost_max = 200
+"#;
+
+fn write(scratch: &Scratch, text: &str) -> String {
+    std::fs::create_dir_all(scratch.path()).unwrap();
+    std::fs::write(scratch.path().join("buy.json"), r#"{"type": "object"}"#).unwrap();
+    let file = scratch.path().join("config.toml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// All that counts is shown, with where it came from, and no secret.
+#[tokio::test]
+async fn what_counts_is_shown_with_its_origin() {
+    let scratch = Scratch::new();
+    let file = write(&scratch, FILE);
+    let mut command =
+        everturn(&["config", "show", "--config", &file, "--data", "/d", "--expose", "--proxy", "10.0.0.0/8"]);
+    command.env("OPENAI_API_KEY", "sk-not-to-be-shown").env("EVERTURN_STREAMS_MAX", "9");
+    command.env("DATABASE_URL", "postgres://me:secret@db.example/chats?sslmode=require");
+    let output = command.output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap().replace(&file, "FILE");
+    expect![[r#"
+        listen = "127.0.0.1:4141"  # FILE
+        expose = true  # --expose
+        proxies = ["10.0.0.0/8"]  # --proxy
+        hosts = ["chat.example.com"]  # FILE
+        data = "/d"  # --data
+        model = "understudy/numbered"  # FILE
+        system = "Be brief."  # FILE
+        running_max = 7  # FILE
+        streams_max = 9  # EVERTURN_STREAMS_MAX
+        drain_seconds = 5  # default
+        record = "errors"  # FILE
+
+        [agents.careful]  # FILE
+        model = "understudy/persona"
+        fallbacks = ["understudy/numbered"]
+        system = "Think \"twice\"."
+        steps_max = 50  # FILE
+        turn_minutes_max = 240  # default
+        turn_tokens_max = 50000000  # default
+        turn_cost_max = 50  # default
+
+        [agents.careful.tools.buy]
+        description = "Buys something."
+        input_file = "buy.json"
+        # input: {"type":"object"}
+
+        [agents.careful.tools.map]
+        description = "Shows a map."
+        # input: {"properties":{"of":{"type":"string"}},"required":["of"],"type":"object"}
+
+        [budget]  # FILE
+        day_tokens_max = 5000000
+        day_cost_max = 2.5
+
+        [owners."alice smith"]  # FILE
+        month_cost_max = 200
+        # DATABASE_URL: postgres://***@db.example/chats
+        # ANTHROPIC_API_KEY: not set
+        # ANTHROPIC_AUTH_TOKEN: not set
+        # OPENAI_API_KEY: set
+        # GEMINI_API_KEY: not set
+        # GOOGLE_API_KEY: not set
+    "#]]
+    .assert_eq(&shown);
+    for secret in ["sk-not", "secret", "me:"] {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+}
+
+/// A tool that no model could be offered is refused at the start, and by whom it is had is said.
+#[tokio::test]
+async fn a_tool_that_cannot_be_had_is_refused() {
+    let scratch = Scratch::new();
+    let tool = |name: &str, rest: &str| format!("[agents.a]\nmodel = \"a/b\"\n[agents.a.tools.{name}]\n{rest}");
+    for (text, said) in [
+        (tool("\"a b\"", "description = \"x\""), "`a b`"),
+        (tool("x", "description = \"x\"\ninput = { type = \"objekt\" }"), "not a JSON schema"),
+        (tool("x", "description = \"x\"\ninput = 7"), "not a JSON schema"),
+        (tool("x", "description = \"x\"\ninput_file = \"nowhere.json\""), "nowhere.json"),
+        (tool("x", "description = \"x\"\ninput = {}\ninput_file = \"buy.json\""), "told twice"),
+        (tool("x", "describtion = \"x\""), "did you mean `description`?"),
+        ("[tools.x]\ninput = {}".to_owned(), "missing field `description`"),
+    ] {
+        let file = write(&scratch, &text);
+        let output = everturn(&["config", "show", "--config", &file]).output().await.unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}: {error}");
+        assert!(error.contains(said) && error.contains(&file), "{text}: {error}");
+    }
+}
+
+/// An agent of the file has a tool that its clients run: the turn rests until one brings the result, and goes on with it.
+#[tokio::test]
+async fn a_configured_tool_waits_for_its_client() {
+    let (scratch, data) = (Scratch::new(), Scratch::new());
+    let text = FILE.replace("listen =", "#").split("[agents.careful.tools.buy]").next().unwrap().to_owned();
+    let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--config", &write(&scratch, &text), "--data"]);
+    command.arg(data.path());
+    let daemon = Daemon::spawn(data.path(), command).await;
+    let made = daemon.post("/v1/chats", &json!({"agent": "careful"})).await;
+    let chat = format!("/v1/chats/{}", made["id"].as_str().unwrap());
+    let mut reader = Reader::open(daemon.ask(Method::GET, &format!("{chat}/stream"))).await;
+    daemon.post(&format!("{chat}/messages"), &json!({"text": "Show me Oslo"})).await;
+    let is_awaiting = |view: &everturn_server::wire::View| {
+        view.status.as_ref().is_some_and(|standing| standing.status == Status::Awaiting)
+    };
+    let view = reader.until(is_awaiting).await;
+    let ask = view.status.unwrap().asks[0].clone();
+    assert_eq!((ask.tool.as_str(), serde_json::to_value(ask.wants).unwrap()), ("map", json!("result")));
+    let answers = json!({"answers": [{"kind": "result", "call": ask.call, "output": "a map of Oslo"}]});
+    daemon.post(&format!("{chat}/answers"), &answers).await;
+    assert!(reply(&reader.until_rest().await).contains("a map of Oslo"));
+    daemon.end().await;
+}

@@ -1,0 +1,49 @@
+//! Whoever reads may have heard enough: that is no failure.
+
+use std::process::Stdio;
+
+use crate::daemon::{Daemon, Scratch, everturn};
+use crate::stage::TOKEN;
+
+/// Runs a command whose output nobody reads, and checks that it ends well.
+async fn unread(arguments: &[&str]) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = everturn(arguments).env("EVERTURN_TOKEN", TOKEN).stdout(writer).stderr(Stdio::piped()).spawn();
+    let output = child.unwrap().wait_with_output().await.unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+    assert!(!error.contains("panicked"), "{arguments:?}: {error}");
+}
+
+#[tokio::test]
+async fn commands_end_well_when_nobody_reads() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let copy = format!("{path}/copy.db");
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let chat = daemon.chat().await;
+    let chat = chat.rsplit('/').next().unwrap();
+    for arguments in [
+        vec!["completions", "bash"],
+        vec!["chats", "--data", path],
+        vec!["tokens", "--data", path],
+        vec!["tokens", "make", "phone", "--data", path],
+        vec!["export", chat, "--data", path],
+        vec!["config", "show", "--data", path],
+        vec!["doctor", "--data", path],
+        vec!["replay", chat, "--data", path],
+        vec!["run", "count to 9", "--data", path],
+        vec!["run", "count to 9", "--data", path, "--json"],
+        vec!["backup", &copy, "--data", path],
+    ] {
+        unread(&arguments).await;
+    }
+}
+
+#[tokio::test]
+async fn the_demo_ends_well_when_nobody_reads() {
+    for more in [vec![], vec!["--json"]] {
+        unread(&[&["demo", "--quick", "--fault", "cut", "--wire", "chat"], more.as_slice()].concat()).await;
+    }
+}

@@ -1,0 +1,89 @@
+//! A daemon that listens elsewhere than most, and the commands that find it.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{CertificateParams, KeyPair};
+use reqwest::{Certificate, Client, StatusCode};
+
+use crate::daemon::{Daemon, Scratch, everturn};
+
+/// Writes a certificate for this machine and its key, and gives back what has to be trusted.
+fn certify(dir: &Path) -> (PathBuf, PathBuf, Certificate) {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let (certificate_file, key_file) = (dir.join("cert.pem"), dir.join("key.pem"));
+    std::fs::write(&certificate_file, certificate.pem()).unwrap();
+    std::fs::write(&key_file, key.serialize_pem()).unwrap();
+    (certificate_file, key_file, Certificate::from_der(certificate.der()).unwrap())
+}
+
+async fn start(data: &Scratch, arguments: &[&str]) -> Daemon {
+    let mut command = everturn(&["serve", "--model", "understudy/numbered", "--data"]);
+    command.arg(data.path()).args(arguments);
+    Daemon::spawn(data.path(), command).await
+}
+
+/// Commands of this machine find the daemon by its directory, and talk to it.
+async fn commands_work(data: &Scratch, more: &[&str]) {
+    let path = data.path().to_str().unwrap();
+    let ran = everturn(&["run", "--data", path, "count to 3"]).output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "t1 t2 t3\n", "{}", String::from_utf8_lossy(&ran.stderr));
+    let by_data = ["--data", path];
+    let mut listed = everturn(&["chats"]);
+    listed.args(if more.is_empty() { &by_data } else { more });
+    let token = std::fs::read_to_string(data.path().join("token")).unwrap();
+    let listed = listed.env("EVERTURN_TOKEN", token.trim()).output().await.unwrap();
+    assert!(
+        String::from_utf8_lossy(&listed.stdout).contains("count to 3"),
+        "{}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
+}
+
+/// S1: with TLS the daemon is reached by its name, commands by a port of their own, and SIGHUP reads a new certificate.
+#[tokio::test]
+async fn a_daemon_with_tls_serves_commands_too() {
+    let (data, files) = (Scratch::new(), Scratch::new());
+    std::fs::create_dir_all(files.path()).unwrap();
+    let (certificate, key, root) = certify(files.path());
+    let tls = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let daemon = start(&data, &[&["--listen", "0.0.0.0:0", "--expose"], &tls[..]].concat()).await;
+    assert!(daemon.base.starts_with("https://0.0.0.0:"), "{}", daemon.base);
+    assert!(daemon.banner[1].contains("http://127.0.0.1:"), "{:?}", daemon.banner);
+    commands_work(&data, &[]).await;
+    let url = format!("{}/v1/chats", daemon.base.replace("0.0.0.0", "localhost"));
+    let ask = async |root: &Certificate| {
+        let client = Client::builder().no_proxy().tls_certs_only([root.clone()]).build().unwrap();
+        client.get(&url).bearer_auth(&daemon.token).send().await.map(|response| response.status())
+    };
+    assert_eq!(ask(&root).await.unwrap(), StatusCode::OK);
+    let (_, _, next) = certify(files.path());
+    daemon.signal("HUP").await;
+    while ask(&next).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(ask(&root).await.is_err());
+    daemon.end().await;
+}
+
+/// S1: a socket in the file system is all that commands need.
+#[tokio::test]
+async fn a_daemon_on_a_socket_serves_commands_too() {
+    let data = Scratch::new();
+    let socket = format!("unix:{}", data.path().join("socket").display());
+    let daemon = start(&data, &["--listen", &socket]).await;
+    assert_eq!(daemon.base, socket);
+    commands_work(&data, &[]).await;
+    commands_work(&data, &["--url", &socket]).await;
+    daemon.end().await;
+    assert!(!data.path().join("socket").exists());
+}
+
+/// S1: behind a proxy too: who comes from this machine is not sent to the proxy.
+#[tokio::test]
+async fn a_daemon_behind_a_proxy_serves_commands_too() {
+    let data = Scratch::new();
+    let daemon = start(&data, &["--listen", "0.0.0.0:0", "--expose", "--proxy", "192.0.2.1"]).await;
+    commands_work(&data, &[]).await;
+    daemon.end().await;
+}

@@ -1,0 +1,98 @@
+//! Sessions of other agents' tools, and pieces of ids, given to the doctor.
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Scratch, everturn};
+
+async fn ran(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = everturn(arguments).output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A session of Claude Code in which a call has no result.
+fn claude_code() -> Vec<Value> {
+    let entry = |uuid: &str, parent: Value, kind: &str, message: Value| {
+        json!({"type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "isSidechain": false,
+            "timestamp": "2026-01-02T03:04:05.678Z", "message": message})
+    };
+    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}});
+    let said = json!({"id": "msg_1", "role": "assistant", "model": "claude-x", "content": [call]});
+    vec![
+        entry("1", json!(null), "user", json!({"role": "user", "content": "List the kelp."})),
+        entry("2", json!("1"), "assistant", said),
+        entry("3", json!("2"), "user", json!({"role": "user", "content": "Well?"})),
+    ]
+}
+
+/// The same of the Codex CLI.
+fn codex() -> Vec<Value> {
+    let line =
+        |kind: &str, payload: Value| json!({"timestamp": "2026-01-02T03:04:05Z", "type": kind, "payload": payload});
+    let says =
+        |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+    let call = json!({"type": "function_call", "name": "shell", "arguments": "{\"command\":[\"ls\"]}", "call_id": "a"});
+    vec![
+        line("session_meta", json!({"id": "x", "cwd": "/", "instructions": "Be brief."})),
+        line("response_item", says("List the kelp.")),
+        line("response_item", call),
+        line("response_item", says("Well?")),
+    ]
+}
+
+/// A session of either is explained, becomes a chat in which nothing is wrong, and can be gone on with; and the doctor and
+/// the replay know that chat by six letters.
+#[tokio::test]
+async fn sessions_of_other_tools_become_chats() {
+    for (session, format) in [(claude_code(), "Claude Code"), (codex(), "Codex CLI")] {
+        let scratch = Scratch::new();
+        std::fs::create_dir_all(scratch.path()).unwrap();
+        let (file, data) = (scratch.path().join("session.jsonl"), scratch.path().join("data"));
+        let lines: Vec<String> = session.iter().map(Value::to_string).collect();
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
+        let (code, told, error) = ran(&["doctor", file]).await;
+        assert_eq!(code, Some(1), "{told}{error}");
+        assert!(told.contains(format) && told.contains("1 flaw"), "{told}");
+        let (code, told, error) = ran(&["doctor", file, "--fix", "--data", data, "--agent", "defualt"]).await;
+        assert_eq!(code, Some(2), "{told}{error}");
+        assert!(error.contains("there is no agent `defualt`; there are default"), "{error}");
+        let (code, told, error) = ran(&["doctor", file, "--fix", "--data", data]).await;
+        assert_eq!(code, Some(0), "{told}{error}");
+        let chat = told.trim().rsplit(' ').next().unwrap().to_owned();
+        let short = &chat[chat.len() - 6..];
+        let (code, told, error) = ran(&["doctor", short, "--data", data]).await;
+        assert_eq!(code, Some(0), "{told}{error}");
+        assert!(told.contains("nothing is wrong with the transcript"), "{told}");
+        let (code, told, error) = ran(&["replay", short, "--data", data]).await;
+        assert_eq!(code, Some(0), "{told}{error}");
+        assert!(told.contains("> List the kelp.") && told.contains("> Well?"), "{told}");
+        let more = ["run", "--resume", short, "--data", data, "--model", "understudy/numbered", "count to 3"];
+        let (code, told, error) = ran(&more).await;
+        assert_eq!((code, told.as_str()), (Some(0), "t1 t2 t3\n"), "{error}");
+        let (code, _, error) = ran(&["doctor", "zzzzzz", "--data", data]).await;
+        assert_eq!(code, Some(1));
+        assert!(error.contains("no chat's id begins or ends with zzzzzz"), "{error}");
+    }
+}
+
+/// What was asked wrongly ends with 2, and a file that is there stays.
+#[tokio::test]
+async fn wrong_usage_is_told_apart() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.path()).unwrap();
+    let file = scratch.path().join("messages.json");
+    std::fs::write(&file, json!([{"role": "user", "content": "Hi."}]).to_string()).unwrap();
+    let (file, there) = (file.to_str().unwrap(), scratch.path().join("there"));
+    std::fs::write(&there, "mine").unwrap();
+    for (arguments, code) in [
+        (vec!["doctor", "--fix", "--out", "x"], 2),
+        (vec!["doctor", "9n2x4c", "--fix", "--out", "x"], 2),
+        (vec!["doctor", "no-such-file.json"], 2),
+        (vec!["doctor", file, "--fix", "--out", there.to_str().unwrap()], 1),
+    ] {
+        let (found, told, error) = ran(&arguments).await;
+        assert_eq!(found, Some(code), "{arguments:?}: {told}{error}");
+    }
+    assert_eq!(std::fs::read_to_string(there).unwrap(), "mine");
+}

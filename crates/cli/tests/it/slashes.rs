@@ -1,0 +1,133 @@
+//! What can be done in a chat beside talking, in a real terminal.
+
+use crate::daemon::{Daemon, Scratch};
+use crate::pty::Terminal;
+use crate::stage::{Stage, TOKEN};
+
+const WINDOW: (u16, u16) = (80, 50);
+
+async fn numbered(data: &Scratch) -> (Daemon, Terminal) {
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = Terminal::start(&["chat", "--data", data.path().to_str().unwrap()], &[], WINDOW);
+    terminal.shows("› ").await;
+    (daemon, terminal)
+}
+
+/// A fork begins as the chat did, is told so, and goes on by itself.
+#[tokio::test]
+async fn a_fork_goes_on_in_a_copy() {
+    let data = Scratch::new();
+    let (daemon, mut terminal) = numbered(&data).await;
+    terminal.keys("/fork\r").await;
+    terminal.has("Nothing was said yet.").await;
+    terminal.keys("count to 3\r").await;
+    terminal.has("t1 t2 t3 understudy/numbered").await;
+    terminal.keys("/fork\r").await;
+    terminal.has("This is another chat now,").await;
+    terminal.keys("count to 2\r").await;
+    terminal.has("› count to 2 t1 t2 understudy/numbered").await;
+    let chats = daemon.get("/v1/chats").await;
+    let chats = chats["chats"].as_array().unwrap();
+    assert_eq!(chats.len(), 2);
+    let mut lens = Vec::new();
+    for chat in chats {
+        let page = daemon.get(&format!("/v1/chats/{}/messages", chat["id"].as_str().unwrap())).await;
+        lens.push(page["messages"].as_array().unwrap().len());
+    }
+    assert_eq!(lens, [4, 2], "the copy has what was said before and after, the other one what was said before");
+}
+
+/// A chat is summarised on demand, and goes on.
+#[tokio::test]
+async fn a_chat_is_compacted() {
+    let data = Scratch::new();
+    let (_daemon, mut terminal) = numbered(&data).await;
+    terminal.keys("count to 3\r").await;
+    terminal.has("t1 t2 t3 understudy/numbered").await;
+    terminal.keys("/compact\r").await;
+    terminal.has("≡ what was said before is summarised from here on").await;
+    terminal.keys("count to 2\r").await;
+    terminal.has("› count to 2 t1 t2 understudy/numbered").await;
+}
+
+/// Help names every command, and fits the window.
+#[tokio::test]
+async fn help_names_what_there_is() {
+    let data = Scratch::new();
+    let (_daemon, mut terminal) = numbered(&data).await;
+    terminal.keys("/help\r").await;
+    terminal.has("leaves; the chat stays").await;
+    for name in ["/steer", "/now", "/stop", "/queue", "/edit", "/fork", "/new", "/title", "/compact", "/cost", "/model"]
+    {
+        assert!(terminal.words().contains(name), "{name} is missing: {}", terminal.all());
+    }
+}
+
+/// Ctrl-S says it at the next step of the turn under way, and not to whoever waits in the queue.
+#[tokio::test]
+async fn a_busy_chat_is_steered() {
+    let data = Scratch::new();
+    let (_daemon, mut terminal) = numbered(&data).await;
+    terminal.keys("count to 150\r").await;
+    terminal.shows("t9 ").await;
+    terminal.keys("count to 3\r").await;
+    terminal.shows("⋯ queued count to 3").await;
+    terminal.keys("count to 2\x13").await;
+    terminal.shows("⋯ next count to 2").await;
+    terminal.has("› count to 3 t1 t2 t3 understudy/numbered").await;
+    let words = terminal.words();
+    let (steered, queued) = (words.find("› count to 2 t1 t2"), words.find("› count to 3 t1"));
+    assert!(steered.is_some() && steered < queued, "{words}");
+}
+
+/// Ctrl-S while a message is being changed changes it, and says nothing else.
+#[tokio::test]
+async fn a_change_is_not_steered() {
+    let data = Scratch::new();
+    let (daemon, mut terminal) = numbered(&data).await;
+    terminal.keys("count to 4\r").await;
+    terminal.has("t4 understudy/numbered").await;
+    terminal.keys("/edit\r").await;
+    terminal.shows("replaces it and all that came after").await;
+    terminal.keys("\x7f2\x13").await;
+    terminal.has("› count to 2 t1 t2 understudy/numbered").await;
+    assert!(!terminal.window().contains("replaces it and all"), "{}", terminal.window());
+    let chats = daemon.get("/v1/chats").await;
+    let page = daemon.get(&format!("/v1/chats/{}/messages", chats["chats"][0]["id"].as_str().unwrap())).await;
+    assert_eq!(page["messages"].as_array().unwrap().len(), 2, "{page}");
+}
+
+/// A message with files is not changed: they would be lost.
+#[tokio::test]
+async fn a_message_with_files_is_not_changed() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let chat = daemon.chat().await;
+    let file = serde_json::json!({"type": "file", "name": "a.txt", "media_type": "text/plain", "data": "aGk="});
+    let said = serde_json::json!({"text": "count to 3", "parts": [file]});
+    daemon.post(&format!("{chat}/messages"), &said).await;
+    let mut terminal = Terminal::start(&["chat", "--data", data.path().to_str().unwrap(), "--last"], &[], WINDOW);
+    terminal.has("understudy/numbered ·").await;
+    terminal.keys("/edit\r").await;
+    terminal.has("That message has files").await;
+    assert!(!terminal.window().contains("replaces it and all"), "{}", terminal.window());
+}
+
+/// Thinking is dim, and a tool has a state and a duration.
+#[tokio::test]
+async fn thinking_is_dim_and_tools_have_a_state() {
+    let stage = Stage::thinking().await;
+    let mut terminal = Terminal::start(&["chat", "--url", &stage.base], &[("EVERTURN_TOKEN", TOKEN)], WINDOW);
+    terminal.shows("› ").await;
+    terminal.keys("go\r").await;
+    terminal.shows("Allow launch?").await;
+    assert!(terminal.words().contains("│ Where to? The moon is near. ▸ launch"), "{}", terminal.all());
+    let bytes = String::from_utf8_lossy(&terminal.bytes).into_owned();
+    assert!(bytes.contains("\x1b[2;3mWhere to? The moon is near.\x1b[0m"), "{bytes:?}");
+    terminal.keys("y\r").await;
+    terminal.has("Well then. understudy/any").await;
+    let all = terminal.all();
+    let done = all.lines().find(|line| line.contains("✓ launch")).unwrap();
+    assert!(done.contains(" · ") && done.ends_with("s"), "it says how long it took: {done}");
+    stage.server.stop().await;
+}

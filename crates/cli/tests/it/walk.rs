@@ -1,0 +1,138 @@
+//! Every endpoint, at a server that runs as its users run it.
+
+use std::collections::BTreeSet;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, Scratch};
+use crate::reader::Reader;
+
+/// Somebody who goes through the document, and ticks off what has worked.
+struct Walk {
+    daemon: Daemon,
+    left: BTreeSet<(String, String)>,
+}
+
+impl Walk {
+    async fn begin(daemon: Daemon) -> Self {
+        let document = daemon.get("/openapi.json").await;
+        let paths = document["paths"].as_object().unwrap().iter();
+        let left = paths.flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(move |method| (method.to_uppercase(), path.clone()))
+        });
+        Self { left: left.collect(), daemon }
+    }
+
+    /// Does one thing, named as the document does: `{…}` stand for what follows, in order.
+    async fn go(&mut self, method: Method, named: &str, names: &[&str], body: Value) -> Value {
+        let path = names.iter().fold(named.to_owned(), |path, name| {
+            let (before, rest) = path.split_once('{').unwrap();
+            format!("{before}{name}{}", rest.split_once('}').unwrap().1)
+        });
+        let (status, answer) = self.daemon.answer(method.clone(), &path, &body).await;
+        assert!(status.is_success(), "{method} {path}: {status} {answer}");
+        self.left.remove(&(method.to_string(), named.into()));
+        answer
+    }
+
+    /// A new chat with an agent, by its id and by its path, and somebody who watches it.
+    async fn chat(&mut self, agent: &str) -> (String, Reader) {
+        let made = self.go(Method::POST, "/v1/chats", &[], json!({ "agent": agent })).await;
+        let id = made["id"].as_str().unwrap().to_owned();
+        let reader = self.daemon.watch(&format!("/v1/chats/{id}")).await;
+        self.left.remove(&("GET".into(), "/v1/chats/{id}/stream".into()));
+        (id, reader)
+    }
+
+    async fn say(&mut self, id: &str, body: Value) -> u64 {
+        self.go(Method::POST, "/v1/chats/{id}/messages", &[id], body).await["id"].as_u64().unwrap()
+    }
+
+    /// What can be done with a chat that rests.
+    async fn rest(&mut self) {
+        let (id, mut reader) = self.chat("default").await;
+        let file = json!({"type": "file", "name": "a.txt", "media_type": "text/plain", "data": "aGk="});
+        self.say(&id, json!({"text": "count to 2", "parts": [file]})).await;
+        let turn = reader.until_rest().await;
+        for named in ["", "/messages", "/usage", "/export", "/queue"] {
+            self.go(Method::GET, &format!("/v1/chats/{{id}}{named}"), &[&id], Value::Null).await;
+        }
+        let file = "/v1/chats/{id}/messages/{number}/files/{place}";
+        assert_eq!(self.go(Method::GET, file, &[&id, "1", "1"], Value::Null).await, "hi");
+        self.go(Method::POST, "/v1/chats/{id}/fork", &[&id], json!({"at": 2})).await;
+        self.go(Method::PUT, "/v1/chats/{id}/messages/{number}", &[&id, "1"], json!({"text": "count to 3"})).await;
+        reader.until(|view| view.messages.len() == 2 && view.messages != turn.messages).await;
+        reader.until_rest().await;
+        self.go(Method::POST, "/v1/chats/{id}/compact", &[&id], json!({})).await;
+        reader.until(|view| view.messages.len() == 3).await;
+        let patched =
+            self.go(Method::PATCH, "/v1/chats/{id}", &[&id], json!({"title": "Walk", "archived": true})).await;
+        assert_eq!((&patched["title"], &patched["archived"]), (&json!("Walk"), &json!(true)));
+        self.go(Method::DELETE, "/v1/chats/{id}", &[&id], Value::Null).await;
+        reader.until_the_end().await;
+    }
+
+    /// What can be done with one that works.
+    async fn work(&mut self) {
+        let (id, mut reader) = self.chat("default").await;
+        self.say(&id, json!({"text": "count to 100000"})).await;
+        reader.until(|view| view.draft.is_some()).await;
+        let (first, second) =
+            (self.say(&id, json!({"text": "x"})).await, self.say(&id, json!({"text": "count to 2"})).await);
+        let promote = "/v1/chats/{id}/queue/{number}/promote";
+        self.go(Method::POST, promote, &[&id, &second.to_string()], json!({})).await;
+        let unqueue = "/v1/chats/{id}/queue/{number}";
+        self.go(Method::DELETE, unqueue, &[&id, &first.to_string()], Value::Null).await;
+        self.go(Method::POST, "/v1/chats/{id}/interrupt", &[&id], json!({})).await;
+        reader.until(|view| view.messages.len() == 4).await;
+    }
+
+    /// And with one that waits.
+    async fn wait(&mut self) {
+        let (id, mut reader) = self.chat("waits").await;
+        for (text, answer) in [("map", "result"), ("launch", "approve"), ("launch", "deny"), ("map", "error")] {
+            self.say(&id, json!({ "text": text })).await;
+            let view = reader.until(|view| view.status.as_ref().is_some_and(|status| !status.asks.is_empty())).await;
+            let ask = view.status.unwrap().asks[0].clone();
+            let answer = match answer {
+                "approve" => json!({"kind": answer, "call": ask.call, "input_hash": ask.input_hash}),
+                "deny" => json!({"kind": answer, "call": ask.call}),
+                _ => json!({"kind": answer, "call": ask.call, "output": "here"}),
+            };
+            self.go(Method::POST, "/v1/chats/{id}/answers", &[&id], json!({ "answers": [answer] })).await;
+            reader.until(|view| view.status.as_ref().is_some_and(|status| status.asks.is_empty())).await;
+            reader.until_rest().await;
+        }
+    }
+
+    /// What concerns the house.
+    async fn house(&mut self) {
+        for path in ["/healthz", "/readyz", "/metrics", "/v1/models", "/v1/chats", "/v1/tokens"] {
+            self.go(Method::GET, path, &[], Value::Null).await;
+        }
+        let made = self.go(Method::POST, "/v1/tokens", &[], json!({"name": "walk", "scopes": ["read"]})).await;
+        let id = made["info"]["id"].as_str().unwrap();
+        self.go(Method::DELETE, "/v1/tokens/{id}", &[id], Value::Null).await;
+        let mut all = self.daemon.ask(Method::GET, "/v1/stream").send().await.unwrap();
+        assert_eq!(all.status(), StatusCode::OK);
+        let mut said = String::new();
+        while !said.contains("event: list\n") {
+            said.push_str(std::str::from_utf8(&all.chunk().await.unwrap().expect("a list")).unwrap());
+        }
+        self.left.remove(&("GET".into(), "/v1/stream".into()));
+    }
+}
+
+/// Whatever the document describes can be done.
+#[tokio::test]
+async fn every_endpoint_does_what_it_is_for() {
+    let scratch = Scratch::new();
+    let mut walk = Walk::begin(Daemon::start_with_all(scratch.path(), "http://127.0.0.1:9").await).await;
+    assert!(walk.left.len() > 25, "{:?}", walk.left);
+    walk.rest().await;
+    walk.work().await;
+    walk.wait().await;
+    walk.house().await;
+    assert_eq!(walk.left, BTreeSet::new(), "nobody has tried these");
+}

@@ -1,0 +1,102 @@
+//! A chat whose agent is not in the configuration any more.
+
+use std::time::Duration;
+
+use everturn::core::chat::{Failure, TurnEnd};
+use everturn::core::command::{Answer, Answered, Command};
+use everturn::core::error::Kind;
+use everturn::core::ids::{CallUid, InboxSeq, StepId, Timestamp};
+use everturn::core::message::Stop;
+use everturn::core::status::Status;
+use everturn::stores::SubmitError;
+use everturn::{ChatHandle, Engine};
+use everturn_understudy::{Understudy, call, hang, script, stop, text};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{Diary, Stage, agent};
+use crate::tools::ANY;
+
+/// The same chat in a process whose configuration names other agents alone.
+async fn orphaned(stage: &Stage) -> (Engine, ChatHandle) {
+    stage.engine.shutdown().await;
+    let builder = Engine::builder().store(stage.store.clone()).provider(stage.understudy.clone());
+    let engine = builder.agent("another", agent()).starting_at(Timestamp(0)).start();
+    engine.resume().await.unwrap();
+    let chat = engine.chat(stage.chat.id());
+    (engine, chat)
+}
+
+fn is_told(end: Option<TurnEnd>) {
+    let Some(TurnEnd::Failed(failure)) = end else { panic!("{end:?}") };
+    let Failure { kind, detail, .. } = *failure;
+    assert_eq!(kind, Kind::Config);
+    assert!(detail.contains("`it`") && detail.contains("configuration"), "{detail}");
+}
+
+/// Its turn ends and says why, with what was shown; it is not tried again and again. What needs no agent works, what does
+/// is refused by name, and with the agent back the next message goes on.
+#[tokio::test(start_paused = true)]
+async fn a_chat_without_its_agent_rests_until_it_is_back() {
+    let scripts = [script([text("Once upon"), hang()]), script([text("The end."), stop(Stop::End)])];
+    let stage = Stage::new(Understudy::new(scripts), agent()).await;
+    stage.chat.send("Tell me a story.").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let ((engine, chat), since) = (orphaned(&stage).await, Instant::now());
+    is_told(chat.rest().await.unwrap());
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    assert_eq!(chat.newest_reply().await.unwrap().as_deref(), Some("Once upon"));
+
+    let refused = Err(SubmitError::NoAgent("it".into()));
+    let (call, writes) = (CallUid { step: StepId(1), ordinal: 0 }, stage.store.writes());
+    let first = chat.transcript().await.unwrap()[0].id;
+    assert_eq!(chat.send("Go on.").await, refused);
+    assert_eq!(chat.steer("Go on.").await, refused);
+    assert_eq!(chat.send_now("Go on.").await, refused);
+    assert_eq!(chat.edit(first, "Go on.").await, refused);
+    assert_eq!(chat.promote(InboxSeq(1)).await, refused);
+    assert_eq!(chat.compact().await, refused);
+    assert_eq!(chat.answer([Answer { call, what: Answered::Deny { reason: String::new() } }]).await, refused);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(stage.store.writes(), writes, "nobody is busy with it");
+    chat.interrupt().await.unwrap();
+    for command in [Command::Rename("A story".into()), Command::Archive, Command::Unarchive] {
+        let receipt = chat.submit(command, None).await.unwrap();
+        chat.outcome(receipt).await.unwrap().unwrap();
+    }
+    assert_eq!(
+        (chat.standing().await.unwrap().title.as_str(), chat.view().await.unwrap().messages.len()),
+        ("A story", 2)
+    );
+
+    engine.shutdown().await;
+    let stage = stage.moved(Understudy::new([script([text("The end."), stop(Stop::End)])]), agent()).await;
+    stage.run("Go on.").await;
+    assert_eq!(stage.ended().await, TurnEnd::Done);
+    assert_eq!(stage.chat.newest_reply().await.unwrap().as_deref(), Some("The end."));
+}
+
+/// Calls that were to run have results that say so: the transcript is whole for whoever goes on.
+#[tokio::test(start_paused = true)]
+async fn calls_of_an_agent_that_is_gone_are_answered() {
+    let scripts = [script([call("look", json!({})), stop(Stop::ToolUse)])];
+    let stage = Stage::new(Understudy::new(scripts), agent().tool(Diary::new().tool("look", 60, ANY)).unwrap()).await;
+    stage.chat.send("Look.").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let (_engine, chat) = orphaned(&stage).await;
+    is_told(chat.rest().await.unwrap());
+    let standing = chat.standing().await.unwrap();
+    assert_eq!((standing.status, chat.view().await.unwrap().messages.len()), (Status::Failed, 3));
+}
+
+/// Deleting needs nobody.
+#[tokio::test(start_paused = true)]
+async fn a_chat_without_its_agent_is_deleted() {
+    let stage = Stage::new(Understudy::new([script([text("Once upon"), hang()])]), agent()).await;
+    stage.chat.send("Tell me a story.").await.unwrap();
+    stage.chat.send("And another.").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let (_engine, chat) = orphaned(&stage).await;
+    chat.delete().await.unwrap();
+    assert!(chat.standing().await.is_err());
+}

@@ -1,0 +1,147 @@
+//! A body whose reader must go on taking.
+//!
+//! In HTTP/2 a connection is shared, and one of its readers can stop while the others go on. Nobody can end that one from
+//! here, but what it holds can be let go.
+
+use std::io::{Error, ErrorKind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use prometheus_client::metrics::counter::Counter;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::stall::made_good_by;
+use crate::work::Piece;
+
+/// A body whose reader must go on taking. What it holds is let go when a piece was not asked for in time.
+pub struct Taking {
+    slot: Arc<Mutex<Slot>>,
+    /// Who looks whether it is taken; ends with the body.
+    _looks: AbortOnDropHandle<()>,
+}
+
+struct Slot {
+    /// What is sent, and the request that it answers.
+    body: Option<(Body, Piece)>,
+    /// Until when another piece has to be asked for, if it is the reader's turn.
+    until: Option<Instant>,
+    stall_max: Duration,
+}
+
+impl Taking {
+    /// The same body, let go when nothing is taken of it for so long, or up to twice as long; a large piece may take longer.
+    pub fn new(body: Body, piece: Piece, stall_max: Duration, cut: Counter) -> Self {
+        let slot = Arc::new(Mutex::new(Slot { body: Some((body, piece)), until: None, stall_max }));
+        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, cut));
+        Self { slot, _looks: AbortOnDropHandle::new(looks) }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.slot)
+    }
+}
+
+/// Lets go of what nobody takes, and counts that.
+async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, cut: Counter) {
+    loop {
+        sleep(stall_max).await;
+        let Some(slot) = slot.upgrade() else { return };
+        let mut slot = lock(&slot);
+        if slot.until.is_some_and(|until| until <= Instant::now()) {
+            slot.body = None;
+            cut.inc();
+            return;
+        }
+    }
+}
+
+fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl hyper::body::Body for Taking {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut slot = self.slot();
+        slot.until = None;
+        let Some((body, _)) = &mut slot.body else {
+            let stalled = Error::new(ErrorKind::TimedOut, "the other side did not read");
+            return Poll::Ready(Some(Err(axum::Error::new(stalled))));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            slot.until = Some(Instant::now() + slot.stall_max + made_good_by(bytes));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.slot().body.as_ref().is_some_and(|(body, _)| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.slot().body.as_ref().map(|(body, _)| body.size_hint()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{StreamExt as _, stream};
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::work::Work;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_nobody_takes_is_let_go_and_one_that_waits_for_us_is_not() {
+        let (held, is_held) = (Arc::new(()), |held: &Arc<()>| Arc::strong_count(held) > 1);
+        let cut = Counter::default();
+        let slow = {
+            let held = held.clone();
+            stream::unfold(0, move |n: u64| {
+                let held = held.clone();
+                async move {
+                    sleep(if n == 1 { SECOND * 100 } else { Duration::ZERO }).await;
+                    let _ = &held;
+                    Some((Ok::<_, Infallible>(Bytes::from("piece")), n + 1))
+                }
+            })
+        };
+        let mut body = Taking::new(Body::from_stream(slow), Work::default().begin(), SECOND * 30, cut.clone());
+        for _ in 0..2 {
+            body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
+            sleep(SECOND * 29).await;
+        }
+        body.frame().await.unwrap().unwrap();
+        assert!(is_held(&held) && cut.get() == 0);
+        sleep(SECOND * 61).await;
+        assert!(!is_held(&held), "what it held is let go");
+        assert_eq!(cut.get(), 1);
+        body.frame().await.unwrap().unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_piece_may_take_longer() {
+        let pieces = stream::repeat(Bytes::from(vec![0; 200_000])).map(Ok::<_, Infallible>);
+        let mut body = Taking::new(Body::from_stream(pieces), Work::default().begin(), SECOND * 30, Counter::default());
+        for _ in 0..3 {
+            body.frame().await.unwrap().unwrap();
+            sleep(SECOND * 200).await;
+        }
+        sleep(SECOND * 100).await;
+        body.frame().await.unwrap().unwrap_err();
+    }
+}

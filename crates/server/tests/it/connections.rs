@@ -1,0 +1,257 @@
+//! Connections have bounds, whatever is said on them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use everturn::core::ids::Timestamp;
+use everturn::stores::{Memory, StoreError, Token, TokenHash, Tokens};
+use everturn_server::Bounds;
+use reqwest::StatusCode;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::entrances::Inn;
+use crate::frames::{self, PREFACE};
+use crate::reader::{Came, Reader};
+use crate::stage::{Stage, TOKEN, answer, kind};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_millis(50);
+
+async fn connect(stage: &Stage) -> TcpStream {
+    TcpStream::connect(stage.server.address()).await.unwrap()
+}
+
+/// Everything that comes until the connection ends, which it has to.
+async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    let end = timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it ends");
+    let _ = end; // Whether in good order does not matter.
+    rest
+}
+
+/// How many connections are open, as the server counts them.
+async fn open(stage: &Stage) -> usize {
+    let (_, text) = stage.get("/metrics").await;
+    let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix("everturn_http_connections "));
+    line.unwrap().parse().unwrap()
+}
+
+/// Waits until so many are left.
+async fn until_open(stage: &Stage, count: usize) {
+    let looked = async {
+        while open(stage).await != count {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, looked).await.expect("the others are gone");
+}
+
+/// S14: whoever says nothing, or not enough to be a request, has its place for ten seconds and not longer.
+#[tokio::test]
+async fn silence_holds_no_place() {
+    let stage = Stage::with(Bounds { head_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let half = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n", stage.base);
+    let settled = frames::join(&[PREFACE, &frames::settings()]);
+    for said in [b"".as_slice(), b"PRI", b"PRI * HTTP/2.0\r\n", PREFACE, &settled, b"G", half.as_bytes()] {
+        let mut stream = connect(&stage).await;
+        stream.write_all(said).await.unwrap();
+        rest(&mut stream).await;
+    }
+    until_open(&stage, 1).await; // Our own, which asks.
+    stage.server.stop().await;
+}
+
+/// S14: a connection that has asked, and then asks nothing more, is not kept: in HTTP/1.1 neither.
+#[tokio::test]
+async fn a_connection_that_rests_is_ended() {
+    let stage = Stage::with(Bounds { head_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let mut stream = connect(&stage).await;
+    let host = stage.base.strip_prefix("http://").unwrap();
+    stream.write_all(format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await.unwrap();
+    let answered = rest(&mut stream).await;
+    assert!(answered.starts_with(b"HTTP/1.1 200 OK") && answered.ends_with(b"ok\n"));
+    stage.server.stop().await;
+}
+
+/// S14: a client of HTTP/2 that answers every ping and asks nothing is not kept either, and one that watches is.
+#[tokio::test]
+async fn a_connection_that_only_answers_pings_is_ended() {
+    let bounds = Bounds { idle_max: SOON * 4, stall_max: SOON, heartbeat: SOON, ..Bounds::default() };
+    let stage = Stage::with(bounds, Duration::ZERO).await;
+    let chat = stage.chat("default").await;
+    let ask = async |path: &str| {
+        let (client, connection) = h2::client::handshake(connect(&stage).await).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let request = axum::http::Request::get(format!("{}{path}", stage.base));
+        let request = request.header("authorization", format!("Bearer {TOKEN}")).body(()).unwrap();
+        let mut client = client.ready().await.unwrap();
+        let response = client.send_request(request, true).unwrap().0.await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        (client, connection, response)
+    };
+    let (_client, connection, response) = ask("/healthz").await;
+    assert_eq!(response.headers()["content-length"], "3");
+    drop(response);
+    timeout(PATIENCE, connection).await.expect("it is ended").unwrap().unwrap();
+    let (_client, _connection, response) = ask(&format!("{chat}/stream")).await;
+    let mut body = response.into_body();
+    let began = std::time::Instant::now();
+    while began.elapsed() < SOON * 12 {
+        let piece = timeout(PATIENCE, body.data()).await.unwrap().expect("it goes on").unwrap();
+        body.flow_control().release_capacity(piece.len()).unwrap();
+    }
+    drop(body);
+    stage.server.stop().await;
+}
+
+/// S14: there are so many places; who comes too late is turned away, and whoever leaves makes room.
+#[tokio::test]
+async fn there_are_only_so_many_connections() {
+    let stage = Stage::with(Bounds { connections_max: 3, ..Bounds::default() }, Duration::ZERO).await;
+    assert_eq!(open(&stage).await, 1); // Our own, which stays.
+    let (first, _second) = (connect(&stage).await, connect(&stage).await);
+    until_open(&stage, 3).await;
+    assert_eq!(rest(&mut connect(&stage).await).await, b"");
+    drop(first);
+    until_open(&stage, 2).await;
+    let mut next = connect(&stage).await;
+    let host = stage.base.strip_prefix("http://").unwrap();
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    next.write_all(head.as_bytes()).await.unwrap();
+    assert!(rest(&mut next).await.starts_with(b"HTTP/1.1 200 OK"));
+    stage.server.stop().await;
+}
+
+/// S14: in HTTP/2 there are 128 requests at once on a connection, and the next are refused.
+#[tokio::test]
+async fn requests_at_once_are_bounded() {
+    let stage = Stage::with(Bounds { streams_max: 1_000, ..Bounds::default() }, Duration::ZERO).await;
+    let (chat, host) = (stage.chat("default").await, stage.base.strip_prefix("http://").unwrap());
+    let mut stream = connect(&stage).await;
+    let head = |number| frames::get(number, host, &format!("{chat}/stream"), TOKEN);
+    let heads: Vec<Vec<u8>> = (0..140).map(head).collect();
+    let heads: Vec<&[u8]> = heads.iter().map(Vec::as_slice).collect();
+    stream.write_all(&frames::join(&[PREFACE, &frames::settings(), &frames::join(&heads)])).await.unwrap();
+    let mut refused = 0;
+    while refused < 140 - 128 {
+        let (kind, payload) = timeout(PATIENCE, frames::read(&mut stream)).await.expect("an answer").unwrap();
+        assert_ne!(kind, frames::GOAWAY, "{payload:?}");
+        if kind == frames::RESET {
+            assert_eq!(payload, [0, 0, 0, 7], "it was refused");
+            refused += 1;
+        }
+    }
+    let (_, metrics) = stage.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("everturn_http_streams 128\n"));
+    drop(stream);
+    stage.server.stop().await;
+}
+
+/// S14: who opens requests only to take them back is sent away.
+#[tokio::test]
+async fn rapid_resets_end_the_connection() {
+    let stage = Stage::new().await;
+    let host = stage.base.strip_prefix("http://").unwrap();
+    let mut stream = connect(&stage).await;
+    let taken_back = |number| frames::join(&[&frames::get(number, host, "/v1/chats", TOKEN), &frames::reset(number)]);
+    let all: Vec<Vec<u8>> = (0..400).map(taken_back).collect();
+    let all: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    stream.write_all(&frames::join(&[PREFACE, &frames::settings(), &frames::join(&all)])).await.unwrap();
+    loop {
+        let (kind, payload) = timeout(PATIENCE, frames::read(&mut stream)).await.expect("an answer").unwrap();
+        if kind == frames::GOAWAY {
+            assert_eq!(payload[4..8], [0, 0, 0, 0xb], "it should calm down");
+            break;
+        }
+    }
+    stage.server.stop().await;
+}
+
+/// S14: a body that does not come is not waited for.
+#[tokio::test]
+async fn a_body_has_to_arrive() {
+    let stage = Stage::with(Bounds { arrival_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let mut stream = connect(&stage).await;
+    let host = stage.base.strip_prefix("http://").unwrap();
+    let head = format!("POST /v1/chats HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n");
+    let half = format!("{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"title\":");
+    stream.write_all(half.as_bytes()).await.unwrap();
+    let answered = String::from_utf8(rest(&mut stream).await).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 408 ") && answered.contains("problem:slow"), "{answered}");
+    stage.server.stop().await;
+}
+
+/// Tokens of a store that breaks when it is asked the so-manieth time.
+struct Fragile {
+    memory: Arc<Memory>,
+    left: AtomicUsize,
+}
+
+#[async_trait]
+impl Tokens for Fragile {
+    async fn put(&self, token: &Token) -> Result<(), StoreError> {
+        self.memory.put(token).await
+    }
+
+    async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        assert!(left.is_ok(), "this store is broken, as it should be");
+        self.memory.find(hash).await
+    }
+
+    async fn list(&self) -> Result<Vec<Token>, StoreError> {
+        self.memory.list().await
+    }
+
+    async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
+        self.memory.revoke(hash, at).await
+    }
+}
+
+/// S34: what panics in a request is a problem like others, and the connection goes on.
+#[tokio::test]
+async fn a_panic_is_told() {
+    let memory = Arc::new(Memory::new());
+    let fragile = Arc::new(Fragile { memory: memory.clone(), left: AtomicUsize::new(1) });
+    let inn = Inn::with(memory, fragile.clone(), Bounds::default()).await;
+    let ask = async || inn.client.get(format!("{}/v1/models", inn.base)).bearer_auth(TOKEN).send().await.unwrap();
+    assert_eq!(ask().await.status(), StatusCode::OK);
+    let broken = ask().await;
+    assert_eq!(broken.headers()["x-content-type-options"], "nosniff");
+    let (status, problem) = answer(broken).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::INTERNAL_SERVER_ERROR, "internal"));
+    fragile.left.store(1, Ordering::Relaxed);
+    assert_eq!(ask().await.status(), StatusCode::OK);
+    inn.server.stop().await;
+}
+
+/// S34: what panics in a stream ends that connection, and nobody counts it any more.
+#[tokio::test]
+async fn a_panic_gives_its_place_back() {
+    let memory = Arc::new(Memory::new());
+    let fragile = Arc::new(Fragile { memory: memory.clone(), left: AtomicUsize::new(2) });
+    let inn = Inn::with(memory, fragile.clone(), Bounds { recheck: SOON, ..Bounds::default() }).await;
+    let made = inn.client.post(format!("{}/v1/chats", inn.base)).bearer_auth(TOKEN).json(&serde_json::json!({}));
+    let (_, made) = answer(made.send().await.unwrap()).await;
+    let url = format!("{}/v1/chats/{}/stream", inn.base, made["id"].as_str().unwrap());
+    let mut reader = Reader::open(inn.client.get(url).bearer_auth(TOKEN)).await;
+    while !matches!(reader.next().await, Came::Cut | Came::End) {}
+    fragile.left.store(1_000_000, Ordering::Relaxed);
+    let counted = async {
+        loop {
+            let request = reqwest::Client::new().get(format!("{}/metrics", inn.base)).bearer_auth(TOKEN);
+            let text = request.send().await.unwrap().text().await.unwrap();
+            if text.contains("everturn_http_connections 1\n") && text.contains("everturn_http_streams 0\n") {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, counted).await.expect("the broken one is gone");
+    inn.server.stop().await;
+}

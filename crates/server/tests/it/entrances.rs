@@ -1,0 +1,168 @@
+//! The ways in: TLS, and a socket in the file system.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::core::ids::Timestamp;
+use everturn::stores::{Memory, Scopes, Token, TokenHash, Tokens};
+use everturn::{Agent, Engine, Metrics};
+use everturn_server::{Bounds, Entrance, Listen, Parts, Reach, Server, Tls, TlsError};
+use everturn_understudy::{Manner, Understudy};
+use prometheus_client::registry::Registry;
+use rcgen::{CertificateParams, KeyPair};
+use reqwest::{Client, StatusCode, Version};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use crate::reader::{Reader, reply};
+use crate::stage::TOKEN;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server with other ways in than most.
+pub struct Inn {
+    pub server: Server,
+    pub client: Client,
+    pub base: String,
+}
+
+impl Inn {
+    /// One on a free port, with these tokens.
+    pub async fn with(memory: Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Self {
+        Self::new(memory, tokens, bounds, Entrance::plain("127.0.0.1:0".parse().unwrap())).await
+    }
+
+    async fn open(entrance: Entrance, bounds: Bounds) -> Self {
+        let memory = Arc::new(Memory::new());
+        Self::new(memory.clone(), memory, bounds, entrance).await
+    }
+
+    async fn new(memory: Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds, entrance: Entrance) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+        let mut registry = Registry::default();
+        let engine = Engine::builder()
+            .store(memory.clone())
+            .metrics(Metrics::register(&mut registry))
+            .provider(Understudy::company(Manner { pace: Duration::ZERO, seed: 7 }))
+            .agent("default", Agent::new("understudy/numbered".parse().unwrap()))
+            .start();
+        let (hash, scopes) = (TokenHash::of(TOKEN), Scopes::all());
+        let (name, owner, made) = ("test".into(), "me".into(), Timestamp(0));
+        memory.put(&Token { hash, name, owner, scopes, made, expires: None, revoked: None }).await.unwrap();
+        let parts = Parts { engine, store: memory, tokens, registry, agent: "default".into(), bounds };
+        let server = Server::open(parts, &[entrance], Reach::default()).await.unwrap();
+        let base = server.entrances()[0].url();
+        Self { server, client: Client::new(), base }
+    }
+}
+
+/// Writes a certificate for this machine and its key, and gives back what has to be trusted.
+fn certify(dir: &Path) -> reqwest::Certificate {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    std::fs::write(dir.join("cert.pem"), certificate.pem()).unwrap();
+    std::fs::write(dir.join("key.pem"), key.serialize_pem()).unwrap();
+    reqwest::Certificate::from_der(certificate.der()).unwrap()
+}
+
+fn tls(dir: &Path) -> Result<Tls, TlsError> {
+    Tls::read(&dir.join("cert.pem"), &dir.join("key.pem"))
+}
+
+fn entrance(tls: &Arc<Tls>) -> Entrance {
+    Entrance { at: "127.0.0.1:0".parse().unwrap(), tls: Some(tls.clone()) }
+}
+
+fn trusting(root: &reqwest::Certificate) -> reqwest::ClientBuilder {
+    Client::builder().no_proxy().tls_certs_only([root.clone()])
+}
+
+/// S1: over TLS of its own a server speaks HTTP/1.1 and HTTP/2, streams too, and nothing without it.
+#[tokio::test]
+async fn both_versions_are_spoken_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = certify(dir.path());
+    let inn = Inn::open(entrance(&Arc::new(tls(dir.path()).unwrap())), Bounds::default()).await;
+    let base = inn.base.replace("127.0.0.1", "localhost");
+    assert!(base.starts_with("https://"));
+    for (client, version) in [(trusting(&root).http1_only(), Version::HTTP_11), (trusting(&root), Version::HTTP_2)] {
+        let client = client.build().unwrap();
+        let made = client.post(format!("{base}/v1/chats")).bearer_auth(TOKEN).json(&json!({})).send().await.unwrap();
+        assert_eq!((made.status(), made.version()), (StatusCode::CREATED, version));
+        let made: Value = made.json().await.unwrap();
+        let chat = format!("{base}/v1/chats/{}", made["id"].as_str().unwrap());
+        let mut reader = Reader::open(client.get(format!("{chat}/stream")).bearer_auth(TOKEN)).await;
+        let say = client.post(format!("{chat}/messages")).bearer_auth(TOKEN).json(&json!({"text": "count to 30"}));
+        assert_eq!(say.send().await.unwrap().status(), StatusCode::ACCEPTED);
+        let words: Vec<String> = (1..=30).map(|n| format!("t{n}")).collect();
+        assert_eq!(reply(&reader.until_rest().await), words.join(" "));
+    }
+    assert!(Client::new().get(format!("{base}/healthz")).send().await.is_err(), "nobody vouches for it");
+    assert!(inn.client.get(base.replace("https", "http")).send().await.is_err(), "it is not spoken otherwise");
+    inn.server.stop().await;
+}
+
+/// S14: a handshake that does not come has the time of a head, and not more.
+#[tokio::test]
+async fn a_handshake_has_to_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    certify(dir.path());
+    let bounds = Bounds { head_time_max: Duration::from_millis(50), ..Bounds::default() };
+    let inn = Inn::open(entrance(&Arc::new(tls(dir.path()).unwrap())), bounds).await;
+    for said in [b"".as_slice(), &[0x16, 3, 1]] {
+        let mut stream = TcpStream::connect(inn.server.address()).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        let end = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.expect("it ends");
+        let _ = end; // Whether in good order does not matter.
+    }
+    inn.server.stop().await;
+}
+
+/// A certificate is read again without a restart, and a bad one changes nothing.
+#[tokio::test]
+async fn a_certificate_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, tls) = (certify(dir.path()), Arc::new(tls(dir.path()).unwrap()));
+    let inn = Inn::open(entrance(&tls), Bounds::default()).await;
+    let url = format!("{}/healthz", inn.base.replace("127.0.0.1", "localhost"));
+    let ask = async |root: &reqwest::Certificate| trusting(root).build().unwrap().get(&url).send().await.is_ok();
+    assert!(ask(&first).await);
+    let second = certify(dir.path());
+    assert!(ask(&first).await && !ask(&second).await);
+    tls.reread().unwrap();
+    assert!(!ask(&first).await && ask(&second).await);
+    std::fs::write(dir.path().join("key.pem"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    assert!(matches!(tls.reread(), Err(TlsError::Unfit(..))));
+    std::fs::write(dir.path().join("cert.pem"), "no certificate").unwrap();
+    assert!(matches!(tls.reread(), Err(TlsError::Empty(_))));
+    std::fs::remove_file(dir.path().join("cert.pem")).unwrap();
+    assert!(matches!(tls.reread(), Err(TlsError::File(..))));
+    assert!(ask(&second).await);
+    inn.server.stop().await;
+}
+
+/// S1: a socket in the file system has the same guard before it, and is taken away at the end.
+#[tokio::test]
+async fn a_socket_is_guarded_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let inn = Inn::open(Entrance::plain(Listen::Unix(path.clone())), Bounds::default()).await;
+    assert_eq!(inn.base, format!("unix:{}", path.display()));
+    let ask = async |target: &str, host: &str, token: &str| {
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        let head = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\n");
+        stream.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(ask("/healthz", "localhost", "").await, "200");
+    assert_eq!(ask("/v1/chats", "localhost", TOKEN).await, "200");
+    assert_eq!(ask("/v1/chats", "localhost", "wrong").await, "401");
+    assert_eq!(ask("/v1/chats", "evil.example", TOKEN).await, "421");
+    inn.server.stop().await;
+    assert!(!path.exists());
+}

@@ -1,0 +1,90 @@
+//! I19: what is read does not grow with how long a chat is, nor with what people have sent to it.
+
+use std::sync::Arc;
+
+use everturn_core::blob::Blob;
+use everturn_core::command::{Command, When};
+use everturn_core::delta::Delta;
+use everturn_core::ids::{MessageId, Seq, StepId, Version};
+use everturn_core::message::{Body, File, Message, Meta, Part};
+use everturn_core::rehearsal::sample::{attempt, text, words};
+use everturn_core::view::{Cursor, Event};
+
+use super::Witness;
+use super::reads::folded;
+use crate::Store;
+use crate::sql::PAGE_LEN_MAX;
+
+/// I19: whoever missed more than a page is shown the newest one instead, however they missed it; one less is told.
+pub async fn whoever_missed_too_much_is_shown_a_page<S: Store>(store: Arc<S>) {
+    for (number, commits) in [(1, 1), (2, PAGE_LEN_MAX)] {
+        let mut witness = Witness::in_a_turn(&store, number).await;
+        let (seen, cursor) = (witness.snapshot(), witness.now().await);
+        for _ in 0..commits {
+            says(&mut witness, PAGE_LEN_MAX / commits, "a page ").await;
+        }
+        witness.journal(vec![attempt(), text("Hel")]).await;
+        let news = witness.since(Some(cursor)).await.expect("there is news");
+        assert_eq!(folded(seen, &news.events).messages, witness.stage.transcript);
+        assert!(!matches!(&news.events[..], [Event::Reset(_)]), "a page is told");
+        says(&mut witness, 1, "one more ").await;
+        for cursor in [cursor, Cursor { version: Version(1), step: StepId(1), seq: Seq(0) }] {
+            let news = witness.since(Some(cursor)).await.expect("there is news");
+            let [Event::Reset(shown)] = &news.events[..] else { panic!("{} events", news.events.len()) };
+            witness.is_shown(shown);
+            assert_eq!(news.cursor, witness.now().await);
+        }
+    }
+}
+
+/// Says so many things in one commit.
+pub(super) async fn says<S: Store>(witness: &mut Witness<S>, len: usize, words: &str) {
+    let facts = witness
+        .stage
+        .change(|change| (0..len).fold(change, |change, n| change.say(Body::Context(format!("{words}{n}")))));
+    witness.commit(&facts).await;
+}
+
+/// I19: bytes are for those who ask for a message by its number, and for drivers in what is not committed yet. Whoever
+/// reads pages, watches or asks where the chat stands is told how many there are.
+pub async fn bytes_are_read_for_whom_they_are<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let file = |bytes: Blob| File { name: "a".into(), media_type: "a/b".into(), bytes: Some(bytes), meta: Meta::new() };
+    let said = |bytes: Blob| -> Arc<[Part]> { Arc::new([Part::File(file(bytes))]) };
+    let (whole, light) = (|| Blob::from(vec![7; 100_000]), || Blob::Kept(100_000));
+    let cursor = witness.now().await;
+    witness.obey(Command::Send { parts: said(whole()), when: When::Steer }).await;
+    witness.change(|change| change.begin()).await;
+    witness.obey(Command::Send { parts: said(whole()), when: When::Queue }).await;
+    witness.journal(vec![attempt(), Delta::File(Box::new(file(whole())))]).await;
+    witness.agrees().await;
+
+    let (chat, number) = (witness.chat(), witness.stage.chat.newest);
+    let is_light = |message: &Message| matches!(&message.body, Body::User(parts) if parts[..] == said(light())[..]);
+    let standing = store.standing(chat).await.expect("the chat is there");
+    assert_eq!(standing.queue[0].parts, said(light()));
+    assert!(is_light(&store.page(chat, None, 1).await.expect("the chat is there")[0]));
+    assert!(is_light(&store.after(chat, MessageId(number.0 - 1), 1).await.expect("the chat is there")[0]));
+    let news = witness.since(Some(cursor)).await.expect("there is news");
+    let told = |event: &Event| match event {
+        Event::Message(message) => is_light(message),
+        Event::Standing(standing) => standing.queue[0].parts == said(light()),
+        Event::Delta(row) => !matches!(&*row.delta, Delta::File(told) if **told != file(light())),
+        Event::Rewound(_) | Event::Reset(_) => false,
+    };
+    assert!(news.events.iter().all(told), "{:?}", news.events);
+    let near = Cursor { seq: Seq(1), ..news.cursor };
+    assert!(witness.since(Some(near)).await.expect("there is news").events.iter().all(told), "from memory too");
+
+    let loaded = store.load(&witness.lease).await.expect("the lease is ours");
+    assert!(is_light(loaded.messages.last().expect("it was said")));
+    assert_eq!(loaded.chat.queue[0].parts, said(whole()));
+    assert_eq!(*loaded.rows[1].delta, Delta::File(Box::new(file(whole()))));
+    let message = store.message(chat, number).await.expect("the chat is there").expect("it was said");
+    assert!(message.is_whole() && message == *witness.stage.transcript.last().expect("it was said"));
+    for missing in [0, number.0 + 1, u64::MAX] {
+        assert_eq!(store.message(chat, MessageId(missing)).await, Ok(None), "{missing}");
+    }
+    witness.obey(Command::Edit { message: number, parts: words("again") }).await;
+    assert_eq!(store.message(chat, number).await, Ok(None), "it was rewound");
+}
