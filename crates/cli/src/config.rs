@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
-use everturn::{Agent, Builder, Drivers};
+use everturn::{Builder, Drivers};
 use everturn_server::{Bounds, DataDir, Listen, Network};
 use serde::Deserialize;
 
@@ -29,7 +29,6 @@ use profile::{Profile, Tools};
 use reach::Openness;
 pub use reach::loopback;
 
-use crate::out::println;
 use crate::record::{Files, Record};
 
 /// How long an end waits for what may be nearly done, if nobody says otherwise.

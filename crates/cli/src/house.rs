@@ -71,6 +71,8 @@ struct Home {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Otherwise {
     Start,
+    /// One that answers questions, and leaves turns under way where they are: who only looks pays for nothing.
+    Answer,
     Refuse,
 }
 
@@ -89,7 +91,10 @@ impl Which {
             return Ok(House { client: Client::new(url, token), home: None, own: None });
         }
         let flags = Flags::of(self.config.clone(), self.data.clone(), own.model.clone(), own.system.clone());
-        let config = Config::read(&flags, variable)?;
+        let mut config = Config::read(&flags, variable)?;
+        if otherwise == Otherwise::Answer {
+            config.chats_max.value = Some(0);
+        }
         let data = DataDir::open(&config.data.value)?;
         if let Some(address) = data.address()? {
             if own.model.is_some() || own.system.is_some() {

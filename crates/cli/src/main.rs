@@ -168,10 +168,9 @@ fn main() -> ExitCode {
                 Command::Demo(demo) => demo.run().await,
                 Command::Config(ConfigCommand::Show(flags)) => {
                     let variable = |name: &str| std::env::var(name).ok();
-                    config::Config::read(&flags, variable).map(|config| {
-                        print!("{}", config.shown(variable));
-                        ExitCode::SUCCESS
-                    })
+                    let shown = config::Config::read(&flags, variable)?.shown(variable);
+                    std::io::stdout().write_all(shown.as_bytes())?;
+                    Ok(ExitCode::SUCCESS)
                 }
                 Command::Understudy(serve) => serve.run().await,
             }

@@ -273,7 +273,12 @@ const fn needs_agent(command: &Command) -> bool {
         Command::Send { .. } | Command::Edit { .. } | Command::Promote(_) | Command::Answer(_) | Command::Compact => {
             true
         }
-        Command::Unqueue(_) | Command::Interrupt | Command::Archive | Command::Unarchive | Command::Rename(_) => false,
+        Command::Unqueue(_)
+        | Command::Interrupt
+        | Command::Archive
+        | Command::Unarchive
+        | Command::Rename(_)
+        | Command::Patch { .. } => false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn::core::ids::Timestamp;
-use everturn::stores::{Memory, StoreError, Token, TokenHash, Tokens};
+use everturn::stores::{Asked, Memory, StoreError, Token, TokenHash, Tokens};
 use everturn_server::Bounds;
 use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -210,6 +210,14 @@ impl Tokens for Fragile {
 
     async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
         self.memory.revoke(hash, at).await
+    }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        self.memory.remember(asked).await
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        self.memory.recall(owner, key).await
     }
 }
 
