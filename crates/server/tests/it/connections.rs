@@ -11,7 +11,7 @@ use everturn_server::Bounds;
 use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::entrances::Inn;
 use crate::frames::{self, PREFACE};
@@ -100,7 +100,7 @@ async fn a_connection_that_only_answers_pings_is_ended() {
     timeout(PATIENCE, connection).await.expect("it is ended").unwrap().unwrap();
     let (_client, _connection, response) = ask(&format!("{chat}/stream")).await;
     let mut body = response.into_body();
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while began.elapsed() < SOON * 12 {
         let piece = timeout(PATIENCE, body.data()).await.unwrap().expect("it goes on").unwrap();
         body.flow_control().release_capacity(piece.len()).unwrap();
