@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -114,7 +115,9 @@ impl Daemon {
         }
         let base = banner[0].strip_prefix("Everturn listens on ").unwrap().to_owned();
         let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
-        Self { child, banner, base, token, client: Client::new(), _out: out, logged }
+        // A server closes a connection on which nothing comes for ten seconds: whoever asks on it just then is cut.
+        let client = Client::builder().pool_idle_timeout(Duration::from_secs(3)).build().unwrap();
+        Self { child, banner, base, token, client, _out: out, logged }
     }
 
     pub fn ask(&self, method: Method, path: &str) -> RequestBuilder {
