@@ -230,7 +230,6 @@ async fn check(daemon: Arc<Daemon>, gate: Arc<Gate>, place: Place, number: usize
 /// CS09, CS10: every command in every status, archived or not, with others waiting or without, is taken or refused as the
 /// page says, and leads where it says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "now and then an interrupt of a running chat is not answered: to be looked into"]
 async fn every_command_in_every_status_does_what_the_page_says() {
     const COMMANDS: usize = 17;
     let scratch = Scratch::new();

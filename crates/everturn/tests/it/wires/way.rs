@@ -85,6 +85,7 @@ impl Way {
             "OPENAI_BASE_URL" => Some(format!("{url}/v1")),
             "GOOGLE_GEMINI_BASE_URL" => Some(format!("{url}/v1beta")),
             "ANTHROPIC_API_KEY" | "OPENAI_API_KEY" | "GEMINI_API_KEY" => Some(KEY.to_owned()),
+            "EVERTURN_PLAIN_HOSTS" => url.strip_prefix("http://").map(str::to_owned),
             _ => None,
         };
         match self {
