@@ -117,10 +117,8 @@ async fn stand(daemon: &Daemon, gate: &Gate, place: Place) -> Stood {
         Status::Running => drop(reader.until(|view| view.draft.is_some()).await),
         Status::Failed => drop(reader.until(|view| is(view, Status::Running)).await),
         Status::Awaiting => drop(reader.until(|view| is(view, Status::Awaiting)).await),
-        Status::Interrupting => {
-            let called = version(&reader.until(|view| view.messages.len() == 2).await);
-            reader.until(|view| version(view) > called).await; // It has started.
-        }
+        // The turn began, its call was said, and has started.
+        Status::Interrupting => drop(reader.until(|view| version(view) >= 3).await),
     }
     let mut waits = 99;
     if place.two_wait {
