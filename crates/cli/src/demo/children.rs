@@ -130,21 +130,11 @@ impl Account {
     pub(super) fn sent(&self, model: &str) -> Sent {
         let mut sent = Sent::default();
         for request in self.requests.iter().filter(|request| request.model == model) {
-            add(&mut sent.words, &request.text, 't');
-            add(&mut sent.thoughts, &request.thoughts, 'r');
+            sent.add(&request.text, 't');
+            sent.add(&request.thoughts, 'r');
         }
         sent
     }
-}
-
-/// Adds the tokens of a text, all of which begin with this letter.
-fn add(tokens: &mut Vec<String>, text: &str, letter: char) {
-    let mut more = text.split_whitespace().peekable();
-    // An answer that goes on in the middle of a token says the rest of it: one token, sent in two halves.
-    if let (Some(rest), Some(half)) = (more.next_if(|token| !token.starts_with(letter)), tokens.last_mut()) {
-        half.push_str(rest);
-    }
-    tokens.extend(more.map(str::to_owned));
 }
 
 impl Place {

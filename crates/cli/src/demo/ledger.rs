@@ -40,6 +40,31 @@ pub(super) struct Played {
 pub(super) struct Sent {
     pub(super) words: Vec<String>,
     pub(super) thoughts: Vec<String>,
+    /// Tokens that went out in two halves: what one answer ended with, and what the next began with.
+    pub(super) halves: Vec<(String, String)>,
+}
+
+impl Sent {
+    /// Adds the tokens of an answer, all of which begin with this letter.
+    pub(super) fn add(&mut self, text: &str, letter: char) {
+        let tokens = if letter == 't' { &mut self.words } else { &mut self.thoughts };
+        let mut more = text.split_whitespace().peekable();
+        // An answer that goes on in the middle of a token says the rest of it: one token, sent in two halves.
+        if let (Some(rest), Some(half)) = (more.next_if(|token| !token.starts_with(letter)), tokens.last_mut()) {
+            self.halves.push((half.clone(), rest.into()));
+            half.push_str(rest);
+        }
+        tokens.extend(more.map(str::to_owned));
+    }
+
+    /// Whether a token can be made of two halves. Less of the first may have arrived than went out: then the second says
+    /// more than was missing.
+    pub(super) fn is_of_halves(&self, token: &str) -> bool {
+        let fits = |half: &str, rest: &str| {
+            token.strip_suffix(rest).is_some_and(|head| !head.is_empty() && half.starts_with(head))
+        };
+        self.halves.iter().any(|(half, rest)| fits(half, rest))
+    }
 }
 
 /// What a client was shown in the end.

@@ -110,7 +110,8 @@ impl Judge<'_> {
             let whole = answer.words.iter().rev().skip(1).filter(|word| !words.contains(*word));
             whole.chain(answer.thoughts.iter().filter(|thought| !thoughts.contains(*thought)))
         });
-        let invented: Vec<String> = invented.cloned().collect();
+        let sent = &self.played.sent;
+        let invented: Vec<String> = invented.filter(|token| !sent.is_of_halves(token)).cloned().collect();
         if !invented.is_empty() {
             self.say(&format!("tokens are stored that the model never sent: {}", named(&invented)));
         }

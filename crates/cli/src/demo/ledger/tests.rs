@@ -67,7 +67,7 @@ fn good() -> Played {
         kind: Kind::Cut,
         wire: "chat",
         orders: vec![order()],
-        sent: Sent { words: list("t1 t2 t1 t2 t3 t4 t5"), thoughts: list("r1 r2") },
+        sent: Sent { words: list("t1 t2 t1 t2 t3 t4 t5"), thoughts: list("r1 r2"), ..Sent::default() },
         shown: vec![shown("A"), shown("B")],
         effects: lines.flat_map(|(tool, n)| [line(tool, n, What::Start), line(tool, n, What::Effect)]).collect(),
         stored,
@@ -275,4 +275,18 @@ fn a_fault_has_to_strike() {
     assert_ne!(struck(Kind::Lose, |played| played.rungs.push(Rung::Restart)), "", "it is kept for whoever comes back");
     assert_eq!(struck(Kind::Limit, |played| played.usage.attempts = 3), "");
     assert_eq!(struck(Kind::Kill, |played| played.gaps_ms.push(9)), "");
+}
+
+/// A model goes on from what arrived, which may be less than it had sent: `t2` of `t21` went out, `t` is kept, and the
+/// next answer begins with `21`.
+#[test]
+fn a_token_may_go_out_in_two_halves() {
+    let mut sent = Sent::default();
+    for text in ["t19 t20 t2", "21 t22", "r1", "t23"] {
+        sent.add(text, if text.starts_with('r') { 'r' } else { 't' });
+    }
+    assert_eq!((sent.words.len(), sent.thoughts.len()), (5, 1));
+    for (token, is_sent) in [("t21", true), ("t221", true), ("t31", false), ("21", false), ("t2", false)] {
+        assert_eq!(sent.is_of_halves(token), is_sent, "{token}");
+    }
 }
