@@ -66,3 +66,43 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, poll_fn};
+    use std::pin::Pin;
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::sqlite::tests::{dir, open};
+
+    async fn waits<F: Future>(mut future: Pin<&mut F>) -> bool {
+        poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
+    }
+
+    /// I19: whoever hangs up leaves a read behind, and that still counts: clients that come and go do not make more of them
+    /// than may be at once.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_read_keeps_its_place_when_nobody_waits_for_it_any_more() {
+        let dir = dir("readers");
+        drop(open(&dir));
+        let readers = Readers::new(dir.join("everturn.db"), 1);
+        let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+        let mut first = Box::pin(readers.read(move |_| {
+            begun.send(()).unwrap();
+            ends.recv().unwrap();
+            Ok::<_, Halt<StoreError>>(())
+        }));
+        assert!(waits(first.as_mut()).await);
+        begins.recv().unwrap();
+        drop(first);
+        let mut second = Box::pin(readers.read(|_| Ok::<_, Halt<StoreError>>(())));
+        assert!(waits(second.as_mut()).await);
+        assert_eq!((readers.permits.available_permits(), readers.idle().len()), (0, 0));
+        end.send(()).unwrap();
+        second.await.unwrap();
+        assert_eq!(readers.idle().len(), 1, "and its connection was used again");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
