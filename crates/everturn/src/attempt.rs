@@ -43,7 +43,7 @@ pub(crate) struct Attempt {
     pub(crate) windows: Windows,
     pub(crate) cancel: CancellationToken,
     pub(crate) draft: Draft,
-    /// Dropped once content came.
+    /// Dropped once content is stored: that is what the next process sees, if this one dies now.
     pub(crate) alone: Option<DropGuard>,
 }
 
@@ -76,10 +76,11 @@ pub(crate) enum Ended {
     Cancelled,
 }
 
-/// What comes back: the draft, the permit, how it ended, and when the first content came.
+/// What comes back: what was lent, how it ended, and when the first content came.
 pub(crate) struct Outcome {
     pub(crate) draft: Draft,
     pub(crate) permit: Permit,
+    pub(crate) alone: Option<DropGuard>,
     pub(crate) ended: Result<Ended, WriteError>,
     pub(crate) first_after: Option<Duration>,
 }
@@ -89,7 +90,7 @@ impl Attempt {
     pub(crate) async fn run(mut self, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
         let mut first_after = None;
         let ended = self.stream(retract, began, opening, &mut first_after).await;
-        Outcome { draft: self.draft, permit: self.permit, ended, first_after }
+        Outcome { draft: self.draft, permit: self.permit, alone: self.alone, ended, first_after }
     }
 
     async fn stream(
@@ -163,7 +164,6 @@ impl Attempt {
             }
             if std::mem::take(&mut batch.progressed) {
                 progress = Instant::now();
-                self.alone = None;
                 first_after.get_or_insert(progress - started);
             }
             let (rows, broke) = self.fold(batch.take());
@@ -172,6 +172,9 @@ impl Attempt {
                 self.append(rows).await?;
             } else {
                 over = self.append_reading(rows, &mut batch, &mut frames).await?;
+            }
+            if self.draft.current_bytes() > 0 {
+                self.alone = None;
             }
             if let Err(broke) = broke {
                 return Ok(Ended::Broke(broke));

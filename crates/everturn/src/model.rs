@@ -265,7 +265,7 @@ impl Driver {
         };
         let attempt = recording(self.ports.recorder.clone(), self.chat.id, attempt.run(retract, began, opening));
         let outcome = self.listening(attempt, &cancel).await?;
-        self.draft = Some(outcome.draft);
+        (self.draft, self.alone) = (Some(outcome.draft), outcome.alone);
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);

@@ -13,7 +13,7 @@ use everturn::core::status::Status;
 use everturn::core::view::Row;
 use everturn::stores::{Loaded, Store as _};
 use everturn::{Agent, Drivers, Engine, Policy, ToolContext, ToolError, tool};
-use everturn_understudy::{Understudy, call, hang, script, stop, text, wait};
+use everturn_understudy::{Understudy, call, cut, hang, script, stop, text, wait};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -161,6 +161,38 @@ async fn a_chat_that_waited_in_line_is_counted() {
     sleep(Duration::from_secs(10)).await; // It has its place.
     let lease = store.acquire(id).await.unwrap();
     assert_eq!(store.load(&lease).await.unwrap().chat.taken.still, 1);
+}
+
+/// Of two that may be deadly the second is not asked before the first has something new in the store, or had its time:
+/// words that repeat what was shown are nothing new, nor is a stream that broke.
+#[tokio::test(start_paused = true)]
+async fn suspects_are_alone_until_something_new_is_stored() {
+    let repeats = || Understudy::improvising(|_| script([text("Well then"), hang()]));
+    let breaks = || Understudy::new([script([cut()]), script([hang()]), script([hang()])]);
+    let speaks = || Understudy::improvising(|_| script([text(" I go on"), hang()]));
+    for (last, alone, both) in [(repeats(), 1, 2), (breaks(), 2, 3), (speaks(), 2, 2)] {
+        let (store, silent) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));
+        let ids = two_suspects(&store, &repeats(), &silent).await;
+        let engine = process(&store, &last, &agent());
+        let lives = ids.map(|id| engine.chat(id)).map(|chat| tokio::spawn(async move { chat.advance().await }));
+        sleep(Duration::from_secs(9)).await;
+        assert_eq!(last.requests().len(), alone);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(last.requests().len(), both);
+        lives.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// Two chats that each said something in their first process, and nothing in the next.
+async fn two_suspects(store: &Arc<Stepwise>, first: &Understudy, then: &Understudy) -> [ChatId; 2] {
+    let engine = process(store, first, &agent());
+    let ids = [engine.create("it").await.unwrap().id(), engine.create("it").await.unwrap().id()];
+    for id in ids {
+        engine.chat(id).send("go").await.unwrap();
+        assert_eq!(life(store, first, &agent(), id).await, None);
+        assert_eq!(life(store, then, &agent(), id).await, None);
+    }
+    ids
 }
 
 /// A journal that does not add up is damage, and said so: nothing panics over it, and nothing is asked.
