@@ -46,11 +46,17 @@ impl Taken {
         }
     }
 
-    /// Whether it may be the one. Then it should be alone for a moment, or those that are merely there when it kills are
-    /// found as often as it is.
+    /// Whether it may be the one. Then it should be alone until it has got on, or those that are merely there when it
+    /// kills are found as often as it is.
     #[must_use]
     pub const fn is_suspect(&self, deaths_max: u32) -> bool {
-        self.still.saturating_add(1) >= deaths_max || self.in_tools.saturating_add(1) >= deaths_max
+        self.still.saturating_add(1) >= deaths_max || self.are_tools_suspect(deaths_max)
+    }
+
+    /// Whether its tools may be. Then whatever its model says does not clear it.
+    #[must_use]
+    pub const fn are_tools_suspect(&self, deaths_max: u32) -> bool {
+        self.in_tools.saturating_add(1) >= deaths_max
     }
 
     /// Whether that was once too often.

@@ -76,7 +76,6 @@ impl Driver {
             self.start_some(&mut batch).await?;
             self.finish_one(&mut batch).await?;
         }
-        self.alone = None;
         self.wind_down(batch).await
     }
 

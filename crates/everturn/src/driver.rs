@@ -154,6 +154,7 @@ impl Driver {
                 self.take_up().await?;
                 continue;
             }
+            self.rejoin();
             match next {
                 Next::Rest => return Ok(Parked::Resting),
                 Next::Await => self.wait_for_answers().await?,

@@ -260,12 +260,13 @@ impl Driver {
             permit,
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
-            alone: self.alone.take(),
+            alone: self.lend_alone(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
         };
         let attempt = recording(self.ports.recorder.clone(), self.chat.id, attempt.run(retract, began, opening));
         let outcome = self.listening(attempt, &cancel).await?;
-        (self.draft, self.alone) = (Some(outcome.draft), outcome.alone);
+        self.draft = Some(outcome.draft);
+        self.alone = self.alone.take().or(outcome.alone);
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);

@@ -10,7 +10,7 @@ use everturn_core::status::Status;
 use everturn_stores::{StoreError, WriteError};
 
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::driver::{Driver, Parked};
 use crate::engine::{Ports, lock};
@@ -84,6 +84,20 @@ impl Driver {
         });
         self.alone = Some(over.drop_guard());
         Ok(true)
+    }
+
+    /// Lets others in again, once whoever took it up now would find nothing against it.
+    pub(crate) fn rejoin(&mut self) {
+        let deaths_max = self.agent.limits.deaths_max;
+        if self.alone.is_some() && !Taken::again(&self.chat, self.draft.as_ref()).is_suspect(deaths_max) {
+            self.alone = None;
+        }
+    }
+
+    /// Gives it to an attempt, which lets others in as soon as content is stored; but not if that would clear nobody.
+    pub(crate) fn lend_alone(&mut self) -> Option<DropGuard> {
+        let deaths_max = self.agent.limits.deaths_max;
+        self.alone.take_if(|_| !self.chat.taken.are_tools_suspect(deaths_max))
     }
 
     /// An end in good order is no death.

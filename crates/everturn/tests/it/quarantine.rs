@@ -195,6 +195,30 @@ async fn two_suspects(store: &Arc<Stepwise>, first: &Understudy, then: &Understu
     ids
 }
 
+/// A tool that may have killed twice is not cleared by what its model says, nor by a call whose end is not known.
+#[tokio::test(start_paused = true)]
+async fn a_suspect_with_tools_is_alone_until_one_comes_back() {
+    let pay = tool("pay", "Kills.", |_: ToolContext, _: Value| std::future::pending::<Result<String, ToolError>>());
+    let agent = agent().tool(pay.with(Policy { effect: Effect::Once, ..Policy::default() })).unwrap();
+    let pays = || Understudy::improvising(|_| script([text("Well."), call("pay", json!({})), stop(Stop::ToolUse)]));
+    let (store, silent) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));
+    let (first, last) = (process(&store, &pays(), &agent), process(&store, &pays(), &agent));
+    let [deadly, other] = [first.create("it").await.unwrap(), first.create("it").await.unwrap()];
+    for (chat, model) in [(&deadly, &pays()), (&other, &silent)] {
+        chat.send("go").await.unwrap();
+        assert_eq!(life(&store, model, &agent, chat.id()).await, None);
+        assert_eq!(life(&store, model, &agent, chat.id()).await, None);
+    }
+    let lives = [deadly.id(), other.id()].map(|id| last.chat(id));
+    let lives = lives.map(|chat| tokio::spawn(async move { chat.advance().await }));
+    sleep(Duration::from_secs(9)).await;
+    let status = async |id| last.chat(id).view().await.unwrap().draft.map(|draft| draft.parts().len());
+    assert_eq!((status(deadly.id()).await, status(other.id()).await), (None, Some(0)), "one pays, one waits");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(status(other.id()).await, None, "both pay");
+    lives.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
 /// A journal that does not add up is damage, and said so: nothing panics over it, and nothing is asked.
 #[tokio::test(start_paused = true)]
 async fn a_journal_that_does_not_add_up_is_said_so() {

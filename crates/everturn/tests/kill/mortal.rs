@@ -59,14 +59,14 @@ async fn live(place: &Place, trace: PathBuf) {
         .agent(FRAIL, agent(&trace))
         .start();
     say(format_args!("up"));
-    let (mut chats, mut sends): (Vec<ChatHandle>, _) = (Vec::new(), JoinSet::new());
+    let (mut chats, mut sends, mut watches): (Vec<ChatHandle>, _, _) = (Vec::new(), JoinSet::new(), JoinSet::new());
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["watch", id] => {
                 let chat = engine.chat(id.parse().unwrap());
-                tokio::spawn(watch(chat.clone()));
+                watches.spawn(watch(chat.clone()));
                 chats.push(chat);
             }
             ["go"] => drop(engine.resume().await),
@@ -83,6 +83,7 @@ async fn live(place: &Place, trace: PathBuf) {
         while chat.rest().await.is_err() {}
     }
     engine.shutdown().await;
+    watches.shutdown().await; // Its last word is the last.
     say(format_args!("rest"));
 }
 
