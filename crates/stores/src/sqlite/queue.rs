@@ -16,7 +16,7 @@ use crate::clock;
 /// How many jobs may wait before those who bring one wait too.
 pub(super) const QUEUE_LEN_MAX: usize = 2_048;
 /// How long appends wait for others.
-pub(super) const COMPANY: Company = Company { max: Duration::from_millis(4), gap: Duration::from_micros(500) };
+pub(super) const COMPANY: Company = Company { max: Duration::from_millis(5), gap: Duration::from_micros(1_500) };
 /// So many are company enough.
 const COMPANY_LEN: usize = 512;
 
@@ -25,7 +25,7 @@ const COMPANY_LEN: usize = 512;
 pub(super) struct Company {
     /// Since the last batch, at most…
     pub(super) max: Duration,
-    /// …and only while somebody has come within this time.
+    /// …and only while somebody has come within this time. Timers fire every millisecond, so it is longer than that.
     pub(super) gap: Duration,
 }
 
