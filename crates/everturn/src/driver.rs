@@ -87,7 +87,7 @@ impl Driver {
         if let Some(place) = &mut seat.place {
             place.belongs_to(&chat.owner);
         }
-        let left_behind = ports.is_left_behind(chat.id, chat.status);
+        let left_behind = ports.is_left_behind(&lease, chat.status);
         let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);

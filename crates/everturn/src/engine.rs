@@ -1,11 +1,11 @@
 //! The engine: a store, some providers, some agents, and a driver for every chat that has work.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use everturn_core::budget::Budget;
-use everturn_core::ids::{ChatId, ModelId, Timestamp};
+use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp};
 use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{MakeError, Memory, New, Store, StoreError};
@@ -46,8 +46,8 @@ pub(crate) struct Ports {
     pub(crate) governors: Governors,
     pub(crate) budgets: Budgets,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
-    /// Chats under way that this process began, or has already counted as taken up.
-    pub(crate) known: Mutex<HashSet<ChatId>>,
+    /// Chats under way that this process began, or has already counted as taken up, and under which lease.
+    pub(crate) known: Mutex<HashMap<ChatId, Fence>>,
     /// One at a time: chats that their processes may have died of.
     pub(crate) suspects: Arc<Semaphore>,
     /// What the drivers of today halt by: a child of `shutdown`, and a new one after each time this process was lost.

@@ -7,7 +7,7 @@ use everturn_core::fact::Fact;
 use everturn_core::ids::ChatId;
 use everturn_core::quarantine::Taken;
 use everturn_core::status::Status;
-use everturn_stores::{StoreError, WriteError};
+use everturn_stores::{Lease, StoreError, WriteError};
 
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -19,21 +19,22 @@ use crate::engine::{Ports, lock};
 const ALONE_MAX: Duration = Duration::from_secs(10);
 
 impl Ports {
-    /// Whether this process finds the chat for the first time, in the middle of something another left.
-    pub(crate) fn is_left_behind(&self, chat: ChatId, status: Status) -> bool {
+    /// Whether this process finds the chat in the middle of something another left. Whoever lost its lease, and takes
+    /// the next one before anybody else, finds what it left itself.
+    pub(crate) fn is_left_behind(&self, lease: &Lease, status: Status) -> bool {
         let is_under_way = matches!(status, Status::Running | Status::Interrupting);
         let mut known = lock(&self.known);
-        let left_behind = is_under_way && !known.contains(&chat);
-        if !left_behind {
-            known.insert(chat);
+        let is_ours = known.get(&lease.chat()).is_some_and(|before| before.next() == lease.fence());
+        if is_ours || !is_under_way {
+            known.insert(lease.chat(), lease.fence());
         }
-        left_behind
+        is_under_way && !is_ours
     }
 
     /// What becomes of the chat is no longer of interest here, unless it goes on here.
     pub(crate) fn forget(&self, chat: ChatId, parked: &Result<Parked, WriteError>) {
         match parked {
-            Ok(Parked::Resting) | Err(WriteError::Fenced | WriteError::Store(StoreError::NoSuchChat)) => {
+            Ok(Parked::Resting) | Err(WriteError::Store(StoreError::NoSuchChat)) => {
                 lock(&self.known).remove(&chat);
             }
             Ok(Parked::InLine(_) | Parked::HandedOver) | Err(_) => {}
@@ -58,7 +59,7 @@ impl Driver {
         }
         self.left_behind = false;
         self.ports.metrics.took_over();
-        lock(&self.ports.known).insert(self.chat.id);
+        lock(&self.ports.known).insert(self.chat.id, self.lease.fence());
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::stage::{count, counter};
-use crate::stepwise::Stepwise;
+use crate::stepwise::{Fault, Stepwise};
 
 /// An agent that tries again at once.
 fn agent() -> Agent {
@@ -217,6 +217,24 @@ async fn a_suspect_with_tools_is_alone_until_one_comes_back() {
     sleep(Duration::from_secs(2)).await;
     assert_eq!(status(other.id()).await, None, "both pay");
     lives.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A process that loses its lease and takes the chat again, before anybody else had it, has not died.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_no_death() {
+    let (store, silent) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));
+    let engine = process(&store, &silent, &agent());
+    let chat = engine.create("it").await.unwrap();
+    chat.send("go").await.unwrap();
+    let work = async || timeout(Duration::from_secs(1), chat.advance()).await;
+    assert!(work().await.is_err(), "it waits for its model");
+    for _ in 0..4 {
+        store.fail_after(0, Fault::Fenced);
+        assert!(work().await.is_ok_and(|ended| ended.is_err()), "it has lost the chat");
+        assert!(work().await.is_err(), "it waits for its model again");
+    }
+    let lease = store.acquire(chat.id()).await.unwrap();
+    assert_eq!(store.load(&lease).await.unwrap().chat.taken.still, 0);
 }
 
 /// A journal that does not add up is damage, and said so: nothing panics over it, and nothing is asked.

@@ -42,6 +42,8 @@ pub struct Stepwise {
 pub enum Fault {
     /// It does not happen.
     Refused,
+    /// Nor does this one, because the lease is not good any more.
+    Fenced,
     /// It happens, and its answer is lost.
     Unanswered,
 }
@@ -106,6 +108,7 @@ impl Stepwise {
         match fault {
             None => slowly(write).await,
             Some(Fault::Refused) => Err(lost()),
+            Some(Fault::Fenced) => Err(WriteError::Fenced),
             Some(Fault::Unanswered) => slowly(write).await.and(Err(lost())),
         }
     }

@@ -99,8 +99,11 @@ impl Conn {
             Mode::Write => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "on"),
             Mode::WriteLater => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "off"),
         };
-        let begin =
-            format!("BEGIN {level}; SET LOCAL statement_timeout = {ms}; SET LOCAL synchronous_commit = {durable}");
+        // Who stands still in the middle of a transaction does not keep its locks for longer than a statement may take.
+        let begin = format!(
+            "BEGIN {level}; SET LOCAL statement_timeout = {ms}; SET LOCAL idle_in_transaction_session_timeout = {ms}; \
+             SET LOCAL synchronous_commit = {durable}"
+        );
         self.simple(&begin).await
     }
 
