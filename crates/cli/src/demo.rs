@@ -107,7 +107,7 @@ impl Demo {
             "no wire of those can play that fault: lose wants responses or gemini"
         );
         let dir = tempfile::Builder::new().prefix("everturn-demo-").tempdir().context("no directory for the demo")?;
-        let pace = Duration::from_millis(6);
+        let pace = length.pace();
         let understudy = Understudy::start(dir.path(), seed, pace).await?;
         let place = Place::new(dir.path(), &understudy, &story.config())?;
         let mut daemon = Daemon::start(place).await?;

@@ -18,7 +18,7 @@ use crate::{Server, postgres_bin, run};
 pub const VARIABLE: &str = "EVERTURN_TEST_POSTGRES";
 
 /// How many databases may be left before those of processes that are gone are removed.
-const KEPT_MAX: usize = 100;
+const KEPT_MAX: usize = 1_000;
 
 /// Makes an empty database and says where it is. It stays until a later test notices that this process is gone.
 pub fn database() -> io::Result<String> {

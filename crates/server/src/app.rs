@@ -86,7 +86,7 @@ impl Default for Bounds {
             running_max: 2_000,
             stream_time_max: Duration::from_secs(60 * 60),
             heartbeat: Duration::from_secs(15),
-            recheck: Duration::from_secs(5),
+            recheck: Duration::from_secs(3),
             stall_max: Duration::from_secs(30),
             idle_max: Duration::from_secs(120),
             head_time_max: Duration::from_secs(10),

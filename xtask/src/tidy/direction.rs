@@ -16,17 +16,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("everturn-stores", &["everturn-core"]),
     ("everturn", &["everturn-core", "everturn-providers", "everturn-stores"]),
     ("everturn-understudy", &["everturn-core", "everturn-providers"]),
-    (
-        "everturn-sim",
-        &[
-            "everturn",
-            "everturn-core",
-            "everturn-providers",
-            "everturn-server",
-            "everturn-stores",
-            "everturn-understudy",
-        ],
-    ),
     ("everturn-server", &["everturn", "everturn-core", "everturn-providers", "everturn-stores", "everturn-understudy"]),
     (
         "everturn-cli",
@@ -35,7 +24,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "everturn-core",
             "everturn-providers",
             "everturn-server",
-            "everturn-sim",
             "everturn-stores",
             "everturn-understudy",
         ],
@@ -43,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &["everturn-props"]),
 ];
 /// Crates that every crate's tests may use.
-const STAND_INS: &[&str] = &["everturn-props", "everturn-understudy", "everturn-sim"];
+const STAND_INS: &[&str] = &["everturn-props", "everturn-understudy"];
 /// Foreign crates that would bring waiting, IO or chance into the core.
 const NOT_IN_CORE: &[&str] =
     &["async-trait", "fastrand", "futures", "futures-util", "getrandom", "rand", "reqwest", "tokio", "uuid"];
@@ -103,7 +91,6 @@ mod tests {
             ("everturn", "everturn-server"),
             ("everturn", "everturn-understudy"),
             ("everturn-server", "everturn-cli"),
-            ("everturn-server", "everturn-sim"),
             ("everturn-cli", "xtask"),
         ] {
             assert_eq!(
@@ -119,7 +106,7 @@ mod tests {
     fn the_way_down_and_stand_ins_in_tests_are_fine() {
         assert!(found("everturn", &[("everturn-core", Kind::Normal), ("everturn-stores", Kind::Normal)]).is_empty());
         assert!(found("everturn-cli", &[("everturn-understudy", Kind::Normal), ("clap", Kind::Normal)]).is_empty());
-        assert!(found("everturn", &[("everturn-understudy", Kind::Dev), ("everturn-sim", Kind::Dev)]).is_empty());
+        assert!(found("everturn", &[("everturn-understudy", Kind::Dev), ("everturn-props", Kind::Dev)]).is_empty());
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod order;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 pub(super) use fault::{Fault, Kind, Trace};
 pub(super) use order::Order;
 
@@ -62,6 +64,16 @@ pub(super) enum Length {
     Full,
     /// Enough to test.
     Quick,
+}
+
+impl Length {
+    /// How long each word takes: of few words, long enough that a busy machine can break one of them.
+    pub(super) const fn pace(self) -> Duration {
+        match self {
+            Self::Full => Duration::from_millis(6),
+            Self::Quick => Duration::from_millis(15),
+        }
+    }
 }
 
 /// What the run is told to play.

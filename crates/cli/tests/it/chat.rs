@@ -27,13 +27,13 @@ async fn an_answer_streams_into_the_window() {
     let data = Scratch::new();
     let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
     let mut terminal = chat(&data, &[], WINDOW).await;
-    terminal.keys("count to 60\r").await;
+    terminal.keys("count to 150\r").await;
     terminal.shows("answering").await;
     terminal.shows("t9 ").await;
-    assert!(!terminal.window().contains("t60"), "it is shown as it arrives");
+    assert!(!terminal.window().contains("t150"), "it is shown as it arrives");
     terminal.shows("understudy/numbered ·").await;
     let words = terminal.words();
-    assert!(words.contains(&format!("› count to 60 {} understudy/numbered", count(60))), "{words}");
+    assert!(words.contains(&format!("› count to 150 {} understudy/numbered", count(150))), "{words}");
     terminal.keys("\x04").await;
     assert!(terminal.ended().await.success());
     assert!(terminal.words().contains("Come back with: everturn chat --resume"));

@@ -230,6 +230,7 @@ async fn standard_input_is_said() {
 async fn turns_at_once_share_a_directory() {
     let data = Scratch::new();
     let path = data.path().to_str().unwrap().to_owned();
+    std::fs::write(format!("{path}.toml"), "model = \"understudy/numbered\"\n").unwrap();
     let turns: Vec<_> = (1..=4)
         .map(|n| {
             let path = path.clone();
@@ -241,7 +242,6 @@ async fn turns_at_once_share_a_directory() {
             })
         })
         .collect();
-    std::fs::write(format!("{path}.toml"), "model = \"understudy/numbered\"\n").unwrap();
     for (n, turn) in turns.into_iter().enumerate() {
         let (code, out, error) = turn.await.unwrap();
         assert_eq!((code, out.split_whitespace().count()), (Some(0), (n + 1) * 40), "{error}");

@@ -58,8 +58,8 @@ const SQLITE: [(&str, usize); 7] = [
     ("sqlite-commit", 2),
     ("sqlite-committed", 2),
     ("sqlite-write-back", 2),
-    ("sqlite-trim", 15),
-    ("sqlite-trim-middle", 15),
+    ("sqlite-trim", 25),
+    ("sqlite-trim-middle", 25),
     ("sqlite-merge", 15),
 ];
 

@@ -62,8 +62,7 @@ async fn request(socket: &mut TcpStream) -> String {
 }
 
 fn http() -> Http {
-    let limits =
-        Limits { open_max: Duration::from_millis(300), connect_max: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { open_max: Duration::from_secs(2), connect_max: Duration::from_secs(2), ..Limits::default() };
     Http::direct(&limits)
 }
 

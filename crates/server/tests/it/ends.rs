@@ -101,7 +101,7 @@ async fn a_token_has_only_so_many_streams() {
 /// A reader that stops reading is cut, and harms nobody meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_stops_reading_is_cut() {
-    let bounds = Bounds { stall_max: Duration::from_secs(1), ..Bounds::default() };
+    let bounds = Bounds { stall_max: Duration::from_secs(3), ..Bounds::default() };
     let stage = Stage::with(bounds, Duration::ZERO).await;
     let chat = stage.chat("numbered").await;
     let mut stuck = TcpStream::connect(stage.server.address()).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_reader_that_stops_reading_is_cut() {
 async fn a_token_that_ends_loses_its_streams() {
     let stage = Stage::with(Bounds { recheck: SOON, ..Bounds::default() }, Duration::ZERO).await;
     let secret = "evt_of-a-guest-who-has-to-leave-soon";
-    stage.grant_until(secret, "me", &[Scope::Read], Some(stage.engine.now() + Duration::from_secs(1))).await;
+    stage.grant_until(secret, "me", &[Scope::Read], Some(stage.engine.now() + Duration::from_secs(3))).await;
     let chat = stage.chat("default").await;
     let url = format!("{}{chat}/stream", stage.base);
     let mut guest = Reader::open(stage.client.get(url).bearer_auth(secret)).await;

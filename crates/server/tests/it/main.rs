@@ -8,6 +8,7 @@ mod connections;
 mod cuts;
 mod data;
 mod deleting;
+mod documented;
 mod ends;
 mod entrances;
 mod exporting;

@@ -107,7 +107,7 @@ async fn every_accepted_message_is_heard_once() {
             let (accepted, deleted) = client.await.unwrap();
             expected.extend(accepted.into_iter().filter(|text| !deleted.contains(text)));
         }
-        let view = watching
+        watching
             .until(|view| {
                 let said = heard(view).into_iter().collect::<BTreeSet<_>>();
                 let status = view.status.as_ref();
@@ -117,6 +117,7 @@ async fn every_accepted_message_is_heard_once() {
                     })
             })
             .await;
+        let view = stage.caught_up(&mut watching, &chat).await;
         let said = heard(&view);
         assert_eq!(said.len(), expected.len(), "each of them once: {said:?}");
         assert_eq!(said.into_iter().collect::<BTreeSet<_>>(), expected);
@@ -147,7 +148,8 @@ async fn edits_that_race_leave_one_transcript() {
                 "{problem}"
             );
         }
-        let view = watching.until_rest().await;
+        watching.until_rest().await;
+        let view = stage.caught_up(&mut watching, &chat).await;
         assert_eq!(heard(&view).len(), 1, "round {round}: one question is left");
         assert_eq!(view, stage.view(&chat).await);
     }

@@ -144,6 +144,13 @@ impl Stage {
         let id: ChatId = chat.rsplit('/').next().unwrap().parse().unwrap();
         (&self.engine.chat(id).view().await.unwrap()).into()
     }
+
+    /// What a reader sees once it has everything that the server has now: a turn may be over, and a late command not yet.
+    pub async fn caught_up(&self, reader: &mut Reader, chat: &str) -> wire::View {
+        let version = |view: &wire::View| view.status.as_ref().map(|status| status.version);
+        let now = version(&self.view(chat).await);
+        reader.until(|view| version(view) >= now).await
+    }
 }
 
 pub async fn answer(response: Response) -> (StatusCode, Value) {

@@ -165,6 +165,6 @@ pub fn vile_bodies() -> Row {
 pub fn no_headers() -> Row {
     Row::new(
         "headers never arrive",
-        [Case::new("silence").fault("silentx1").limits(|limits| limits.open_max = Duration::from_secs(1))],
+        [Case::new("silence").fault("silentx1").limits(|limits| limits.open_max = Duration::from_secs(2))],
     )
 }

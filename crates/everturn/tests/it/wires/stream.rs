@@ -19,7 +19,7 @@ use super::way::Way;
 const NOT_KEPT: &str = "its generations end with their streams";
 
 fn impatient(limits: &mut Limits) {
-    limits.silence_max = Duration::from_secs(1);
+    limits.silence_max = Duration::from_secs(2);
 }
 
 fn long_waits(limits: &mut Limits) {

@@ -54,7 +54,7 @@ async fn no_row_is_left_of_a_deleted_chat() {
 /// what the others said is there for readers, and for the next process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_said_at_the_same_moment_stays() {
-    const ROUNDS: usize = 20;
+    const ROUNDS: usize = 200;
     let dir = Scratch::new();
     let store = open(&dir);
     let mut gone = Witness::in_a_turn(&store, 1).await;
