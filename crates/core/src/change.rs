@@ -174,18 +174,19 @@ impl<'a> Change<'a> {
     }
 
     /// Takes a command out of the inbox and does what it says; or records why not.
-    pub fn obey(&mut self, seq: InboxSeq, command: &Command, verdict: Result<(), Refusal>) -> &mut Self {
-        self.fact(Fact::Obeyed(seq, verdict));
+    pub fn obey(&mut self, inbound: &Inbound, verdict: Result<(), Refusal>) -> &mut Self {
+        let Inbound { seq, aimed, command } = inbound;
+        self.fact(Fact::Obeyed(*seq, verdict));
         if verdict.is_err() {
             return self;
         }
         match command {
-            Command::Send { parts, when } => self.send(seq, parts, *when),
+            Command::Send { parts, when } => self.send(*seq, parts, *when),
             Command::Promote(id) => self.promote(*id),
             Command::Unqueue(id) => self.fact(Fact::Unqueued(*id)),
             Command::Interrupt => self.fact(Fact::Moved(Status::Interrupting)),
             Command::Answer(answers) => self.answers(answers),
-            Command::Edit { message, parts } => self.edit(*message, parts),
+            Command::Edit { message, parts } => self.edit(*message, parts, *aimed),
             Command::Compact => {
                 self.fact(Fact::TurnBegan(self.at)).fact(Fact::CompactionAsked).fact(Fact::Moved(Status::Running))
             }
@@ -250,9 +251,15 @@ impl<'a> Change<'a> {
         self
     }
 
-    fn edit(&mut self, from: MessageId, parts: &Arc<[Part]>) -> &mut Self {
+    /// Steps may have ended since the edit was accepted. Who wanted its turn stopped before it had begun aimed at the step
+    /// that it was to open then.
+    fn edit(&mut self, from: MessageId, parts: &Arc<[Part]>, aimed: StepId) -> &mut Self {
         let began = Fact::TurnBegan(self.at);
-        self.fact(Fact::Rewound { from }).fact(began).say(Body::User(parts.to_vec())).fact(Fact::Moved(Status::Running))
+        self.fact(Fact::Rewound { from })
+            .fact(began)
+            .fact(Fact::Foreseen(aimed.next()))
+            .say(Body::User(parts.to_vec()))
+            .fact(Fact::Moved(Status::Running))
     }
 
     /// Rests until every call that asks is answered, or nobody did so in time.
@@ -320,7 +327,7 @@ pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound>, at: 
         let verdict = check_inbound(&chat, inbound, |_| true); // Looked up when it was accepted.
         let facts = {
             let mut change = Change::new(&chat, at);
-            change.obey(inbound.seq, &inbound.command, verdict);
+            change.obey(inbound, verdict);
             change.facts()
         };
         chat.apply(&facts);

@@ -10,11 +10,17 @@ use crate::cost::Micros;
 use crate::error::Kind;
 use crate::fact::{Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
+use crate::inherited::{Found, Inherited};
 use crate::message::{Body, Message, Part, SummarySource, Verdict};
 use crate::quarantine::Taken;
 use crate::retry;
 use crate::status::{self, Status, Verb};
 use crate::title;
+use crate::view::Cursor;
+
+mod tail;
+
+pub use tail::{Tail, tail_of};
 
 /// Where a chat stands, in every detail but its messages.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +73,8 @@ pub struct Chat {
     pub totals: Totals,
     /// How often it was taken up in the middle of its work.
     pub taken: Taken,
+    /// How far the open draft went when others took it up.
+    pub inherited: Inherited,
 }
 
 /// A message that waits to be heard.
@@ -80,26 +88,6 @@ pub struct Queued {
     pub parts: Arc<[Part]>,
     /// Whether it goes in at the next step boundary rather than the next turn.
     pub steers: bool,
-}
-
-/// What kind the newest message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tail {
-    /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
-    #[default]
-    Nothing,
-    /// Words for the model: from a person, the program, a summary, a tool.
-    Input,
-    /// A reply that said something.
-    Reply,
-    /// A reply that ended at the output limit.
-    CutReply,
-    /// A reply that the provider filtered.
-    FilteredReply,
-    /// A reply that said nothing at all.
-    EmptyReply,
-    /// A reply that was stopped or broke.
-    StoppedReply,
 }
 
 /// A call without a result.
@@ -163,7 +151,7 @@ pub enum Effect {
 pub struct Turn {
     /// When it began.
     pub began: Timestamp,
-    /// The step it began with.
+    /// The step it began with, or was expected to: an interrupt that was meant for an earlier one comes late.
     pub first: StepId,
     /// Since when it waits for people, if it does.
     pub rests_since: Option<Timestamp>,
@@ -308,6 +296,7 @@ impl Chat {
             obeyed: InboxSeq(0),
             totals: Totals::default(),
             taken: Taken::default(),
+            inherited: Inherited::default(),
         }
     }
 
@@ -323,6 +312,12 @@ impl Chat {
     /// The calls that somebody outside can answer now. While others still run, nobody can.
     pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
         self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
+    }
+
+    /// Whether somebody who has seen this much may have seen what was lost since.
+    #[must_use]
+    pub fn denies(&self, seen: Cursor) -> bool {
+        seen.step == self.step && self.inherited.denies(seen)
     }
 
     /// Applies a commit.
@@ -346,6 +341,7 @@ impl Chat {
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
             Fact::Moved(status) => self.moved(*status),
             Fact::TurnBegan(at) => self.turn = Some(Turn { began: *at, first: self.step, ..Turn::default() }),
+            Fact::Foreseen(step) => self.in_turn(|turn| turn.first = turn.first.min(*step)),
             Fact::StopAfter(tool) => self.in_turn(|turn| turn.stop_after = Some(tool.clone())),
             Fact::Reasked => self.in_turn(|turn| turn.reasked = true),
             Fact::TurnEnded(end) => self.turn_ended(end),
@@ -371,6 +367,9 @@ impl Chat {
             Fact::Renamed(title) => self.title.clone_from(title),
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
             Fact::TakenUp(taken) => self.taken = *taken,
+            Fact::Inherited(seq) => {
+                self.inherited = self.inherited.again(Found { version: self.version.next(), seq: *seq });
+            }
         }
     }
 
@@ -413,6 +412,7 @@ impl Chat {
         self.tried = Tried::default();
         self.wait = None;
         self.compacting = None;
+        self.inherited = Inherited::default();
     }
 
     fn opened(&mut self, calls: &[OpenCall]) {
@@ -469,27 +469,6 @@ impl Chat {
         self.turn = None;
         self.compaction_asked = false;
         self.next_step(self.step);
-    }
-}
-
-/// What a message is to the plan.
-#[must_use]
-pub fn tail_of(body: &Body) -> Tail {
-    use crate::message::{Part as P, Stop};
-    let Body::Reply(reply) = body else {
-        return Tail::Input;
-    };
-    let says = reply.parts.iter().any(|part| match part {
-        P::Text(text) => !text.text.trim().is_empty(),
-        P::Reasoning(_) => false,
-        P::Call(_) | P::Provided(_) | P::Source(_) | P::File(_) | P::Other(_) => true,
-    });
-    match (&reply.stop, says) {
-        (Stop::Interrupted | Stop::Broken, _) => Tail::StoppedReply,
-        (Stop::Filtered { .. }, _) => Tail::FilteredReply,
-        (Stop::Length, _) => Tail::CutReply,
-        (Stop::End | Stop::ToolUse, true) => Tail::Reply,
-        (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
     }
 }
 

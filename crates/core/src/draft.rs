@@ -210,6 +210,12 @@ impl Draft {
         &self.parts
     }
 
+    /// Whether part of the answer was shown, or is known to its provider: what comes next is the rest of it.
+    #[must_use]
+    pub const fn is_half_said(&self) -> bool {
+        !self.parts.is_empty() || self.handle.is_some()
+    }
+
     /// Whether the newest part still grows: more words of its kind belong to it.
     #[must_use]
     pub const fn grows(&self) -> bool {

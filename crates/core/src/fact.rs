@@ -10,7 +10,7 @@ use crate::chat::{Compacting, Effect, OpenCall, Queued, Tail, Tried, TurnEnd, Wa
 use crate::command::Refusal;
 use crate::cost::{End, Spend, Tally};
 use crate::error::{Cause, Kind};
-use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
+use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp};
 use crate::message::Message;
 use crate::quarantine::Taken;
 use crate::status::Status;
@@ -98,6 +98,8 @@ pub enum Fact {
     Moved(Status),
     /// A turn began.
     TurnBegan(Timestamp),
+    /// It was expected to begin with this step: whoever aimed at that one or a later one meant this turn.
+    Foreseen(StepId),
     /// A tool that ends turns succeeded.
     StopAfter(String),
     /// An empty reply is asked for again.
@@ -138,6 +140,8 @@ pub enum Fact {
     Renamed(String),
     /// A process took the chat up in the middle of its work.
     TakenUp(Taken),
+    /// Somebody goes on with a draft that others wrote, and finds it this far.
+    Inherited(Seq),
     /// A command was taken out of the inbox.
     Obeyed(InboxSeq, Result<(), Refusal>),
 }

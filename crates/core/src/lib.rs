@@ -19,6 +19,7 @@ pub mod fact;
 pub mod fork;
 pub mod governor;
 pub mod ids;
+pub mod inherited;
 pub mod limits;
 pub mod message;
 pub mod plan;

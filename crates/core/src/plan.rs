@@ -4,6 +4,7 @@
 //! driver that just started and one that just committed look at the same chat and get the same answer.
 
 use crate::chat::{Chat, Tail, Turn, TurnEnd};
+use crate::draft::Draft;
 use crate::ids::Timestamp;
 use crate::limits::Limits;
 use crate::status::Status;
@@ -33,19 +34,19 @@ pub enum Next {
     Finish(TurnEnd),
 }
 
-/// What a driver of `chat` does next.
+/// What a driver of `chat` does next, whose open step has come as far as `draft`.
 #[must_use]
-pub fn plan(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
+pub fn plan(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) -> Next {
     match chat.status {
         Status::Idle if !chat.queue.is_empty() && !chat.archived => Next::Begin,
         Status::Idle | Status::Failed => Next::Rest,
         Status::Awaiting => Next::Await,
         Status::Interrupting => Next::Settle,
-        Status::Running => running(chat, limits, now),
+        Status::Running => running(chat, draft, limits, now),
     }
 }
 
-fn running(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
+fn running(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) -> Next {
     let Some(turn) = &chat.turn else {
         return Next::Begin;
     };
@@ -64,10 +65,12 @@ fn running(chat: &Chat, limits: &Limits, now: Timestamp) -> Next {
     // A turn that has reached a bound would take words in and never answer them: then they begin the next one.
     let over = over(turn, limits, now);
     let steered = over.is_none() && chat.queue.iter().any(|queued| queued.steers);
+    // Between two attempts at one answer is no step boundary: the rest would be said as if it answered what steers.
+    let half_said = draft.is_some_and(Draft::is_half_said);
     match chat.tail {
         Tail::StoppedReply => Next::Finish(TurnEnd::Done), // Only a summary was asked for.
         Tail::Nothing | Tail::Input | Tail::Reply | Tail::CutReply | Tail::FilteredReply | Tail::EmptyReply
-            if steered =>
+            if steered && !half_said =>
         {
             Next::Begin
         }

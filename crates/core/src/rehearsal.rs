@@ -17,7 +17,7 @@ use crate::delta::Delta;
 use crate::draft::Draft;
 use crate::error::{Cause, Kind};
 use crate::fact::{AttemptOutcome, Attempted, Fact};
-use crate::ids::{MessageId, ModelId, Timestamp};
+use crate::ids::{MessageId, ModelId, Seq, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Body, CallResult, Meta, Output, Reply, Stop, Summary, SummarySource, Verdict};
 use crate::plan::{Next, plan};
@@ -53,7 +53,7 @@ pub fn tiny_limits() -> Limits {
 #[must_use]
 pub fn deed(chat: &Chat, draft: Option<&Draft>, limits: &Limits, at: Timestamp, dice: &mut Dice) -> Deed {
     let mut change = Change::new(chat, at);
-    match plan(chat, limits, at) {
+    match plan(chat, draft, limits, at) {
         Next::Rest => return Deed::Rest,
         Next::Await if dice.below(4) < 3 => return Deed::Rest,
         Next::Await => change.expire(),
@@ -89,7 +89,7 @@ pub fn obey(
     if verdict.is_ok() && matches!(inbound.command, Command::Edit { .. }) {
         attempted(&mut change, chat, draft, at, AttemptOutcome::Lost);
     }
-    change.obey(inbound.seq, &inbound.command, verdict);
+    change.obey(inbound, verdict);
     change.facts()
 }
 
@@ -99,6 +99,10 @@ fn call_model(mut change: Change<'_>, chat: &Chat, draft: Option<&Draft>, at: Ti
         return match dice.below(8) {
             6 if chat.briefed < chat.step => {
                 change.say(Body::Context("it is raining".into())).fact(Fact::Briefed);
+                Deed::Commit(change.facts())
+            }
+            5 => {
+                change.fact(Fact::Inherited(draft.map_or(Seq(0), Draft::seq)));
                 Deed::Commit(change.facts())
             }
             7 => {

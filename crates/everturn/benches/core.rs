@@ -129,7 +129,7 @@ fn fold_plan_event(deltas: &[Delta]) -> f64 {
     timed(move || {
         for delta in rows {
             let seq = draft.push(Timestamp(1), &delta).expect("in order");
-            black_box(plan(&chat, &limits, Timestamp(1)));
+            black_box(plan(&chat, Some(&draft), &limits, Timestamp(1)));
             let row = Row { step: StepId(1), seq, at: Timestamp(1), delta };
             view.fold(&Event::Delta(row)).expect("in order");
         }

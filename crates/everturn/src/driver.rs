@@ -14,7 +14,7 @@ use everturn_core::context::Gauge;
 use everturn_core::draft::Draft;
 use everturn_core::error::Cause;
 use everturn_core::fact::{AttemptOutcome, Fact};
-use everturn_core::ids::{MessageId, Timestamp};
+use everturn_core::ids::{MessageId, Seq, Timestamp};
 use everturn_core::message::{Body, Message, Reply, Stop};
 use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
@@ -51,6 +51,8 @@ pub(crate) struct Driver {
     pub(crate) cause: Cause,
     /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
     pub(crate) inherited: bool,
+    /// How far the open step's journal went when it was taken from others, as long as that is not written down.
+    pub(crate) found: Option<Seq>,
     pub(crate) gauge: Gauge,
     pub(crate) room: Room,
     pub(crate) meter: Meter,
@@ -88,6 +90,7 @@ impl Driver {
             place.belongs_to(&chat.owner);
         }
         let left_behind = ports.is_left_behind(&lease, chat.status);
+        let found = ports.found(&chat, rows.last().map_or(Seq(0), |row| row.seq));
         let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);
@@ -105,6 +108,7 @@ impl Driver {
             kept,
             cause: Cause::Resumed,
             inherited: true,
+            found,
             gauge: Gauge::default(),
             room,
             meter,
@@ -120,6 +124,7 @@ impl Driver {
     pub(crate) async fn run(mut self) -> Result<Parked, WriteError> {
         let parked = self.go_on().await;
         self.ports.forget(self.chat.id, &parked);
+        self.stay_in_line(&parked);
         let parked = parked?;
         if let Err(error) = self.ports.store.release(self.lease).await {
             tracing::debug!(%error, "the lease was not given back, it lapses by itself");
@@ -138,7 +143,7 @@ impl Driver {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
             }
-            let next = plan(&self.chat, &self.agent.limits, self.now());
+            let next = plan(&self.chat, self.draft.as_ref(), &self.agent.limits, self.now());
             if self.ports.drain.is_cancelled() && !matches!(next, Next::Finish(_) | Next::Settle | Next::Rest) {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
@@ -231,7 +236,7 @@ impl Driver {
             }
         }
         if self.chat.step != step {
-            self.draft = None;
+            (self.draft, self.found) = (None, None);
         }
         if self.chat.turn.is_none() || self.chat.tried.model != model {
             self.room = Room::default();
@@ -272,9 +277,8 @@ impl Driver {
 
     async fn obey(&mut self, inbound: Inbound) -> Result<(), WriteError> {
         let verdict = check_inbound(&self.chat, &inbound, |id| self.is_users(id));
-        let Inbound { seq, command, .. } = inbound;
-        let command = self.bounded_answers(command);
-        let lost = match command {
+        let inbound = Inbound { command: self.bounded_answers(inbound.command), ..inbound };
+        let lost = match inbound.command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
             _ => None,
         };
@@ -282,7 +286,7 @@ impl Driver {
             if let Some(attempted) = lost {
                 change.fact(attempted);
             }
-            change.obey(seq, &command, verdict)
+            change.obey(&inbound, verdict)
         })
         .await
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use everturn_core::budget::Budget;
 use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp};
+use everturn_core::view::Cursor;
 use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{MakeError, Memory, New, Store, StoreError};
@@ -48,6 +49,8 @@ pub(crate) struct Ports {
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
     /// Chats under way that this process began, or has already counted as taken up, and under which lease.
     pub(crate) known: Mutex<HashMap<ChatId, Fence>>,
+    /// Where chats stand in line that were parked here: if one is found there again, nothing was lost meanwhile.
+    pub(crate) parked: Mutex<HashMap<ChatId, Cursor>>,
     /// One at a time: chats that their processes may have died of.
     pub(crate) suspects: Arc<Semaphore>,
     /// What the drivers of today halt by: a child of `shutdown`, and a new one after each time this process was lost.
@@ -372,6 +375,7 @@ impl Builder {
             budgets,
             recorder,
             known: Mutex::default(),
+            parked: Mutex::default(),
             suspects: Arc::new(Semaphore::new(1)),
             driven: Mutex::default(),
             drivers,

@@ -40,6 +40,7 @@ mod feed;
 mod governor;
 mod handle;
 mod hub;
+mod inherit;
 mod kept;
 mod metrics;
 mod model;

@@ -55,6 +55,7 @@ impl Driver {
         if self.brief().await? {
             return Ok(());
         }
+        self.inherit().await?;
         if let Some(began) = self.unrecorded() {
             // Its process is gone. What it showed is here.
             let lost = ProviderError::new(began.model.provider(), Kind::Truncated).with_cause(Cause::Resumed);

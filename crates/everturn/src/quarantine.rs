@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everturn_core::change::Change;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::ids::ChatId;
@@ -55,7 +56,8 @@ impl Driver {
         } else if taken.is_suspect(deaths_max) && !self.isolate().await? {
             return Ok(()); // The top of the loop knows why.
         } else {
-            self.change(|change| change.fact(Fact::TakenUp(taken))).await?;
+            let found = self.found.take().map(Fact::Inherited);
+            self.change(|change| found.into_iter().fold(change.fact(Fact::TakenUp(taken)), Change::fact)).await?;
         }
         self.left_behind = false;
         self.ports.metrics.took_over();

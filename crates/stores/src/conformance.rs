@@ -53,7 +53,8 @@ macro_rules! conformance {
                     a_lease_fences_its_own_chat_alone, taking_over_finds_everything_in_every_status,
                     parallel_takeovers_leave_one_writer, commands_need_no_lease;
                 journal: rows_are_shown_once_they_are_stored, rows_that_do_not_follow_are_refused_together,
-                    rows_outlive_commits_within_the_step, rows_go_with_their_step, a_step_that_is_over_takes_no_rows;
+                    rows_outlive_commits_within_the_step, rows_go_with_their_step, a_step_that_is_over_takes_no_rows,
+                    whoever_saw_what_was_lost_begins_anew;
                 commits: versions_count_commits, a_driver_goes_on_from_the_newest_summary,
                     a_rewound_summary_brings_back_what_it_stood_for, attempts_are_kept_whatever_becomes_of_the_turn,
                     a_dropped_write_happened_whole_or_not_at_all, chats_are_apart,
@@ -62,7 +63,8 @@ macro_rules! conformance {
                     unsettled_chats_are_listed_oldest_first, without_a_cursor_there_is_a_snapshot,
                     a_cursor_that_cannot_be_used_gets_a_snapshot, a_catch_up_is_whole, an_edit_is_told_as_one,
                     a_long_chat_is_shown_by_its_newest_page;
-                bounds: whoever_missed_too_much_is_shown_a_page, bytes_are_read_for_whom_they_are;
+                bounds: whoever_missed_too_much_is_shown_a_page, long_messages_make_short_pages,
+                    bytes_are_read_for_whom_they_are;
                 making: a_key_of_an_owner_makes_one_chat, a_key_of_a_fork_outlives_its_source, parallel_repeats_make_one_chat, a_fork_begins_with_what_was_said,
                     a_fork_is_a_chat_of_its_own, a_fork_ends_where_no_call_is_open, a_fork_takes_bytes_along,
                     what_was_said_is_found_by_its_words, chats_at_work_are_found;

@@ -26,7 +26,8 @@ use crate::asked::Asked;
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
 use crate::new::{Fork, MakeError, New};
-use crate::sql::{self, PAGE_LEN_MAX};
+use crate::shape;
+use crate::sql::{self, PAGE_LEN_MAX, Sheet};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -228,7 +229,7 @@ impl Store for Memory {
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(chat, |room| {
             let end = before.map_or(room.messages.len(), |id| room.messages.partition_point(|(_, m)| m.id < id));
-            let page = &room.messages[end.saturating_sub(len)..end];
+            let page = &room.messages[end - fitting(room.messages[..end].iter().rev().take(len))..end];
             page.iter().map(|(_, message)| message.without_bytes()).collect()
         })
     }
@@ -236,7 +237,8 @@ impl Store for Memory {
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(chat, |room| {
             let first = room.messages.partition_point(|(_, message)| message.id <= after);
-            room.messages[first..].iter().take(len).map(|(_, message)| message.without_bytes()).collect()
+            let fitting = fitting(room.messages[first..].iter().take(len));
+            room.messages[first..].iter().take(fitting).map(|(_, message)| message.without_bytes()).collect()
         })
     }
 
@@ -419,8 +421,12 @@ impl Room {
 
     fn since(&self, cursor: Option<Cursor>) -> Option<News> {
         let now = self.cursor();
-        let missed = |seen: &Cursor| self.messages.len() - self.messages.partition_point(|(at, _)| *at <= seen.version);
-        let Some(seen) = cursor.filter(|seen| is_usable(*seen, now) && missed(seen) <= PAGE_LEN_MAX) else {
+        let is_told = |seen: &Cursor| {
+            let missed = &self.messages[self.messages.partition_point(|(at, _)| *at <= seen.version)..];
+            fitting(missed.iter().rev().take(PAGE_LEN_MAX)) == missed.len()
+        };
+        let is_good = |seen: &Cursor| is_usable(*seen, now) && !self.chat.denies(*seen) && is_told(seen);
+        let Some(seen) = cursor.filter(is_good) else {
             return Some(News { cursor: now, events: vec![Event::Reset(Box::new(self.snapshot()))] });
         };
         if seen == now {
@@ -444,12 +450,19 @@ impl Room {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let page = self.messages.len().saturating_sub(PAGE_LEN_MAX);
-        let messages = self.messages[page..].iter().map(|(_, message)| message.without_bytes()).collect();
+        let page = fitting(self.messages.iter().rev().take(PAGE_LEN_MAX));
+        let messages =
+            self.messages[self.messages.len() - page..].iter().map(|(_, message)| message.without_bytes()).collect();
         let rows: Vec<Row> = self.rows.iter().map(Row::without_bytes).collect();
         let draft = Draft::of_rows(&rows).expect("what is journalled has been folded before");
         Snapshot { messages, standing: Standing::from(&self.chat), draft }
     }
+}
+
+/// How many of these go on one page.
+fn fitting<'m>(messages: impl Iterator<Item = &'m (Version, Arc<Message>)>) -> usize {
+    let mut sheet = Sheet::page();
+    messages.take_while(|(_, message)| sheet.fits(shape::message::write(&message.without_bytes()).json.len())).count()
 }
 
 fn note(calls: &mut BTreeMap<CallUid, CallRecord>, entry: Entry<'_>) {

@@ -45,7 +45,7 @@ use crate::entropy;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
 use crate::shape::rows;
-use crate::sql::{Durability, Fetch};
+use crate::sql::{Durability, Fetch, Sheet};
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -349,11 +349,11 @@ impl Store for Postgres {
     }
 
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.page(chat, None, usize::MAX, Fetch::Bytes).await
+        self.inner.page(chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)).await
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.page(chat, before, len, Fetch::Lengths).await
+        self.inner.page(chat, before, len, (Sheet::page(), Fetch::Lengths)).await
     }
 
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {

@@ -27,7 +27,42 @@ pub enum Durability {
 }
 
 /// How many messages a snapshot shows at most, and how many somebody may have missed before they are shown one instead.
+/// A page by its bytes ([`Sheet`]) counts as well.
 pub(crate) const PAGE_LEN_MAX: usize = 200;
+
+/// How many bytes of stored text are on a page at most, unless a single message has more.
+pub(crate) const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// A page being filled. The first message fits whatever it weighs, or nobody could read past it.
+#[derive(Debug)]
+pub(crate) struct Sheet {
+    bytes: usize,
+    max: usize,
+}
+
+impl Sheet {
+    /// A page for people.
+    pub(crate) const fn page() -> Self {
+        Self { bytes: 0, max: PAGE_BYTES_MAX }
+    }
+
+    /// For whoever wants all there is.
+    pub(crate) const fn endless() -> Self {
+        Self { bytes: 0, max: usize::MAX }
+    }
+
+    /// How many bytes may be on it.
+    pub(crate) const fn bytes_max(&self) -> usize {
+        self.max
+    }
+
+    /// Whether a text of so many bytes goes on it as well.
+    pub(crate) const fn fits(&mut self, bytes: usize) -> bool {
+        let is_first = self.bytes == 0;
+        self.bytes = self.bytes.saturating_add(bytes);
+        is_first || self.bytes <= self.max
+    }
+}
 
 /// What is read of the bytes that a text refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

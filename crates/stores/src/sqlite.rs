@@ -51,7 +51,7 @@ use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
 use crate::shape;
 use crate::shape::rows::Piece;
-use crate::sql::{Durability, Fetch, Split};
+use crate::sql::{Durability, Fetch, Sheet, Split};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
 };
@@ -314,7 +314,7 @@ impl Store for Sqlite {
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         let all = move |snapshot: &rusqlite::Connection| {
             reads::is_there(snapshot, chat)?;
-            reads::page(snapshot, chat, None, usize::MAX, Fetch::Bytes)
+            reads::page(snapshot, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes))
         };
         self.read(all).await
     }
@@ -326,7 +326,7 @@ impl Store for Sqlite {
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         let page = move |snapshot: &rusqlite::Connection| {
             reads::is_there(snapshot, chat)?;
-            reads::page(snapshot, chat, before, len, Fetch::Lengths)
+            reads::page(snapshot, chat, before, len, (Sheet::page(), Fetch::Lengths))
         };
         self.read(page).await
     }

@@ -84,10 +84,11 @@ pub trait Store: Send + Sync + 'static {
     /// One message with its bytes; `None` if there is none, or it was rewound.
     async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError>;
 
-    /// The newest `len` messages before one of them, or before the end; oldest first, without their bytes.
+    /// The newest `len` messages before one of them, or before the end; oldest first, without their bytes. Fewer if they are
+    /// long, but one in any case.
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
 
-    /// The oldest `len` messages after one of them, oldest first, without their bytes.
+    /// The oldest `len` messages after one of them, oldest first, without their bytes. Fewer if they are long, as above.
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
 
     /// Provider calls ever made for the chat, oldest first: `len` of them behind the first `seen`.

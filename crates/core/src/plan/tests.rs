@@ -3,11 +3,12 @@ use std::time::Duration;
 use super::*;
 use crate::chat::{CallState, Effect, OpenCall, Queued};
 use crate::cost::Micros;
+use crate::delta::{Delta, Handle};
 use crate::fact::Fact;
 use crate::ids::{CallUid, InboxSeq, StepId};
 use crate::message::{Body, CallResult, Meta, Output, Verdict};
 use crate::rehearsal::Stage;
-use crate::rehearsal::sample::{chat_id, words};
+use crate::rehearsal::sample::{chat_id, draft, text, words};
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -73,11 +74,17 @@ fn running(tail: Tail, turn: Turn) -> Chat {
 }
 
 fn next(chat: &Chat) -> Next {
-    plan(chat, &limits(), NOW)
+    plan(chat, None, &limits(), NOW)
+}
+
+/// A step of which nothing was tried, tried in vain, or answered in part; the last one's provider still has it.
+fn drafts() -> [Option<Draft>; 4] {
+    let handle = Delta::Handle(Box::new(Handle { id: "resp".into(), cursor: "1".into() }));
+    [None, Some(draft(StepId(1), &[])), Some(draft(StepId(1), &[text("Hel")])), Some(draft(StepId(1), &[handle]))]
 }
 
 /// The rules in words, first match wins; what [`plan`] is compared with.
-fn rule(chat: &Chat, turn: &Turn, over: Option<TurnEnd>) -> Next {
+fn rule(chat: &Chat, half_said: bool, turn: &Turn, over: Option<TurnEnd>) -> Next {
     let steered = chat.queue.iter().any(|queued| queued.steers);
     let finish = |end| Next::Finish(end);
     let says_something = !matches!(chat.tail, Tail::StoppedReply);
@@ -86,7 +93,7 @@ fn rule(chat: &Chat, turn: &Turn, over: Option<TurnEnd>) -> Next {
         (!chat.calls.is_empty(), Next::Ask),
         (chat.compaction_asked, Next::Compact),
         (turn.stop_after.is_some(), finish(TurnEnd::StopAfter(turn.stop_after.clone().unwrap_or_default()))),
-        (steered && says_something && over.is_none(), Next::Begin),
+        (steered && says_something && over.is_none() && !half_said, Next::Begin),
         (matches!(chat.tail, Tail::Nothing | Tail::Reply | Tail::StoppedReply), finish(TurnEnd::Done)),
         (chat.tail == Tail::CutReply, finish(TurnEnd::Length)),
         (chat.tail == Tail::FilteredReply, finish(TurnEnd::Filtered)),
@@ -98,8 +105,8 @@ fn rule(chat: &Chat, turn: &Turn, over: Option<TurnEnd>) -> Next {
     rules.into_iter().find_map(|(holds, next)| holds.then_some(next)).unwrap()
 }
 
-/// MC17–MC19, I17: every combination of tail, calls, queue, bound, summary asked, stop-after and re-asking is decided
-/// by the first rule that holds.
+/// MC17–MC19, I17: every combination of tail, calls, queue, bound, draft, summary asked, stop-after and re-asking is
+/// decided by the first rule that holds.
 #[test]
 fn the_first_rule_that_holds_decides() {
     use CallState::{AsksApproval, AsksClient, Ready};
@@ -115,7 +122,10 @@ fn the_first_rule_that_holds_decides() {
                 let turn = Turn { stop_after, reasked: bit(1), ..turn.clone() };
                 let (calls, queue) = (open_calls(states), queue(steers));
                 let chat = Chat { calls, queue, compaction_asked: bit(2), ..running(*tail, turn.clone()) };
-                assert_eq!(next(&chat), rule(&chat, &turn, over.clone()), "{chat:#?}");
+                for (draft, half_said) in drafts().iter().zip([false, false, true, true]) {
+                    let next = plan(&chat, draft.as_ref(), &limits(), NOW);
+                    assert_eq!(next, rule(&chat, half_said, &turn, over.clone()), "{chat:#?}");
+                }
             }
         }
     }
@@ -160,7 +170,7 @@ fn waiting_for_people_uses_up_no_time() {
     let day = Duration::from_secs(24 * 60 * 60);
     let turn = Turn { rested: day, ..fresh_turn() };
     let chat = running(Tail::Input, turn);
-    let after = |work: u64| plan(&chat, &limits(), NOW + day + Duration::from_millis(work));
+    let after = |work: u64| plan(&chat, None, &limits(), NOW + day + Duration::from_millis(work));
     assert_eq!(after(499), Next::CallModel);
     assert_eq!(after(500), Next::Finish(TurnEnd::TimeMax));
 }

@@ -27,7 +27,7 @@ async fn seconds(seconds: u64) {
 }
 
 /// What was seen, without deltas.
-fn commits(seen: &str) -> String {
+pub fn commits(seen: &str) -> String {
     seen.lines().filter(|line| !line.contains(" delta ")).map(|line| format!("{line}\n")).collect()
 }
 

@@ -48,12 +48,12 @@ fn reciter() -> Understudy {
     })
 }
 
-fn word_by_word(words: &str) -> Script {
+pub fn word_by_word(words: &str) -> Script {
     words.split_inclusive(' ').flat_map(|word| [text(word), wait_ms(20)]).collect()
 }
 
 /// What the request shows as said already and to be gone on with.
-fn half_said(request: &Request) -> String {
+pub fn half_said(request: &Request) -> String {
     let mut newest = request.entries.iter().rev();
     let (Some(last), Some(before)) = (newest.next(), newest.next()) else { return String::new() };
     if last.role != Role::User || before.role != Role::Assistant {

@@ -25,12 +25,15 @@ mod outcomes;
 mod overflow;
 mod panics;
 mod places;
+#[cfg(feature = "sqlite")]
+mod power;
 mod quarantine;
 mod read;
 mod retries;
 mod sharing;
 mod silence;
 mod stage;
+mod steers;
 mod stepwise;
 mod tools;
 mod turns;

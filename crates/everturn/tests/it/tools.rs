@@ -303,6 +303,9 @@ fn a_tool_that_cannot_be_offered_is_refused_at_once() {
     let odd = json!({"type": "object", "properties": {"to whom?": {"type": "string"}}});
     let bad = toolbox.add_client(ToolSpec::new("map", "", odd)).unwrap_err();
     assert!(bad.to_string().contains("its input schema is not taken by Anthropic: a property"), "{bad}");
+    let misspelt = json!({"type": "object", "properties": {"place": {"type": "objekt"}}});
+    let bad = toolbox.add_client(ToolSpec::new("map", "", misspelt)).unwrap_err();
+    assert!(bad.to_string().contains("a type is not string, number,"), "{bad}");
     let bad = toolbox.add(Diary::new().tool("naïve", 1, Policy::default())).unwrap_err();
     assert!(matches!(bad, everturn::BadTool::NotOfferable(name, _) if name == "naïve"));
 }

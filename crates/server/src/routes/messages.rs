@@ -25,7 +25,7 @@ const PAGE_LEN_MAX: usize = 200;
 pub struct Which {
     /// Before this one; the newest if left out.
     before: Option<u64>,
-    /// So many, 50 if left out, at most 200.
+    /// So many, 50 if left out, at most 200; fewer if they are long.
     limit: Option<usize>,
 }
 
@@ -42,7 +42,13 @@ pub async fn page(
 ) -> Result<Answer<wire::Messages>, Problem> {
     let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
     let messages = app.page(&chat, which.before.map(MessageId), len).await?;
-    let before = messages.first().filter(|_| messages.len() == len).map(|message| message.id.0);
+    let first = messages.first().map(|message| message.id);
+    let before = match first.filter(|_| messages.len() < len) {
+        // A page of long messages is short although there are more.
+        Some(first) if app.page(&chat, Some(first), 1).await?.is_empty() => None,
+        Some(_) | None => first,
+    };
+    let before = before.map(|id| id.0);
     Ok(Answer(wire::Messages { messages: messages.iter().map(|message| (&**message).into()).collect(), before }))
 }
 

@@ -106,12 +106,14 @@ pub async fn promote(
 
 /// Stops the turn and keeps what was shown.
 ///
-/// It is answered when that is stored. A chat that rests already is left as it is.
+/// It is answered when that is stored. A chat that rests already is left as it is. If messages wait in a chat that waits for
+/// answers, the next one begins a turn.
 #[utoipa::path(post, path = "/v1/chats/{id}/interrupt", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
+    (status = 429, description = "A message waits whose turn would begin, and too many chats run", body = wire::ProblemBody),
 ))]
 pub async fn interrupt(
     chat: Own<Chatting>,
@@ -119,6 +121,9 @@ pub async fn interrupt(
     key: Key,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Chat>, Problem> {
+    // Whoever stops a chat that works takes no more than they give back.
+    let begins = chat.heading.status == Status::Awaiting && !chat.now().await?.standing.queue.is_empty();
+    let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
     let stopped: Result<(), SubmitError> =
         timeout(app.bounds.outcome_max, chat.handle.interrupt_as(key.0)).await.map_err(|_| late())?;
     if let Err(error) = stopped {

@@ -243,6 +243,35 @@ async fn a_repeat_needs_no_leave() {
     stage.server.stop().await;
 }
 
+/// S14: stopping a chat that waits for answers lets the next message begin, if one waits; then it needs leave. Without one
+/// it only stops.
+#[tokio::test]
+async fn a_stop_that_begins_a_turn_needs_leave() {
+    let (stage, works) = taken().await;
+    let mut asking = Vec::new();
+    for queued in [&["and Rome"][..], &[]] {
+        let chat = stage.chat("asks").await;
+        let mut watching = stage.watch(&chat).await;
+        stage.say(&chat, "Show me Oslo").await;
+        watching.until(|view| view.status.as_ref().is_some_and(|status| !status.asks.is_empty())).await;
+        for text in queued {
+            stage.say(&chat, text).await;
+            watching.until(|view| view.status.as_ref().is_some_and(|status| !status.queue.is_empty())).await;
+        }
+        asking.push(chat);
+    }
+    work(&stage, &works).await;
+    let (status, problem) = stage.post(&format!("{}/interrupt", asking[0]), json!({})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::TOO_MANY_REQUESTS, "too-many"));
+    assert_eq!(stage.view(&asking[0]).await.status.unwrap().status, Status::Awaiting, "it goes on waiting");
+    let (status, now) = stage.post(&format!("{}/interrupt", asking[1]), json!({})).await;
+    assert_eq!((status, &now["status"]), (StatusCode::OK, &json!("idle")), "{now}");
+    stage.post(&format!("{works}/interrupt"), json!({})).await;
+    let (status, now) = stage.post(&format!("{}/interrupt", asking[0]), json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{now}");
+    stage.server.stop().await;
+}
+
 /// S14: answering a call and promoting a message can begin a turn, so they need leave too; what was not taken waits on.
 #[tokio::test]
 async fn whatever_begins_a_turn_needs_leave() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use everturn_core::change::Change;
 use everturn_core::chat::Chat;
-use everturn_core::command::{Command, When};
+use everturn_core::command::{Command, Inbound, When};
 use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
 use everturn_core::limits::Limits;
@@ -185,6 +185,6 @@ async fn obey(store: &Arc<dyn Store>, lease: &mut Lease, words: &str) {
     let receipt = store.submit(lease.chat(), submission, &Limits::default()).await.unwrap();
     let Loaded { chat, .. } = store.load(lease).await.unwrap();
     let mut change = Change::new(&chat, Timestamp(1));
-    change.obey(receipt.seq, &command, Ok(()));
+    change.obey(&Inbound { seq: receipt.seq, aimed: chat.step, command }, Ok(()));
     store.commit(lease, &change.facts()).await.unwrap();
 }

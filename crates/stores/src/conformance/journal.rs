@@ -5,10 +5,11 @@ use std::sync::Arc;
 use everturn_core::chat::{CallState, Failure, TurnEnd};
 use everturn_core::command::{Command, When};
 use everturn_core::error::Kind;
+use everturn_core::fact::Fact;
 use everturn_core::ids::{MessageId, Seq, StepId};
 use everturn_core::message::{Body, Stop};
 use everturn_core::rehearsal::sample::{attempt, send, text, words};
-use everturn_core::view::{Event, Row};
+use everturn_core::view::{Cursor, Event, Row};
 
 use super::Witness;
 use crate::{Store, WriteError};
@@ -115,4 +116,45 @@ pub async fn a_step_that_is_over_takes_no_rows<S: Store>(store: Arc<S>) {
     witness.change(|change| change.say(Body::Context("go on".into()))).await;
     witness.journal(vec![attempt()]).await;
     witness.agrees().await;
+}
+
+/// I3: whoever saw more of a draft than those found who took it up is told everything anew, also once it has grown beyond
+/// that again. Whoever saw no more, or saw it afterwards, goes on.
+pub async fn whoever_saw_what_was_lost_begins_anew<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    witness.journal(vec![attempt(), text("Hel"), text("lo")]).await;
+    let before = witness.now().await;
+    witness.commit(&[Fact::Inherited(Seq(2))]).await; // The third that was seen is not the one that is there.
+    witness.agrees().await;
+    let between = witness.now().await;
+    witness.journal(vec![text("!")]).await;
+    let is_told = async |witness: &Witness<S>, cursor: Cursor, seq: u64| {
+        let news = witness.since(Some(Cursor { seq: Seq(seq), ..cursor })).await.expect("there is news");
+        assert_eq!(news.cursor, witness.now().await);
+        match &news.events[..] {
+            [Event::Reset(shown)] => {
+                witness.is_shown(shown);
+                false
+            }
+            events => {
+                let told = events.iter().filter(|event| matches!(event, Event::Delta(_))).count();
+                assert_eq!(told as u64, news.cursor.seq.0 - seq);
+                true
+            }
+        }
+    };
+    for (cursor, seq, told) in [(before, 2, true), (before, 3, false), (between, 3, true)] {
+        assert_eq!(is_told(&witness, cursor, seq).await, told, "{cursor}, {seq}");
+    }
+    witness.commit(&[Fact::Inherited(Seq(4))]).await;
+    witness.journal(vec![text("!")]).await;
+    for (cursor, seq, told) in [(before, 2, true), (before, 3, false), (between, 4, true), (between, 5, false)] {
+        assert_eq!(is_told(&witness, cursor, seq).await, told, "{cursor}, {seq}, and again");
+    }
+    let reply = witness.stage.draft.clone().and_then(|draft| draft.seal(Stop::End, witness.stage.now, None));
+    let reply = reply.expect("an attempt was made");
+    witness.change(|change| change.reply(reply, |_| CallState::Ready)).await;
+    witness.agrees().await;
+    let news = witness.since(Some(before)).await.expect("there is news");
+    assert!(matches!(&news.events[..], [Event::Message(_), Event::Standing(_)]), "the message stands for the draft");
 }

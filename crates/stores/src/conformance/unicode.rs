@@ -177,8 +177,8 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
 /// The kind of a fact that belongs into the list above. A new one does not compile until it is given a sample there.
 const fn kind(fact: &Fact) -> Option<usize> {
     match fact {
-        Fact::Said(..) | Fact::TurnBegan(_) | Fact::TurnEnded(_) => None,
-        Fact::Archived(_) | Fact::Rewound { .. } | Fact::Obeyed(..) => None,
+        Fact::Said(..) | Fact::TurnBegan(_) | Fact::Foreseen(_) | Fact::TurnEnded(_) => None,
+        Fact::Archived(_) | Fact::Rewound { .. } | Fact::Obeyed(..) | Fact::Inherited(_) => None,
         Fact::Queued(..) => Some(0),
         Fact::Unqueued(_) => Some(1),
         Fact::Opened(_) => Some(2),

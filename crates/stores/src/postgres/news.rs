@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::{chat_of, journal, messages, page};
 use crate::memory::is_usable;
-use crate::sql::{Fetch, PAGE_LEN_MAX, draft_of};
+use crate::sql::{Fetch, PAGE_LEN_MAX, Sheet, draft_of};
 use crate::store::{News, StoreError};
 
 impl Inner {
@@ -57,7 +57,10 @@ impl Inner {
             Some(before) if before.version == version => Some(Vec::new()),
             Some(before) => {
                 let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
-                commits_since(&conn, &chat, before.version).await?
+                match chat.denies(before) {
+                    true => None,
+                    false => commits_since(&conn, &chat, before.version).await?,
+                }
             }
             None => None,
         };
@@ -82,12 +85,20 @@ impl Inner {
 /// What was committed after `seen`; `None` if that is more than a page.
 async fn commits_since(conn: &Conn, chat: &Chat, seen: Version) -> Result<Option<Vec<Event>>, Fault> {
     let (id, seen, len) = (id_bytes(chat.id), big(seen.0), PAGE_LEN_MAX as i64 + 1);
-    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8)];
+    let bytes = big(Sheet::page().bytes_max() as u64);
+    let params: [Param<'_>; 4] =
+        [(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
     let gone = "SELECT min(id) AS id FROM messages WHERE chat = $1 AND gone > $2";
     let said = "
-        SELECT id, body FROM messages WHERE chat = $1 AND version > $2 AND gone IS NULL ORDER BY version, id LIMIT $3";
+        SELECT id, body, found FROM (
+            SELECT *, sum(octet_length(body)) OVER (ORDER BY version, id) AS bytes, count(*) OVER () AS found FROM (
+                SELECT id, body, version FROM messages WHERE chat = $1 AND version > $2 AND gone IS NULL
+                ORDER BY version, id LIMIT $3
+            ) AS missed
+        ) AS page WHERE bytes <= $4 OR bytes = octet_length(body) ORDER BY version, id";
     let (gone, said) = tokio::try_join!(conn.query_opt(gone, &params[..2]), conn.query(said, &params))?;
-    if said.len() > PAGE_LEN_MAX {
+    let found = said.first().map_or(0, |row| count(row, "found") as usize);
+    if found > PAGE_LEN_MAX || said.len() < found {
         return Ok(None);
     }
     let from = gone.and_then(|row| row.get::<_, Option<i64>>("id"));
@@ -97,7 +108,7 @@ async fn commits_since(conn: &Conn, chat: &Chat, seen: Version) -> Result<Option
 }
 
 async fn snapshot(conn: &Conn, chat: Chat, rows: &[Row]) -> Result<Snapshot, Fault> {
-    let newest = page(conn, chat.id, i64::MAX, PAGE_LEN_MAX as i64).await?;
+    let newest = page(conn, chat.id, i64::MAX, (PAGE_LEN_MAX, &Sheet::page())).await?;
     let messages: Vec<Arc<_>> = messages(conn, chat.id, &newest, Fetch::Lengths).await?;
     Ok(Snapshot { messages, standing: Standing::from(&chat), draft: draft_of(rows)? })
 }

@@ -21,7 +21,7 @@ use super::submit::pending;
 use super::{Inner, lasting};
 use crate::heading::{Heading, Query, searchable};
 use crate::shape::{self, attempted, command, message, outcome, rows};
-use crate::sql::{self, Fetch};
+use crate::sql::{self, Fetch, Sheet};
 use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
 use crate::words;
 
@@ -179,15 +179,15 @@ impl Inner {
         chat: ChatId,
         before: Option<MessageId>,
         len: usize,
-        fetch: Fetch,
+        (sheet, fetch): (Sheet, Fetch),
     ) -> Result<Vec<Arc<Message>>, StoreError> {
-        let (before, len) = (before.map_or(i64::MAX, |id| big(id.0)), big(len as u64));
+        let before = before.map_or(i64::MAX, |id| big(id.0));
         let mut patience = self.patience();
         loop {
             let read = async {
                 let conn = self.link.conn().await?;
-                let (_, is_there, found) =
-                    tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page(&conn, chat, before, len))?;
+                let page = page(&conn, chat, before, (len, &sheet));
+                let (_, is_there, found) = tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page)?;
                 is_there?;
                 let messages = messages(&conn, chat, &found, fetch).await?;
                 conn.commit().await?;
@@ -203,7 +203,7 @@ impl Inner {
     /// One message, with its bytes.
     pub(super) async fn message(&self, chat: ChatId, number: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
         let Some(next) = number.0.checked_add(1).map(MessageId) else { return Ok(None) };
-        let newest = self.page(chat, Some(next), 1, Fetch::Bytes).await?;
+        let newest = self.page(chat, Some(next), 1, (Sheet::page(), Fetch::Bytes)).await?;
         Ok(newest.into_iter().find(|message| message.id == number))
     }
 
@@ -240,8 +240,15 @@ impl Inner {
         len: usize,
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         let (id, after, len) = (id_bytes(chat), big(after.0), big(len as u64));
-        let sql = "SELECT id, body FROM messages WHERE chat = $1 AND id > $2 AND gone IS NULL ORDER BY id LIMIT $3";
-        let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&after, Type::INT8), (&len, Type::INT8)];
+        let bytes = big(Sheet::page().bytes_max() as u64);
+        let sql = "
+            SELECT id, body FROM (
+                SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id) AS bytes FROM (
+                    SELECT id, body FROM messages WHERE chat = $1 AND id > $2 AND gone IS NULL ORDER BY id LIMIT $3
+                ) AS oldest
+            ) AS page WHERE bytes <= $4 OR bytes = octet_length(body) ORDER BY id";
+        let params: [Param<'_>; 4] =
+            [(&&id[..], Type::BYTEA), (&after, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
         let mut patience = self.patience();
         loop {
             let read = async {
@@ -294,13 +301,23 @@ async fn is_there(conn: &Conn, chat: ChatId) -> Result<Result<(), StoreError>, F
     Ok(row.map(drop).ok_or(StoreError::NoSuchChat))
 }
 
-pub(super) async fn page(conn: &Conn, chat: ChatId, before: i64, len: i64) -> Result<Vec<Row>, Fault> {
-    let id = id_bytes(chat);
-    let sql = "SELECT id, body FROM messages WHERE chat = $1 AND id < $2 AND gone IS NULL ORDER BY id DESC LIMIT $3";
-    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&before, Type::INT8), (&len, Type::INT8)];
-    let mut rows = conn.query(sql, &params).await?;
-    rows.reverse();
-    Ok(rows)
+/// The newest messages before one of them, oldest first, as many as go on the sheet. The first of them fits in any case.
+pub(super) async fn page(
+    conn: &Conn,
+    chat: ChatId,
+    before: i64,
+    (len, sheet): (usize, &Sheet),
+) -> Result<Vec<Row>, Fault> {
+    let (id, len, bytes) = (id_bytes(chat), big(len as u64), big(sheet.bytes_max() as u64));
+    let sql = "
+        SELECT id, body FROM (
+            SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id DESC) AS bytes FROM (
+                SELECT id, body FROM messages WHERE chat = $1 AND id < $2 AND gone IS NULL ORDER BY id DESC LIMIT $3
+            ) AS newest
+        ) AS page WHERE bytes <= $4 OR bytes = octet_length(body) ORDER BY id";
+    let params: [Param<'_>; 4] =
+        [(&&id[..], Type::BYTEA), (&before, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
+    conn.query(sql, &params).await
 }
 
 /// The chat and its short name, if it is still ours.

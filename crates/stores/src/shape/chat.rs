@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Timestamp, Version};
-use everturn_core::{chat, quarantine};
+use everturn_core::ids::{ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
+use everturn_core::{chat, inherited, quarantine};
 use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobId, Blobs, Bytes};
@@ -70,6 +70,8 @@ pub struct Chat<'a> {
     totals: Totals,
     #[serde(default, skip_serializing_if = "unset")]
     taken: Taken,
+    #[serde(default, skip_serializing_if = "unset")]
+    inherited: Inherited,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -84,6 +86,15 @@ struct Taken {
     attempt: u32,
     #[serde(default, skip_serializing_if = "unset")]
     newest: u64,
+}
+
+/// Each is a version and how far it went.
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Inherited {
+    #[serde(default, skip_serializing_if = "unset")]
+    last: (u64, u64),
+    #[serde(default, skip_serializing_if = "unset")]
+    before: (u64, u64),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -140,6 +151,7 @@ impl<'a> Chat<'a> {
             obeyed,
             totals,
             taken,
+            inherited,
         } = chat;
         Self {
             id: AsText(*id),
@@ -166,6 +178,7 @@ impl<'a> Chat<'a> {
             obeyed: obeyed.0,
             totals: (*totals).into(),
             taken: (*taken).into(),
+            inherited: (*inherited).into(),
         }
     }
 }
@@ -203,6 +216,7 @@ impl Shape for Chat<'_> {
             obeyed: InboxSeq(self.obeyed),
             totals: self.totals.into(),
             taken: self.taken.into(),
+            inherited: self.inherited.into(),
         })
     }
 }
@@ -216,6 +230,20 @@ impl From<quarantine::Taken> for Taken {
 impl From<Taken> for quarantine::Taken {
     fn from(Taken { still, in_tools, step, attempt, newest }: Taken) -> Self {
         Self { still, in_tools, step: StepId(step), attempt, newest: MessageId(newest) }
+    }
+}
+
+impl From<inherited::Inherited> for Inherited {
+    fn from(inherited::Inherited { last, before }: inherited::Inherited) -> Self {
+        let pair = |inherited::Found { version, seq }| (version.0, seq.0);
+        Self { last: pair(last), before: pair(before) }
+    }
+}
+
+impl From<Inherited> for inherited::Inherited {
+    fn from(Inherited { last, before }: Inherited) -> Self {
+        let found = |(version, seq)| inherited::Found { version: Version(version), seq: Seq(seq) };
+        Self { last: found(last), before: found(before) }
     }
 }
 

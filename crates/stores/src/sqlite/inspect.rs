@@ -21,7 +21,7 @@ use super::value::chat_id;
 use super::{connect, list, migrate, reads};
 use crate::heading::Heading;
 use crate::shape::bundle;
-use crate::sql::Fetch;
+use crate::sql::{Fetch, Sheet};
 use crate::store::{CallRecord, StoreError};
 
 /// How many steps of SQLite's lie between two signs of life.
@@ -188,7 +188,7 @@ impl Inspection {
     /// It is not there, or cannot be read.
     pub fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         reads::is_there(&self.connection, chat)?;
-        Ok(reads::page::<StoreError>(&self.connection, chat, None, usize::MAX, Fetch::Bytes)?)
+        Ok(reads::page::<StoreError>(&self.connection, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes))?)
     }
 
     /// Every provider call ever made for a chat.

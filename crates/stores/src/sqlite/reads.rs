@@ -16,7 +16,7 @@ use super::trouble::Halt;
 use super::value::{id, name, unsigned};
 use crate::memory::is_usable;
 use crate::shape;
-use crate::sql::{self, Fetch, PAGE_LEN_MAX, SUMMARY};
+use crate::sql::{self, Fetch, PAGE_LEN_MAX, SUMMARY, Sheet};
 use crate::store::{CallRecord, Loaded, News, Pen, StoreError, WriteError};
 
 /// That a chat is there.
@@ -113,13 +113,18 @@ fn draft<E: From<StoreError>>(
     }
 }
 
-/// The newest messages before one of them, or before the end; oldest first.
+/// How long the text of a message is.
+fn text_len(row: &rusqlite::Row<'_>) -> Result<usize, rusqlite::Error> {
+    Ok(row.get_ref(0)?.as_bytes().map_or(0, <[u8]>::len))
+}
+
+/// The newest messages before one of them, or before the end; oldest first, as many as go on the sheet.
 pub(super) fn page<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     before: Option<MessageId>,
     len: usize,
-    fetch: Fetch,
+    (mut sheet, fetch): (Sheet, Fetch),
 ) -> Result<Vec<Arc<Message>>, Halt<E>> {
     let before = before.and_then(|id| i64::try_from(id.0).ok()).unwrap_or(i64::MAX);
     let len = i64::try_from(len).unwrap_or(i64::MAX);
@@ -127,7 +132,9 @@ pub(super) fn page<E: From<StoreError>>(
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat), before, len])?;
     let mut messages = Vec::new();
-    while let Some(row) = found.next()? {
+    while let Some(row) = found.next()?
+        && sheet.fits(text_len(row)?)
+    {
         messages.push(message(connection, chat, row, fetch)?);
     }
     messages.reverse();
@@ -146,8 +153,10 @@ pub(super) fn after(
     let sql = "SELECT body FROM messages WHERE chat = ?1 AND id > ?2 AND gone IS NULL ORDER BY id LIMIT ?3";
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat), after, len])?;
-    let mut messages = Vec::new();
-    while let Some(row) = found.next()? {
+    let (mut messages, mut sheet) = (Vec::new(), Sheet::page());
+    while let Some(row) = found.next()?
+        && sheet.fits(text_len(row)?)
+    {
         messages.push(message(connection, chat, row, Fetch::Lengths)?);
     }
     Ok(messages)
@@ -163,7 +172,7 @@ pub(super) fn since(
     let (state, _) = chat_of(connection, chat, Fetch::Lengths)?;
     let seq = head.filter(|head| head.step == state.step).map_or(Seq(0), |head| head.seq);
     let now = Cursor { version: state.version, step: state.step, seq };
-    let Some(seen) = cursor.filter(|seen| is_usable(*seen, now)) else {
+    let Some(seen) = cursor.filter(|seen| is_usable(*seen, now) && !state.denies(*seen)) else {
         return snapshot(connection, &state, now, head);
     };
     if seen == now {
@@ -189,7 +198,7 @@ fn snapshot(
     head: Option<&Head>,
 ) -> Result<Option<Option<News>>, Halt<StoreError>> {
     let Some(rows) = draft(connection, chat, head, Seq(0), Fetch::Lengths)? else { return Ok(None) };
-    let messages = page(connection, chat.id, None, PAGE_LEN_MAX, Fetch::Lengths)?;
+    let messages = page(connection, chat.id, None, PAGE_LEN_MAX, (Sheet::page(), Fetch::Lengths))?;
     let snapshot = Snapshot { messages, standing: Standing::from(chat), draft: sql::draft_of(&rows)? };
     Ok(Some(Some(News { cursor: now, events: vec![Event::Reset(Box::new(snapshot))] })))
 }
@@ -208,11 +217,11 @@ fn commits_since(
     let sql = "SELECT body, version FROM messages WHERE chat = ?1 AND gone IS NULL ORDER BY id DESC";
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat.id)])?;
-    let mut messages = Vec::new();
+    let (mut messages, mut sheet) = (Vec::new(), Sheet::page());
     while let Some(row) = found.next()?
         && row.get::<_, i64>(1)? > seen
     {
-        if messages.len() == PAGE_LEN_MAX {
+        if messages.len() == PAGE_LEN_MAX || !sheet.fits(text_len(row)?) {
             return Ok(None);
         }
         messages.push(message(connection, chat.id, row, Fetch::Lengths)?);

@@ -28,7 +28,7 @@ fn commit(stage: &mut Stage, make: impl for<'c, 'a> FnOnce(&'c mut Change<'a>) -
 }
 
 fn next(stage: &Stage) -> Next {
-    plan(&stage.chat, &tiny_limits(), stage.now)
+    plan(&stage.chat, stage.draft.as_ref(), &tiny_limits(), stage.now)
 }
 
 fn failure() -> Failure {

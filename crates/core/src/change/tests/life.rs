@@ -9,6 +9,7 @@ use proptest::test_runner::{RngAlgorithm, RngSeed, TestRng};
 use super::oracle::{Oracle, words_of};
 use crate::change::foresee;
 use crate::chat::Chat;
+use crate::draft::Draft;
 use crate::fact::{Fact, Totals};
 use crate::ids::{InboxSeq, Timestamp};
 use crate::rehearsal::sample::chat_id;
@@ -65,8 +66,9 @@ impl Life {
 
     fn commit(&mut self, facts: &[Fact]) {
         let before = self.stage.chat.clone();
+        let half_said = self.stage.draft.as_ref().is_some_and(Draft::is_half_said);
         self.stage.commit(facts);
-        self.oracle.commit(&before, facts, &self.stage);
+        self.oracle.commit((&before, half_said), facts, &self.stage);
     }
 
     /// What is foreseen of the inbox is what the driver makes of it, if nothing else happens.
@@ -122,7 +124,7 @@ proptest! {
 fn lives_come_by_every_corner() {
     let mut seen = BTreeSet::new();
     let mut numbers = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    for _ in 0..60 {
+    for _ in 0..120 {
         let mut life = Life::new();
         for _ in 0..200 {
             life.live(numbers.next_u64());
@@ -149,6 +151,7 @@ fn lives_come_by_every_corner() {
         ended Filtered
         ended Interrupted
         ended Length
+        ended SameCallMax
         ended StepsMax
         ended StopAfter
         queue of 0

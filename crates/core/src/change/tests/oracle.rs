@@ -23,6 +23,8 @@ pub(super) struct Oracle {
     replied: StepId,
     open_step: StepId,
     newest_is_users: bool,
+    /// The edit that the newest commit obeyed.
+    edited: Option<InboxSeq>,
     said: Vec<InboxSeq>,
     deleted: BTreeSet<InboxSeq>,
     promoted: BTreeSet<InboxSeq>,
@@ -30,11 +32,17 @@ pub(super) struct Oracle {
 
 impl Oracle {
     /// Looks at `facts`, which have just brought the chat from where `before` says to where `stage` stands.
-    pub(super) fn commit(&mut self, before: &Chat, facts: &[Fact], stage: &Stage) {
+    pub(super) fn commit(&mut self, (before, half_said): (&Chat, bool), facts: &[Fact], stage: &Stage) {
         self.version = self.version.next();
         assert_eq!(stage.chat.version, self.version, "versions are 1, 2, 3…");
-        let mut status = before.status;
+        let (mut status, mut half_said, edited) = (before.status, half_said, self.edited.take());
         for fact in facts {
+            match fact {
+                Fact::Said(message, _) if half_said && matches!(message.body, Body::User(_)) => {
+                    panic!("message {} was put before what was shown before it", message.id)
+                }
+                _ => half_said &= !ends_the_step(fact),
+            }
             match fact {
                 Fact::Moved(to) => {
                     assert!(Verb::ALL.iter().any(|verb| next(status, *verb) == Some(*to)), "{status:?} to {to:?}");
@@ -48,6 +56,8 @@ impl Oracle {
                 Fact::Obeyed(seq, Err(refusal)) => {
                     assert_eq!(facts.len(), 1, "a refusal changes nothing");
                     let command = &stage.inbox[seq.0 as usize - 1].0.command;
+                    let is_stop = *command == Command::Interrupt;
+                    assert!(!is_stop || edited.is_none_or(|edit| edit.0 + 1 != seq.0), "{seq} stops an edit");
                     assert!(!is_promised(command), "{command:?} was accepted, then refused: {refusal}");
                 }
                 _ => {}
@@ -82,6 +92,7 @@ impl Oracle {
         match command {
             Command::Unqueue(id) => assert!(self.deleted.insert(*id), "{id} was deleted twice, by {seq}"),
             Command::Promote(id) => drop(self.promoted.insert(*id)),
+            Command::Edit { .. } => self.edited = Some(seq),
             _ => {}
         }
     }
@@ -106,6 +117,15 @@ impl Oracle {
             }
         }
         assert!(waited.0.is_sorted() && waited.1.is_sorted(), "out of order: {waited:?}");
+    }
+}
+
+/// Whether nothing can be added to what was shown of the step's answer any more.
+fn ends_the_step(fact: &Fact) -> bool {
+    match fact {
+        Fact::Said(message, _) => matches!(message.body, Body::Reply(_)),
+        Fact::TurnEnded(_) | Fact::Rewound { .. } => true,
+        _ => false,
     }
 }
 

@@ -103,10 +103,10 @@ fn a_cut_call_is_answered_at_once() {
     "#]]
     .assert_eq(&lines(&stage));
     let open: Vec<_> = stage.chat.calls.iter().map(|open| open.uid.ordinal).collect();
-    assert_eq!((open, plan(&stage.chat, &tiny_limits(), stage.now)), (vec![0], Next::RunCalls));
+    assert_eq!((open, plan(&stage.chat, None, &tiny_limits(), stage.now)), (vec![0], Next::RunCalls));
 
     let stage = answered(reply(StepId(1), &cut_call(0, "write", "{"), Stop::Length));
-    assert_eq!(plan(&stage.chat, &tiny_limits(), stage.now), Next::CallModel, "the model is told, and goes on");
+    assert_eq!(plan(&stage.chat, None, &tiny_limits(), stage.now), Next::CallModel, "the model is told, and goes on");
 }
 
 /// MC20–MC22: the draft an interrupt leaves is put together from its rows, a call's input too, and it carries the time the

@@ -1,11 +1,11 @@
 //! What may enter an inbox in which others wait.
 
-use crate::chat::{Chat, Failure, TurnEnd};
+use crate::chat::{CallState, Chat, Failure, TurnEnd};
 use crate::command::{Command, Refusal, When, admit};
 use crate::error::Kind;
-use crate::ids::{InboxSeq, MessageId};
-use crate::message::{File, Meta, Part};
-use crate::rehearsal::sample::{chat_id, send, words};
+use crate::ids::{InboxSeq, MessageId, StepId};
+use crate::message::{File, Meta, Part, Stop};
+use crate::rehearsal::sample::{chat_id, reply, send, text, words};
 use crate::rehearsal::{Stage, tiny_limits};
 use crate::status::{Status, Verb};
 
@@ -129,6 +129,39 @@ fn an_interrupt_reaches_the_turn_that_is_on_its_way() {
     submit(&mut stage, Command::Interrupt).unwrap();
     obey_all(&mut stage);
     assert_eq!(stage.chat.status, Status::Interrupting);
+}
+
+/// I11: an interrupt behind an edit stops the edited turn, whatever the driver was about to commit when both came.
+#[test]
+fn an_interrupt_reaches_the_turn_of_an_edit() {
+    let hello = || {
+        let mut stage = Stage::new(chat_id(1));
+        submit(&mut stage, send("hello", When::Queue)).unwrap();
+        submit(&mut stage, send("and then", When::Queue)).unwrap();
+        obey_all(&mut stage);
+        stage
+    };
+    let answer = || reply(StepId(1), &[text("Hello")], Stop::End);
+    for commits in 0..=2 {
+        let mut stage = hello();
+        submit(&mut stage, edit(1)).unwrap();
+        submit(&mut stage, Command::Interrupt).unwrap();
+        if commits > 0 {
+            stage.commit(&stage.change(|change| change.reply(answer(), |_| CallState::Ready)));
+        }
+        if commits > 1 {
+            stage.commit(&stage.change(|change| change.finish(TurnEnd::Done))); // And "and then" begins.
+        }
+        obey_all(&mut stage);
+        assert_eq!((stage.inbox[3].1, stage.chat.status), (Some(Ok(())), Status::Interrupting), "{commits} commits");
+    }
+    let mut stage = hello();
+    submit(&mut stage, edit(1)).unwrap();
+    obey_all(&mut stage);
+    submit(&mut stage, Command::Interrupt).unwrap();
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done))); // And "and then" begins.
+    obey_all(&mut stage);
+    assert_eq!(stage.chat.status, Status::Running, "one that comes late still spares the next turn");
 }
 
 /// A chat is called what it began with, in short, until somebody gives it a name; and that stays.

@@ -6,7 +6,7 @@ use expect_test::expect_file;
 
 use crate::change::Change;
 use crate::chat::{CallState, Chat, Failure, Queued, TurnEnd};
-use crate::command::{Answer, Answered, Command, Refusal, When, check};
+use crate::command::{Answer, Answered, Command, Inbound, Refusal, When, check};
 use crate::error::Kind;
 use crate::fact::Fact;
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
@@ -129,7 +129,7 @@ fn expected(chat: &Chat, name: &str, command: &Command) -> Result<String, Refusa
 fn obeyed(chat: &Chat, command: &Command) -> (Result<(), Refusal>, Vec<Fact>) {
     let verdict = check(chat, command, |id| id == MessageId(1));
     let mut change = Change::new(chat, Timestamp(70));
-    change.obey(InboxSeq(50), command, verdict);
+    change.obey(&Inbound { seq: InboxSeq(50), aimed: chat.step, command: command.clone() }, verdict);
     (verdict, change.facts())
 }
 

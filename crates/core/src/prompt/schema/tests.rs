@@ -217,6 +217,8 @@ proptest! {
     fn any_schema_becomes_one_every_wire_takes(schema in any_schema()) {
         let normal = normal_schema(&schema);
         prop_assert_eq!(&normal_schema(&normal), &normal);
+        // No wire takes a type that there is not, and only the tool's author knows which was meant.
+        prop_assume!(!normal.to_string().contains(r##""type":"#"##));
         // Anthropic takes no `$` in the names of properties, and only the tool's author could change those.
         let nameable = |wire| wire != Wire::Anthropic || !normal["properties"].to_string().contains("\"$");
         for wire in Wire::ALL.into_iter().filter(|wire| nameable(*wire)) {

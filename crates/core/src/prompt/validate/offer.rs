@@ -88,10 +88,15 @@ impl Check<'_> {
     }
 }
 
+const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
+const UNKNOWN_TYPE: &str = "a type is not string, number, integer, boolean, object, array or null";
+
 /// A fault anywhere below the top of a schema.
 fn inner_fault(schema: &Map<String, Value>) -> Option<&'static str> {
     match schema.get("type") {
-        None | Some(Value::String(_)) => {}
+        None => {}
+        Some(Value::String(word)) if TYPES.contains(&word.as_str()) => {}
+        Some(Value::String(_)) => return Some(UNKNOWN_TYPE),
         Some(_) => return Some("a type is no single word"),
     }
     if schema.get("type") == Some(&Value::from("array"))

@@ -86,6 +86,11 @@ mod tests {
         let odd = json!({"type": "object", "properties": {"a b": {"type": "string"}}});
         let why = "a property has a name the wire does not take";
         assert_eq!(with(odd), Err(NotOfferable::Schema("Anthropic", why)));
+        let whys = "a type is not string, number, integer, boolean, object, array or null";
+        for misspelt in [json!({"type": "objekt"}), json!({"type": "array", "items": {"type": ["int", "null"]}})] {
+            let whole = json!({"type": "object", "properties": {"a": misspelt}});
+            assert_eq!(with(whole.clone()), Err(NotOfferable::Schema("Anthropic", whys)), "{whole}");
+        }
         let theirs = ToolSpec::provider_defined("web_search", json!({"type": "web_search"}));
         assert_eq!(offerable(&theirs), Ok(()), "a provider's own definition is its own business");
     }

@@ -7,6 +7,7 @@ use everturn_core::chat::{CallState, Chat, OpenCall, Tail};
 use everturn_core::command::{Answer, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
+use everturn_core::inherited::{Found, Inherited};
 use everturn_core::message::Message;
 use everturn_core::status::{Status, Verb};
 use everturn_core::view::Row;
@@ -43,7 +44,9 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     chats.extend(TAILS.map(|tail| Chat { tail, ..plain.clone() }));
     let open = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
     let (title, touched) = (odd.to_string(), Timestamp(i64::MIN));
-    chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain });
+    chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain.clone() });
+    let found = |version, seq| Found { version: Version(version), seq: Seq(seq) };
+    chats.push(Chat { inherited: Inherited { last: found(7, u64::MAX), before: found(5, 1) }, ..plain });
     chats
 }
 
