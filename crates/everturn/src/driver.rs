@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{Chat, TurnEnd};
@@ -31,6 +32,9 @@ use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
 use crate::places::{Place, Seat, Waiting};
 use crate::spans::Spans;
+
+/// Who waits at least this long keeps nothing that can be read again: people take their time, and thousands may wait.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
 
 /// The holder of a chat's lease.
 pub(crate) struct Driver {
@@ -400,12 +404,23 @@ impl Driver {
     pub(crate) async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
         self.seat = Seat::default(); // A place that is called while nobody works would be wasted.
+        let is_long = until.since(self.now()) >= FORGET_AFTER;
+        if is_long {
+            self.prompt = None;
+            self.messages = Vec::new();
+        }
         tokio::select! {
             biased;
             () = halt.cancelled() => {}
             () = self.ports.drain.cancelled() => {}
             () = bell.inbox.notified() => {} // Obeyed at the top of the loop.
             () = tokio::time::sleep_until(self.ports.clock.instant(until)) => {}
+        }
+        if is_long {
+            self.messages = self.ports.store.load(&self.lease).await?.messages;
+        }
+        if is_long && self.draft.is_some() {
+            self.fetch().await?; // Like whoever takes the chat up.
         }
         Ok(())
     }
