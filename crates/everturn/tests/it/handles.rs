@@ -154,7 +154,7 @@ async fn survive(keeper: &Keeper, agent: &Agent, deaths: &[usize]) -> bool {
     lived
 }
 
-/// AW20, AW24: a driver dies at every point of an answer that is kept, in the head of a continuation too, with a bound on
+/// AW20, AW21: a driver dies at every point of an answer that is kept, in the head of a continuation too, with a bound on
 /// batches anywhere between an event's deltas and its handle. The next one reads on behind what is stored: nothing is
 /// lost and nothing is said twice.
 #[tokio::test(start_paused = true)]
