@@ -397,3 +397,12 @@ async fn who_waits_for_people_keeps_nothing() {
     let told = &stage.understudy.requests()[1].entries;
     assert_eq!(told.iter().map(|entry| entry.parts.len()).collect::<Vec<_>>(), [1, 2, 2], "all of it: {told:?}");
 }
+
+/// A process that leaves wakes everybody who waits, and reads nothing for that.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_people_is_handed_over_unread() {
+    let (stage, _watch) = asked(with_clients(), [call("photo", json!({}))]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.engine.shutdown().await;
+    assert_eq!(stage.store.loads(), 1, "by whoever took it up");
+}
