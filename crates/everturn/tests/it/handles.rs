@@ -138,7 +138,7 @@ async fn survive(keeper: &Keeper, agent: &Agent, deaths: &[usize]) -> bool {
         let chat = process.chat(chat.id());
         match death {
             Some(waits) => lived |= die_at(chat.advance(), *waits).await,
-            None => drop(chat.advance().await.unwrap()),
+            None => chat.advance().await.unwrap(),
         }
         let mut events = chat.events(cursor);
         while let Some(event) = events.try_next().await.unwrap() {
