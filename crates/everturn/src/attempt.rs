@@ -68,6 +68,13 @@ pub(crate) enum Opening {
     Reattach(Handle),
 }
 
+impl Opening {
+    /// Whether the answer goes on behind what the provider's own tools found: there is no seam, and no word comes twice.
+    fn is_echo(&self) -> bool {
+        matches!(self, Self::Ask(request) if request.is_echo())
+    }
+}
+
 /// How it ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -100,7 +107,7 @@ impl Attempt {
         opening: Opening,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
-        let joiner = self.joiner(&retract, began.rung);
+        let joiner = self.joiner(&retract, began.rung).filter(|_| !opening.is_echo());
         let model = began.model.name().to_string();
         let rows = retract.into_iter().chain([Delta::Attempt(Box::new(began))]);
         let (rows, broke) = self.fold(rows.collect());
@@ -165,6 +172,7 @@ impl Attempt {
             if std::mem::take(&mut batch.progressed) {
                 progress = Instant::now();
                 first_after.get_or_insert(progress - started);
+                self.permit.spoke();
             }
             let (rows, broke) = self.fold(batch.take());
             let ended = over.take();

@@ -24,6 +24,7 @@ mod orphans;
 mod outcomes;
 mod overflow;
 mod panics;
+mod pauses;
 mod places;
 mod quarantine;
 mod read;
