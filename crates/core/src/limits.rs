@@ -19,9 +19,9 @@ pub struct Limits {
     pub open_max: Duration,
     /// From one piece of content to the next; pings do not count: 120 s. See [`Self::silence_for`].
     pub silence_max: Duration,
-    /// One line of a provider's stream: 16 MiB. Providers write a frame on one line, so this is as much.
+    /// One line of a provider's stream: 8 MiB. Providers write a frame on one line, so this is as much.
     pub line_bytes_max: usize,
-    /// One frame of a provider's stream: 16 MiB. An image comes in one, and so does a whole answer at its end.
+    /// One frame of a provider's stream: 8 MiB. An image comes in one, and so does a whole answer at its end.
     pub frame_bytes_max: usize,
     /// One answer on the wire: 32 MiB.
     pub response_bytes_max: usize,
@@ -84,8 +84,8 @@ impl Default for Limits {
             connect_max: Duration::from_secs(10),
             open_max: Duration::from_secs(60),
             silence_max: Duration::from_secs(120),
-            line_bytes_max: 16 * MIB,
-            frame_bytes_max: 16 * MIB,
+            line_bytes_max: 8 * MIB,
+            frame_bytes_max: 8 * MIB,
             response_bytes_max: 32 * MIB,
             steps_max: 200,
             deaths_max: 3,

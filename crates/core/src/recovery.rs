@@ -128,9 +128,7 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
         return Recovery::Salvage { retract: open };
     }
     match (budget, draft.has_text()) {
-        (Budget::Left, _) if can.echo == Echo::Yes => {
-            Recovery::Continue { retract: open, how: Continuation::Echo }
-        }
+        (Budget::Left, _) if can.echo == Echo::Yes => Recovery::Continue { retract: open, how: Continuation::Echo },
         (Budget::Left, true) => Recovery::Continue { retract: open, how: continuation(can) },
         (Budget::Left, false) => Recovery::Restart,
         (Budget::SpentHere, true) => Recovery::FallBack { carry: Carry::Draft { retract: open } },

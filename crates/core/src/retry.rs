@@ -106,11 +106,7 @@ impl Spent {
     /// all attempts all the same.
     #[must_use]
     pub fn resumed(self, took: Duration, cost: Micros) -> Self {
-        Self {
-            attempts: self.attempts.saturating_add(1),
-            time: self.time.saturating_add(took),
-            ..self.paid(cost)
-        }
+        Self { attempts: self.attempts.saturating_add(1), time: self.time.saturating_add(took), ..self.paid(cost) }
     }
 
     /// Counts what an attempt cost that is counted already.

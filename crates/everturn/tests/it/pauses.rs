@@ -20,11 +20,7 @@ fn searches(slot: u32) -> Cue {
     let (provider_id, tool) = (format!("srvtoolu_{slot}"), "web_search".into());
     let call = CallBegan { slot, provider_id, tool, run_by: RunBy::Provider, meta: Meta::new() };
     let json = json!({"query": slot}).to_string();
-    Cue::Say(vec![
-        Delta::CallBegan(Box::new(call)),
-        Delta::CallInput { slot, json },
-        Delta::CallEnded { slot },
-    ])
+    Cue::Say(vec![Delta::CallBegan(Box::new(call)), Delta::CallInput { slot, json }, Delta::CallEnded { slot }])
 }
 
 /// What one of this answer, or of the one before, came to.
@@ -53,8 +49,15 @@ fn sent_back(request: &Request) -> Vec<String> {
 /// P28: a pause is no failure: what came is kept, goes back as it came, and the answer goes on at once, in the same reply.
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_gone_on_from() {
-    let paused =
-        script([reasoning("Hm."), sealed("sig"), text("Let me see. "), searches(3), finds(Some(3)), searches(4), pause()]);
+    let paused = script([
+        reasoning("Hm."),
+        sealed("sig"),
+        text("Let me see. "),
+        searches(3),
+        finds(Some(3)),
+        searches(4),
+        pause(),
+    ]);
     let stage = stage([paused, script([finds(None), text("There is kelp."), stop(Stop::End)])]).await;
     expect![[r#"
         t=000.0 message 1 user "kelp?"
