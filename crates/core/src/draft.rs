@@ -9,11 +9,13 @@
 use std::time::Duration;
 
 use crate::cost::{Report, Reported};
-use crate::delta::{Began, CallBegan, Delta, Handle, ProvidedDelta, Rung};
+use crate::delta::{Began, CallBegan, Delta, Handle, Rung};
 use crate::ids::{CallUid, ModelId, Seq, StepId, Timestamp};
-use crate::message::{Call, Meta, Part, Provided, Reasoning, Reply, ReplyBody, RunBy, Seal, Stop, Text};
+use crate::message::{Call, Meta, Part, Reasoning, Reply, ReplyBody, RunBy, Seal, Stop, Text};
 use crate::seam::Seam;
 use crate::view::Row;
+
+mod provided;
 
 /// Everything the model has said in one step so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +28,8 @@ pub struct Draft {
     ordinals: u16,
     bytes: usize,
     attempt_from: usize,
+    attempt_parts: usize,
+    got_on: bool,
     generation_from: usize,
     attempt: Option<Began>,
     attempt_began: Timestamp,
@@ -81,6 +85,8 @@ impl Draft {
             ordinals: 0,
             bytes: 0,
             attempt_from: 0,
+            attempt_parts: 0,
+            got_on: false,
             generation_from: 0,
             attempt: None,
             attempt_began: Timestamp(0),
@@ -121,10 +127,13 @@ impl Draft {
             Delta::Ended => self.open = Open::Nothing,
             Delta::CallBegan(call) => self.call_began(at, call)?,
             Delta::CallInput { slot, json } => self.call_in(*slot)?.input.push_str(json),
-            Delta::CallEnded { slot } => self.call_in(*slot)?.whole = true,
+            Delta::CallEnded { slot } => self.call_ended(*slot)?,
             Delta::Provided(provided) => self.provided(at, provided),
             Delta::Source(source) => self.add(Part::Source((**source).clone())),
-            Delta::File(file) => self.add(Part::File((**file).clone())),
+            Delta::File(file) => {
+                self.add(Part::File((**file).clone()));
+                self.got_on = true;
+            }
             Delta::Other(raw) => self.add(Part::Other((**raw).clone())),
             Delta::PartMeta(meta) => {
                 meta_of(self.parts.last_mut().ok_or(OutOfOrder::NoPart)?).extend((**meta).clone());
@@ -271,6 +280,13 @@ impl Draft {
         self.bytes - self.attempt_from
     }
 
+    /// Whether that attempt brought anything that is kept when it breaks: words, a whole call, an outcome. Thoughts and
+    /// half a call are taken back, or never sent again.
+    #[must_use]
+    pub const fn got_on(&self) -> bool {
+        self.got_on
+    }
+
     /// How much of it came from the generation that attempt reads, earlier attempts at the same one included.
     #[must_use]
     pub const fn generation_bytes(&self) -> usize {
@@ -341,6 +357,7 @@ impl Draft {
     }
 
     fn text(&mut self, more: &str) {
+        self.got_on |= !more.trim().is_empty();
         if let (Open::Text, Some(Part::Text(tail))) = (self.open, self.parts.last_mut()) {
             tail.text.push_str(more);
         } else {
@@ -400,14 +417,11 @@ impl Draft {
         }
     }
 
-    fn provided(&mut self, at: Timestamp, delta: &ProvidedDelta) {
-        let index = delta.slot.and_then(|slot| self.slots.iter().rev().find(|(s, _)| *s == slot));
-        let uid = index.and_then(|(_, index)| match self.parts.get(*index) {
-            Some(Part::Call(call)) => Some(call.uid),
-            _ => None,
-        });
-        let ProvidedDelta { tool, output, meta, .. } = delta.clone();
-        self.add(Part::Provided(Provided { uid, tool, output, at, meta }));
+    fn call_ended(&mut self, slot: u32) -> Result<(), OutOfOrder> {
+        let call = self.call_in(slot)?;
+        call.whole = true;
+        self.got_on |= call.object().is_some();
+        Ok(())
     }
 
     fn attempt(&mut self, at: Timestamp, began: &Began) {
@@ -424,6 +438,8 @@ impl Draft {
         self.earlier_runtime = self.runtime(self.newest_at); // The wait until now was nobody's streaming.
         self.attempt_began = at;
         self.attempt_from = self.bytes;
+        self.got_on = false;
+        self.attempt_parts = self.parts.len();
         if began.rung != Rung::Reattach {
             self.generation_from = self.bytes;
             let goes_on = matches!(began.rung, Rung::Continue | Rung::FallBack);

@@ -319,6 +319,8 @@ pub enum Retry {
     Never,
     /// Try once more and no oftener: it may have been chance, and if it was not, waiting will not mend it.
     Once,
+    /// Go on at once: nobody failed.
+    Now,
     /// Try again after a backoff of our own.
     Backoff,
     /// Try again, not before this has passed.

@@ -97,6 +97,15 @@ pub struct Pass {
     model: ModelId,
     outages: u64,
     opened: bool,
+    spoke: bool,
+}
+
+impl Pass {
+    /// Whether content has come.
+    #[must_use]
+    pub const fn has_spoken(&self) -> bool {
+        self.spoke
+    }
 }
 
 /// How an attempt ended, as far as the governor is concerned.
@@ -141,15 +150,15 @@ impl Governor {
     }
 
     /// Asks to go, or takes `place` in line and asks again whenever [`Self::called`] names it. `jitter` is drawn from
-    /// `0..1`: those who find the key's door shut shall not come back at the same instant.
+    /// `0..1`: those who find a door shut shall not come back at the same instant.
     pub fn ask(&mut self, place: Place, model: &ModelId, now: Timestamp, jitter: f64) -> Answer {
         if let Some(Shut { until, door }) = self.shut(model, now) {
             self.line.remove(&place);
             let spread = match door {
-                Door::Key => drawn(self.retry.delay_base, jitter),
-                Door::Model => Duration::ZERO, // One of them is let through to look, and the others are told again.
+                Door::Key => self.retry.delay_base,
+                Door::Model => self.breakers.get(model).map_or(Duration::ZERO, Breaker::spread),
             };
-            return Answer::NotBefore(Shut { until: until + spread, door });
+            return Answer::NotBefore(Shut { until: until + drawn(spread, jitter), door });
         }
         self.line.insert(place);
         if !self.called().any(|called| called == place) {
@@ -159,7 +168,7 @@ impl Governor {
         self.breakers.entry(model.clone()).or_insert_with(|| Breaker::new(self.breaker.clone())).admit(now);
         self.opening += 1;
         self.running += 1;
-        Answer::Go(Pass { model: model.clone(), outages: self.outages, opened: false })
+        Answer::Go(Pass { model: model.clone(), outages: self.outages, opened: false, spoke: false })
     }
 
     /// Gives up a place in line.
@@ -183,6 +192,14 @@ impl Governor {
             pass.opened = true;
             self.opening -= 1;
             self.welcomed(pass.outages);
+        }
+    }
+
+    /// The first of an attempt's content has come: its model answers, and nobody need wait until it has said all.
+    pub fn spoke(&mut self, pass: &mut Pass) {
+        if !pass.spoke {
+            pass.spoke = true;
+            self.breakers.get_mut(&pass.model).into_iter().for_each(Breaker::speaks);
         }
     }
 

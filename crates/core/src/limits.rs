@@ -19,9 +19,9 @@ pub struct Limits {
     pub open_max: Duration,
     /// From one piece of content to the next; pings do not count: 120 s. See [`Self::silence_for`].
     pub silence_max: Duration,
-    /// One line of a provider's stream: 1 MiB.
+    /// One line of a provider's stream: 8 MiB. Providers write a frame on one line, so this is as much.
     pub line_bytes_max: usize,
-    /// One frame of a provider's stream: 4 MiB.
+    /// One frame of a provider's stream: 8 MiB. An image comes in one, and so does a whole answer at its end.
     pub frame_bytes_max: usize,
     /// One answer on the wire: 32 MiB.
     pub response_bytes_max: usize,
@@ -84,8 +84,8 @@ impl Default for Limits {
             connect_max: Duration::from_secs(10),
             open_max: Duration::from_secs(60),
             silence_max: Duration::from_secs(120),
-            line_bytes_max: MIB,
-            frame_bytes_max: 4 * MIB,
+            line_bytes_max: 8 * MIB,
+            frame_bytes_max: 8 * MIB,
             response_bytes_max: 32 * MIB,
             steps_max: 200,
             deaths_max: 3,
@@ -141,6 +141,14 @@ impl Limits {
     pub fn tail_max(&self) -> Duration {
         self.silence_max / 8
     }
+
+    /// The longest wait that is stored with a chat. One that is longer is nobody's: the clock was another.
+    #[must_use]
+    pub fn wait_max(&self) -> Duration {
+        let asked_for = self.retry.retry_after_max.saturating_add(self.retry.delay_base);
+        let broken = self.breaker.open_max.max(self.breaker.probe_max).saturating_add(self.breaker.behind_min);
+        asked_for.max(self.retry.delay_max).max(broken)
+    }
 }
 
 fn patient(window: Duration, thinking: Thinking) -> Duration {
@@ -166,6 +174,17 @@ mod tests {
         assert_eq!(endless.silence_for(Thinking::Yes), Duration::MAX);
     }
 
+    /// I18: no wait that is stored is longer than what a stored wait is believed to be.
+    #[test]
+    fn every_wait_is_within_the_longest() {
+        let limits = Limits::default();
+        assert_eq!(limits.wait_max(), Duration::from_secs(121));
+        assert!(limits.retry.delay_max <= limits.wait_max() && limits.breaker.open_max <= limits.wait_max());
+        let mut patient = limits;
+        patient.retry.delay_max = Duration::from_secs(600);
+        assert_eq!(patient.wait_max(), Duration::from_secs(600));
+    }
+
     /// Bounds that rest on each other must fit; the forerunner's lease and heartbeat did not (W6).
     #[test]
     fn the_defaults_fit_together() {
@@ -175,7 +194,8 @@ mod tests {
         assert!(limits.breaker.probe_max >= limits.silence_max, "a slow probe is not a lost one");
         assert!(limits.governor.ramp_from > 0 && limits.governor.ramp_from <= limits.governor.ramp_max);
         assert!(limits.governor.ramp_max <= limits.governor.at_once_max);
-        assert!(limits.line_bytes_max <= limits.frame_bytes_max);
+        assert!(!limits.breaker.behind_min.is_zero(), "nobody asks again and again");
+        assert_eq!(limits.line_bytes_max, limits.frame_bytes_max, "a frame is one line");
         assert!(limits.frame_bytes_max <= limits.draft_bytes_max);
         assert!(limits.draft_bytes_max <= limits.response_bytes_max);
         assert!(limits.retry.cost_max <= limits.turn_cost_max);

@@ -14,6 +14,7 @@
 //! Whatever is prepared must pass it.
 
 mod clean;
+mod echo;
 mod entry;
 mod hosted;
 mod lean;
@@ -33,6 +34,7 @@ pub(crate) mod tests;
 use std::mem;
 use std::sync::Arc;
 
+pub use echo::echoes;
 pub use entry::{
     Entries, Entry, HostedCall, HostedResult, MEDIA_BYTES, PromptCall, PromptFile, PromptMedia, PromptPart,
     PromptResult, Role, Sealed,

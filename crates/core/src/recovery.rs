@@ -15,6 +15,8 @@ pub struct Capabilities {
     pub reattach: Reattach,
     /// Whether an assistant message at the end of a request is gone on with.
     pub prefill: Prefill,
+    /// Whether the provider goes on from this very draft, sent back as it came.
+    pub echo: Echo,
 }
 
 /// Whether a lost generation can be found again.
@@ -34,6 +36,17 @@ pub enum Prefill {
     #[default]
     No,
     /// The model goes on from there.
+    Yes,
+}
+
+/// Whether a draft can be sent back as it came, for its provider to go on: the provider's own tools had the last word,
+/// and nothing of it is half said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Echo {
+    /// It cannot.
+    #[default]
+    No,
+    /// It can. What those tools found is paid for, and is not asked for again.
     Yes,
 }
 
@@ -83,6 +96,8 @@ pub enum Continuation {
     Prefill,
     /// The request ends with an instruction to go on.
     Instruct,
+    /// The request ends with what was said, its provider's own tools included, as it came.
+    Echo,
 }
 
 /// What a fall-back takes along.
@@ -113,6 +128,7 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
         return Recovery::Salvage { retract: open };
     }
     match (budget, draft.has_text()) {
+        (Budget::Left, _) if can.echo == Echo::Yes => Recovery::Continue { retract: open, how: Continuation::Echo },
         (Budget::Left, true) => Recovery::Continue { retract: open, how: continuation(can) },
         (Budget::Left, false) => Recovery::Restart,
         (Budget::SpentHere, true) => Recovery::FallBack { carry: Carry::Draft { retract: open } },

@@ -102,6 +102,19 @@ impl Spent {
         }
     }
 
+    /// Counts one more attempt, which its process took with it. No provider failed, so it costs no try, and it is one of
+    /// all attempts all the same.
+    #[must_use]
+    pub fn resumed(self, took: Duration, cost: Micros) -> Self {
+        Self { attempts: self.attempts.saturating_add(1), time: self.time.saturating_add(took), ..self.paid(cost) }
+    }
+
+    /// Counts what an attempt cost that is counted already.
+    #[must_use]
+    pub fn paid(self, cost: Micros) -> Self {
+        Self { cost: self.cost.plus(cost), ..self }
+    }
+
     /// Counts a wait.
     #[must_use]
     pub fn waited(self, span: Duration) -> Self {
@@ -166,6 +179,7 @@ pub fn verdict(retry: Retry, spent: &Spent, limits: &RetryLimits, jitter: f64) -
         Retry::After(floor) if floor > limits.retry_after_max => return Verdict::GiveUp(Why::TooLong(floor)),
         Retry::After(floor) => drawn.max(floor.saturating_add(self::drawn(limits.delay_base, jitter))),
         Retry::Once | Retry::Backoff => drawn,
+        Retry::Now => Duration::ZERO,
     };
     let over = if spent.tries >= limits.tries_max {
         Why::Tries

@@ -72,6 +72,13 @@ pub(crate) enum Opening {
     Reattach(Handle),
 }
 
+impl Opening {
+    /// Whether the answer goes on behind what the provider's own tools found: there is no seam, and no word comes twice.
+    fn is_echo(&self) -> bool {
+        matches!(self, Self::Ask(request) if request.is_echo())
+    }
+}
+
 /// How it ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -111,6 +118,7 @@ impl Attempt {
         if let Err(broke) = broke {
             return Ok(Ended::Broke(broke));
         }
+        let batch = Batch::of(&self.draft, &opening);
         let started = Instant::now();
         let frames = tokio::select! {
             biased;
@@ -123,16 +131,16 @@ impl Attempt {
             Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
         };
         self.permit.opened();
-        self.pump(frames, started, first_after).await
+        self.pump(frames, batch, started, first_after).await
     }
 
     async fn pump(
         &mut self,
         mut frames: Frames,
+        mut batch: Batch,
         started: Instant,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
-        let mut batch = Batch::of(&self.draft);
         let (mut progress, mut over) = (started, None);
         let watchdog = sleep_until(started + self.windows.silence_max);
         // Both wait for the whole stream: to make and to give up a waiter costs more than to ask one.
@@ -160,6 +168,7 @@ impl Attempt {
             if std::mem::take(&mut batch.progressed) {
                 progress = Instant::now();
                 first_after.get_or_insert(progress - started);
+                self.permit.spoke();
             }
             let (rows, broke) = self.fold(batch.take());
             let ended = over.take();
@@ -285,8 +294,8 @@ enum Over {
 
 impl Batch {
     /// An empty one, for this draft. A continuation is joined to what was shown; anything else begins by itself.
-    fn of(draft: &Draft) -> Self {
-        let head = draft.awaits_seam().then(|| {
+    fn of(draft: &Draft, opening: &Opening) -> Self {
+        let head = (draft.awaits_seam() && !opening.is_echo()).then(|| {
             let joiner = Joiner::new(&everturn_core::message::text_of(draft.parts()));
             Head { joiner, begun: false, handle: None }
         });

@@ -91,7 +91,7 @@ impl Driver {
 
     /// Summarises because somebody asked.
     pub(crate) async fn compact_as_asked(&mut self) -> Result<(), WriteError> {
-        if let Some(until) = self.chat.wait.as_ref().map(|wait| wait.until).filter(|until| *until > self.now()) {
+        if let Some(until) = self.not_before() {
             return self.wait_until(until).await;
         }
         if self.foldable() == 0 {

@@ -195,7 +195,7 @@ impl Driver {
     /// Whether that needs a place. What only writes down what happened does not, nor does waiting.
     fn is_work(&self, next: &Next) -> bool {
         match next {
-            Next::CallModel | Next::Compact => self.chat.wait.as_ref().is_none_or(|wait| wait.until <= self.now()),
+            Next::CallModel | Next::Compact => self.not_before().is_none(),
             Next::RunCalls => true,
             Next::Rest | Next::Await | Next::Begin | Next::Reask | Next::Ask | Next::Settle | Next::Finish(_) => false,
         }
@@ -208,6 +208,13 @@ impl Driver {
             return false;
         }
         self.seat.is_placed(&self.ports.places, &self.chat.owner)
+    }
+
+    /// Until when the next attempt waits, if it still does. A time further off than any wait of ours was stored by a clock
+    /// that was ahead, or before this one was put back: it means nothing now.
+    pub(crate) fn not_before(&self) -> Option<Timestamp> {
+        let (until, now) = (self.chat.wait.as_ref()?.until, self.now());
+        (now < until && until.since(now) <= self.agent.limits.wait_max()).then_some(until)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -124,6 +124,13 @@ impl Permit {
         }
     }
 
+    /// Content has come. Said again and again, it costs nothing.
+    pub(crate) fn spoke(&mut self) {
+        if let Some(pass) = self.pass.as_mut().filter(|pass| !pass.has_spoken()) {
+            self.governed.state().governor.spoke(pass);
+        }
+    }
+
     fn give_back(&mut self, how: Ended<'_>, jitter: f64) {
         if let Some(pass) = self.pass.take() {
             let mut state = self.governed.state();
@@ -197,7 +204,11 @@ impl Driver {
         };
         let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
         let error = ProviderError::new(provider, kind);
-        let wait = self.wait(until, &error, self.chat.tried.attempts);
-        self.change(|change| change.fact(wait)).await
+        let until = until.min(self.now() + self.agent.limits.wait_max()); // Another agent's bounds may be wider.
+        let (mut tried, wait) = (self.chat.tried, self.wait(until, &error, self.chat.tried.attempts));
+        if tried.spent.attempts > 0 {
+            tried.spent = tried.spent.waited(until.since(self.now()));
+        }
+        self.change(|change| change.fact(Fact::Tried(tried)).fact(wait)).await
     }
 }

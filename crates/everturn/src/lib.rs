@@ -31,6 +31,7 @@ mod agent;
 mod attempt;
 mod budgets;
 mod calls;
+mod climb;
 mod clock;
 mod compact;
 mod driver;

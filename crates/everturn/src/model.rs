@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use everturn_core::change::Change;
 use everturn_core::chat::{CallState, Failure, Tried, Wait};
 use everturn_core::context::Size;
 use everturn_core::cost::{End, Price};
@@ -16,8 +17,8 @@ use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
-use everturn_core::prompt::{Continue, Prompt, Request, Unfinished};
-use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Reattach, Recovery};
+use everturn_core::prompt::{Prompt, Request};
+use everturn_core::recovery::{self, Budget, Recovery};
 use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::record::recording;
 use everturn_providers::{ModelFacts, Provider};
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Background, Chaining};
 use crate::attempt::{Attempt, Ended, Opening, Windows};
+use crate::climb::Climb;
 use crate::driver::Driver;
 use crate::governor::Permit;
 use crate::kept::Kept;
@@ -39,17 +41,10 @@ pub(crate) struct Asked {
     pub(crate) facts: ModelFacts,
 }
 
-/// What the next attempt does.
-struct Climb {
-    rung: Rung,
-    retract: Vec<Delta>,
-    opening: Opening,
-}
-
 impl Driver {
     /// Makes the next attempt of the open step, or first what has to come before it.
     pub(crate) async fn call_model(&mut self) -> Result<(), WriteError> {
-        if let Some(until) = self.chat.wait.as_ref().map(|wait| wait.until).filter(|until| *until > self.now()) {
+        if let Some(until) = self.not_before() {
             return self.wait_until(until).await;
         }
         if self.brief().await? {
@@ -57,10 +52,9 @@ impl Driver {
         }
         self.inherit().await?;
         if let Some(began) = self.unrecorded() {
-            // Its process is gone. What it showed is here.
+            // Its process is gone. What it showed is here, and no provider wants to be spared.
             let lost = ProviderError::new(began.model.provider(), Kind::Truncated).with_cause(Cause::Resumed);
-            let jitter = self.ports.entropy.unit();
-            return self.broke(lost, jitter).await;
+            return self.broke(lost.with_retry(Retry::Now), 0.0).await;
         }
         let asked = match self.asked() {
             Ok(asked) => asked,
@@ -204,55 +198,6 @@ impl Driver {
         request
     }
 
-    /// Which rung the next attempt takes.
-    fn climb(&self, asked: &Asked, request: Request) -> Climb {
-        let target = &asked.facts.target;
-        let ask = |request: Request| Opening::Ask(Box::new(request.fit(target)));
-        let Some((draft, began)) = self.draft.as_ref().and_then(|draft| Some((draft, draft.current()?))) else {
-            return Climb { rung: Rung::First, retract: Vec::new(), opening: ask(request) };
-        };
-        let moved_on = began.model != asked.model;
-        let can = self.can(asked);
-        let shown = (!draft.parts().is_empty()).then_some(Delta::RetractAll);
-        let anew = |rung| Climb { rung, retract: shown.into_iter().collect(), opening: ask(request.clone()) };
-        match recovery::plan(draft, self.cause, can, Budget::Left) {
-            Recovery::Reattach(handle) => {
-                Climb { rung: Rung::Reattach, retract: Vec::new(), opening: Opening::Reattach(handle) }
-            }
-            Recovery::Continue { retract, how } => {
-                let unfinished = Unfinished { parts: draft.parts(), by: &began.model };
-                let how = match how {
-                    Continuation::Prefill => Continue::Prefill,
-                    Continuation::Instruct => Continue::Instruct,
-                };
-                let retract = retract.into_iter().map(|ordinal| Delta::RetractCall { ordinal }).collect();
-                let rung = if moved_on { Rung::FallBack } else { Rung::Continue };
-                Climb { rung, retract, opening: ask(request.continuing(target, unfinished, how)) }
-            }
-            _ if moved_on => anew(Rung::FallBack),
-            _ => anew(Rung::Restart),
-        }
-    }
-
-    /// The calls to take back, if others are whole and nobody is asked for the rest any more: the model that said them
-    /// was left for another, or may no longer be re-attached to.
-    fn salvageable(&self, asked: &Asked) -> Option<Vec<u16>> {
-        match recovery::plan(self.draft.as_ref()?, self.cause, self.can(asked), Budget::Left) {
-            Recovery::Salvage { retract } => Some(retract),
-            _ => None,
-        }
-    }
-
-    /// What the model can do for the draft: nobody re-attaches to another model's generation, or to one that was not
-    /// asked to outlive its stream.
-    fn can(&self, asked: &Asked) -> Capabilities {
-        let its_own = self.draft.as_ref().and_then(Draft::model) == Some(&asked.model);
-        match self.agent.background {
-            Background::On if its_own => asked.facts.can,
-            Background::On | Background::Off => Capabilities { reattach: Reattach::No, ..asked.facts.can },
-        }
-    }
-
     async fn attempt(&mut self, asked: Asked, climb: Climb, permit: Permit) -> Result<(), WriteError> {
         let Climb { rung, retract, opening } = climb;
         let number = self.chat.tried.attempts + 1;
@@ -289,6 +234,7 @@ impl Driver {
         let jitter = self.ports.give_back(outcome.permit, &ended);
         match ended {
             Ended::Answered(stop) => self.answered(stop).await,
+            Ended::Broke(error) if error.retry == Retry::Now => self.paused(error, jitter.unwrap_or_default()).await,
             Ended::Broke(error) => self.broke(error, jitter.unwrap_or_default()).await,
             Ended::Cancelled => Ok(()), // Whoever stopped it is at the top of the loop.
         }
@@ -354,6 +300,19 @@ impl Driver {
         }
     }
 
+    /// The provider wants to be asked to go on. That is no failure, as long as the answer gets on by it.
+    async fn paused(&mut self, error: ProviderError, jitter: f64) -> Result<(), WriteError> {
+        self.cause = error.cause;
+        let gets_on = self.progress(error.cause) == Progress::Output && self.goes_on(error.cause);
+        if !gets_on || self.chat.tried.attempts + 1 >= self.agent.limits.retry.attempts_max {
+            return self.broke(error.with_retry(Retry::Backoff), jitter).await;
+        }
+        match self.end_attempt(AttemptOutcome::Answered) {
+            Some(attempted) => self.change(|change| change.fact(attempted)).await,
+            None => self.fail(&error, None).await,
+        }
+    }
+
     /// Decides what a break means, and commits it.
     async fn broke(&mut self, error: ProviderError, jitter: f64) -> Result<(), WriteError> {
         self.cause = error.cause;
@@ -398,8 +357,10 @@ impl Driver {
                     (attempted.tally, attempted.spend) = Default::default();
                     tried.owed = true;
                 }
-                let wait = self.wait(self.now() + span, &error, tried.attempts);
-                self.change(|change| change.fact(Fact::Attempted(attempted, tried)).fact(wait)).await
+                tried.spent = tried.spent.waited(span);
+                let wait = (error.retry != Retry::Now).then(|| self.wait(self.now() + span, &error, tried.attempts));
+                let facts = [Fact::Attempted(attempted, tried)].into_iter().chain(wait);
+                self.change(|change| facts.fold(change, Change::fact)).await
             }
             (_, Verdict::GiveUp(why)) => self.fail(&gave_up(error, why), Some(row(tried))).await,
             (_, Verdict::Wait(_)) => self.fail(&error, Some(row(tried))).await,
@@ -460,8 +421,7 @@ impl Driver {
         let spend = tally.cost(&price);
         let began_at = if is_made { draft.current_began() } else { self.attempt_ended() };
         let took = self.attempt_ended().since(began_at);
-        let progress = if draft.current_bytes() > 0 { Progress::Output } else { Progress::None };
-        let spent = self.chat.tried.spent.failed(progress, took, spend.total(), &self.agent.limits.retry);
+        let spent = self.spent(outcome, took, spend.total());
         let tried = Tried { attempts: began.number, spent, owed: false, ..self.chat.tried };
         let row = Attempted {
             step: draft.step(),

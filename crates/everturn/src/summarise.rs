@@ -218,7 +218,7 @@ impl Driver {
         let jitter = jitter.unwrap_or_else(|| self.ports.entropy.unit());
         match verdict(error.retry, &spent, limits, jitter) {
             Verdict::Wait(span) => {
-                let tried = Tried { attempts: row.number, spent, ..self.chat.tried };
+                let tried = Tried { attempts: row.number, spent: spent.waited(span), ..self.chat.tried };
                 let wait = self.wait(self.now() + span, &error, row.number);
                 self.change(|change| change.fact(Fact::Attempted(row, tried)).fact(wait)).await
             }
@@ -322,6 +322,7 @@ impl Teller {
                         fits.map_err(|out_of_order| error(Kind::Malformed).with_detail(&out_of_order.to_string()))?;
                         if delta.is_progress() {
                             progress = Instant::now();
+                            self.permit.spoke();
                         }
                     }
                 }

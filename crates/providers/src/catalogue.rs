@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use everturn_core::cost::{Above, Micros, Price};
 use everturn_core::limits::Thinking;
 use everturn_core::prompt::{Effort, OUTPUT_MAX, Target, Wire};
-use everturn_core::recovery::{Capabilities, Prefill, Reattach};
+use everturn_core::recovery::{Capabilities, Echo, Prefill, Reattach};
 use serde::Deserialize;
 
 use crate::provider::ModelFacts;
@@ -238,6 +238,7 @@ impl Card {
             can: Capabilities {
                 reattach: if self.reattach == Some(true) { Reattach::Yes } else { Reattach::No },
                 prefill: if target.prefill { Prefill::Yes } else { Prefill::No },
+                echo: Echo::No, // That is up to the draft.
             },
             target,
             thinks: if self.thinks == Some(true) { Thinking::Yes } else { Thinking::No },

@@ -60,6 +60,10 @@ pub enum Overlong {
     Response(usize),
 }
 
+/// How much room is kept for the next line and the next event. One that was long does not take its room for the rest of
+/// the stream.
+const ROOM_BYTES_KEPT: usize = 64 * 1024;
+
 /// What is not finished yet of an event stream.
 #[derive(Debug)]
 pub struct Decoder {
@@ -144,6 +148,7 @@ impl Decoder {
                 line.extend_from_slice(piece);
                 self.line(&line, each)?;
                 line.clear();
+                line.shrink_to(ROOM_BYTES_KEPT);
                 self.line = line; // For its room.
             }
             self.at = if bytes[end] == b'\r' { Place::AfterCr } else { Place::Elsewhere };
@@ -198,7 +203,9 @@ impl Decoder {
             None => Ok(()),
         };
         self.data.clear();
+        self.data.shrink_to(ROOM_BYTES_KEPT);
         self.name.clear();
+        self.name.shrink_to(ROOM_BYTES_KEPT);
         self.has_id = false;
         handled
     }

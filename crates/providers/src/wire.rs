@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::error::{Kind, ProviderError, Retry};
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use memchr::memchr2;
 use tokio::time::{Sleep, sleep};
@@ -95,13 +95,8 @@ impl<D: Decode> Fold<D> {
         match read {
             Ok(()) => Ok(()),
             Err(Broke::Overlong(_)) if *stopped => Ok(()),
-            Err(Broke::Overlong(what)) => {
-                Err(ProviderError::new(&*provider, Kind::Malformed).with_detail(&what.to_string()))
-            }
-            Err(Broke::Values) => {
-                let detail = format!("an event of more than {VALUES_MAX} values");
-                Err(ProviderError::new(&*provider, Kind::Malformed).with_detail(&detail))
-            }
+            Err(Broke::Overlong(what)) => Err(too_much(provider, &what.to_string())),
+            Err(Broke::Values) => Err(too_much(provider, &format!("an event of more than {VALUES_MAX} values"))),
             Err(Broke::Provider(error)) => Err(error),
         }
     }
@@ -118,6 +113,11 @@ impl<D: Decode> Fold<D> {
         }
         if self.stopped { Ok(()) } else { Err(ProviderError::new(&*self.provider, Kind::Truncated)) }
     }
+}
+
+/// More than is taken. Asked again, the provider would most likely send as much again, and be paid for it.
+fn too_much(provider: &str, what: &str) -> ProviderError {
+    ProviderError::new(provider, Kind::Malformed).with_retry(Retry::Once).with_detail(what)
 }
 
 enum Broke {

@@ -210,6 +210,14 @@ pub fn fail(kind: Kind, cause: Cause) -> Cue {
     Cue::Fail(Box::new(ProviderError::new("understudy", kind).with_cause(cause)))
 }
 
+/// Stops in the middle, because its own tools take long, and wants to be asked to go on. Only Anthropic does that: on the
+/// other wires it is an answer that failed.
+#[must_use]
+pub fn pause() -> Cue {
+    let paused = ProviderError::new("understudy", Kind::Truncated).with_cause(Cause::ErrorFinish);
+    Cue::Fail(Box::new(paused.with_retry(Retry::Now)))
+}
+
 /// Says something that makes no sense: input for a call that was never begun.
 #[must_use]
 pub fn malformed() -> Cue {

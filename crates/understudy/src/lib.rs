@@ -24,7 +24,8 @@ mod persona;
 mod play;
 
 pub use cue::{
-    Cue, Script, begin_call, call, cut, ended, fail, hang, input, malformed, marked, part_meta, ping, provided, raw,
+    Cue, Script, begin_call, call, cut, ended, fail, hang, input, malformed, marked, part_meta, pause, ping, provided,
+    raw,
     reasoning, redacted, refuse, reply_meta, reset, response_id, script, sealed, slow, source, stop, text, usage, wait,
     wait_ms, words,
 };

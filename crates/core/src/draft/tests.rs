@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::delta::ProvidedDelta;
 
 const STEP: StepId = StepId(4);
 
@@ -47,6 +48,47 @@ fn text_grows_until_it_ends() {
     let texts: Vec<_> = reply.parts.iter().map(|part| format!("{part:?}").contains("Hello")).collect();
     assert_eq!((reply.parts.len(), texts), (2, vec![true, false]));
     assert_eq!(reply.text(), "Helloagain");
+}
+
+/// I18: only what would be kept brings an answer forward, and each attempt has to bring some of its own.
+#[test]
+fn an_attempt_gets_on_by_what_is_kept() {
+    let thought = [Delta::Reasoning("hm".into()), Delta::Sealed(Seal::Signature("sig".into())), Delta::Ended];
+    for nothing in [vec![], thought.to_vec(), vec![text(" \n")], vec![call(0, "a"), input(0, "{\"x\":")]] {
+        assert!(!fold(nothing.clone()).got_on(), "{nothing:?}");
+    }
+    let ended = |json: &str| vec![call(0, "a"), input(0, json), Delta::CallEnded { slot: 0 }];
+    assert!(!fold(ended("[1]")).got_on(), "nobody can run that");
+    for some in [vec![text("Hel")], ended("{}"), vec![found("web_search")]] {
+        let mut draft = fold(some.clone());
+        assert!(draft.got_on(), "{some:?}");
+        draft.push(Timestamp(99), &attempt(2, Rung::Continue)).unwrap();
+        assert!(!draft.got_on(), "that was the one before");
+    }
+}
+
+fn found(tool: &str) -> Delta {
+    let output = serde_json::json!([{"title": "Kelp"}]);
+    Delta::Provided(Box::new(ProvidedDelta { slot: None, tool: tool.into(), output, meta: Meta::new() }))
+}
+
+/// Outcomes of calls that an earlier attempt made find them, in their order; within one attempt a slot says which.
+#[test]
+fn outcomes_find_the_calls_of_the_attempt_before() {
+    let hosted = |slot: u32, tool: &str| {
+        let (provider_id, tool) = (format!("srvtoolu_{slot}"), tool.into());
+        let call = CallBegan { slot, provider_id, tool, run_by: RunBy::Provider, meta: Meta::new() };
+        [Delta::CallBegan(Box::new(call)), Delta::CallEnded { slot }]
+    };
+    let asked = [hosted(0, "web_search"), hosted(1, "web_fetch"), hosted(2, "web_search")].concat();
+    let later = [attempt(2, Rung::Continue), found("web_search"), found("web_search"), found("web_search")];
+    let draft = fold([vec![found("web_fetch")], asked, vec![found("web_fetch")], later.to_vec()].concat());
+    let ordinal = |part: &Part| match part {
+        Part::Provided(provided) => Some(provided.uid.map(|uid| uid.ordinal)),
+        _ => None,
+    };
+    let answered: Vec<_> = draft.parts().iter().filter_map(ordinal).collect();
+    assert_eq!(answered, [None, None, Some(0), Some(2), None]);
 }
 
 /// AW05, AW26: interleaved input goes to its own call; order is that of declaration; ids may repeat.

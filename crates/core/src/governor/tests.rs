@@ -151,8 +151,12 @@ fn a_broken_model_is_left_alone() {
     assert_eq!(governor.ramp, Some(1));
     let mut probe = go(&mut governor, 6..9, at(30));
     assert_eq!(probe.len(), 1, "one looks");
-    assert_eq!(governor.shut(&model("m"), at(31)), Some(Shut { until: at(150), door: Door::Model }));
+    assert_eq!(governor.shut(&model("m"), at(34)), Some(Shut { until: at(38), door: Door::Model }));
+    assert_eq!(shut(&governor.ask(Place(7), &model("m"), at(34), 0.5)), Some((38_500, Door::Model)), "spread");
     governor.opened(&mut probe[0]);
+    assert!(governor.shut(&model("m"), at(34)).is_some(), "it may still say nothing");
+    governor.spoke(&mut probe[0]);
+    assert_eq!(governor.shut(&model("m"), at(34)), None, "and need not say all");
     governor.ended(probe.remove(0), Ended::Answered, at(31), 0.5);
     assert_eq!(governor.shut(&model("m"), at(31)), None);
 }
@@ -190,6 +194,7 @@ fn absurd_limits_let_one_through() {
 enum Op {
     Ask(u8),
     Open(usize),
+    Speak(usize),
     End(usize, Outcome),
     Leave(usize),
     Pass(u64),
@@ -215,6 +220,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         4 => (0..2_u8).prop_map(Op::Ask),
         2 => any::<usize>().prop_map(Op::Open),
+        1 => any::<usize>().prop_map(Op::Speak),
         4 => (any::<usize>(), outcome).prop_map(|(which, outcome)| Op::End(which, outcome)),
         1 => any::<usize>().prop_map(Op::Leave),
         2 => (0..60_000_u64).prop_map(Op::Pass),
@@ -312,13 +318,17 @@ impl World {
                 self.governor.opened(&mut self.going[which]);
                 self.noted(welcome);
             }
+            Op::Speak(which) if !self.going.is_empty() => {
+                let which = which % self.going.len();
+                self.governor.spoke(&mut self.going[which]);
+            }
             Op::End(which, outcome) if !self.going.is_empty() => self.end(which % self.going.len(), outcome),
             Op::Leave(which) if !self.waiting.is_empty() => {
                 let (place, _) = self.waiting.remove(which % self.waiting.len());
                 self.governor.leave(place);
             }
             Op::Pass(millis) => self.now = self.now + Duration::from_millis(millis),
-            Op::Open(_) | Op::End(..) | Op::Leave(_) => {}
+            Op::Open(_) | Op::Speak(_) | Op::End(..) | Op::Leave(_) => {}
         }
         self.serve();
     }

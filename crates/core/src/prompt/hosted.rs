@@ -89,15 +89,20 @@ fn pairs(parts: &[Part], target: &Target, used: &BTreeSet<String>) -> BTreeMap<u
 }
 
 fn replayable(call: &Call, target: &Target) -> bool {
+    is_whole(call, target) && target.replays.contains(&call.tool)
+}
+
+/// Whether a call of the provider's own tools arrived as the provider would take it back.
+pub(super) fn is_whole(call: &Call, target: &Target) -> bool {
     call.run_by == RunBy::Provider
         && call.whole
         && call.object().is_some()
-        && target.replays.contains(&call.tool)
         && !is_foreign(&call.meta, target)
         && well_formed(&call.provider_id, target.wire.rules().hosted_id_prefix)
 }
 
-fn answers(provided: &Provided, call: &Call, target: &Target) -> bool {
+/// Whether an outcome is one of this call's, in the shape it may be sent back in.
+pub(super) fn answers(provided: &Provided, call: &Call, target: &Target) -> bool {
     let has_shape = match &provided.output {
         Value::Array(found) => found.iter().all(Value::is_object),
         Value::Object(found) => !found.is_empty(),

@@ -69,12 +69,7 @@ pub(super) fn spoken(parts: &[Part], by: &ModelId, target: &Target, names: &mut 
             (Part::Call(call), Fate::NotHosted) => Some(asked(call, origin, target, names, &mut said.asked)),
             (_, Fate::Say(text)) => words(text, Meta::new()),
             (Part::Call(call), Fate::Keep(id)) => Some(hosted_call(call, id, target)),
-            (Part::Provided(provided), Fate::Keep(id)) => {
-                let (id, provider, tool) = (id.clone(), target.provider.clone(), provided.tool.clone());
-                let meta = own_meta(&provided.meta, target);
-                let output = provided.output.clone();
-                Some(PromptPart::HostedResult(HostedResult { id, provider, tool, output, meta }))
-            }
+            (Part::Provided(provided), Fate::Keep(id)) => Some(hosted_result(provided, id, target)),
             (Part::Call(_) | Part::Provided(_), _) | (Part::Source(_) | Part::File(_) | Part::Other(_), _) => None,
         });
     }
@@ -102,7 +97,7 @@ fn attached(meta: &Meta, origin: Origin, target: &Target) -> Meta {
     }
 }
 
-fn sealed(reasoning: &Reasoning, origin: Origin, target: &Target) -> Option<Sealed> {
+pub(super) fn sealed(reasoning: &Reasoning, origin: Origin, target: &Target) -> Option<Sealed> {
     let seal = reasoning.seal.as_ref()?;
     let (Seal::Signature(token) | Seal::Redacted(token)) = seal;
     if origin == Origin::Foreign || !target.reasoning || token.trim().is_empty() || is_foreign(&reasoning.meta, target)
@@ -138,13 +133,23 @@ fn asked(call: &Call, origin: Origin, target: &Target, names: &mut Names, open: 
     PromptPart::Call(PromptCall { id, provider_id, tool, input, meta: attached(&call.meta, origin, target) })
 }
 
-fn hosted_call(call: &Call, id: &str, target: &Target) -> PromptPart {
+pub(super) fn hosted_call(call: &Call, id: &str, target: &Target) -> PromptPart {
     PromptPart::HostedCall(HostedCall {
         id: id.into(),
         provider: target.provider.clone(),
         tool: call.tool.clone(),
         input: call.object().unwrap_or_default(),
         meta: own_meta(&call.meta, target),
+    })
+}
+
+pub(super) fn hosted_result(provided: &Provided, id: &str, target: &Target) -> PromptPart {
+    PromptPart::HostedResult(HostedResult {
+        id: id.into(),
+        provider: target.provider.clone(),
+        tool: provided.tool.clone(),
+        output: provided.output.clone(),
+        meta: own_meta(&provided.meta, target),
     })
 }
 

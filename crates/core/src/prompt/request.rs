@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use super::echo::echo;
 use super::entry::{Entries, Entry, PromptPart, Role, json_bytes};
 use super::reply::{Names, unfinished};
 use super::schema::ToolSpec;
 use super::target::{Target, Wire};
 use super::words;
 use crate::ids::ModelId;
-use crate::message::Part;
+use crate::message::{Meta, Part};
 
 /// The output limit when none is configured.
 pub const OUTPUT_MAX: u32 = 32_000;
@@ -42,6 +43,8 @@ pub struct Request {
     pub chain: Option<Chain>,
     /// Whether the provider should go on when the connection is gone.
     pub background: bool,
+    /// What the provider attached to the answer that is sent back for it to go on, if one is.
+    pub echoed: Meta,
 }
 
 /// What the model may do with the tools.
@@ -112,6 +115,8 @@ pub enum Continue {
     Prefill,
     /// It is shown the beginning, and told to go on.
     Instruct,
+    /// It gets the beginning back as it came.
+    Echo,
 }
 
 impl Request {
@@ -130,6 +135,7 @@ impl Request {
             marks: CacheMarks::default(),
             chain: None,
             background: false,
+            echoed: Meta::new(),
         }
     }
 
@@ -156,22 +162,28 @@ impl Request {
         self
     }
 
-    /// The request for the rest of `unfinished`, or the same request if nothing of it can be sent. A prefill the target
-    /// would refuse becomes an instruction. Markers stay where they were, since neither entry is there to stay; a chain
+    /// The request for the rest of `unfinished`, or the same request if nothing of it can be sent. A prefill or an echo the
+    /// target would refuse becomes an instruction. Markers stay where they were, since neither entry is there to stay; a chain
     /// is given up, since the provider never kept the unfinished answer.
     ///
     /// What is sent may end earlier than what was shown: some wires refuse white space there. Join what comes to what
     /// was shown, not to what was sent.
     #[must_use]
     pub fn continuing(mut self, target: &Target, unfinished: Unfinished<'_>, how: Continue) -> Self {
-        let begun = self::unfinished(unfinished.parts, unfinished.by, target, &mut Names::of(&self.entries));
+        let mut names = Names::of(&self.entries);
+        if let (Continue::Echo, Some(parts)) = (how, echo(unfinished, target, &names)) {
+            self.chain = None;
+            self.entries.push(Entry::new(Role::Assistant, parts));
+            return self;
+        }
+        let begun = self::unfinished(unfinished.parts, unfinished.by, target, &mut names);
         if begun.is_empty() {
             return self;
         }
         self.chain = None;
         let prefill = match how {
             Continue::Prefill => self.prefill(&begun, target),
-            Continue::Instruct => None,
+            Continue::Instruct | Continue::Echo => None,
         };
         if let Some(parts) = prefill {
             self.entries.push(Entry::new(Role::Assistant, parts));
@@ -188,6 +200,13 @@ impl Request {
         let system: usize = self.system.iter().map(String::len).sum();
         let tools = self.tools.iter().map(ToolSpec::bytes).sum::<usize>();
         system + tools + self.entries.bytes()
+    }
+
+    /// Whether it sends an answer back as it came, for its provider to go on.
+    #[must_use]
+    pub fn is_echo(&self) -> bool {
+        let last = self.entries.last().filter(|last| last.role == Role::Assistant).and_then(|last| last.parts.last());
+        matches!(last, Some(PromptPart::HostedCall(_) | PromptPart::HostedResult(_)))
     }
 
     /// Whether the model is asked to reason.

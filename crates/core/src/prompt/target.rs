@@ -113,6 +113,8 @@ pub(super) struct Rules {
     pub marks: bool,
     /// Whether a request can be chained to a response the provider keeps.
     pub chains: bool,
+    /// Whether an answer in which the provider's own tools had the last word can be sent back for it to go on.
+    pub echoes: bool,
 }
 
 /// What becomes of two replies with nothing between them.
@@ -161,6 +163,7 @@ const COMMON: Rules = Rules {
     calls_need_tools: false,
     marks: false,
     chains: false,
+    echoes: false,
 };
 
 static ANTHROPIC: Rules = Rules {
@@ -173,6 +176,7 @@ static ANTHROPIC: Rules = Rules {
     prefill_trimmed: true,
     calls_need_tools: true,
     marks: true,
+    echoes: true,
     ..COMMON
 };
 

@@ -3,8 +3,8 @@ use crate::delta::{Began, CallBegan, Delta, Rung};
 use crate::ids::{StepId, Timestamp};
 use crate::message::{Meta, RunBy, Seal};
 
-const NOTHING: Capabilities = Capabilities { reattach: Reattach::No, prefill: Prefill::No };
-const EVERYTHING: Capabilities = Capabilities { reattach: Reattach::Yes, prefill: Prefill::Yes };
+const NOTHING: Capabilities = Capabilities { reattach: Reattach::No, prefill: Prefill::No, echo: Echo::No };
+const EVERYTHING: Capabilities = Capabilities { reattach: Reattach::Yes, prefill: Prefill::Yes, echo: Echo::No };
 const CAUSES: [Cause; 9] = [
     Cause::Refused,
     Cause::Reset,
@@ -77,6 +77,24 @@ fn each_draft_has_its_rung() {
             assert_eq!(plan(&draft(&deltas), cause, NOTHING, Budget::Left), expected, "{name}, {cause:?}");
         }
     }
+}
+
+/// An answer in which the provider's own tools had the last word goes on from there, with words in it or without; our
+/// own complete calls come first, and another model has no use for it.
+#[test]
+fn an_answer_that_can_be_sent_back_is() {
+    let can = Capabilities { echo: Echo::Yes, ..NOTHING };
+    let searched = [call(0, "{}", RunBy::Provider), vec![Delta::CallEnded { slot: 0 }]].concat();
+    for deltas in [searched.clone(), [vec![words()], searched.clone()].concat()] {
+        for cause in CAUSES {
+            let echo = Recovery::Continue { retract: vec![], how: Continuation::Echo };
+            assert_eq!(plan(&draft(&deltas), cause, can, Budget::Left), echo, "{cause:?}");
+        }
+    }
+    let called = draft(&[closed(1, "{}"), searched.clone()].concat());
+    assert_eq!(plan(&called, Cause::Reset, can, Budget::Left), Recovery::Salvage { retract: vec![] });
+    let elsewhere = plan(&draft(&searched), Cause::Reset, can, Budget::SpentHere);
+    assert_eq!(elsewhere, Recovery::FallBack { carry: Carry::Nothing });
 }
 
 /// AW15: whoever can re-attach does, whatever the draft holds; not after bytes that made no sense, not to a generation

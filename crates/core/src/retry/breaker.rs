@@ -2,8 +2,11 @@
 //!
 //! When a model fails everybody, each chat's own backoff is not enough: together they still hammer it. A breaker per
 //! model counts failures in a row, closes the door for a while, and then lets one attempt through to look. Whatever
-//! becomes of that attempt, the door moves: success or any sensible answer opens it, failure shuts it again, and one
-//! that never reports back is replaced after a while. There is no state in which everyone is refused for ever.
+//! becomes of that attempt, the door moves: its first words or any sensible answer open it, failure shuts it again, and
+//! one that never reports back is replaced after a while. There is no state in which everyone is refused for ever.
+//!
+//! Whoever comes while one looks is told to come back soon: after as long again as the look has taken, so that nobody
+//! rests for long behind a short look, and nobody asks often behind a long one.
 
 use std::time::Duration;
 
@@ -19,11 +22,18 @@ pub struct BreakerLimits {
     pub open_max: Duration,
     /// How long a probe may take before another is sent: 120 s, a silence long.
     pub probe_max: Duration,
+    /// How long whoever comes behind a probe waits at least: 1 s.
+    pub behind_min: Duration,
 }
 
 impl Default for BreakerLimits {
     fn default() -> Self {
-        Self { failures_max: 5, open_max: Duration::from_secs(30), probe_max: Duration::from_secs(120) }
+        Self {
+            failures_max: 5,
+            open_max: Duration::from_secs(30),
+            probe_max: Duration::from_secs(120),
+            behind_min: Duration::from_secs(1),
+        }
     }
 }
 
@@ -40,8 +50,8 @@ enum State {
     Closed { failures: u32 },
     /// Nobody may pass before this time.
     Open { until: Timestamp },
-    /// One attempt is out to look; another may go after this time.
-    Probing { until: Timestamp },
+    /// One attempt is out to look since then; another may go after this time.
+    Probing { since: Timestamp, until: Timestamp },
 }
 
 /// Whether an attempt may go.
@@ -71,6 +81,8 @@ impl Health {
     #[must_use]
     pub fn of(error: &ProviderError) -> Self {
         match error.kind {
+            _ if error.retry == Retry::Now => Self::Answers,
+            Kind::Malformed if error.retry == Retry::Once => Self::Answers, // With more than we take.
             Kind::Overloaded | Kind::Timeout | Kind::Silence | Kind::Truncated | Kind::Malformed => Self::Fails,
             Kind::Generic if error.retry != Retry::Never => Self::Fails,
             // A rate limit is about this key: the governor's business, and proof of life.
@@ -102,7 +114,7 @@ impl Breaker {
             (State::Closed { .. }, _) => Admission::Go,
             (_, Some(until)) => Admission::NotBefore(until),
             (_, None) => {
-                self.state = State::Probing { until: now + self.limits.probe_max };
+                self.state = State::Probing { since: now, until: now + self.limits.probe_max };
                 Admission::Probe
             }
         }
@@ -111,13 +123,31 @@ impl Breaker {
     /// Until when nobody may pass, if that is so. To ask changes nothing.
     #[must_use]
     pub fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = match self.state {
+        let (until, ask_at) = match self.state {
             State::Closed { .. } => return None,
-            State::Open { until } | State::Probing { until } => until,
+            State::Open { until } => (until, until),
+            State::Probing { since, until } => (until, now + now.since(since).max(self.limits.behind_min)),
         };
         // A time further off than any wait of ours was set before the clock was put back: it means nothing now.
         let wait_max = self.limits.open_max.max(self.limits.probe_max);
-        (now < until && until.since(now) <= wait_max).then_some(until)
+        (now < until && until.since(now) <= wait_max).then_some(until.min(ask_at))
+    }
+
+    /// Over how long those who are told the same time come back: behind a probe they are many, and one is looking.
+    #[must_use]
+    pub const fn spread(&self) -> Duration {
+        match self.state {
+            State::Probing { .. } => self.limits.behind_min,
+            State::Closed { .. } | State::Open { .. } => Duration::ZERO, // One of them is let through to look.
+        }
+    }
+
+    /// Takes the news that an attempt's answer has begun. A probe has seen enough then; but one more failure, its own if
+    /// it breaks off, shuts the door again.
+    pub const fn speaks(&mut self) {
+        if let State::Probing { .. } = self.state {
+            self.state = State::Closed { failures: self.limits.failures_max.saturating_sub(1) };
+        }
     }
 
     /// Takes what an attempt that passed came to. Late news of an earlier attempt is news as well.

@@ -120,6 +120,18 @@ fn progress_refills_the_budget_but_not_the_totals() {
     assert_eq!((spent.tries, spent.attempts, spent.cost), (3, 7, Micros(5)));
 }
 
+/// I24: an attempt that its process took with it costs no try and no wait. It is one of all attempts all the same.
+#[test]
+fn a_lost_process_is_nobodys_failure() {
+    let limits = RetryLimits::default();
+    let spent = tried(7).resumed(SECOND, Micros(5));
+    assert_eq!(spent, Spent { tries: 7, attempts: 8, time: SECOND, cost: Micros(5) });
+    assert_eq!(verdict(Retry::Now, &spent, &limits, 1.0), Verdict::Wait(Duration::ZERO));
+    let often = (0..17).fold(spent, |spent, _| spent.resumed(SECOND, Micros(0)));
+    assert_eq!(verdict(Retry::Now, &often, &limits, 1.0), Verdict::GiveUp(Why::Attempts));
+    assert_eq!(spent.paid(Micros(2)), Spent { cost: Micros(7), ..spent });
+}
+
 /// CE18, P6: milliseconds win over seconds, dates work in all three forms, nonsense counts as not said.
 #[test]
 fn retry_after_headers() {
@@ -155,7 +167,7 @@ fn retry_after_headers() {
 }
 
 fn breaker() -> Breaker {
-    Breaker::new(BreakerLimits { failures_max: 3, open_max: secs(30), probe_max: secs(60) })
+    Breaker::new(BreakerLimits { failures_max: 3, open_max: secs(30), probe_max: secs(60), behind_min: SECOND })
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -176,7 +188,7 @@ fn failures_in_a_row_close_the_door_and_one_probe_looks() {
     let mut door = broken_at_zero();
     assert_eq!(door.admit(at(29)), Admission::NotBefore(at(30)));
     assert_eq!(door.admit(at(30)), Admission::Probe);
-    assert_eq!(door.admit(at(31)), Admission::NotBefore(at(90)), "one looks, the others wait");
+    assert_eq!(door.admit(at(31)), Admission::NotBefore(at(32)), "one looks, the others wait");
     door.report(Health::Answers, at(32));
     assert_eq!(door, breaker(), "as new");
 
@@ -184,6 +196,41 @@ fn failures_in_a_row_close_the_door_and_one_probe_looks() {
     assert_eq!(door.admit(at(30)), Admission::Probe);
     door.report(Health::Fails, at(33));
     assert_eq!(door.admit(at(62)), Admission::NotBefore(at(63)));
+}
+
+/// I16: whoever comes while one looks is told to come back after as long again, so nobody rests long behind a short look.
+#[test]
+fn behind_a_probe_the_wait_is_as_long_as_the_look() {
+    let mut door = broken_at_zero();
+    assert_eq!(door.admit(at(30)), Admission::Probe);
+    for (now, until) in [(30, 31), (31, 32), (34, 38), (50, 70), (89, 90)] {
+        assert_eq!(door.admit(at(now)), Admission::NotBefore(at(until)), "{now}");
+    }
+    assert_eq!((door.spread(), broken_at_zero().spread()), (SECOND, Duration::ZERO));
+}
+
+/// I16: a probe's first words open the door, long before it has said all. If it breaks off after all, the door shuts
+/// again at once; what an ordinary attempt says changes nothing.
+#[test]
+fn the_first_words_of_a_probe_open_the_door() {
+    let probed = || {
+        let mut door = broken_at_zero();
+        assert_eq!(door.admit(at(30)), Admission::Probe);
+        door.speaks();
+        assert_eq!(door.admit(at(31)), Admission::Go);
+        door
+    };
+    let mut door = probed();
+    door.report(Health::Fails, at(40));
+    assert_eq!(door.admit(at(41)), Admission::NotBefore(at(70)));
+    let mut door = probed();
+    door.report(Health::Answers, at(40));
+    assert_eq!(door, breaker(), "as new");
+    for mut door in [breaker(), broken_at_zero()] {
+        let before = door.clone();
+        door.speaks();
+        assert_eq!(door, before);
+    }
 }
 
 #[test]
@@ -232,12 +279,16 @@ fn health_is_about_the_model() {
     assert_eq!(health(Kind::Generic, Retry::Never), Health::Answers);
     assert_eq!(health(Kind::Generic, Retry::Backoff), Health::Fails);
     assert_eq!(health(Kind::Silence, Retry::Backoff), Health::Fails);
+    assert_eq!(health(Kind::Malformed, Retry::Backoff), Health::Fails);
+    assert_eq!(health(Kind::Malformed, Retry::Once), Health::Answers, "with more than we take");
+    assert_eq!(health(Kind::Truncated, Retry::Now), Health::Answers, "it only paused");
 }
 
 fn any_retry() -> impl Strategy<Value = Retry> {
     prop_oneof![
         Just(Retry::Never),
         Just(Retry::Once),
+        Just(Retry::Now),
         Just(Retry::Backoff),
         any::<Duration>().prop_map(Retry::After),
         (0..200_u64).prop_map(|s| Retry::After(secs(s))),
@@ -275,7 +326,7 @@ proptest! {
 
     /// Whatever happened to it, after its longest wait a breaker lets somebody through.
     #[test]
-    fn a_breaker_never_stays_shut(events in prop::collection::vec((0..4_u8, 0..100_i64), 0..50)) {
+    fn a_breaker_never_stays_shut(events in prop::collection::vec((0..5_u8, 0..100_i64), 0..50)) {
         let mut door = breaker();
         let mut now = 0;
         for (event, seconds) in events {
@@ -284,6 +335,7 @@ proptest! {
                 0 => { door.admit(at(now)); }
                 1 => door.report(Health::Answers, at(now)),
                 2 => door.report(Health::Fails, at(now)),
+                3 => door.speaks(),
                 _ => door.report(Health::Untold, at(now)),
             }
         }

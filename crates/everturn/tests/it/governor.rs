@@ -124,6 +124,41 @@ async fn an_outage_makes_no_storm() {
     assert_eq!((back[0], back.iter().sum::<usize>()), (1, CHATS), "{seconds:?}");
 }
 
+/// I16: and they do come back: nobody who found somebody looking rests much longer than the look took.
+#[tokio::test(start_paused = true)]
+async fn an_outage_ends_for_everybody() {
+    let crowd = Crowd::new(agent(), |at| match at.as_secs() {
+        0..40 => script([slow(1), refuse(529)]),
+        _ => done(),
+    });
+    let seconds = crowd.await.run().await;
+    let looks: Vec<u64> = seconds.iter().map(|(at, _)| *at).filter(|at| *at >= 30).take(2).collect();
+    assert!(looks[1] - looks[0] <= 32, "{seconds:?}");
+    let last = seconds.last().unwrap().0;
+    assert!(last <= looks[1] + 12, "the one that looks is back after a second, the others in waves: {seconds:?}");
+}
+
+/// I16: a probe that has begun to speak has seen enough. Nobody waits until it has said all.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_the_end_of_a_probe() {
+    let crowd = Crowd::new(agent(), |at| match at.as_secs() {
+        0..20 => script([refuse(529)]),
+        20..60 => script([slow(2), text("Do"), wait(100), text("ne."), stop(Stop::End)]),
+        _ => done(),
+    });
+    let crowd = crowd.await;
+    for chat in &crowd.chats[..5] {
+        chat.send("hi").await.unwrap(); // All are refused, and that is an outage.
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let asked = crowd.asked.lock().unwrap().iter().filter(|at| at.as_secs() >= 20).count();
+    assert_eq!(asked, 5, "all of them got in behind one that speaks");
+    crowd.chats[5].send("hi").await.unwrap();
+    assert_eq!(crowd.chats[5].rest().await.unwrap(), Some(TurnEnd::Done));
+    assert!(crowd.asked.lock().unwrap().last().unwrap().as_secs() < 62, "{:?}", crowd.seconds());
+    crowd.engine.shutdown().await;
+}
+
 /// Only so many at once, first come, first served.
 #[tokio::test(start_paused = true)]
 async fn only_so_many_at_once() {

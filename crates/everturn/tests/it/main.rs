@@ -25,6 +25,7 @@ mod orphans;
 mod outcomes;
 mod overflow;
 mod panics;
+mod pauses;
 mod places;
 #[cfg(feature = "sqlite")]
 mod power;

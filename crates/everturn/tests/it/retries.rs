@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, Kind, ProviderError, Retry};
+use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Stop};
 use everturn::core::view::Event;
-use everturn_understudy::{Script, Understudy, fail, refuse, script, stop, text};
+use everturn_understudy::{
+    Cue, Script, Understudy, begin_call, fail, hang, reasoning, refuse, reset, script, stop, text, wait,
+};
 use expect_test::expect;
 
 use crate::stage::{Stage, agent, stage};
@@ -114,6 +117,47 @@ async fn progress_earns_tries() {
     assert_eq!(stage.replies().await, format!("{} Done.", steps.concat()));
 }
 
+/// I18: what is taken back again is no progress. A model that thinks and breaks off, or never finishes a call, is given up
+/// after as many tries as one that says nothing, with waits that grow.
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_back_earns_no_tries() {
+    for said in [reasoning("Let me think."), begin_call("look", "{\"at\": ")] {
+        let scripts = (0..30).map(|_| script([said.clone(), wait(30), reset()]));
+        let stage = stage(scripts).await;
+        let before = tokio::time::Instant::now();
+        stage.run("hi").await;
+        let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
+        assert_eq!(failure.attempts, 8, "{failure:?}");
+        let waited = before.elapsed() - Duration::from_secs(8 * 30);
+        assert!(waited > Duration::from_secs(10), "{waited:?}");
+    }
+}
+
+/// I18: a step may take so long, its waits included.
+#[tokio::test(start_paused = true)]
+async fn waits_count() {
+    let mut limits = Limits::default();
+    limits.retry.time_max = Duration::from_secs(12);
+    let scripts = (0..9).map(|_| script([refuse(429).retry_after(7)]));
+    let stage = Stage::new(Understudy::new(scripts), agent().limits(limits)).await;
+    stage.run("hi").await;
+    let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
+    assert_eq!((failure.attempts, failure.detail.as_str()), (2, "it took longer than retries may take"));
+}
+
+/// P15: what is too long would be as long again. It is asked for once more, and then given up.
+#[tokio::test(start_paused = true)]
+async fn too_much_is_asked_for_twice() {
+    let too_much = || {
+        let error = ProviderError::new("understudy", Kind::Malformed).with_retry(Retry::Once);
+        script([text("Look: "), Cue::Fail(Box::new(error))])
+    };
+    let stage = stage((0..9).map(|_| too_much())).await;
+    stage.run("hi").await;
+    let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
+    assert_eq!((failure.attempts, failure.kind), (2, Kind::Malformed));
+}
+
 /// AW23, CT04: an interrupt during a wait ends the turn at once; nobody is asked again.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_ends_a_wait() {
@@ -164,4 +208,48 @@ async fn a_shutdown_hands_over() {
     next.resume().await.unwrap();
     assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
     assert_eq!(stage.replies().await, "The quick brown fox.");
+}
+
+/// I7, I24: whoever takes an answer over goes on at once. Nobody failed, so that costs no try either.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_costs_no_time_and_no_try() {
+    let mut limits = Limits::default();
+    limits.retry.tries_max = 2;
+    let agent = || agent().limits(limits.clone());
+    let scripts = [
+        script([refuse(529)]),
+        script([text("The quick "), hang()]),
+        script([hang()]),
+        script([text("brown fox."), stop(Stop::End)]),
+    ];
+    let understudy = Understudy::new(scripts);
+    let mut stage = Stage::new(understudy.clone(), agent()).await;
+    let mut watch = stage.watch();
+    stage.chat.send("hi").await.unwrap();
+    watch.until_text("quick").await;
+    for asked in 3..=4 {
+        let before = tokio::time::Instant::now();
+        stage = stage.moved(understudy.clone(), agent()).await;
+        while understudy.requests().len() < asked {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(before.elapsed() < Duration::from_millis(250), "{:?}", before.elapsed());
+    }
+    assert_eq!((stage.ended().await, stage.replies().await), (TurnEnd::Done, "The quick brown fox.".into()));
+}
+
+/// I18: a time that a wrong clock stored is nobody's wait.
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_another_clock_is_not_obeyed() {
+    const AHEAD: Timestamp = Timestamp(2 * 60 * 60 * 1000);
+    let understudy = Understudy::new([script([refuse(429).retry_after(60)]), done()]);
+    let stage = Stage::built(understudy, agent(), |builder| builder.starting_at(AHEAD)).await;
+    let mut watch = stage.watch();
+    stage.chat.send("hi").await.unwrap();
+    watch.until(|event| matches!(event, Event::Standing(standing) if standing.retry.is_some())).await;
+    let understudy = stage.understudy.clone();
+    let stage = stage.moved(understudy, agent()).await; // Whose clock is right.
+    let before = tokio::time::Instant::now();
+    assert_eq!(stage.ended().await, TurnEnd::Done);
+    assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());
 }

@@ -2,7 +2,7 @@
 //!
 //! Statuses, error types and messages are known to [`crate::classify`]; here is what only this wire says.
 
-use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::message::Stop;
 use serde_json::Value;
 
@@ -40,9 +40,9 @@ pub(super) fn of_event(provider: &str, event: &Value) -> ProviderError {
     classify(&Evidence { request_id, ..Evidence::of_event(provider, event) })
 }
 
-/// An answer that is to be gone on with in a new request, which the ladder knows how to make.
+/// An answer that is to be gone on with in a new request, which the ladder knows how to make. Nothing failed.
 pub(super) fn paused(provider: &str) -> ProviderError {
-    let error = ProviderError::new(provider, Kind::Truncated).with_cause(Cause::ErrorFinish);
+    let error = ProviderError::new(provider, Kind::Truncated).with_cause(Cause::ErrorFinish).with_retry(Retry::Now);
     error.with_detail("the provider paused in the middle of its answer")
 }
 

@@ -197,13 +197,17 @@ impl Messages {
         }
         self.odd.tell(&self.provider, out);
         match std::mem::replace(&mut self.place, Place::Before) {
-            Place::Ending(Ending::Over(stop)) => {
+            Place::Ending(ending) => {
                 let meta = std::mem::take(&mut self.meta);
                 out.push(Frame::Delta(Delta::ReplyMeta(Box::new(own(&self.provider, meta)))));
-                out.push(Frame::Stop(stop));
-                Ok(())
+                match ending {
+                    Ending::Over(stop) => {
+                        out.push(Frame::Stop(stop));
+                        Ok(())
+                    }
+                    Ending::Paused => Err(classify::paused(&self.provider)),
+                }
             }
-            Place::Ending(Ending::Paused) => Err(classify::paused(&self.provider)),
             Place::Before | Place::Content => Err(classify::without_reason(&self.provider)),
         }
     }

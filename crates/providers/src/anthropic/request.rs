@@ -40,6 +40,9 @@ pub(super) fn body(request: &Request, card: &Card) -> Sent {
         body.insert("tools".into(), request.tools.iter().map(tool).collect());
         body.extend(tool_choice(request, card).map(|choice| ("tool_choice".into(), choice)));
     }
+    // What the provider's own tools work in goes on with them.
+    let container = attached(&request.echoed, provider).and_then(|echoed| echoed.get("container")?.get("id"));
+    body.extend(container.map(|id| ("container".into(), id.clone())));
     let thought = thinking::of(request, card);
     body.extend(thought.thinking.map(|thinking| ("thinking".into(), thinking)));
     body.extend(thought.effort.map(|effort| ("output_config".into(), json!({ "effort": effort }))));

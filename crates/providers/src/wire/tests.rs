@@ -70,18 +70,23 @@ fn a_stop_is_the_end() {
         let whole = told([&say(words)[..]], STRICT);
         assert_eq!((whole.frames, whole.end), (vec![text("a"), Frame::Stop(Stop::End)], Ok(())), "{words:?}");
     }
-    let endless = [say(&["stop"]), vec![b'x'; 2 << 20]].concat();
+    let endless = [say(&["stop"]), vec![b'x'; 9 << 20]].concat();
     assert_eq!(told([&endless[..]], STRICT).end, Ok(()), "what is too long comes too late to matter");
 }
 
 /// P15: too much is not the protocol, and what came before it is kept.
 #[test]
 fn too_much_is_refused() {
-    let endless = [say(&["a"]), vec![b'x'; 2 << 20]].concat();
+    let endless = [say(&["a"]), vec![b'x'; 9 << 20]].concat();
     let cut = told([&endless[..]], STRICT);
     let error = cut.end.unwrap_err();
     assert_eq!((cut.frames, error.kind), (vec![text("a")], Kind::Malformed));
-    assert_eq!(error.detail, "a line of more than 1048576 bytes");
+    assert_eq!(error.detail, "a line of more than 8388608 bytes");
+    assert_eq!(error.retry, Retry::Once, "it would be as long again, and paid for again");
+    let crowd = format!("data: [{}]\n\n", "0,".repeat(VALUES_MAX + 1));
+    assert_eq!(told([crowd.as_bytes()], STRICT).end.unwrap_err().retry, Retry::Once);
+    let image = format!("data: {}\n\n", "x".repeat(6 << 20));
+    assert_eq!(told([image.as_bytes()], STRICT).frames.len(), 1, "an image fits");
 }
 
 /// P15: values are counted as JSON has them, not in its strings.

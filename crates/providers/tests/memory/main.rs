@@ -22,8 +22,8 @@ use everturn_providers::wire::{Decode, Fold, frames};
 use futures_util::{StreamExt as _, stream};
 
 const MIB: u64 = 1 << 20;
-/// What reading one answer may take, whatever the answer is.
-const PEAK_MAX: u64 = 64 * MIB;
+/// What reading one answer may take, whatever the answer is: three times the longest.
+const PEAK_MAX: u64 = 96 * MIB;
 /// What a socket brings at a time.
 const PIECE_BYTES: usize = 16 * 1024;
 
@@ -95,19 +95,19 @@ impl Check {
     }
 }
 
-/// P15: a line of 100 MiB is cut at its bound, and no more than twice that was ever held.
+/// P15: a line of 100 MiB is cut at its bound, and no more than three times that was ever held, while its room doubled.
 #[test]
 fn a_line_of_100_mib() {
-    let says = "a line of more than 1048576 bytes";
-    every_wire!(Check { piece: "x", times: 100 << 20, says, peak_max: 4 * MIB });
+    let says = "a line of more than 8388608 bytes";
+    every_wire!(Check { piece: "x", times: 100 << 20, says, peak_max: 25 * MIB });
 }
 
 /// P15: so is an event of 100 MiB, in a hundred thousand lines or in millions.
 #[test]
 fn an_event_of_100_mib() {
-    let says = "an event of more than 4194304 bytes";
-    for piece in ["data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n", "data: x\n"] {
-        every_wire!(Check { piece, times: (100 << 20) / piece.len(), says, peak_max: 16 * MIB });
+    let says = "an event of more than 8388608 bytes";
+    for piece in ["data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n", "data: xxxxxx\n"] {
+        every_wire!(Check { piece, times: (100 << 20) / piece.len(), says, peak_max: 25 * MIB });
     }
 }
 
@@ -147,11 +147,11 @@ struct Fullest(fn(&answers::Answer) -> (&'static str, &'static str, &'static str
 impl Fullest {
     fn of<D: Decode>(&self, name: &str, answer: &answers::Answer, decode: impl Fn() -> D) {
         let (head, before, after) = (self.0)(answer);
-        let word = "x".repeat((1 << 20) - before.len() - after.len());
+        let word = "x".repeat((8 << 20) - before.len() - after.len());
         let piece = format!("{before}{word}{after}");
-        let Read { end, peak, deltas } = read(bounds(), head, &piece, 40, decode());
+        let Read { end, peak, deltas } = read(bounds(), head, &piece, 5, decode());
         assert_eq!(end.unwrap_err().detail, "an answer of more than 33554432 bytes", "{name}");
-        assert!(deltas >= 30, "{name}: {deltas} deltas");
+        assert!(deltas >= 3, "{name}: {deltas} deltas");
         assert!(peak <= PEAK_MAX, "{name}: {peak} bytes at a time");
     }
 }

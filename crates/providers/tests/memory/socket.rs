@@ -99,14 +99,14 @@ fn taken(piece: &'static str) -> (String, u64) {
 #[test]
 fn an_endless_answer_over_a_socket() {
     for (piece, says) in [
-        ("x", "a line of more than 1048576 bytes"),
-        ("data: xxxxxxxx\n", "an event of more than 4194304 bytes"),
+        ("x", "a line of more than 8388608 bytes"),
+        ("data: xxxxxxxx\n", "an event of more than 8388608 bytes"),
         ("data: {}\n\n", "an answer of more than 33554432 bytes"),
         (answers::ANTHROPIC.piece, "an answer of more than 33554432 bytes"),
     ] {
         let (end, peak) = taken(piece);
         assert_eq!(end, says, "{piece}");
-        assert!(peak <= PEAK_MAX / 4, "{piece}: {peak} bytes at a time");
+        assert!(peak <= PEAK_MAX / 3, "{piece}: {peak} bytes at a time");
     }
 }
 
@@ -125,5 +125,5 @@ fn a_reader_that_waits_makes_the_server_wait() {
     });
     let written = served.join().unwrap() as u64;
     assert!(written < 32 * MIB, "the server could write {written} bytes that nobody read");
-    assert!(counted.bytes_max <= PEAK_MAX / 4, "{} bytes at a time", counted.bytes_max);
+    assert!(counted.bytes_max <= PEAK_MAX / 6, "{} bytes at a time", counted.bytes_max);
 }

@@ -207,7 +207,7 @@ fn refusal(wire: Wire, error: &ProviderError) -> Refusal {
     let words = if error.detail.is_empty() { wire::words(wire, status).into() } else { error.detail.clone() };
     let retry_after = match error.retry {
         Retry::After(time) => Some(time.as_secs()),
-        Retry::Never | Retry::Once | Retry::Backoff => None,
+        Retry::Never | Retry::Once | Retry::Now | Retry::Backoff => None,
     };
     Refusal { retry_after, ..wire::kinded(wire, error.kind, Refusal::new(status, words)) }
 }

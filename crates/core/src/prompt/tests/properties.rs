@@ -114,7 +114,13 @@ proptest! {
     fn an_answer_that_broke_off_anywhere_can_be_continued(transcript in corrupted(), parts in broken_off(), wire in 0..4usize) {
         for target in targets() {
             let by = model(Wire::ALL[wire]);
-            for (how, effort) in [(Continue::Prefill, None), (Continue::Prefill, Some(Effort::Low)), (Continue::Instruct, None)] {
+            let ways = [
+                (Continue::Prefill, None),
+                (Continue::Prefill, Some(Effort::Low)),
+                (Continue::Instruct, None),
+                (Continue::Echo, Some(Effort::Low)),
+            ];
+            for (how, effort) in ways {
                 let request = Request { effort, ..request(prepare(&transcript, &target), &target) };
                 let request = request.fit(&target).continuing(&target, Unfinished { parts: &parts, by: &by }, how);
                 assert_taken(&request, &target)?;

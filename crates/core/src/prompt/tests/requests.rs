@@ -6,13 +6,14 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::build::{
-    calls, finds, model, reply, reply_body, reply_of, result, says, searches, shown, signed, spoken, target, thinks,
-    transcript, user,
+    a_search, calls, finds, found, model, reply, reply_body, reply_of, result, says, searches, shown, signed, source,
+    spoken, target, thinks, transcript, user,
 };
-use crate::message::{Body, Part, ReplyBody, Stop};
+use crate::ids::ModelId;
+use crate::message::{Body, Call, Part, Provided, ReplyBody, Stop};
 use crate::prompt::{
     CacheMarks, Chain, Continue, Effort, Entry, Prompt, PromptPart, Request, Role, Target, ToolChoice, ToolSpec,
-    Unfinished, Wire, prepare, validate,
+    Unfinished, Wire, echoes, prepare, validate,
 };
 use crate::seam::Seam;
 
@@ -156,13 +157,70 @@ fn a_prefill_that_would_be_refused_becomes_an_instruction() {
     );
 }
 
+/// PR20: an answer that paused goes back as it came: thoughts, words, searches, and the one that has no outcome yet. Tools
+/// whose old uses could not be sent back are no exception, since it is one answer.
+#[test]
+fn an_answer_that_paused_goes_back_as_it_came() {
+    let fetched = Part::Call(Call { tool: "web_fetch".into(), ..a_search(2) });
+    let draft = [signed("hm", "sig"), says("Let me look. "), searches(1), finds(1), source(), fetched, searches(3)];
+    check_continued(
+        &target(Wire::Anthropic),
+        &draft,
+        Continue::Echo,
+        expect![[r#"
+        user
+          "count"
+        assistant
+          thinks "hm" Signature("sig")
+          "Let me look. "
+          srvtoolu_1 web_search {"query":"kelp"}
+          srvtoolu_1 web_search found [{"encrypted_content":"abc","title":"Kelp","url":"https://kelp.example"}]
+          srvtoolu_2 web_fetch {"query":"kelp"}
+          srvtoolu_3 web_search {"query":"kelp"}
+    "#]],
+    );
+}
+
+/// What cannot be sent as it came is not sent so: half said, out of order, somebody else's, or over.
+#[test]
+fn what_is_not_whole_is_not_sent_back() {
+    let own = target(Wire::Anthropic);
+    let by = model(Wire::Anthropic);
+    let is_sent = |parts: &[Part], target: &Target, by: &ModelId| echoes(Unfinished { parts, by }, target);
+    assert!(is_sent(&[searches(1)], &own, &by) && is_sent(&[searches(1), finds(1), source()], &own, &by));
+    let cut = Part::Call(Call { whole: false, ..a_search(1) });
+    let unnamed = Part::Provided(Provided { uid: None, ..found(1) });
+    let odd = Part::Call(Call { provider_id: "toolu_1".into(), ..a_search(1) });
+    let broken: [&[Part]; 12] = [
+        &[],
+        &[says("a")],
+        &[searches(1), finds(1), says("a")],
+        &[searches(1), says("a"), finds(1)],
+        &[searches(1), says("a"), searches(2)],
+        &[thinks("hm", None), searches(1)],
+        &[says("a"), signed("hm", "sig"), searches(1)],
+        &[calls(2, "look", "{}"), searches(1)],
+        &[searches(1), searches(1)],
+        &[searches(1), unnamed],
+        &[cut],
+        &[odd],
+    ];
+    for parts in broken {
+        assert!(!is_sent(parts, &own, &by), "{parts:?}");
+    }
+    assert!(!is_sent(&[searches(1)], &own, &model(Wire::Gemini)));
+    for wire in [Wire::OpenAiResponses, Wire::OpenAiChat, Wire::Gemini] {
+        assert!(!is_sent(&[searches(1)], &target(wire), &model(wire)), "{wire:?}");
+    }
+}
+
 #[test]
 fn nothing_worth_continuing_leaves_the_request_alone() {
     let able = target(Wire::Anthropic);
     let before = request(&able, [user("count")]);
     let by = model(Wire::Anthropic);
     let draft = [thinks("unsealed", None), says(" \n"), calls(1, "look", "{")];
-    for how in [Continue::Prefill, Continue::Instruct] {
+    for how in [Continue::Prefill, Continue::Instruct, Continue::Echo] {
         assert_eq!(before.clone().continuing(&able, Unfinished { parts: &draft, by: &by }, how), before);
     }
 }

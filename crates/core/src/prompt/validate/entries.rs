@@ -10,7 +10,8 @@ impl Check<'_> {
         let entries = &self.request.entries;
         let Some(last) = entries.last() else { return self.found.push(Violation::NoEntries) };
         self.expect(entries.get(0).is_some_and(|first| first.role == Role::User), Violation::FirstNotUser);
-        self.expect(last.role != Role::Assistant || self.is_prefill(last), Violation::LastNotUser);
+        let may_end = last.role != Role::Assistant || self.is_prefill(last) || self.is_echo(entries.len() - 1);
+        self.expect(may_end, Violation::LastNotUser);
         for (at, (one, next)) in entries.iter().zip(entries.iter().skip(1)).enumerate() {
             let allowed = one.role != next.role
                 || match self.law.neighbours {
@@ -28,6 +29,14 @@ impl Check<'_> {
             && !last.parts.iter().any(|part| matches!(part, PromptPart::Call(_)))
             && (self.law.reasoning_is_free || !(thinks(last) || self.request.reasons()))
             && (self.law.prefill_ends_blank || !text.text.ends_with(char::is_whitespace))
+    }
+
+    /// Whether an entry is an answer that the provider shall go on with: its own tools were at work when it stopped.
+    pub(super) fn is_echo(&self, at: usize) -> bool {
+        let entries = &self.request.entries;
+        let last = entries.last().filter(|last| at + 1 == entries.len() && last.role == Role::Assistant);
+        let at_work = |part: &PromptPart| matches!(part, PromptPart::HostedCall(_) | PromptPart::HostedResult(_));
+        self.law.echoes && last.and_then(|last| last.parts.last()).is_some_and(at_work)
     }
 
     pub(super) fn parts(&mut self) {

@@ -30,6 +30,8 @@ pub(super) struct Law {
     pub marks_max: usize,
     /// Whether requests can be chained.
     pub chains: bool,
+    /// Whether an answer may be sent back in the middle of which the provider's own tools were at work.
+    pub echoes: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,7 @@ static ANTHROPIC: Law = Law {
     prefill_ends_blank: false,
     marks_max: 4,
     chains: false,
+    echoes: true,
 };
 
 static OPENAI_RESPONSES: Law = Law {
@@ -70,6 +73,7 @@ static OPENAI_RESPONSES: Law = Law {
     prefill_ends_blank: true,
     marks_max: 0,
     chains: true,
+    echoes: false,
 };
 
 static OPENAI_CHAT: Law = Law {
@@ -85,6 +89,7 @@ static OPENAI_CHAT: Law = Law {
     prefill_ends_blank: true,
     marks_max: 0,
     chains: false,
+    echoes: false,
 };
 
 static GEMINI: Law = Law {
@@ -103,6 +108,7 @@ static GEMINI: Law = Law {
     prefill_ends_blank: true,
     marks_max: 0,
     chains: false,
+    echoes: false,
 };
 
 impl Law {

@@ -36,7 +36,8 @@ impl Check<'_> {
         self.expect(asked.is_empty(), Violation::Unanswered { entry: last });
     }
 
-    /// The provider's own: every call has its outcome later in the same entry, every outcome its call before it.
+    /// The provider's own: every call has its outcome later in the same entry, every outcome its call before it. Calls
+    /// that an answer ends with wait for the provider, if it shall go on.
     pub(super) fn hosted(&mut self) {
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for (at, entry) in self.request.entries.iter().enumerate() {
@@ -59,15 +60,18 @@ impl Check<'_> {
                     _ => {}
                 }
             }
+            let is_hosted = |part: &PromptPart| matches!(part, PromptPart::HostedCall(_) | PromptPart::HostedResult(_));
+            let said = entry.parts.iter().rposition(|part| !is_hosted(part)).map_or(0, |place| place + 1);
             for (part, ..) in open {
-                self.found.push(Violation::HostedUnpaired { entry: at, part });
+                let waits = self.is_echo(at) && part >= said;
+                self.expect(waits, Violation::HostedUnpaired { entry: at, part });
             }
         }
     }
 
     fn hosted_kind(&mut self, (entry, part): (usize, usize), provider: &str, tool: &str) {
         self.expect(provider == self.target.provider, Violation::HostedForeign { entry, part });
-        let wanted = self.target.replays.iter().any(|name| name == tool);
+        let wanted = self.is_echo(entry) || self.target.replays.iter().any(|name| name == tool);
         self.expect(wanted, Violation::HostedUnwanted { entry, part });
     }
 }

@@ -1,6 +1,7 @@
 //! Faults of calls.
 
 use everturn::core::delta::{CallBegan, Delta};
+use everturn::core::limits::Limits;
 use everturn::core::message::{Meta, RunBy, Stop};
 use everturn_understudy::{Cue, Script, begin_call, call, cut, raw, script, stop, text, usage};
 use serde_json::json;
@@ -77,6 +78,7 @@ pub fn odd_ids() -> Row {
 pub fn odd_inputs() -> Row {
     let long = || format!("{{\"say\": \"{}\"}}", "x".repeat(1100 << 10));
     let deep = || format!("{}1{}", r#"{"a":"#.repeat(10_000), "}".repeat(10_000));
+    let short = |limits: &mut Limits| (limits.line_bytes_max, limits.frame_bytes_max) = (1 << 20, 1 << 20);
     Row::new(
         "input that is not JSON, does not fit, is too long",
         [
@@ -84,7 +86,7 @@ pub fn odd_inputs() -> Row {
             Case::new("another schema").scripts(|_| calls([call("echo", json!({"say": 7}))])),
             Case::new("10,000 deep").scripts(move |_| calls([odd_call(0, "x", &deep())])),
             Case::new("10,000 deep, and not to the end").scripts(move |_| calls([odd_call(0, "x", &deep()[..60_000])])),
-            Case::new("more than a line may hold").scripts(move |_| calls([odd_call(0, "x", &long())])),
+            Case::new("more than a line may hold").scripts(move |_| calls([odd_call(0, "x", &long())])).limits(short),
         ],
     )
 }

@@ -1,7 +1,7 @@
 //! Faults in what is said.
 
 use everturn::core::message::Stop;
-use everturn_understudy::{Cue, cut, malformed, raw, script, stop, text, usage, words};
+use everturn_understudy::{Cue, cut, malformed, pause, provided, raw, script, stop, text, usage, words};
 use serde_json::{Value, json};
 
 use super::Row;
@@ -110,7 +110,7 @@ pub fn odd_counts() -> Row {
 pub fn odd_endings() -> Row {
     let filtered = || stop(Stop::Filtered { category: "cyber".into(), detail: "Not this.".into() });
     Row::new(
-        "an empty answer, an unknown end, a refusal",
+        "an empty answer, an unknown end, a refusal, a pause",
         [
             Case::new("empty, once").scripts(|_| vec![script([usage(10, 0), stop(Stop::End)])]),
             Case::new("empty, twice").scripts(|_| vec![script([usage(10, 0), stop(Stop::End)]); 2]),
@@ -121,6 +121,13 @@ pub fn odd_endings() -> Row {
             Case::new("refused, without a word").scripts(move |_| vec![script([usage(10, 0), filtered()])]),
             Case::new("refused, after some words")
                 .scripts(move |_| vec![script([text("I would "), usage(10, 3), filtered()])]),
+            Case::new("a pause, behind a search of its own")
+                .scripts(|_| {
+                    let found = json!([{"type": "web_search_result", "title": "Kelp", "url": "https://kelp.example"}]);
+                    let search = provided("web_search", &json!({"query": "kelp"}), found);
+                    vec![script([search, usage(10, 3), pause()])]
+                })
+                .except([Way::Responses, Way::Kept, Way::Chat, Way::Gemini], "nobody else pauses"),
         ],
     )
 }

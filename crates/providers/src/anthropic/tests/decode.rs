@@ -1,3 +1,4 @@
+use everturn_core::error::Retry;
 use expect_test::{Expect, expect};
 
 use super::*;
@@ -211,7 +212,7 @@ fn stops() {
     );
 }
 
-/// A pause is not an end: the ladder goes on from what there is.
+/// A pause is not an end, and no failure: the ladder goes on at once from what there is.
 #[test]
 fn a_pause_is_no_answer() {
     check(
@@ -225,11 +226,12 @@ fn a_pause_is_no_answer() {
         call 1 + {"query":"x"}
         call 1 ended
         usage in ? + ? + ?, out 40 (?)
+        reply {"anthropic":{"model":"claude-opus-5-5","stop_reason":"pause_turn"}}
         Truncated (ErrorFinish): the provider paused in the middle of its answer
     "#]],
     );
     let paused = read(fixture("pause"));
-    assert!(error(&paused).is_broken_stream());
+    assert_eq!((error(&paused).is_broken_stream(), error(&paused).retry), (true, Retry::Now));
 }
 
 /// P17: what nobody knows is kept and fails nothing, and no text is torn apart by it.

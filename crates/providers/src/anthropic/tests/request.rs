@@ -224,3 +224,32 @@ fn an_unfinished_answer() {
     expect![[r#"[{"content":[{"cache_control":{"type":"ephemeral"},"text":"Count.","type":"text"}],"role":"user"},{"content":[{"text":"One, two,","type":"text"}],"role":"assistant"}]"#]].assert_eq(&continued("claude-haiku-4-5"));
     expect![[r#"[{"content":[{"cache_control":{"type":"ephemeral"},"text":"Count.","type":"text"}],"role":"user"},{"content":[{"signature":"c2ln","thinking":"Hm","type":"thinking"},{"text":"One, two, ","type":"text"}],"role":"assistant"},{"content":[{"text":"Your last message broke off at its very end. Go on from exactly there: begin with the next character, repeat nothing of it, and say nothing before it.","type":"text"}],"role":"user"}]"#]].assert_eq(&continued("claude-opus-5-5"));
 }
+
+/// An answer that paused goes back as it came, at the end of the request, together with what its tools work in.
+#[test]
+fn a_paused_answer() {
+    let hello = transcript(vec![Body::User(vec![text("Search.")])]);
+    let hosted = |ordinal, id: &str, tool: &str| call(ordinal, id, tool, r#"{"q":1}"#, RunBy::Provider, own(json!({})));
+    let found = Part::Provided(Provided {
+        uid: Some(uid(0)),
+        tool: "bash_code_execution".into(),
+        output: json!({"type": "bash_code_execution_result", "stdout": "1"}),
+        at: Timestamp(0),
+        meta: own(json!({"type": "bash_code_execution_tool_result"})),
+    });
+    let parts = [
+        reasoning("Hm", Seal::Signature("c2ln".into())),
+        hosted(0, "srvtoolu_1", "bash_code_execution"),
+        found,
+        hosted(1, "srvtoolu_2", "web_search"),
+    ];
+    let (target, by) = (target("claude-opus-5-5"), model("claude-opus-5-5"));
+    let request = Request::new(by.clone(), &target, prepare(&hello, &target));
+    let how = everturn_core::prompt::Continue::Echo;
+    let mut request = request.continuing(&target, Unfinished { parts: &parts, by: &by }, how).fit(&target);
+    request.echoed = own(json!({"container": {"id": "container_1", "expires_at": "soon"}}));
+    assert_eq!(validate(&request, &target), Ok(()));
+    let body = request::body(&request, &Catalogue::embedded().card("anthropic", "claude-opus-5-5")).body;
+    assert_eq!(body["container"], "container_1");
+    expect![[r#"{"content":[{"signature":"c2ln","thinking":"Hm","type":"thinking"},{"id":"srvtoolu_1","input":{"q":1},"name":"bash_code_execution","type":"server_tool_use"},{"content":{"stdout":"1","type":"bash_code_execution_result"},"tool_use_id":"srvtoolu_1","type":"bash_code_execution_tool_result"},{"cache_control":{"type":"ephemeral"},"id":"srvtoolu_2","input":{"q":1},"name":"web_search","type":"server_tool_use"}],"role":"assistant"}"#]].assert_eq(&body["messages"][1].to_string());
+}

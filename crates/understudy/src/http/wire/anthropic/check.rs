@@ -80,6 +80,9 @@ pub(in crate::http) fn check(body: &Map<String, Value>) -> Checked {
 /// How a request may end.
 fn ends(model: &str, body: &Map<String, Value>, messages: &[Value]) -> Checked {
     let Some(last) = messages.last().filter(|last| last["role"] == "assistant") else { return Ok(()) };
+    if last["content"].as_array().and_then(|blocks| blocks.last()).is_some_and(pairs::is_hosted) {
+        return Ok(()); // An answer that paused is gone on with.
+    }
     if NO_PREFILL.iter().any(|name| model.starts_with(name)) {
         return refuse(
             "This model does not support assistant message prefill. The conversation must end with a user message.",

@@ -2,7 +2,7 @@
 
 use everturn_core::cost::{Report, Reported};
 use everturn_core::delta::{CallBegan, Delta, ProvidedDelta};
-use everturn_core::error::ProviderError;
+use everturn_core::error::{ProviderError, Retry};
 use everturn_core::message::{RunBy, Seal, Source, Stop};
 use serde_json::{Value, json};
 
@@ -203,6 +203,27 @@ impl Encode for Encoder {
     }
 
     fn stop(&mut self, stop: &Stop, out: &mut Vec<String>) {
+        let mut end = json!({"stop_reason": reason(stop), "stop_sequence": null});
+        if let Some((category, detail)) = filtered_detail(stop) {
+            end["stop_details"] = json!({"type": "refusal", "category": category, "explanation": detail});
+        }
+        self.end(&end, out);
+    }
+
+    fn error(&mut self, error: &ProviderError, out: &mut Vec<String>) {
+        if error.retry == Retry::Now {
+            return self.end(&json!({"stop_reason": "pause_turn", "stop_sequence": null}), out);
+        }
+        let status = crate::http::act::status(error);
+        let kind = super::refusal::kind(status);
+        let message = if error.detail.is_empty() { super::refusal::words(kind) } else { &error.detail };
+        out.push(sse::named(&json!({"type": "error", "error": {"type": kind, "message": message}})));
+    }
+}
+
+impl Encoder {
+    /// Ends the message, and says why.
+    fn end(&mut self, end: &Value, out: &mut Vec<String>) {
         self.close(out);
         for call in self.calls.iter_mut().filter(|call| call.is_open) {
             call.is_open = false;
@@ -216,19 +237,8 @@ impl Encode for Encoder {
         if self.searches > 0 {
             usage["server_tool_use"] = json!({"web_search_requests": self.searches});
         }
-        let mut end = json!({"stop_reason": reason(stop), "stop_sequence": null});
-        if let Some((category, detail)) = filtered_detail(stop) {
-            end["stop_details"] = json!({"type": "refusal", "category": category, "explanation": detail});
-        }
         out.push(sse::named(&json!({"type": "message_delta", "delta": end, "usage": usage})));
         out.push(sse::named(&json!({"type": "message_stop"})));
-    }
-
-    fn error(&mut self, error: &ProviderError, out: &mut Vec<String>) {
-        let status = crate::http::act::status(error);
-        let kind = super::refusal::kind(status);
-        let message = if error.detail.is_empty() { super::refusal::words(kind) } else { &error.detail };
-        out.push(sse::named(&json!({"type": "error", "error": {"type": kind, "message": message}})));
     }
 }
 

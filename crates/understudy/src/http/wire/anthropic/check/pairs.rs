@@ -15,7 +15,7 @@ pub(super) fn check(messages: &[Value]) -> Checked {
                 return refuse(format!("messages.{}: `tool_use` ids must be unique", turn.first));
             }
         }
-        hosted(turn)?;
+        hosted(turn, at + 1 == turns.len())?;
         let asked = if at == 0 { Vec::new() } else { turns[at - 1].ids("tool_use", "id") };
         answers(turn, &asked)?;
         let given = turns.get(at + 1).map(|next| next.leading_results()).unwrap_or_default();
@@ -52,8 +52,15 @@ fn answers(turn: &Turn<'_>, asked: &[&str]) -> Checked {
     Ok(())
 }
 
-/// Uses of the provider's own tools have their outcome later in the same turn.
-fn hosted(turn: &Turn<'_>) -> Checked {
+/// Whether a block is of a tool of the provider's own.
+pub(super) fn is_hosted(block: &Value) -> bool {
+    let kind = block["type"].as_str().unwrap_or_default();
+    kind == "server_tool_use" || (kind.ends_with("_tool_result") && kind != "tool_result")
+}
+
+/// Uses of the provider's own tools have their outcome later in the same turn. Those that the last one ends with are run
+/// before the answer goes on.
+fn hosted(turn: &Turn<'_>, is_last: bool) -> Checked {
     let mut asked: Vec<&str> = Vec::new();
     let mut answered: Vec<&str> = Vec::new();
     for block in &turn.blocks {
@@ -72,7 +79,9 @@ fn hosted(turn: &Turn<'_>) -> Checked {
             answered.push(id);
         }
     }
-    match asked.iter().find(|id| !answered.contains(id)) {
+    let paused = turn.blocks.iter().rev().take_while(|block| is_last && is_hosted(block));
+    let waiting: Vec<&str> = paused.filter_map(|block| block["id"].as_str()).collect();
+    match asked.iter().find(|id| !answered.contains(id) && !waiting.contains(id)) {
         Some(id) => refuse(format!(
             "messages.{}: `web_search` tool use with id `{id}` was found without a corresponding \
              `web_search_tool_result` block",

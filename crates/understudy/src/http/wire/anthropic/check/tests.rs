@@ -185,6 +185,18 @@ fn thoughts_lead_and_ends_are_clean() {
         },
         "does not support assistant message prefill",
     );
+    let paused = |blocks: Value| {
+        let mut body = good();
+        body["model"] = json!("claude-opus-4-6");
+        body["messages"].as_array_mut().unwrap().push(json!({"role": "assistant", "content": blocks}));
+        check(body.as_object().unwrap())
+    };
+    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "c2ln"});
+    let search = json!({"type": "server_tool_use", "id": "srvtoolu_2", "name": "web_search", "input": {"query": "x"}});
+    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_2", "content": []});
+    assert_eq!(paused(json!([thought, search])), Ok(()), "it is run before the answer goes on");
+    assert_eq!(paused(json!([thought, search, found])), Ok(()));
+    assert!(paused(json!([thought, search, {"type": "text", "text": "So"}])).is_err());
     let mark = json!({"type": "ephemeral"});
     refused(
         |body| {
