@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::{Builder, Drivers};
-use everturn_server::{Bounds, DataDir, Listen, Network};
+use everturn_server::{Bounds, DataDir, Listen, Network, Offered};
 use serde::Deserialize;
 
 use budget::Spending;
@@ -101,6 +101,7 @@ struct File {
     hosts: Option<Vec<String>>,
     data: Option<PathBuf>,
     model: Option<String>,
+    models: Option<Vec<String>>,
     system: Option<String>,
     chats_max: Option<usize>,
     running_max: Option<usize>,
@@ -153,6 +154,8 @@ pub struct Config {
     pub data: Told<PathBuf>,
     /// `None`: as the keys say.
     pub model: Told<Option<ModelId>>,
+    /// The models a chat may be given beside those of the agents; by default as the keys say.
+    pub models: Told<Vec<ModelId>>,
     pub system: Told<Option<String>>,
     /// The tools of the default agent, which clients run.
     pub tools: Tools,
@@ -204,6 +207,7 @@ impl Config {
             hosts: listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?,
             data,
             model: optional(model),
+            models: listed("", &[], "EVERTURN_MODELS", &set, file.models, from_file)?,
             system: optional(system),
             tools: file.tools,
             agents: file.agents,
@@ -276,6 +280,14 @@ impl Config {
             running_max: running_max.unwrap_or(usual.running_max),
             streams_max: streams_max.unwrap_or(usual.streams_max),
             ..usual
+        }
+    }
+
+    /// The models to choose from, of `usual` if nobody says which.
+    pub fn offered(&self, usual: Vec<Offered>) -> Vec<Offered> {
+        match self.models.origin {
+            Origin::Default => usual,
+            _ => self.models.value.iter().cloned().map(Offered::Model).collect(),
         }
     }
 

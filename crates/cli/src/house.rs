@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::stores::sqlite::OpenError;
-use everturn_server::wire::{Chat, Create};
+use everturn_server::wire::{Chat, Create, Patch};
 use everturn_server::{DataDir, Stay};
 use reqwest::Url;
 use tokio::time::{Instant, sleep};
@@ -41,15 +41,30 @@ pub struct Which {
     config: Option<PathBuf>,
 }
 
-/// What only a daemon of one's own can be told.
+/// What a chat, or a daemon of one's own, can be told.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Own {
-    /// The model to ask, as provider/model, where no daemon runs yet.
-    #[arg(long, value_name = "MODEL", conflicts_with = "url")]
+    /// The model to ask from the next turn on, as provider/model, instead of the agent's; the chat keeps it.
+    #[arg(long, value_name = "MODEL")]
     model: Option<ModelId>,
     /// Instructions for the model, where no daemon runs yet.
     #[arg(long, value_name = "TEXT", conflicts_with = "url")]
     system: Option<String>,
+}
+
+impl Own {
+    /// The model of a new chat, if one was named.
+    pub fn model(&self) -> Option<String> {
+        self.model.as_ref().map(ToString::to_string)
+    }
+
+    /// The chat with the model that was named, if one was.
+    pub async fn choose(&self, client: &Client, chat: Chat) -> Result<Chat, ClientError> {
+        match self.model() {
+            Some(model) => client.patch(&chat.id, &Patch { model: Some(Some(model)), ..Patch::default() }).await,
+            None => Ok(chat),
+        }
+    }
 }
 
 /// A daemon to talk to.
@@ -97,11 +112,9 @@ impl Which {
         }
         let data = DataDir::open(&config.data.value)?;
         if let Some(address) = data.address()? {
-            if own.model.is_some() || own.system.is_some() {
+            if own.system.is_some() {
                 let data = data.path().display();
-                bail!(
-                    "a daemon runs on {data} and has its own --model and --system: choose one of its agents, or other --data"
-                );
+                bail!("a daemon runs on {data} and has its own --system: choose one of its agents, or other --data");
             }
             let client = Client::of(&data);
             return Ok(House { client, home: Some(Home { config, data, stay: address.stay }), own: None });

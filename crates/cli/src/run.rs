@@ -74,8 +74,11 @@ impl Run {
 
     async fn turn(&self, house: &mut House, prompt: &str) -> anyhow::Result<ExitCode> {
         let chat = match &self.resume {
-            Some(piece) => find(&house.client, piece).await?,
-            None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
+            Some(piece) => self.own.choose(&house.client, find(&house.client, piece).await?).await?,
+            None => {
+                let (agent, model) = (self.agent.clone(), self.own.model());
+                house.create(&Create { agent, model, title: None }).await?
+            }
         };
         let (client, mut ends) = (house.client.clone(), Ends::listen()?);
         let ended = stoppable(client, &chat.id, &mut ends, self.followed(house, &chat, prompt)).await?;

@@ -85,7 +85,7 @@ impl Running {
         };
         let mut registry = Registry::default();
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
-        let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;
+        let Brought { mut builder, model, models, with_key } = bring(builder, &Limits::default(), variable)?;
         let model = config.model.value.clone().unwrap_or(model);
         let mut agent = Agent::new(model.clone());
         agent.system.extend(config.system.value.clone());
@@ -103,14 +103,10 @@ impl Running {
             builder = builder.agent(name, agent);
         }
         let engine = config.bounded(builder, data.path()).start();
-        for (name, agent) in engine.agents() {
-            if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
-                let providers = "anthropic, google, openai and understudy";
-                bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
-            }
-        }
+        is_provided(&engine, &config.models.value)?;
         data.first_token(&*tokens, engine.now()).await?;
-        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: config.bounds() };
+        let (models, bounds) = (config.offered(models), config.bounds());
+        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
         let reach = Reach { hosts: config.hosts.value.clone(), proxies: config.openness.proxies.value.clone() };
         let server = Server::open(parts, at, reach).await.context("try another --listen")?;
         let announced = match server.entrances().iter().find(|entrance| entrance.is_local()) {
@@ -131,6 +127,19 @@ impl Running {
         drop(self.announced);
         self.server.stop_within(time, hurry).await;
     }
+}
+
+/// Sees to it that somebody provides the models that agents ask, and those to choose from.
+fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
+    let asked = engine.agents().flat_map(|(name, agent)| agent.models.iter().map(move |model| (model, Some(name))));
+    for (model, agent) in asked.chain(models.iter().map(|model| (model, None))) {
+        if engine.facts(model).is_none() {
+            let who = agent.map_or("`models` lists".into(), |name| format!("the agent `{name}` asks"));
+            let providers = "anthropic, google, openai and understudy";
+            bail!("nobody here provides {model}, which {who}: the providers are {providers}");
+        }
+    }
+    Ok(())
 }
 
 /// Serves until Ctrl-C or SIGTERM.

@@ -3,6 +3,8 @@
 //! This is everything the driver decides on: small, whatever the length of the transcript. It is a fold over facts. A
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
+mod tail;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use crate::retry;
 use crate::status::{self, Status, Verb};
 use crate::title;
 
+pub use tail::{Tail, tail_of};
+
 /// Where a chat stands, in every detail but its messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chat {
@@ -23,6 +27,8 @@ pub struct Chat {
     pub id: ChatId,
     /// The agent it talks to, by name.
     pub agent: String,
+    /// The model it asks first from its next turn on, if that is not its agent's.
+    pub model: Option<ModelId>,
     /// Whose it is, by a name that means something to the program; empty for nobody's in particular.
     pub owner: String,
     /// What people call it: at first what it began with.
@@ -80,26 +86,6 @@ pub struct Queued {
     pub parts: Arc<[Part]>,
     /// Whether it goes in at the next step boundary rather than the next turn.
     pub steers: bool,
-}
-
-/// What kind the newest message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tail {
-    /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
-    #[default]
-    Nothing,
-    /// Words for the model: from a person, the program, a summary, a tool.
-    Input,
-    /// A reply that said something.
-    Reply,
-    /// A reply that ended at the output limit.
-    CutReply,
-    /// A reply that the provider filtered.
-    FilteredReply,
-    /// A reply that said nothing at all.
-    EmptyReply,
-    /// A reply that was stopped or broke.
-    StoppedReply,
 }
 
 /// A call without a result.
@@ -165,6 +151,8 @@ pub struct Turn {
     pub began: Timestamp,
     /// The step it began with.
     pub first: StepId,
+    /// The chat's own model when it began: whatever is chosen meanwhile is for the next.
+    pub model: Option<ModelId>,
     /// Since when it waits for people, if it does.
     pub rests_since: Option<Timestamp>,
     /// How long it has waited for people before.
@@ -286,6 +274,7 @@ impl Chat {
         Self {
             id,
             agent: agent.into(),
+            model: None,
             owner: owner.into(),
             title: String::new(),
             touched: id.made_at(),
@@ -320,6 +309,12 @@ impl Chat {
         }
     }
 
+    /// The model that is asked first, if it is not the agent's: that of the turn, or of the next one.
+    #[must_use]
+    pub fn own_model(&self) -> Option<&ModelId> {
+        self.turn.as_ref().map_or(&self.model, |turn| &turn.model).as_ref()
+    }
+
     /// The calls that somebody outside can answer now. While others still run, nobody can.
     pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
         self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
@@ -345,7 +340,7 @@ impl Chat {
             Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
             Fact::Moved(status) => self.moved(*status),
-            Fact::TurnBegan(at) => self.turn = Some(Turn { began: *at, first: self.step, ..Turn::default() }),
+            Fact::TurnBegan(at) => self.turn_began(*at),
             Fact::StopAfter(tool) => self.in_turn(|turn| turn.stop_after = Some(tool.clone())),
             Fact::Reasked => self.in_turn(|turn| turn.reasked = true),
             Fact::TurnEnded(end) => self.turn_ended(end),
@@ -369,6 +364,7 @@ impl Chat {
             }
             Fact::Archived(archived) => self.archived = *archived,
             Fact::Renamed(title) => self.title.clone_from(title),
+            Fact::Chose(model) => self.model.clone_from(model),
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
             Fact::TakenUp(taken) => self.taken = *taken,
         }
@@ -440,6 +436,10 @@ impl Chat {
         }
     }
 
+    fn turn_began(&mut self, at: Timestamp) {
+        self.turn = Some(Turn { began: at, first: self.step, model: self.model.clone(), ..Turn::default() });
+    }
+
     fn turn_ended(&mut self, end: &TurnEnd) {
         self.turn = None;
         self.taken = Taken::default();
@@ -469,27 +469,6 @@ impl Chat {
         self.turn = None;
         self.compaction_asked = false;
         self.next_step(self.step);
-    }
-}
-
-/// What a message is to the plan.
-#[must_use]
-pub fn tail_of(body: &Body) -> Tail {
-    use crate::message::{Part as P, Stop};
-    let Body::Reply(reply) = body else {
-        return Tail::Input;
-    };
-    let says = reply.parts.iter().any(|part| match part {
-        P::Text(text) => !text.text.trim().is_empty(),
-        P::Reasoning(_) => false,
-        P::Call(_) | P::Provided(_) | P::Source(_) | P::File(_) | P::Other(_) => true,
-    });
-    match (&reply.stop, says) {
-        (Stop::Interrupted | Stop::Broken, _) => Tail::StoppedReply,
-        (Stop::Filtered { .. }, _) => Tail::FilteredReply,
-        (Stop::Length, _) => Tail::CutReply,
-        (Stop::End | Stop::ToolUse, true) => Tail::Reply,
-        (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
     }
 }
 

@@ -136,6 +136,8 @@ pub enum Fact {
     Archived(bool),
     /// Somebody gave it a name.
     Renamed(String),
+    /// Somebody chose the model that is asked first from the next turn on; none is the agent's.
+    Chose(Option<ModelId>),
     /// A process took the chat up in the middle of its work.
     TakenUp(Taken),
     /// A command was taken out of the inbox.

@@ -115,9 +115,9 @@ impl Driver {
     }
 
     pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
-        let models = &self.agent.models;
-        let model = models.get(self.chat.tried.model).or(models.last()).cloned();
-        let model = model.ok_or_else(|| self.no_model())?;
+        // Beyond the last, as after an agent lost one in between, the last is meant.
+        let model = self.agent.asks(self.chat.own_model()).take(self.chat.tried.model.saturating_add(1)).last();
+        let model = model.cloned().ok_or_else(|| self.no_model())?;
         let provider = self.ports.providers.get(model.provider()).cloned().ok_or_else(|| {
             let known: Vec<_> = self.ports.providers.keys().map(String::as_str).collect();
             let detail =
@@ -142,7 +142,12 @@ impl Driver {
     /// in time, or nobody gets an answer here.
     pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<Tried> {
         let its_own = error.retry != Retry::Never || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
-        (its_own && self.chat.tried.model + 1 < self.agent.models.len()).then(|| self.next_model())
+        (its_own && self.has_next_model()).then(|| self.next_model())
+    }
+
+    /// Whether there is a model behind the one that is asked.
+    pub(crate) fn has_next_model(&self) -> bool {
+        self.agent.asks(self.chat.own_model()).nth(self.chat.tried.model.saturating_add(1)).is_some()
     }
 
     pub(crate) fn next_model(&self) -> Tried {

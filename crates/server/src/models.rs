@@ -16,6 +16,8 @@ use everturn::providers::http::Http;
 use everturn::providers::openai_responses::OpenAiResponses;
 use everturn_understudy::{Manner, Understudy};
 
+use crate::offer::Offered;
+
 /// The variables that hold a provider's key, by its name, and the model that is asked if nobody names one.
 const KEYS: [(&str, &[&str], &str); 3] = [
     ("anthropic", &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], "anthropic/claude-sonnet-4-5"),
@@ -23,8 +25,8 @@ const KEYS: [(&str, &[&str], &str); 3] = [
     ("google", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "google/gemini-2.5-flash"),
 ];
 
-/// The stand-in's model.
-const UNDERSTUDY: &str = "understudy/persona";
+/// The stand-in's models, the usual one first.
+const UNDERSTUDY: [&str; 3] = ["understudy/persona", "understudy/numbered", "understudy/drill"];
 
 /// What came of looking for keys.
 pub struct Brought {
@@ -32,6 +34,8 @@ pub struct Brought {
     pub builder: Builder,
     /// The model to ask if nobody names one.
     pub model: ModelId,
+    /// The models to choose from if nobody says which: those known of providers that have a key, or the stand-in's.
+    pub models: Vec<Offered>,
     /// The providers that have a key.
     pub with_key: Vec<&'static str>,
 }
@@ -49,14 +53,27 @@ pub fn bring(
     let builder = builder
         .provider(Understudy::company(Manner::default()))
         .provider(Anthropic::usual(http.clone(), catalogue.clone(), variable)?)
-        .provider(OpenAiResponses::usual(http.clone(), catalogue, variable)?)
+        .provider(OpenAiResponses::usual(http.clone(), catalogue.clone(), variable)?)
         .provider(Gemini::usual(http, variable)?);
     let is_set = |name: &&str| variable(name).is_some_and(|value| !value.trim().is_empty());
     let known = KEYS.iter().filter(|(_, variables, _)| variables.iter().any(is_set));
     let (with_key, models): (Vec<_>, Vec<_>) = known.map(|(provider, _, model)| (*provider, *model)).unzip();
-    let model = models.first().copied().unwrap_or(UNDERSTUDY);
-    let model = model.parse().expect("a name of ours is provider and model");
-    Ok(Brought { builder, model, with_key })
+    let model = named(models.first().copied().unwrap_or(UNDERSTUDY[0]));
+    let models = match &with_key[..] {
+        [] => UNDERSTUDY.map(|model| Offered::Model(named(model))).into(),
+        providers => providers.iter().flat_map(|provider| known_of(provider, &catalogue)).collect(),
+    };
+    Ok(Brought { builder, model, models, with_key })
+}
+
+/// What the catalogue lists of a provider.
+fn known_of(provider: &str, catalogue: &Catalogue) -> Vec<Offered> {
+    let families = catalogue.families(provider);
+    families.map(|family| Offered::Family(named(&format!("{provider}/{family}")))).collect()
+}
+
+fn named(model: &str) -> ModelId {
+    model.parse().expect("a name of ours is provider and model")
 }
 
 #[cfg(test)]
@@ -72,10 +89,13 @@ mod tests {
         for (provider, variables, model) in KEYS {
             for set in variables {
                 let variable = |name: &str| (name == *set).then(|| "a-key".to_owned());
-                let Brought { builder, model: asked, with_key } =
+                let Brought { builder, model: asked, models, with_key } =
                     bring(Engine::builder(), &Limits::default(), variable).unwrap();
                 assert_eq!((asked.to_string(), with_key), (model.to_owned(), vec![provider]), "{set}");
-                assert!(builder.start().facts(&asked).is_some(), "nobody provides {asked}");
+                assert!(models.iter().any(|offered| offered.has(&asked)), "{asked} cannot be chosen");
+                let engine = builder.start();
+                assert!(engine.facts(&asked).is_some(), "nobody provides {asked}");
+                assert!(models.iter().filter_map(Offered::named).all(|model| engine.facts(model).is_some()));
             }
         }
     }

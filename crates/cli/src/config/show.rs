@@ -43,6 +43,10 @@ impl Config {
             Some(model) => sheet.line("model", model.to_string(), &self.model.origin),
             None => sheet.say(format_args!("# model: as the keys in the environment say")),
         }
+        match self.models.origin {
+            Origin::Default => sheet.say(format_args!("# models: as the keys in the environment say")),
+            ref origin => sheet.line("models", texts(&self.models.value), origin),
+        }
         sheet.told("system", &self.system);
         sheet.told("chats_max", &self.chats_max);
         let usual = Bounds::default();
@@ -76,8 +80,7 @@ impl Config {
         sheet.line("expose", expose.value, &expose.origin);
         sheet.told("tls_cert", tls_cert);
         sheet.told("tls_key", tls_key);
-        let networks: Vec<String> = proxies.value.iter().map(ToString::to_string).collect();
-        sheet.line("proxies", networks, &proxies.origin);
+        sheet.line("proxies", texts(&proxies.value), &proxies.origin);
         sheet.line("hosts", &self.hosts.value, &self.hosts.origin);
     }
 
@@ -108,6 +111,10 @@ impl Config {
             sheet.say(format_args!("{name} = {value}"));
         }
     }
+}
+
+fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
 }
 
 fn show_tools(sheet: &mut Sheet, path: &str, tools: &Tools) {

@@ -34,9 +34,28 @@ async fn a_turn_prints_the_answer_and_the_chat_goes_on() {
     let (_, out, _) = ran(&["chats", "--data", path]).await;
     assert_eq!(out.lines().count(), 1, "{out}");
     assert!(out.contains(&id) && out.contains("count to 3"), "{out}");
-    let (code, _, error) = ran(&[&["run", "--data", path, "count to 2"][..], &model].concat()).await;
+    let (code, _, error) = ran(&["run", "--data", path, "--system", "Be brief.", "count to 2"]).await;
     assert_eq!(code, Some(1));
     assert!(error.contains("a daemon runs on"), "{error}");
+}
+
+/// A model that is named is the chat's, whoever is the daemon, and it keeps it.
+#[tokio::test]
+async fn a_turn_is_asked_of_the_model_that_was_named() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let _daemon = Daemon::start(data.path(), "understudy/persona").await;
+    let run = async |arguments: &[&str]| ran(&[&["run", "--data", path][..], arguments].concat()).await;
+    let (code, out, error) = run(&["--model", "understudy/numbered", "count to 3"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "t1 t2 t3\n"), "{error}");
+    let id = error.trim().rsplit(' ').next().unwrap().to_owned();
+    let (_, out, _) = run(&["--resume", &id, "count to 2"]).await;
+    assert_eq!(out, "t1 t2\n", "the chat keeps it");
+    let (_, out, _) = run(&["--resume", &id, "--model", "understudy/persona", "count to 2"]).await;
+    assert!(out.contains("count to 2"), "{out}");
+    let (code, _, error) = run(&["--model", "understudy/nobody", "count to 2"]).await;
+    assert_eq!(code, Some(1));
+    assert!(error.contains("there are: understudy/drill, understudy/numbered, understudy/persona"), "{error}");
 }
 
 /// With --json each event is a line, and folding them gives the chat.

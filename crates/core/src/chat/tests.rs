@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::command::{Command, When};
+use crate::command::{Choice, Command, When};
 use crate::cost::{Micros, Spend, Tally};
 use crate::delta::Delta;
 use crate::fact::AttemptOutcome;
@@ -46,6 +46,31 @@ fn wait() -> Fact {
 fn summary() -> Body {
     let (source, runtime) = (SummarySource::Asked, Duration::from_millis(8));
     Body::Summary(Box::new(Summary { text: "so far".into(), newest_user: vec![], source, tokens_before: 7, runtime }))
+}
+
+fn choose(model: Option<&str>) -> Command {
+    let choice = model.map_or(Choice::Agents, |model| Choice::Own(model.parse().unwrap()));
+    Command::Patch { title: None, archived: None, model: Some(choice) }
+}
+
+/// A model that is chosen is for the next turn: the one under way keeps the model it began with.
+#[test]
+fn a_turn_keeps_the_model_it_began_with() {
+    let own = |stage: &Stage| stage.chat.own_model().map(ToString::to_string);
+    let mut stage = Stage::new(chat_id(1));
+    obey(&mut stage, choose(Some("understudy/one")));
+    assert_eq!(own(&stage).as_deref(), Some("understudy/one"), "of the next turn, if none is under way");
+    obey(&mut stage, send("hello", When::Queue));
+    obey(&mut stage, choose(Some("understudy/another")));
+    obey(&mut stage, send("and", When::Queue));
+    assert_eq!(own(&stage).as_deref(), Some("understudy/one"));
+    answer(&mut stage, &[text("Hi")]);
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
+    assert_eq!((own(&stage).as_deref(), stage.chat.status), (Some("understudy/another"), Status::Running));
+    obey(&mut stage, choose(None));
+    assert_eq!((own(&stage).as_deref(), &stage.chat.model), (Some("understudy/another"), &None));
+    obey(&mut stage, Command::Edit { message: MessageId(1), parts: words("hullo") });
+    assert_eq!(own(&stage), None, "an edit begins a turn");
 }
 
 /// MC19: what a reply is to the plan follows from its stop and from whether it says anything to a person or a tool.

@@ -171,6 +171,7 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
     ];
     facts.extend(Kind::ALL.map(wait));
     facts.extend(attempts(odd));
+    facts.extend([Fact::Chose(Some(samples::model(odd))), Fact::Chose(None)]);
     facts
 }
 
@@ -198,10 +199,11 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::Compacts(_) => Some(16),
         Fact::Renamed(_) => Some(17),
         Fact::TakenUp(_) => Some(18),
+        Fact::Chose(_) => Some(19),
     }
 }
 
-const KINDS: usize = 19;
+const KINDS: usize = 20;
 
 pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};

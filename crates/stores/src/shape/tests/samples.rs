@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use everturn_core::chat::{CallState, Chat, OpenCall, Tail};
-use everturn_core::command::{Answer, Command, Refusal, When};
+use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::Message;
@@ -44,6 +44,9 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     let open = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
     let (title, touched) = (odd.to_string(), Timestamp(i64::MIN));
     chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain });
+    let mut chosen = Chat { model: Some(samples::model(odd)), ..chats[0].clone() };
+    chosen.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1)), Fact::Chose(None)]);
+    chats.push(chosen);
     chats
 }
 
@@ -72,7 +75,9 @@ pub(super) fn commands(odd: &str) -> Vec<Command> {
         Command::Archive,
         Command::Unarchive,
         Command::Rename(odd.into()),
-        Command::Patch { title: odd.into(), archived: true },
+        Command::Patch { title: Some(odd.into()), archived: Some(true), model: None },
+        Command::Patch { title: None, archived: None, model: Some(Choice::Agents) },
+        Command::Patch { title: None, archived: None, model: Some(Choice::Own(samples::model(odd))) },
     ]);
     let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
     let others = Verb::ALL.iter().take_while(|verb| **verb != Verb::Begin); // From there on they are the driver's.

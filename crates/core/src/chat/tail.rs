@@ -1,0 +1,43 @@
+//! What the newest message means for what comes next.
+
+use crate::message::{Body, Part, Stop};
+
+/// What kind the newest message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tail {
+    /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
+    #[default]
+    Nothing,
+    /// Words for the model: from a person, the program, a summary, a tool.
+    Input,
+    /// A reply that said something.
+    Reply,
+    /// A reply that ended at the output limit.
+    CutReply,
+    /// A reply that the provider filtered.
+    FilteredReply,
+    /// A reply that said nothing at all.
+    EmptyReply,
+    /// A reply that was stopped or broke.
+    StoppedReply,
+}
+
+/// What a message is to the plan.
+#[must_use]
+pub fn tail_of(body: &Body) -> Tail {
+    let Body::Reply(reply) = body else {
+        return Tail::Input;
+    };
+    let says = reply.parts.iter().any(|part| match part {
+        Part::Text(text) => !text.text.trim().is_empty(),
+        Part::Reasoning(_) => false,
+        Part::Call(_) | Part::Provided(_) | Part::Source(_) | Part::File(_) | Part::Other(_) => true,
+    });
+    match (&reply.stop, says) {
+        (Stop::Interrupted | Stop::Broken, _) => Tail::StoppedReply,
+        (Stop::Filtered { .. }, _) => Tail::FilteredReply,
+        (Stop::Length, _) => Tail::CutReply,
+        (Stop::End | Stop::ToolUse, true) => Tail::Reply,
+        (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
+    }
+}
