@@ -12,7 +12,7 @@ use everturn_core::cost::{End, Price};
 use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
-use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
@@ -455,6 +455,7 @@ impl Driver {
             step: draft.step(),
             number: began.number,
             model: began.model,
+            aim: Aim::Answer(began.rung),
             began: began_at,
             took,
             tally,

@@ -4,7 +4,7 @@ use super::*;
 use crate::command::{Choice, Command, When};
 use crate::cost::{Micros, Spend, Tally};
 use crate::delta::Delta;
-use crate::fact::AttemptOutcome;
+use crate::fact::{Aim, AttemptOutcome};
 use crate::ids::MessageId;
 use crate::message::{Seal, Stop, Summary, SummarySource, Verdict};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
@@ -34,7 +34,8 @@ fn attempted(stage: &Stage, number: u32) -> Fact {
     let (model, began, took) = ("understudy/one".parse().unwrap(), stage.now, Duration::from_millis(3));
     let (step, outcome) = (stage.chat.step, AttemptOutcome::Answered);
     let spend = Spend { known: Micros(5), estimated: Micros(2) };
-    let row = Attempted { step, number, model, began, took, tally: Tally::default(), spend, outcome };
+    let (aim, tally) = (Aim::Unknown, Tally::default());
+    let row = Attempted { step, number, model, aim, began, took, tally, spend, outcome };
     Fact::Attempted(Box::new(row), Tried { attempts: number, ..stage.chat.tried })
 }
 

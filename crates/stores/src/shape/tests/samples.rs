@@ -91,10 +91,10 @@ pub(super) fn outcomes() -> Vec<Result<(), Refusal>> {
 
 pub(super) fn attempts(odd: &str) -> Vec<Attempted> {
     let attempted = |fact| match fact {
-        Fact::Attempted(attempted, _) => *attempted,
-        other => panic!("no attempt but {other:?}"),
+        Fact::Attempted(attempted, _) => Some(*attempted),
+        _ => None,
     };
-    unicode::attempts(odd).into_iter().map(attempted).collect()
+    unicode::attempts(odd).into_iter().chain(unicode::later(odd)).filter_map(attempted).collect()
 }
 
 /// All deltas at once and one by one, at times that jump about.
