@@ -30,8 +30,8 @@ pub struct Which {
     /// The daemon to talk to, such as http://127.0.0.1:4140 or unix:/run/socket; that of the data directory if left out. [env: EVERTURN_URL]
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["data", "config"])]
     url: Option<Url>,
-    /// A file with the token for --url; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
-    #[arg(long, global = true, value_name = "FILE", requires = "url")]
+    /// A file with the token for --url or EVERTURN_URL; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
+    #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Where everything is kept; `everturn` in the XDG data directory if left out.
     #[arg(long, global = true, value_name = "DIRECTORY")]
@@ -104,6 +104,12 @@ impl Which {
         if let Some(url) = url {
             let token = self.token(variable)?;
             return Ok(House { client: Client::new(url, token), home: None, own: None });
+        }
+        if self.token_file.is_some() {
+            // The daemon of the data directory has a file of its own. Whoever names another means another daemon.
+            let missing = clap::error::ErrorKind::MissingRequiredArgument;
+            let why = "--token-file is for a daemon elsewhere: name it with --url or EVERTURN_URL";
+            clap::Command::new("everturn").error(missing, why).exit();
         }
         let flags = Flags::of(self.config.clone(), self.data.clone(), own.model.clone(), own.system.clone());
         let mut config = Config::read(&flags, variable)?;

@@ -24,7 +24,7 @@ Exit codes:
   1    it failed, or could not begin
   2    wrong usage
   3    it ended early: a limit was reached, or the answer was cut or filtered
-  4    it waits: a person has to allow a call, or another client has to run it
+  4    it waits: a person has to allow a call, or a client that has the tool has to run it
   130  it was stopped; what was said is kept. A second Ctrl-C leaves at once";
 
 /// The most that is read from standard input.

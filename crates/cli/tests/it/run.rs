@@ -324,3 +324,30 @@ async fn a_chat_is_exported() {
     let (code, _, error) = ran(&["export", "nothing-like-it", "--data", path]).await;
     assert_eq!(code, Some(1), "{error}");
 }
+
+/// A tool that no command can run is not said to be run by one.
+#[tokio::test]
+async fn a_turn_that_waits_for_a_client_says_who_can_go_on() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.path()).unwrap();
+    let file = scratch.path().join("config.toml");
+    std::fs::write(&file, "[tools.map]\ndescription = \"Shows a map.\"\n").unwrap();
+    let (code, _, error) = ran(&["run", "--ephemeral", "--config", file.to_str().unwrap(), "Show me."]).await;
+    assert_eq!(code, Some(4), "{error}");
+    assert!(error.contains("map is to be run by a client") && error.contains("/answers"), "{error}");
+    assert!(!error.contains("everturn chat"), "{error}");
+}
+
+/// The file with the token is for the daemon that the environment names as well, and for no other.
+#[tokio::test]
+async fn a_token_file_goes_with_a_daemon_of_the_environment() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let token = data.path().join("token");
+    let arguments = ["run", "--token-file", token.to_str().unwrap(), "count to 3"];
+    let output = everturn(&arguments).env("EVERTURN_URL", &daemon.base).output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "t1 t2 t3\n", "{output:?}");
+    let (code, _, error) = ran(&arguments).await;
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("EVERTURN_URL"), "{error}");
+}
