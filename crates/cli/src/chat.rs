@@ -23,7 +23,7 @@ use crate::turn::{Turn, stoppable};
 pub use find::{find, find_kept, piece, short};
 pub use look::{duration, said, texts};
 pub use pick::ago;
-use session::Session;
+use session::{Begin, Session};
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -71,7 +71,7 @@ impl Args {
     async fn in_terminal(self, house: House, colours: Colours) -> anyhow::Result<ExitCode> {
         let chosen = match &self.resume {
             Some(id) if id.is_empty() => match pick::pick(&house.client, colours).await {
-                Ok(Some(id)) => find(&house.client, &id).await.map(Some),
+                Ok(Some(id)) => self.found(&house, &id).await.map(Some),
                 Ok(None) => {
                     house.leave().await;
                     return Ok(ExitCode::SUCCESS);
@@ -81,7 +81,7 @@ impl Args {
             _ => self.chosen(&house).await,
         };
         match chosen {
-            Ok(chat) => Session::run(house, chat, self.agent, colours).await,
+            Ok(chat) => Session::run(house, chat, Begin { agent: self.agent, model: self.own.model() }, colours).await,
             Err(error) => {
                 house.leave().await;
                 Err(error)
@@ -95,21 +95,30 @@ impl Args {
             Some(id) if id.is_empty() => {
                 bail!("--resume needs an id where nobody can choose: `everturn chats` lists them")
             }
-            Some(id) => find(&house.client, id).await.map(Some),
+            Some(id) => self.found(house, id).await.map(Some),
             None if self.last => {
                 let chats = house.client.list("archived=false&limit=1").await?;
                 let Some(newest) = chats.chats.first() else { bail!("there is no chat yet") };
-                Ok(Some(house.client.chat(&newest.id).await?))
+                self.found(house, &newest.id).await.map(Some)
             }
             None => Ok(None),
         }
+    }
+
+    /// The chat of this name, asking the model that was named.
+    async fn found(&self, house: &House, piece: &str) -> anyhow::Result<Chat> {
+        let chat = find(&house.client, piece).await?;
+        Ok(self.own.choose(&house.client, chat).await?)
     }
 
     /// One turn for each line of the input, as plain text.
     async fn plainly(&self, house: &mut House) -> anyhow::Result<ExitCode> {
         let chat = match self.chosen(house).await? {
             Some(chat) => chat,
-            None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
+            None => {
+                let (agent, model) = (self.agent.clone(), self.own.model());
+                house.create(&Create { agent, model, title: None }).await?
+            }
         };
         let (mut lines, mut ends, client) = (lines(), Ends::listen()?, house.client.clone());
         let mut code = 0;

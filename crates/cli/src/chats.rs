@@ -20,7 +20,7 @@ const TITLE_CHARS_MAX: usize = 200;
 /// Which chats to list.
 #[derive(clap::Args)]
 pub struct Chats {
-    /// With this in their title.
+    /// With this in their title, or with all words of this in one message that a person or the model said.
     text: Option<String>,
     /// Those that are put away, too.
     #[arg(long)]

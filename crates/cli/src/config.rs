@@ -4,8 +4,11 @@
 //! `everturn config show` says so. A key that nobody knows is an error: a misspelt setting is worse than none.
 
 mod budget;
+mod durability;
+mod habits;
 mod hint;
 mod profile;
+mod provider;
 mod reach;
 mod show;
 
@@ -19,13 +22,16 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::{Builder, Drivers};
-use everturn_server::{Bounds, DataDir, Listen, Network};
+use everturn_server::{Bounds, DataDir, Listen, Network, Offered};
 use serde::Deserialize;
 
 use budget::Spending;
+use durability::Drafts;
+use habits::{Habits, Percent, Word};
 use hint::with_hint;
 pub use profile::equip;
 use profile::{Profile, Tools};
+use provider::Providers;
 use reach::Openness;
 pub use reach::loopback;
 
@@ -101,12 +107,19 @@ struct File {
     hosts: Option<Vec<String>>,
     data: Option<PathBuf>,
     model: Option<String>,
+    models: Option<Vec<String>>,
     system: Option<String>,
     chats_max: Option<usize>,
     running_max: Option<usize>,
     streams_max: Option<usize>,
     drain_seconds: Option<u64>,
     record: Option<Record>,
+    durability: Option<Drafts>,
+    background: Option<bool>,
+    effort: Option<Word>,
+    compaction_percent: Option<Percent>,
+    #[serde(default)]
+    providers: Providers,
     #[serde(default)]
     tools: Tools,
     #[serde(default)]
@@ -153,7 +166,15 @@ pub struct Config {
     pub data: Told<PathBuf>,
     /// `None`: as the keys say.
     pub model: Told<Option<ModelId>>,
+    /// The models a chat may be given beside those of the agents; by default as the keys say.
+    pub models: Told<Vec<ModelId>>,
     pub system: Told<Option<String>>,
+    /// How the default agent asks its model.
+    pub habits: Habits,
+    /// The providers beside the usual ones.
+    pub providers: Providers,
+    /// What deltas survive.
+    pub durability: Told<Drafts>,
     /// The tools of the default agent, which clients run.
     pub tools: Tools,
     pub agents: BTreeMap<String, Profile>,
@@ -196,7 +217,10 @@ impl Config {
         };
         let system = layered("--system", flags.system.clone(), "EVERTURN_SYSTEM", &set, file.system.take(), from_file)?;
         if file.agents.contains_key(AGENT) {
-            bail!("{}: the agent `{AGENT}` is told by `model`, `system` and `tools` at the top", path.display());
+            bail!(
+                "{}: the agent `{AGENT}` is told by `model`, `system`, `tools` and the like at the top",
+                path.display()
+            );
         }
         Ok(Self {
             listen: usually(listen, Listen::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
@@ -204,7 +228,18 @@ impl Config {
             hosts: listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?,
             data,
             model: optional(model),
+            models: listed("", &[], "EVERTURN_MODELS", &set, file.models, from_file)?,
             system: optional(system),
+            habits: Habits {
+                background: file.background,
+                effort: file.effort,
+                compaction_percent: file.compaction_percent,
+            },
+            providers: file.providers,
+            durability: usually(
+                layered("", None, "EVERTURN_DURABILITY", &set, file.durability, from_file)?,
+                Drafts::Process,
+            ),
             tools: file.tools,
             agents: file.agents,
             chats_max: optional(layered("", None, "EVERTURN_CHATS_MAX", &set, file.chats_max, from_file)?),
@@ -276,6 +311,14 @@ impl Config {
             running_max: running_max.unwrap_or(usual.running_max),
             streams_max: streams_max.unwrap_or(usual.streams_max),
             ..usual
+        }
+    }
+
+    /// The models to choose from, of `usual` if nobody says which.
+    pub fn offered(&self, usual: Vec<Offered>) -> Vec<Offered> {
+        match self.models.origin {
+            Origin::Default => usual,
+            _ => self.models.value.iter().cloned().map(Offered::Model).collect(),
         }
     }
 

@@ -41,7 +41,8 @@ pub const EXAMPLES: &str = "Examples:
   everturn demo --wire anthropic --fault kill@137
   everturn demo --json | jq .balanced
 
-Faults: cut, input, stall, lose, 529, 429, kill, kill-tool, join, steer, stop; @number says where, as in cut@37.";
+Faults: cut, input, stall, lose, 529, 429, kill, kill-tool, join, steer, stop. @number says at which word, as in cut@37; for input
+at which call (1 to 3), for 429 how many seconds to wait (1 to 5); 529 and kill-tool take none.";
 
 /// How often the bars are drawn.
 const FRAME: Duration = Duration::from_millis(80);

@@ -2,6 +2,7 @@
 
 mod chat;
 mod house;
+mod lines;
 mod session;
 
 use std::io::{self, Write};

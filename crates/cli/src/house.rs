@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::stores::sqlite::OpenError;
-use everturn_server::wire::{Chat, Create};
+use everturn_server::wire::{Chat, Create, Patch};
 use everturn_server::{DataDir, Stay};
 use reqwest::Url;
 use tokio::time::{Instant, sleep};
@@ -30,8 +30,8 @@ pub struct Which {
     /// The daemon to talk to, such as http://127.0.0.1:4140 or unix:/run/socket; that of the data directory if left out. [env: EVERTURN_URL]
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["data", "config"])]
     url: Option<Url>,
-    /// A file with the token for --url; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
-    #[arg(long, global = true, value_name = "FILE", requires = "url")]
+    /// A file with the token for --url or EVERTURN_URL; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
+    #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Where everything is kept; `everturn` in the XDG data directory if left out.
     #[arg(long, global = true, value_name = "DIRECTORY")]
@@ -41,15 +41,30 @@ pub struct Which {
     config: Option<PathBuf>,
 }
 
-/// What only a daemon of one's own can be told.
+/// What a chat, or a daemon of one's own, can be told.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub struct Own {
-    /// The model to ask, as provider/model, where no daemon runs yet.
-    #[arg(long, value_name = "MODEL", conflicts_with = "url")]
+    /// The model to ask from the next turn on, as provider/model, instead of the agent's; the chat keeps it.
+    #[arg(long, value_name = "MODEL")]
     model: Option<ModelId>,
     /// Instructions for the model, where no daemon runs yet.
     #[arg(long, value_name = "TEXT", conflicts_with = "url")]
     system: Option<String>,
+}
+
+impl Own {
+    /// The model of a new chat, if one was named.
+    pub fn model(&self) -> Option<String> {
+        self.model.as_ref().map(ToString::to_string)
+    }
+
+    /// The chat with the model that was named, if one was.
+    pub async fn choose(&self, client: &Client, chat: Chat) -> Result<Chat, ClientError> {
+        match self.model() {
+            Some(model) => client.patch(&chat.id, &Patch { model: Some(Some(model)), ..Patch::default() }).await,
+            None => Ok(chat),
+        }
+    }
 }
 
 /// A daemon to talk to.
@@ -90,6 +105,12 @@ impl Which {
             let token = self.token(variable)?;
             return Ok(House { client: Client::new(url, token), home: None, own: None });
         }
+        if self.token_file.is_some() {
+            // The daemon of the data directory has a file of its own. Whoever names another means another daemon.
+            let missing = clap::error::ErrorKind::MissingRequiredArgument;
+            let why = "--token-file is for a daemon elsewhere: name it with --url or EVERTURN_URL";
+            clap::Command::new("everturn").error(missing, why).exit();
+        }
         let flags = Flags::of(self.config.clone(), self.data.clone(), own.model.clone(), own.system.clone());
         let mut config = Config::read(&flags, variable)?;
         if otherwise == Otherwise::Answer {
@@ -97,11 +118,9 @@ impl Which {
         }
         let data = DataDir::open(&config.data.value)?;
         if let Some(address) = data.address()? {
-            if own.model.is_some() || own.system.is_some() {
+            if own.system.is_some() {
                 let data = data.path().display();
-                bail!(
-                    "a daemon runs on {data} and has its own --model and --system: choose one of its agents, or other --data"
-                );
+                bail!("a daemon runs on {data} and has its own --system: choose one of its agents, or other --data");
             }
             let client = Client::of(&data);
             return Ok(House { client, home: Some(Home { config, data, stay: address.stay }), own: None });

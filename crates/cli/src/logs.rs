@@ -61,17 +61,38 @@ impl Logs {
 }
 
 fn to_standard_error(set: &impl Fn(&str) -> Option<String>) -> Boxed {
-    let filter = set("EVERTURN_LOG").and_then(|told| EnvFilter::try_new(told).ok());
+    let filter = set("EVERTURN_LOG").and_then(|told| match filter(&told) {
+        Ok(filter) => Some(filter),
+        Err(why) => {
+            eprintln!("everturn: EVERTURN_LOG: {why}; warnings and errors are logged");
+            None
+        }
+    });
     let filter = filter.unwrap_or_else(|| EnvFilter::new("warn"));
     let as_json = match set("EVERTURN_LOG_FORMAT").as_deref() {
         Some("json") => true,
-        Some(_) => false,
-        None => !std::io::stderr().is_terminal(),
+        Some("text") => false,
+        told => {
+            if let Some(told) = told {
+                eprintln!("everturn: EVERTURN_LOG_FORMAT is json or text, and not {told:?}");
+            }
+            !std::io::stderr().is_terminal()
+        }
     };
     let to = fmt::layer().with_writer(std::io::stderr);
     match as_json {
         true => to.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
         false => to.with_filter(filter).boxed(),
+    }
+}
+
+/// What to log. A word alone is meant to be a level; as the name of a module, as which it could be read, it would say that
+/// nothing of ours is logged.
+fn filter(told: &str) -> Result<EnvFilter, String> {
+    let is_word = told.trim().bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match told.trim().parse::<LevelFilter>() {
+        Err(_) if is_word => Err(format!("`{}` is no level; write info, debug or everturn_server=debug", told.trim())),
+        _ => EnvFilter::try_new(told).map_err(|error| error.to_string()),
     }
 }
 
@@ -99,4 +120,19 @@ fn traces(tracer: Tracer) -> Boxed {
     let only = Targets::new().with_target(everturn::SPANS, LevelFilter::INFO);
     let layer = tracing_opentelemetry::layer().with_tracer(tracer);
     layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_filter(only).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_means_nothing_is_named() {
+        for told in ["info", " DEBUG ", "off", "everturn_server=debug", "warn,everturn=trace"] {
+            assert!(filter(told).is_ok(), "{told}");
+        }
+        for told in ["verbose", "everturn=loud", "=="] {
+            assert!(filter(told).is_err(), "{told}");
+        }
+    }
 }

@@ -71,10 +71,15 @@ enum Command {
     ///
     /// Listens on loopback, or on a socket with `--listen unix:PATH`; on another address only with --expose and TLS. Every
     /// request needs the token that the first start writes into the data directory. Models come
-    /// with the keys in ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; without any, the understudy stands in.
+    /// with the keys in ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY and OPENROUTER_API_KEY; without any, the
+    /// understudy stands in.
     /// Ctrl-C or SIGTERM ends it in good order: streams end, and turns under way are handed over.
     ///
-    /// EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
+    /// Chats are kept in the data directory, or in the Postgres that DATABASE_URL names, which several servers may share.
+    ///
+    /// Most flags have a twin in the environment and a key in the file: --listen is EVERTURN_LISTEN and `listen`, --host is
+    /// EVERTURN_HOSTS and `hosts`. A flag beats a variable, a variable beats the file; `everturn config show` says what
+    /// counts. EVERTURN_LOG says what is logged to standard error, such as `info` or `everturn_server=debug`.
     #[command(after_help = serve::EXAMPLES)]
     Serve(config::Flags),
     /// Break everything, and prove that nothing was lost.

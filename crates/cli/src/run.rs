@@ -24,7 +24,7 @@ Exit codes:
   1    it failed, or could not begin
   2    wrong usage
   3    it ended early: a limit was reached, or the answer was cut or filtered
-  4    it waits: a person has to allow a call, or another client has to run it
+  4    it waits: a person has to allow a call, or a client that has the tool has to run it
   130  it was stopped; what was said is kept. A second Ctrl-C leaves at once";
 
 /// The most that is read from standard input.
@@ -74,8 +74,11 @@ impl Run {
 
     async fn turn(&self, house: &mut House, prompt: &str) -> anyhow::Result<ExitCode> {
         let chat = match &self.resume {
-            Some(piece) => find(&house.client, piece).await?,
-            None => house.create(&Create { agent: self.agent.clone(), title: None }).await?,
+            Some(piece) => self.own.choose(&house.client, find(&house.client, piece).await?).await?,
+            None => {
+                let (agent, model) = (self.agent.clone(), self.own.model());
+                house.create(&Create { agent, model, title: None }).await?
+            }
         };
         let (client, mut ends) = (house.client.clone(), Ends::listen()?);
         let ended = stoppable(client, &chat.id, &mut ends, self.followed(house, &chat, prompt)).await?;

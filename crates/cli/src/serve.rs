@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn::stores::{Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
+use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Agent, Engine, Metrics};
 use everturn_server::{Announced, Brought, DataDir, Entrance, Listen, Parts, Reach, Server, Stay, Tls, bring};
 use prometheus_client::registry::Registry;
@@ -37,14 +37,27 @@ struct Kept {
 }
 
 /// Opens the store. The only place that knows which one it is.
-async fn open(data: &DataDir, url: Option<String>) -> anyhow::Result<Kept> {
-    if let Some(url) = url.filter(|url| !url.trim().is_empty()) {
-        let opened = Postgres::open(&url, postgres::Options::default()).await;
+async fn open(
+    data: &DataDir,
+    durability: Durability,
+    variable: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Kept> {
+    let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    let listen_url = set("DATABASE_LISTEN_URL");
+    if let Some(url) = set("DATABASE_URL") {
+        let options = postgres::Options { durability, listen_url, ..postgres::Options::default() };
+        let opened = Postgres::open(&url, options).await;
         let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
         return Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says" });
     }
+    if listen_url.is_some() {
+        bail!(
+            "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
+        );
+    }
     let dir = data.path().to_owned();
-    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &sqlite::Options::default()));
+    let options = sqlite::Options { drafts: durability, ..sqlite::Options::default() };
+    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options));
     let kept = Arc::new(opened.await??);
     Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory" })
 }
@@ -65,7 +78,9 @@ pub struct Running {
     data: DataDir,
     announced: Option<Announced>,
     model: ModelId,
-    with_key: Vec<&'static str>,
+    /// The providers that need a key and have none, and whether that is all of them.
+    without_key: Vec<String>,
+    is_keyless: bool,
     what: &'static str,
 }
 
@@ -77,7 +92,7 @@ impl Running {
         descriptors::raise();
         let data = DataDir::open(&config.data.value)?;
         let Kept { store, tokens, what } = match keeps {
-            Keeps::Told => open(&data, variable("DATABASE_URL")).await?,
+            Keeps::Told => open(&data, config.durability.value.into(), variable).await?,
             Keeps::Memory => {
                 let kept = Arc::new(Memory::new());
                 Kept { store: kept.clone(), tokens: kept, what: "memory" }
@@ -85,9 +100,11 @@ impl Running {
         };
         let mut registry = Registry::default();
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
-        let Brought { mut builder, model, with_key } = bring(builder, &Limits::default(), variable)?;
+        let Brought { mut builder, model, models, without_key } =
+            bring(builder, &Limits::default(), &config.company(), variable)?;
+        let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
         let model = config.model.value.clone().unwrap_or(model);
-        let mut agent = Agent::new(model.clone());
+        let mut agent = config.habits.of(Agent::new(model.clone()));
         agent.system.extend(config.system.value.clone());
         equip(&agent, &config.tools)?;
         builder = builder.agent(AGENT, agent);
@@ -103,21 +120,17 @@ impl Running {
             builder = builder.agent(name, agent);
         }
         let engine = config.bounded(builder, data.path()).start();
-        for (name, agent) in engine.agents() {
-            if let Some(model) = agent.models.iter().find(|model| engine.facts(model).is_none()) {
-                let providers = "anthropic, google, openai and understudy";
-                bail!("nobody here provides {model}, which the agent `{name}` asks: the providers are {providers}");
-            }
-        }
+        is_provided(&engine, &config.models.value)?;
         data.first_token(&*tokens, engine.now()).await?;
-        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), bounds: config.bounds() };
+        let (models, bounds) = (config.offered(models), config.bounds());
+        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
         let reach = Reach { hosts: config.hosts.value.clone(), proxies: config.openness.proxies.value.clone() };
         let server = Server::open(parts, at, reach).await.context("try another --listen")?;
         let announced = match server.entrances().iter().find(|entrance| entrance.is_local()) {
             Some(entrance) => data.announce(&entrance.url(), stay).await?,
             None => None, // There always is one.
         };
-        Ok(Self { server, data, announced, model, with_key, what })
+        Ok(Self { server, data, announced, model, without_key, is_keyless, what })
     }
 
     /// Ends it in good order: turns under way are handed over.
@@ -131,6 +144,19 @@ impl Running {
         drop(self.announced);
         self.server.stop_within(time, hurry).await;
     }
+}
+
+/// Sees to it that somebody provides the models that agents ask, and those to choose from.
+fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
+    let asked = engine.agents().flat_map(|(name, agent)| agent.models.iter().map(move |model| (model, Some(name))));
+    for (model, agent) in asked.chain(models.iter().map(|model| (model, None))) {
+        if engine.facts(model).is_none() {
+            let who = agent.map_or("`models` lists".into(), |name| format!("the agent `{name}` asks"));
+            let providers = engine.providers().collect::<Vec<_>>().join(", ");
+            bail!("nobody here provides {model}, which {who}: the providers are {providers}");
+        }
+    }
+    Ok(())
 }
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -170,7 +196,7 @@ async fn reread(tls: Arc<Tls>, mut told: Signal) {
     }
 }
 
-fn banner(Running { server, data, announced: _, model, with_key, what }: &Running) {
+fn banner(Running { server, data, announced: _, model, without_key, is_keyless, what }: &Running) {
     for (entrance, word) in server.entrances().iter().zip(["Everturn listens on", "  and for commands here on"]) {
         let url = match (&entrance.at, &entrance.tls) {
             (Listen::Unix(_), _) => entrance.at.to_string(),
@@ -182,10 +208,12 @@ fn banner(Running { server, data, announced: _, model, with_key, what }: &Runnin
     println!("  data   {}", data.path().display());
     println!("  store  {what}");
     println!("  token  in {}", data.token_file().display());
-    match (model.provider(), &with_key[..]) {
-        ("understudy", []) => println!("  model  {model}: no key is set, so the understudy stands in for a model"),
-        ("understudy", _) => println!("  model  {model}: the understudy stands in for a model"),
-        (provider, keys) if !keys.contains(&provider) => {
+    match model.provider() {
+        "understudy" if *is_keyless => {
+            println!("  model  {model}: no key is set, so the understudy stands in for a model");
+        }
+        "understudy" => println!("  model  {model}: the understudy stands in for a model"),
+        provider if without_key.iter().any(|name| name == provider) => {
             println!("  model  {model}: but no key for {provider} is set");
         }
         _ => println!("  model  {model}"),

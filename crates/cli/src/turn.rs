@@ -36,7 +36,12 @@ struct Asked {
 pub enum End {
     Ended(Ended),
     /// A person has to allow a call, or another client has to run it.
-    Awaits(String),
+    Awaits {
+        /// For people.
+        what: String,
+        /// Which of the two.
+        wants: AskKind,
+    },
     /// Somebody took the message out of the queue.
     Dropped,
     /// Whoever waited for it does not any more.
@@ -100,10 +105,8 @@ impl Asked {
         let waits = standing.queue.iter().any(|queued| queued.id == self.queued);
         self.has_waited |= waits;
         match (standing.status, self.is_heard && !waits) {
-            (Status::Awaiting, true) => awaits(standing).map(End::Awaits),
-            (Status::Awaiting, false) if waits => {
-                awaits(standing).map(|what| End::Awaits(format!("{what}, and what you said waits for that")))
-            }
+            (Status::Awaiting, true) => awaits(standing, ""),
+            (Status::Awaiting, false) if waits => awaits(standing, ", and what you said waits for that"),
             (_, false) if self.has_waited && !waits => Some(End::Dropped),
             (_, false) => None, // What is known to have ended is an earlier turn.
             (Status::Idle | Status::Failed, true) => standing.ended.clone().map(End::Ended),
@@ -113,12 +116,13 @@ impl Asked {
 }
 
 /// For whom the chat waits.
-fn awaits(standing: &Standing) -> Option<String> {
+fn awaits(standing: &Standing, more: &str) -> Option<End> {
     let ask = standing.asks.first()?;
-    Some(match ask.wants {
-        AskKind::Approval => format!("{} waits to be allowed", ask.tool),
-        AskKind::Result => format!("{} is to be run by a client", ask.tool),
-    })
+    let what = match ask.wants {
+        AskKind::Approval => format!("{} waits to be allowed{more}", ask.tool),
+        AskKind::Result => format!("{} is to be run by a client{more}", ask.tool),
+    };
+    Some(End::Awaits { what, wants: ask.wants })
 }
 
 /// Does this until it is done. The first signal stops the turn, of which the stream tells; a second one leaves at once,
@@ -166,7 +170,14 @@ impl End {
                 let how = how.as_ref().and_then(|how| how["how"].as_str()).unwrap_or("early").replace('_', " ");
                 (3, format!("the turn ended early: {how}"))
             }
-            Self::Awaits(what) => (4, format!("{what}: go on with `everturn chat --resume {chat}`")),
+            Self::Awaits { what, wants: AskKind::Approval } => {
+                (4, format!("{what}: go on with `everturn chat --resume {chat}`"))
+            }
+            // No command of ours runs such a tool.
+            Self::Awaits { what, wants: AskKind::Result } => {
+                let path = format!("POST /v1/chats/{chat}/answers");
+                (4, format!("{what}: a program that has it brings the result with {path}; until then the chat waits"))
+            }
             Self::Dropped => (1, "another client took the message out of the queue; nothing came of it".into()),
             Self::Left => (130, "left; the turn may go on without you".into()),
         };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::command::{Answer, Answered, Command, Inbound, Refusal, When, admit, check_inbound};
+use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, admit, check_inbound};
 use crate::fact::{Fact, Place};
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
 use crate::limits::Limits;
@@ -193,10 +193,16 @@ impl<'a> Change<'a> {
             Command::Archive => self.fact(Fact::Archived(true)),
             Command::Unarchive => self.fact(Fact::Archived(false)),
             Command::Rename(title) => self.fact(Fact::Renamed(title.trim().into())),
-            Command::Patch { title, archived } => {
-                self.fact(Fact::Renamed(title.trim().into())).fact(Fact::Archived(*archived))
-            }
+            Command::Patch { title, archived, model } => self.patch(title.as_deref(), *archived, model.clone()),
         }
+    }
+
+    fn patch(&mut self, title: Option<&str>, archived: Option<bool>, model: Option<Choice>) -> &mut Self {
+        let title = title.map(|title| Fact::Renamed(title.trim().into()));
+        self.facts.extend(title);
+        self.facts.extend(archived.map(Fact::Archived));
+        self.facts.extend(model.map(|choice| Fact::Chose(choice.model())));
+        self
     }
 
     fn send(&mut self, id: InboxSeq, parts: &Arc<[Part]>, when: When) -> &mut Self {

@@ -3,6 +3,8 @@
 //! This is everything the driver decides on: small, whatever the length of the transcript. It is a fold over facts. A
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
+mod tail;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +20,6 @@ use crate::status::{self, Status, Verb};
 use crate::title;
 use crate::view::Cursor;
 
-mod tail;
-
 pub use tail::{Tail, tail_of};
 
 /// Where a chat stands, in every detail but its messages.
@@ -29,6 +29,8 @@ pub struct Chat {
     pub id: ChatId,
     /// The agent it talks to, by name.
     pub agent: String,
+    /// The model it asks first from its next turn on, if that is not its agent's.
+    pub model: Option<ModelId>,
     /// Whose it is, by a name that means something to the program; empty for nobody's in particular.
     pub owner: String,
     /// What people call it: at first what it began with.
@@ -153,6 +155,8 @@ pub struct Turn {
     pub began: Timestamp,
     /// The step it began with, or was expected to: an interrupt that was meant for an earlier one comes late.
     pub first: StepId,
+    /// The chat's own model when it began: whatever is chosen meanwhile is for the next.
+    pub model: Option<ModelId>,
     /// Since when it waits for people, if it does.
     pub rests_since: Option<Timestamp>,
     /// How long it has waited for people before.
@@ -274,6 +278,7 @@ impl Chat {
         Self {
             id,
             agent: agent.into(),
+            model: None,
             owner: owner.into(),
             title: String::new(),
             touched: id.made_at(),
@@ -309,6 +314,12 @@ impl Chat {
         }
     }
 
+    /// The model that is asked first, if it is not the agent's: that of the turn, or of the next one.
+    #[must_use]
+    pub fn own_model(&self) -> Option<&ModelId> {
+        self.turn.as_ref().map_or(&self.model, |turn| &turn.model).as_ref()
+    }
+
     /// The calls that somebody outside can answer now. While others still run, nobody can.
     pub fn asks(&self) -> impl Iterator<Item = &OpenCall> {
         self.calls.iter().filter(|open| self.status == Status::Awaiting && open.state.asks())
@@ -340,7 +351,7 @@ impl Chat {
             Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
             Fact::Moved(status) => self.moved(*status),
-            Fact::TurnBegan(at) => self.turn = Some(Turn { began: *at, first: self.step, ..Turn::default() }),
+            Fact::TurnBegan(at) => self.turn_began(*at),
             Fact::Foreseen(step) => self.in_turn(|turn| turn.first = turn.first.min(*step)),
             Fact::StopAfter(tool) => self.in_turn(|turn| turn.stop_after = Some(tool.clone())),
             Fact::Reasked => self.in_turn(|turn| turn.reasked = true),
@@ -365,6 +376,7 @@ impl Chat {
             }
             Fact::Archived(archived) => self.archived = *archived,
             Fact::Renamed(title) => self.title.clone_from(title),
+            Fact::Chose(model) => self.model.clone_from(model),
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
             Fact::TakenUp(taken) => self.taken = *taken,
             Fact::Inherited(seq) => {
@@ -438,6 +450,10 @@ impl Chat {
         if status != Status::Awaiting {
             self.awaits_until = None;
         }
+    }
+
+    fn turn_began(&mut self, at: Timestamp) {
+        self.turn = Some(Turn { began: at, first: self.step, model: self.model.clone(), ..Turn::default() });
     }
 
     fn turn_ended(&mut self, end: &TurnEnd) {

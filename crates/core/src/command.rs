@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::chat::{CallState, Chat};
-use crate::ids::{CallUid, InboxSeq, MessageId, StepId};
+use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId};
 use crate::limits::Limits;
 use crate::message::{Output, Part};
 use crate::status::{self, Status, Verb};
@@ -45,13 +45,35 @@ pub enum Command {
     Unarchive,
     /// Call the chat something else.
     Rename(String),
-    /// Call it something else, and put it away or take it out again: both or neither.
+    /// Change several things about the chat, all or none. What is left out stays.
     Patch {
         /// What to call it.
-        title: String,
+        title: Option<String>,
         /// Whether it is put away.
-        archived: bool,
+        archived: Option<bool>,
+        /// Which model it asks.
+        model: Option<Choice>,
     },
+}
+
+/// Which model a chat asks first. Those its agent falls back to stay behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// Its agent's.
+    Agents,
+    /// This one.
+    Own(ModelId),
+}
+
+impl Choice {
+    /// As a chat keeps it.
+    #[must_use]
+    pub fn model(self) -> Option<ModelId> {
+        match self {
+            Self::Agents => None,
+            Self::Own(model) => Some(model),
+        }
+    }
 }
 
 /// A command in the inbox.
@@ -156,10 +178,10 @@ impl Command {
             Self::Answer(_) => Verb::Answer,
             Self::Edit { .. } => Verb::Edit,
             Self::Compact => Verb::Compact,
-            // Whatever takes these takes a name too.
-            Self::Archive | Self::Patch { archived: true, .. } => Verb::Archive,
-            Self::Unarchive | Self::Patch { archived: false, .. } => Verb::Unarchive,
-            Self::Rename(_) => Verb::Rename,
+            // Whatever takes these takes a name too, and whoever takes a name takes a model.
+            Self::Archive | Self::Patch { archived: Some(true), .. } => Verb::Archive,
+            Self::Unarchive | Self::Patch { archived: Some(false), .. } => Verb::Unarchive,
+            Self::Rename(_) | Self::Patch { archived: None, .. } => Verb::Rename,
         }
     }
 
@@ -185,7 +207,7 @@ pub fn admit(
     let too_long = match command {
         Command::Send { parts, .. } | Command::Edit { parts, .. } => words_len(parts) > limits.message_bytes_max,
         Command::Answer(answers) => answers.iter().map(answer_len).sum::<usize>() > limits.tool_output_bytes_max,
-        Command::Rename(title) | Command::Patch { title, .. } => title.len() > TITLE_BYTES_MAX,
+        Command::Rename(title) | Command::Patch { title: Some(title), .. } => title.len() > TITLE_BYTES_MAX,
         _ => false,
     };
     match command {
@@ -250,7 +272,9 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
         Command::Edit { message, .. } if !is_users(*message) => Err(Refusal::NotEditable),
         Command::Promote(id) | Command::Unqueue(id) if !is_queued(id) => Err(Refusal::NotQueued),
         Command::Answer(answers) => check_answers(chat, answers),
-        Command::Rename(title) | Command::Patch { title, .. } if title.trim().is_empty() => Err(Refusal::Empty),
+        Command::Rename(title) | Command::Patch { title: Some(title), .. } if title.trim().is_empty() => {
+            Err(Refusal::Empty)
+        }
         Command::Send { .. }
         | Command::Edit { .. }
         | Command::Promote(_)

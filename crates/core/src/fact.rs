@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::chat::{Compacting, Effect, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
 use crate::command::Refusal;
 use crate::cost::{End, Spend, Tally};
+use crate::delta::Rung;
 use crate::error::{Cause, Kind};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp};
 use crate::message::Message;
@@ -24,6 +25,8 @@ pub struct Attempted {
     pub number: u32,
     /// Who was asked.
     pub model: ModelId,
+    /// What for.
+    pub aim: Aim,
     /// When it began.
     pub began: Timestamp,
     /// How long it took.
@@ -34,6 +37,30 @@ pub struct Attempted {
     pub spend: Spend,
     /// How it ended.
     pub outcome: AttemptOutcome,
+}
+
+/// What an attempt was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Aim {
+    /// Nobody wrote it down: rows were stored without it once.
+    #[default]
+    Unknown,
+    /// An answer, on this rung.
+    Answer(Rung),
+    /// A summary.
+    Summary,
+}
+
+impl Aim {
+    /// Its name, as metrics have it.
+    #[must_use]
+    pub const fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Unknown => None,
+            Self::Answer(rung) => Some(rung.label()),
+            Self::Summary => Some("summary"),
+        }
+    }
 }
 
 /// How an attempt ended.
@@ -138,6 +165,8 @@ pub enum Fact {
     Archived(bool),
     /// Somebody gave it a name.
     Renamed(String),
+    /// Somebody chose the model that is asked first from the next turn on; none is the agent's.
+    Chose(Option<ModelId>),
     /// A process took the chat up in the middle of its work.
     TakenUp(Taken),
     /// Somebody goes on with a draft that others wrote, and finds it this far.

@@ -16,7 +16,7 @@ use crate::cost::{End, Price};
 use crate::delta::Delta;
 use crate::draft::Draft;
 use crate::error::{Cause, Kind};
-use crate::fact::{AttemptOutcome, Attempted, Fact};
+use crate::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use crate::ids::{MessageId, ModelId, Seq, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Body, CallResult, Meta, Output, Reply, Stop, Summary, SummarySource, Verdict};
@@ -189,7 +189,7 @@ fn summarise<'c, 'a>(
     }
     let (text, newest_user, runtime) = ("so far".into(), Vec::new(), Duration::from_millis(7));
     let summary = Summary { text, newest_user, source, tokens_before: 900, runtime };
-    change.fact(row(chat, at, chat.tried.attempts + 1, AttemptOutcome::Answered));
+    change.fact(row(chat, at, (chat.tried.attempts + 1, Aim::Summary), AttemptOutcome::Answered));
     change.say_as(Body::Summary(Box::new(summary)), chat.tail)
 }
 
@@ -202,15 +202,15 @@ fn kept(draft: Option<&Draft>, stop: Stop, at: Timestamp) -> Option<Reply> {
 /// Adds the row of the draft's attempt, if it has none yet.
 fn attempted(change: &mut Change<'_>, chat: &Chat, draft: Option<&Draft>, at: Timestamp, outcome: AttemptOutcome) {
     if let Some(began) = draft.filter(|draft| stream::is_open(draft, chat)).and_then(Draft::current) {
-        change.fact(row(chat, at, began.number, outcome));
+        change.fact(row(chat, at, (began.number, Aim::Answer(began.rung)), outcome));
     }
 }
 
-fn row(chat: &Chat, at: Timestamp, number: u32, outcome: AttemptOutcome) -> Fact {
+fn row(chat: &Chat, at: Timestamp, (number, aim): (u32, Aim), outcome: AttemptOutcome) -> Fact {
     let end = if outcome == AttemptOutcome::Answered { End::Finished } else { End::Broken };
     let tally = crate::cost::Report::default().settle(end, 30, 6);
     let (model, took, spend) = (model(), Duration::from_millis(4), tally.cost(&Price::default()));
-    let attempted = Attempted { step: chat.step, number, model, began: at, took, tally, spend, outcome };
+    let attempted = Attempted { step: chat.step, number, model, aim, began: at, took, tally, spend, outcome };
     Fact::Attempted(Box::new(attempted), Tried { attempts: number, ..chat.tried })
 }
 

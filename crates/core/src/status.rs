@@ -50,7 +50,7 @@ pub enum Verb {
     Archive,
     /// Take it out again.
     Unarchive,
-    /// Call the chat something else.
+    /// Call the chat something else, or have it ask another model.
     Rename,
     /// The driver: promote a queued message into the transcript.
     Begin,

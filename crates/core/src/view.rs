@@ -12,7 +12,7 @@ use crate::chat::{Chat, Compacting, OpenCall, Queued, TurnEnd, Wait};
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
-use crate::ids::{MessageId, Seq, StepId, Timestamp, Version};
+use crate::ids::{MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use crate::message::Message;
 use crate::status::Status;
 
@@ -89,6 +89,8 @@ pub struct Standing {
     pub step: StepId,
     /// What people call it.
     pub title: String,
+    /// The model it asks first from its next turn on, if that is not its agent's.
+    pub model: Option<ModelId>,
     /// Where it stands.
     pub status: Status,
     /// Whether it is put away.
@@ -115,6 +117,7 @@ impl From<&Chat> for Standing {
             version: chat.version,
             step: chat.step,
             title: chat.title.clone(),
+            model: chat.model.clone(),
             status: chat.status,
             archived: chat.archived,
             queue: chat.queue.iter().map(Queued::without_bytes).collect(),

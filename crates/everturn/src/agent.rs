@@ -84,6 +84,12 @@ impl Agent {
         }
     }
 
+    /// The models to ask in a chat with this model of its own, first choice first. It stands for the agent's first.
+    pub(crate) fn asks<'a>(&'a self, own: Option<&'a ModelId>) -> impl Iterator<Item = &'a ModelId> {
+        let others = self.models.iter().skip(1).filter(move |model| Some(*model) != own);
+        own.or(self.models.first()).into_iter().chain(others)
+    }
+
     /// The same agent with another model to fall back to.
     #[must_use]
     pub fn or(mut self, model: ModelId) -> Self {

@@ -237,6 +237,7 @@ impl Driver {
     /// Writes a change, and follows it in everything kept here.
     pub(crate) async fn commit(&mut self, facts: Vec<Fact>) -> Result<(), WriteError> {
         let (step, model, started) = (self.chat.step, self.chat.tried.model, Instant::now());
+        let own = self.chat.own_model().cloned();
         self.ports.store.commit(&mut self.lease, &facts).await?;
         let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
         self.meter.committed(&commit, &self.agent.toolbox.shelf());
@@ -253,7 +254,8 @@ impl Driver {
         if self.chat.step != step {
             (self.draft, self.found) = (None, None);
         }
-        if self.chat.turn.is_none() || self.chat.tried.model != model {
+        let is_same = self.chat.tried.model == model && self.chat.own_model() == own.as_ref();
+        if self.chat.turn.is_none() || !is_same {
             self.room = Room::default();
         }
         self.bell.ring();

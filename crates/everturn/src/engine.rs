@@ -217,6 +217,11 @@ impl Engine {
         self.ports.agents.iter().map(|(name, agent)| (name.as_str(), &**agent))
     }
 
+    /// The names of its providers.
+    pub fn providers(&self) -> impl Iterator<Item = &str> {
+        self.ports.providers.keys().map(String::as_str)
+    }
+
     /// What is known about a model, if somebody here provides it.
     #[must_use]
     pub fn facts(&self, model: &ModelId) -> Option<ModelFacts> {

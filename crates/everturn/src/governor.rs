@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_core::chat::Tried;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::governor::{Answer, Door, Ended, Governor, Pass, Place, Shut};
@@ -193,8 +192,7 @@ impl Driver {
 
     /// The model, or the key, is left alone for now: ask the next model, or wait.
     async fn shut_out(&mut self, Shut { until, door }: Shut) -> Result<(), WriteError> {
-        let Tried { model, .. } = self.chat.tried;
-        if door == Door::Model && model + 1 < self.agent.models.len() {
+        if door == Door::Model && self.has_next_model() {
             let tried = self.next_model();
             return self.change(|change| change.fact(Fact::Tried(tried))).await;
         }

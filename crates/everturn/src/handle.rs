@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::chat::TurnEnd;
-use everturn_core::command::{Answer, Command, Refusal, When};
+use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId};
 use everturn_core::limits::Limits;
@@ -150,6 +150,11 @@ impl ChatHandle {
     /// Takes it out again.
     pub async fn unarchive(&self) -> Result<Receipt, SubmitError> {
         self.submit(Command::Unarchive, None).await
+    }
+
+    /// Has the chat ask another model first from its next turn on.
+    pub async fn choose(&self, model: Choice) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Patch { title: None, archived: None, model: Some(model) }, None).await
     }
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.

@@ -13,7 +13,7 @@ use everturn_core::cost::{End, Price};
 use everturn_core::delta::{Began, Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
-use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
@@ -114,9 +114,9 @@ impl Driver {
     }
 
     pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
-        let models = &self.agent.models;
-        let model = models.get(self.chat.tried.model).or(models.last()).cloned();
-        let model = model.ok_or_else(|| self.no_model())?;
+        // Beyond the last, as after an agent lost one in between, the last is meant.
+        let model = self.agent.asks(self.chat.own_model()).take(self.chat.tried.model.saturating_add(1)).last();
+        let model = model.cloned().ok_or_else(|| self.no_model())?;
         let provider = self.ports.providers.get(model.provider()).cloned().ok_or_else(|| {
             let known: Vec<_> = self.ports.providers.keys().map(String::as_str).collect();
             let detail =
@@ -141,7 +141,12 @@ impl Driver {
     /// in time, or nobody gets an answer here.
     pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<Tried> {
         let its_own = error.retry != Retry::Never || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
-        (its_own && self.chat.tried.model + 1 < self.agent.models.len()).then(|| self.next_model())
+        (its_own && self.has_next_model()).then(|| self.next_model())
+    }
+
+    /// Whether there is a model behind the one that is asked.
+    pub(crate) fn has_next_model(&self) -> bool {
+        self.agent.asks(self.chat.own_model()).nth(self.chat.tried.model.saturating_add(1)).is_some()
     }
 
     pub(crate) fn next_model(&self) -> Tried {
@@ -222,7 +227,9 @@ impl Driver {
             alone: self.lend_alone(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
         };
-        let attempt = recording(self.ports.recorder.clone(), self.chat.id, attempt.run(retract, began, opening));
+        // In a box, or every wrapper around it has room for it twice: that is memory of each chat that streams.
+        let attempt = Box::pin(attempt.run(retract, began, opening));
+        let attempt = recording(self.ports.recorder.clone(), self.chat.id, attempt);
         let outcome = self.listening(attempt, &cancel).await?;
         self.draft = Some(outcome.draft);
         self.alone = self.alone.take().or(outcome.alone);
@@ -427,6 +434,7 @@ impl Driver {
             step: draft.step(),
             number: began.number,
             model: began.model,
+            aim: Aim::Answer(began.rung),
             began: began_at,
             took,
             tally,

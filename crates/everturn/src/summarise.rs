@@ -17,7 +17,7 @@ use everturn_core::context::{Fallback, Size, TooLong, summary};
 use everturn_core::cost::Price;
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
-use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
 use everturn_core::prompt::{Request, ToolChoice, prepare};
@@ -265,7 +265,7 @@ impl Driver {
         let facts = self.ports.providers.get(model.provider()).map(|provider| provider.facts(model.name()));
         let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
         let (step, number, spend) = (self.chat.step, self.chat.tried.attempts + 1, tally.cost(&price));
-        Box::new(Attempted { step, number, model, began, took, tally, spend, outcome })
+        Box::new(Attempted { step, number, model, aim: Aim::Summary, began, took, tally, spend, outcome })
     }
 }
 

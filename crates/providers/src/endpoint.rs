@@ -72,6 +72,9 @@ pub enum BadEndpoint {
     /// No address, or none of HTTP.
     #[error("the base URL of {0} is not an http or https address")]
     BaseUrl(String),
+    /// An address with a secret in it, which would be shown wherever the address is.
+    #[error("the base URL of {0} has a name or a password in it: put the key into a variable")]
+    Secret(String),
     /// A header that HTTP cannot carry.
     #[error("the header {0} of {1} has a name or a value that HTTP cannot carry")]
     Header(String, String),
@@ -108,8 +111,7 @@ impl Endpoint {
         let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let base = usual.base_url_env.iter().find_map(|name| Some((*name, set(name)?)));
         let mut endpoint = Self::at(provider, base.as_ref().map_or(usual.base_url, |(_, base)| base))?;
-        let plain = set(PLAIN_HOSTS).unwrap_or_default();
-        endpoint.may_be_plain = plain.split(',').any(|host| host.trim().eq_ignore_ascii_case(&endpoint.host()));
+        endpoint.may_be_plain = endpoint.is_listed(&set(PLAIN_HOSTS).unwrap_or_default());
         endpoint.base_variable = base.map(|(name, _)| name.to_owned());
         endpoint.needs_key = usual.needs_key;
         endpoint.key_variable = usual.key_env.first().map(|(name, _)| (*name).to_owned());
@@ -121,6 +123,38 @@ impl Endpoint {
             }
             None => Ok(endpoint),
         }
+    }
+
+    /// An endpoint that somebody has named, with the key in this variable; without one, none is sent. `variable` looks one
+    /// up; blank counts as not set.
+    ///
+    /// # Errors
+    /// The base is not an address, or has a secret of its own in it; or the key cannot be used there.
+    pub fn named(
+        provider: &str,
+        base_url: &str,
+        key: Option<(&str, Auth)>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, BadEndpoint> {
+        let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let mut endpoint = Self::at(provider, base_url)?;
+        if !endpoint.base.username().is_empty() || endpoint.base.password().is_some() {
+            return Err(BadEndpoint::Secret(provider.to_owned()));
+        }
+        endpoint.may_be_plain = endpoint.is_listed(&set(PLAIN_HOSTS).unwrap_or_default());
+        endpoint.base_variable = Some(format!("the address of the provider {provider}"));
+        let Some((name, auth)) = key else { return Ok(endpoint) };
+        endpoint.needs_key = NeedsKey::Yes;
+        endpoint.key_variable = Some(name.to_owned());
+        match set(name) {
+            Some(key) => endpoint.with_key(SecretString::from(key), auth),
+            None => Ok(endpoint),
+        }
+    }
+
+    /// Whether its host is among these, with commas between.
+    fn is_listed(&self, hosts: &str) -> bool {
+        hosts.split(',').any(|host| host.trim().eq_ignore_ascii_case(&self.host()))
     }
 
     /// An endpoint without a key.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::core::ids::{ChatId, MessageId, Timestamp};
+use everturn::core::command::Choice;
+use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::status::Status;
 use everturn::core::view::Cursor;
 use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, SubmitError, Token, TokenHash, Tokens};
@@ -22,6 +23,7 @@ use crate::failures::Failures;
 use crate::guard::Hosts;
 use crate::meter::Meter;
 use crate::network::Network;
+use crate::offer::{Offered, instead};
 use crate::places::Places;
 use crate::problem::{Kind, Problem};
 use crate::starting::{Starter, Starting};
@@ -39,6 +41,8 @@ pub struct Parts {
     pub registry: Registry,
     /// The agent of chats that name none.
     pub agent: String,
+    /// The models a chat may be given beside those of the agents.
+    pub models: Vec<Offered>,
     /// The server's bounds.
     pub bounds: Bounds,
 }
@@ -107,6 +111,7 @@ pub struct App {
     pub(crate) tokens: Arc<dyn Tokens>,
     pub(crate) registry: Registry,
     pub(crate) agent: String,
+    models: Vec<Offered>,
     pub(crate) bounds: Bounds,
     pub(crate) hosts: Hosts,
     pub(crate) proxies: Vec<Network>,
@@ -125,6 +130,8 @@ pub type Shared = Arc<App>;
 pub struct Wanted {
     /// The agent to talk to.
     pub agent: String,
+    /// The model to ask, if not its agent's.
+    pub model: Option<ModelId>,
     /// What to call it.
     pub title: Option<String>,
     /// The client's name for the request.
@@ -138,6 +145,8 @@ pub struct Forked {
     pub at: MessageId,
     /// What to call it, if not like the other.
     pub title: Option<String>,
+    /// Which model it asks, if not the other's.
+    pub model: Option<Choice>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
@@ -152,7 +161,7 @@ pub struct OwnChat {
 
 impl App {
     pub(crate) fn new(parts: Parts, hosts: Hosts, proxies: Vec<Network>) -> Self {
-        let Parts { engine, store, tokens, mut registry, agent, bounds } = parts;
+        let Parts { engine, store, tokens, mut registry, agent, models, bounds } = parts;
         let meter = Meter::register(&mut registry);
         Self {
             engine,
@@ -160,6 +169,7 @@ impl App {
             tokens,
             registry,
             agent,
+            models,
             bounds,
             hosts,
             proxies,
@@ -187,10 +197,11 @@ impl App {
 
     /// A new chat of the caller's; under a request id, the one that was made for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
-        let Wanted { agent, title, key } = wanted;
+        let Wanted { agent, model, title, key } = wanted;
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
-        let title = title.unwrap_or_default();
-        let handle = self.engine.make(&New { id, agent, owner, title, is_titled, fork: None, key }).await?;
+        let (title, is_chosen) = (title.unwrap_or_default(), model.is_some());
+        let new = New { id, agent, model, is_chosen, owner, title, is_titled, fork: None, key };
+        let handle = self.engine.make(&new).await?;
         self.open(caller, handle.id()).await
     }
 
@@ -199,6 +210,7 @@ impl App {
         let Heading { agent, title, .. } = &chat.heading;
         let new = New { agent: agent.clone(), ..self.forked(caller, chat.heading.id, forked) };
         let new = if new.is_titled { new } else { New { title: title.clone(), ..new } };
+        let new = if new.is_chosen { new } else { New { model: chat.handle.standing().await?.model, ..new } };
         let handle = self.engine.make(&new).await?;
         self.open(caller, handle.id()).await
     }
@@ -215,10 +227,11 @@ impl App {
         self.open(caller, made).await
     }
 
-    fn forked(&self, caller: &Caller, chat: ChatId, Forked { at, title, key }: Forked) -> New {
+    fn forked(&self, caller: &Caller, chat: ChatId, Forked { at, title, model, key }: Forked) -> New {
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, title) = (String::new(), title.unwrap_or_default());
-        New { id, agent, owner, title, is_titled, fork: Some(Fork { chat, at }), key }
+        let (is_chosen, model) = (model.is_some(), model.and_then(Choice::model));
+        New { id, agent, model, is_chosen, owner, title, is_titled, fork: Some(Fork { chat, at }), key }
     }
 
     /// The request as it was asked for under this key at first: now, if it never was.
@@ -298,22 +311,49 @@ impl App {
         Ok(token.filter(|token| token.hash.matches(hash) && token.is_good(self.now())))
     }
 
-    /// The models that agents here talk to.
+    /// The models that agents here talk to, and those a chat may be given beside them.
     pub fn models(&self) -> Vec<wire::Model> {
-        let mut models: BTreeMap<String, wire::Model> = BTreeMap::new();
+        let mut models: BTreeMap<&ModelId, Vec<String>> = BTreeMap::new();
         for (name, agent) in self.engine.agents() {
             for model in &agent.models {
-                let facts = self.engine.facts(model);
-                let entry = models.entry(model.to_string()).or_insert_with(|| wire::Model {
-                    id: model.to_string(),
-                    agents: Vec::new(),
-                    context_limit: facts.as_ref().and_then(|facts| facts.context_limit),
-                    output_max: facts.as_ref().map(|facts| facts.output_max),
-                });
-                entry.agents.push(name.into());
+                models.entry(model).or_default().push(name.into());
             }
         }
-        models.into_values().collect()
+        for model in self.models.iter().filter_map(Offered::named) {
+            models.entry(model).or_default();
+        }
+        let model = |(model, agents): (&ModelId, Vec<String>)| {
+            let facts = self.engine.facts(model);
+            let context_limit = facts.as_ref().and_then(|facts| facts.context_limit);
+            wire::Model {
+                id: model.to_string(),
+                agents,
+                context_limit,
+                output_max: facts.map(|facts| facts.output_max),
+            }
+        };
+        models.into_iter().map(model).collect()
+    }
+
+    /// The model that was chosen for a chat, if it may have it; none is its agent's.
+    pub fn choice(&self, model: Option<&str>) -> Result<Choice, Problem> {
+        let Some(text) = model else { return Ok(Choice::Agents) };
+        let agents = || self.engine.agents().flat_map(|(_, agent)| &agent.models);
+        let wanted = text.parse::<ModelId>();
+        let known =
+            |model: &ModelId| agents().any(|other| other == model) || self.models.iter().any(|it| it.has(model));
+        match wanted {
+            // A model that nobody provides any more is still an agent's, and fails there.
+            Ok(model) if known(&model) && self.engine.facts(&model).is_some() => Ok(Choice::Own(model)),
+            Ok(model) => {
+                let there = instead(text, agents(), &self.models);
+                Err(Problem::new(Kind::Invalid, format!("{model} cannot be chosen here; there are: {there}.")))
+            }
+            Err(bad) => {
+                let there = instead(text, agents(), &self.models);
+                Err(Problem::new(Kind::Invalid, format!("{bad}; there are: {there}.")))
+            }
+        }
     }
 
     pub(crate) async fn halt(&self, grace: Duration) {

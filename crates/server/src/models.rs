@@ -3,28 +3,64 @@
 //! Keys come from the environment, and each goes to its own provider alone. Without any, the understudy stands in, so
 //! that a first chat needs nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use everturn::Builder;
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
+use everturn::core::prompt::Wire;
 use everturn::providers::anthropic::Anthropic;
 use everturn::providers::catalogue::Catalogue;
-use everturn::providers::endpoint::BadEndpoint;
-use everturn::providers::gemini::Gemini;
+use everturn::providers::endpoint::{Auth, BadEndpoint, Endpoint};
+use everturn::providers::gemini::{Gemini, Kept};
 use everturn::providers::http::Http;
+use everturn::providers::openai::{OLLAMA, OPENROUTER};
+use everturn::providers::openai_chat::OpenAiChat;
 use everturn::providers::openai_responses::OpenAiResponses;
 use everturn_understudy::{Manner, Understudy};
 
-/// The variables that hold a provider's key, by its name, and the model that is asked if nobody names one.
-const KEYS: [(&str, &[&str], &str); 3] = [
+use crate::offer::Offered;
+
+/// A provider by its name, the variables that may hold its key, and the model that is asked if nobody names one.
+type Usual = (&'static str, &'static [&'static str], &'static str);
+
+/// The providers that need a key.
+const KEYS: [Usual; 4] = [
     ("anthropic", &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], "anthropic/claude-sonnet-4-5"),
     ("openai", &["OPENAI_API_KEY"], "openai/gpt-5-mini"),
     ("google", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "google/gemini-2.5-flash"),
+    ("openrouter", &["OPENROUTER_API_KEY"], "openrouter/openrouter/auto"),
 ];
 
-/// The stand-in's model.
-const UNDERSTUDY: &str = "understudy/persona";
+/// The variables that say that there is an Ollama, which needs no key.
+const OLLAMA_AT: [&str; 3] = ["OLLAMA_HOST", "OLLAMA_BASE_URL", "OLLAMA_API_KEY"];
+/// Where it listens if nobody says otherwise.
+const OLLAMA_PORT: u16 = 11434;
+
+/// The stand-in's models, the usual one first.
+const UNDERSTUDY: [&str; 3] = ["understudy/persona", "understudy/numbered", "understudy/drill"];
+
+/// A provider that somebody has named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// How it is spoken to.
+    pub wire: Wire,
+    /// Where it is.
+    pub url: String,
+    /// The variable its key is in; none is sent if left out.
+    pub key_env: Option<String>,
+}
+
+/// Which providers there are beside the usual ones, and how they are used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Company {
+    /// Those that somebody has named.
+    pub named: BTreeMap<String, Named>,
+    /// Those that somebody asks in the background.
+    pub kept: BTreeSet<String>,
+}
 
 /// What came of looking for keys.
 pub struct Brought {
@@ -32,51 +68,152 @@ pub struct Brought {
     pub builder: Builder,
     /// The model to ask if nobody names one.
     pub model: ModelId,
-    /// The providers that have a key.
-    pub with_key: Vec<&'static str>,
+    /// The models to choose from if nobody says which: those known of providers that can be asked, or the stand-in's.
+    pub models: Vec<Offered>,
+    /// The providers that need a key and have none.
+    pub without_key: Vec<String>,
+}
+
+/// A provider that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BadProvider {
+    /// There is one of that name.
+    #[error("the provider `{0}` is there already, and variables such as OPENAI_BASE_URL say where: take another name")]
+    Taken(String),
+    /// A model of it could not be named.
+    #[error("`{0}` cannot be the name of a provider: use letters, digits, `-`, `_` and `.`")]
+    Name(String),
+    /// Its address or its key cannot be used.
+    #[error(transparent)]
+    Endpoint(#[from] BadEndpoint),
 }
 
 /// Adds every provider, with the keys that the environment has. `variable` looks one up.
 ///
 /// # Errors
-/// A key or an address in the environment cannot be used.
+/// A key or an address cannot be used, or a name is not one.
 pub fn bring(
-    builder: Builder,
+    mut builder: Builder,
     limits: &Limits,
+    company: &Company,
     variable: impl Fn(&str) -> Option<String> + Copy,
-) -> Result<Brought, BadEndpoint> {
+) -> Result<Brought, BadProvider> {
     let (http, catalogue) = (Http::new(limits), Arc::new(Catalogue::embedded()));
-    let builder = builder
+    let at_home = |name: &str| match name {
+        "OLLAMA_BASE_URL" => variable(name).or_else(|| Some(ollama_at(&variable("OLLAMA_HOST")?))),
+        name => variable(name),
+    };
+    let ollama = OpenAiChat::compatible("ollama", &OLLAMA, http.clone(), catalogue.clone(), at_home)?;
+    let openrouter = OpenAiChat::compatible("openrouter", &OPENROUTER, http.clone(), catalogue.clone(), variable)?;
+    builder = builder
         .provider(Understudy::company(Manner::default()))
         .provider(Anthropic::usual(http.clone(), catalogue.clone(), variable)?)
-        .provider(OpenAiResponses::usual(http.clone(), catalogue, variable)?)
-        .provider(Gemini::usual(http, variable)?);
-    let is_set = |name: &&str| variable(name).is_some_and(|value| !value.trim().is_empty());
-    let known = KEYS.iter().filter(|(_, variables, _)| variables.iter().any(is_set));
-    let (with_key, models): (Vec<_>, Vec<_>) = known.map(|(provider, _, model)| (*provider, *model)).unzip();
-    let model = models.first().copied().unwrap_or(UNDERSTUDY);
-    let model = model.parse().expect("a name of ours is provider and model");
-    Ok(Brought { builder, model, with_key })
+        .provider(OpenAiResponses::usual(http.clone(), catalogue.clone(), variable)?)
+        .provider(Gemini::usual(http.clone(), variable)?.with_kept(company.is_kept("google")))
+        .provider(openrouter)
+        .provider(ollama);
+    for (name, named) in &company.named {
+        builder = named.join(builder, name, company, http.clone(), catalogue.clone(), variable)?;
+    }
+    Ok(company.survey(builder, &catalogue, variable))
+}
+
+impl Company {
+    fn is_kept(&self, provider: &str) -> Kept {
+        if self.kept.contains(provider) { Kept::Background } else { Kept::No }
+    }
+
+    /// Sees who can be asked.
+    fn survey(&self, builder: Builder, catalogue: &Catalogue, variable: impl Fn(&str) -> Option<String>) -> Brought {
+        let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
+        let (with, without): (Vec<&Usual>, Vec<&Usual>) =
+            KEYS.iter().partition(|(_, variables, _)| variables.iter().any(|name| is_set(name)));
+        let needs = |named: &Named| named.key_env.as_deref().is_some_and(|name| !is_set(name));
+        let (idle, named): (Vec<(&String, &Named)>, Vec<_>) = self.named.iter().partition(|(_, named)| needs(named));
+        let mut models: Vec<Offered> = with.iter().flat_map(|(provider, ..)| known_of(provider, catalogue)).collect();
+        models.extend(named.iter().map(|(name, _)| Offered::All((*name).clone())));
+        if OLLAMA_AT.iter().any(|name| is_set(name)) {
+            models.push(Offered::All("ollama".into()));
+        }
+        if models.is_empty() {
+            models = UNDERSTUDY.map(|model| Offered::Model(model_of(model))).into();
+        }
+        let model = model_of(with.first().map_or(UNDERSTUDY[0], |(.., model)| model));
+        let without = without.iter().map(|(provider, ..)| (*provider).to_owned());
+        let without_key = without.chain(idle.iter().map(|(name, _)| (*name).clone())).collect();
+        Brought { builder, model, models, without_key }
+    }
+}
+
+impl Named {
+    /// Joins the others under this name.
+    fn join(
+        &self,
+        builder: Builder,
+        name: &str,
+        company: &Company,
+        http: Http,
+        catalogue: Arc<Catalogue>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Builder, BadProvider> {
+        if ["understudy", "ollama"].contains(&name) || KEYS.iter().any(|(usual, ..)| *usual == name) {
+            return Err(BadProvider::Taken(name.into()));
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            return Err(BadProvider::Name(name.into()));
+        }
+        let auth = match self.wire {
+            Wire::Anthropic => Auth::Header("x-api-key"),
+            Wire::Gemini => Auth::Header("x-goog-api-key"),
+            Wire::OpenAiChat | Wire::OpenAiResponses => Auth::Bearer,
+        };
+        let key = self.key_env.as_deref().map(|variable| (variable, auth));
+        let endpoint = Endpoint::named(name, &self.url, key, variable)?;
+        Ok(match self.wire {
+            Wire::Anthropic => builder.provider(Anthropic::new(endpoint, http, catalogue)),
+            Wire::OpenAiResponses => builder.provider(OpenAiResponses::new(endpoint, http, catalogue)),
+            Wire::OpenAiChat => builder.provider(OpenAiChat::new(endpoint, http, catalogue)),
+            Wire::Gemini => builder.provider(Gemini::new(endpoint, http).with_kept(company.is_kept(name))),
+        })
+    }
+}
+
+/// Where Ollama says it is: a host, a port, both, or an address. One that listens everywhere is here.
+fn ollama_at(host: &str) -> String {
+    let host = host.trim();
+    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
+    let (place, path) = rest.split_once('/').map_or((rest, ""), |(place, path)| (place, path.trim_end_matches('/')));
+    let has_port =
+        place.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    let is_bare = place.parse::<std::net::Ipv6Addr>().is_ok();
+    let (name, port) = match place.rsplit_once(':') {
+        Some((name, port)) if has_port && !is_bare => (name, format!(":{port}")),
+        _ if host.contains("://") => (place, String::new()),
+        _ => (place, format!(":{OLLAMA_PORT}")),
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let name = match bare.parse::<IpAddr>() {
+        Ok(address) if address.is_unspecified() => "127.0.0.1".into(),
+        Ok(IpAddr::V6(address)) => format!("[{address}]"),
+        _ if name.is_empty() => "127.0.0.1".into(),
+        _ => name.to_owned(),
+    };
+    let path = if path.is_empty() { "v1".into() } else { format!("{path}/v1") };
+    format!("{scheme}://{name}{port}/{path}")
+}
+
+/// What the catalogue lists of a provider; whatever it has, where nothing is listed.
+fn known_of(provider: &str, catalogue: &Catalogue) -> Vec<Offered> {
+    let families = catalogue.families(provider);
+    let known: Vec<Offered> =
+        families.map(|family| Offered::Family(model_of(&format!("{provider}/{family}")))).collect();
+    if known.is_empty() { vec![Offered::All(provider.into())] } else { known }
+}
+
+fn model_of(name: &str) -> ModelId {
+    name.parse().expect("a name of ours is provider and model")
 }
 
 #[cfg(test)]
-mod tests {
-    use everturn::Engine;
-
-    use super::*;
-
-    /// Whichever key is set, the model that is asked by default has a provider.
-    #[tokio::test]
-    async fn every_usual_model_has_a_provider() {
-        let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
-        for (provider, variables, model) in KEYS {
-            for set in variables {
-                let variable = |name: &str| (name == *set).then(|| "a-key".to_owned());
-                let Brought { builder, model: asked, with_key } =
-                    bring(Engine::builder(), &Limits::default(), variable).unwrap();
-                assert_eq!((asked.to_string(), with_key), (model.to_owned(), vec![provider]), "{set}");
-                assert!(builder.start().facts(&asked).is_some(), "nobody provides {asked}");
-            }
-        }
-    }
-}
+mod tests;

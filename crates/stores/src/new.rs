@@ -2,7 +2,7 @@
 
 use everturn_core::chat::Chat;
 use everturn_core::fork::{OpenCall, titled};
-use everturn_core::ids::{ChatId, MessageId};
+use everturn_core::ids::{ChatId, MessageId, ModelId};
 use sha2::{Digest as _, Sha256};
 
 use crate::store::StoreError;
@@ -14,6 +14,10 @@ pub struct New {
     pub id: ChatId,
     /// The agent it talks to.
     pub agent: String,
+    /// The model it asks first, if that is not its agent's.
+    pub model: Option<ModelId>,
+    /// Whether somebody has asked for that model. A fork may have it from the other chat.
+    pub is_chosen: bool,
     /// Whose it is.
     pub owner: String,
     /// What people call it; empty to call it after what is said first.
@@ -63,6 +67,11 @@ impl New {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
         }
+        if self.is_chosen {
+            let model = self.model.as_ref().map(ToString::to_string).unwrap_or_default();
+            hash.update((model.len() as u64).to_be_bytes());
+            hash.update(model);
+        }
         if let Some(Fork { chat, at }) = self.fork {
             hash.update(chat.as_u128().to_be_bytes());
             hash.update(at.0.to_be_bytes());
@@ -72,6 +81,6 @@ impl New {
 
     /// The chat, if it begins with nothing.
     pub(crate) fn empty(&self) -> Chat {
-        titled(self.id, &self.agent, &self.owner, &self.title)
+        Chat { model: self.model.clone(), ..titled(self.id, &self.agent, &self.owner, &self.title) }
     }
 }

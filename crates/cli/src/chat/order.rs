@@ -7,6 +7,7 @@ use everturn_server::wire::{Answer, Chat, Create, Patch, Usage, When};
 use tokio::sync::mpsc;
 
 use super::look::{duration, grouped};
+use super::session::Begin;
 use crate::client::{Client, ClientError};
 
 /// The most orders that wait.
@@ -15,9 +16,9 @@ const ORDERS_MAX: usize = 64;
 /// Something to do.
 #[derive(Debug)]
 pub enum Order {
-    /// Begin a chat with this agent, and say this.
+    /// Begin a chat like this, and say this.
     Begin {
-        agent: Option<String>,
+        begin: Begin,
         text: String,
     },
     /// Say this.
@@ -60,11 +61,20 @@ pub enum Order {
         chat: String,
         id: u64,
     },
-    /// Tell of money, or of models.
+    /// Tell of money, or of models; with the chat's own, if it has one.
     Cost {
         chat: String,
     },
-    Models,
+    Models {
+        own: Option<String>,
+    },
+    /// Ask this model, or the agent's.
+    Choose {
+        chat: String,
+        model: Option<String>,
+    },
+    /// Find out what models are called.
+    Names,
 }
 
 /// What came of an order.
@@ -73,6 +83,8 @@ pub enum Outcome {
     Done,
     /// Something to read.
     Told(Vec<String>),
+    /// What models are called.
+    Names(Vec<String>),
     /// Another chat is open.
     Opened(Box<Chat>),
     /// It was not done; what was to be said comes back.
@@ -103,14 +115,23 @@ pub fn carry_out(client: Client) -> (mpsc::Sender<Order>, mpsc::Receiver<Outcome
 
 async fn obey(client: &Client, order: Order) -> Result<Outcome, ClientError> {
     match order {
-        Order::Begin { agent, text } => {
-            let chat = client.create(&Create { agent, title: None }).await?;
+        Order::Begin { begin: Begin { agent, model }, text } => {
+            let chat = client.create(&Create { agent, model, title: None }).await?;
             client.send(&chat.id, &text, When::Queue).await?;
             return Ok(Outcome::Opened(Box::new(chat)));
         }
         Order::Fork { chat, at } => return Ok(Outcome::Opened(Box::new(client.fork(&chat, at).await?))),
         Order::Cost { chat } => return Ok(Outcome::Told(cost(&client.usage(&chat).await?))),
-        Order::Models => return models(client).await,
+        Order::Models { own } => return models(client, own).await,
+        Order::Names => {
+            let names = client.models().await?.models.into_iter().map(|model| model.id);
+            return Ok(Outcome::Names(names.collect()));
+        }
+        Order::Choose { chat, model } => {
+            let chosen = client.patch(&chat, &Patch { model: Some(model), ..Patch::default() }).await?;
+            let model = chosen.standing.model.unwrap_or_else(|| format!("the model of the agent {}", chosen.agent));
+            return Ok(Outcome::Told(vec![format!("From its next turn on this chat asks {model}.")]));
+        }
         Order::Send { chat, text, when } => client.send(&chat, &text, when).await.map(drop)?,
         Order::Edit { chat, message, text } => client.edit(&chat, message, &text).await.map(drop)?,
         Order::Answer { chat, answer } => client.answer(&chat, vec![answer]).await.map(drop)?,
@@ -118,20 +139,23 @@ async fn obey(client: &Client, order: Order) -> Result<Outcome, ClientError> {
         Order::Promote { chat, id } => client.promote(&chat, id).await.map(drop)?,
         Order::Unqueue { chat, id } => client.unqueue(&chat, id).await.map(drop)?,
         Order::Title { chat, title } => {
-            let titled = client.patch(&chat, &Patch { title: Some(title), archived: None }).await?;
+            let titled = client.patch(&chat, &Patch { title: Some(title), ..Patch::default() }).await?;
             return Ok(Outcome::Told(vec![format!("It is called: {}", titled.standing.title)]));
         }
     }
     Ok(Outcome::Done)
 }
 
-async fn models(client: &Client) -> Result<Outcome, ClientError> {
+async fn models(client: &Client, own: Option<String>) -> Result<Outcome, ClientError> {
     let mut lines: Vec<String> = Vec::new();
     for model in client.models().await?.models {
         let limit = model.context_limit.map(|limit| format!(", {} tokens", grouped(limit))).unwrap_or_default();
-        lines.push(format!("{}{limit}: {}", model.id, model.agents.join(", ")));
+        let agents = if model.agents.is_empty() { String::new() } else { format!(": {}", model.agents.join(", ")) };
+        lines.push(format!("{}{limit}{agents}", model.id));
     }
-    lines.push("A chat keeps the agent it began with. /new AGENT begins one with another.".into());
+    lines.extend(own.map(|model| format!("This chat asks {model}.")));
+    lines
+        .push("/model NAME has this chat ask another from its next turn on, /model agent the one of its agent.".into());
     Ok(Outcome::Told(lines))
 }
 

@@ -30,13 +30,24 @@ use crate::terminal::{Ink, Line, Look};
 const FRAME: Duration = Duration::from_millis(25);
 const TICK: Duration = Duration::from_millis(100);
 
+/// What a new chat is.
+#[derive(Debug, Clone, Default)]
+pub struct Begin {
+    /// Its agent; the daemon's default if left out.
+    pub agent: Option<String>,
+    /// The model it asks; its agent's if left out.
+    pub model: Option<String>,
+}
+
 /// One sitting.
 pub struct Session {
     house: House,
     /// `None` until something is said.
     chat: Option<Chat>,
-    /// The agent of a chat that is not begun.
-    agent: Option<String>,
+    /// What a chat that is not begun will be.
+    begin: Begin,
+    /// What models are called, once somebody has asked.
+    names: Vec<String>,
     watch: Option<Watch>,
     nothing: View,
     story: Story,
@@ -62,12 +73,7 @@ pub struct Session {
 
 impl Session {
     /// Chats until somebody leaves.
-    pub async fn run(
-        house: House,
-        chat: Option<Chat>,
-        agent: Option<String>,
-        colours: Colours,
-    ) -> anyhow::Result<ExitCode> {
+    pub async fn run(house: House, chat: Option<Chat>, begin: Begin, colours: Colours) -> anyhow::Result<ExitCode> {
         let (orders, outcomes) = carry_out(house.client.clone());
         let raw = Raw::enter()?;
         let screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
@@ -76,7 +82,8 @@ impl Session {
             watch: chat.as_ref().map(|chat| house.client.watch(&chat.id)),
             house,
             chat,
-            agent,
+            begin,
+            names: Vec::new(),
             nothing: View::default(),
             editor: Editor::default(),
             screen,
@@ -190,6 +197,7 @@ impl Session {
         match outcome {
             Some(Outcome::Done) | None => {}
             Some(Outcome::Told(lines)) => self.tell(&lines),
+            Some(Outcome::Names(names)) => self.complete_model(names),
             Some(Outcome::Opened(chat)) => self.open(*chat),
             Some(Outcome::Failed { error, unsaid }) => {
                 let lines = self.story.aside(look::trouble(&format!("{:#}", anyhow::Error::from(error)), width));

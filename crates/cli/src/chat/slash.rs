@@ -5,7 +5,10 @@
 pub enum Slash {
     Help,
     Quit,
-    Model,
+    /// List the models.
+    Models,
+    /// Ask this model, or the agent's.
+    Model(Option<String>),
     Compact,
     Edit,
     Fork,
@@ -37,7 +40,7 @@ pub const HELP: [(&str, &str); 15] = [
     ("/title TEXT", "names the chat"),
     ("/compact", "summarises what was said"),
     ("/cost", "tells tokens and money"),
-    ("/model", "lists the models and who asks them"),
+    ("/model [NAME]", "lists the models; has the chat ask NAME from its next turn on, /model agent its agent's"),
     ("/quit, Ctrl-D", "leaves; the chat stays"),
 ];
 
@@ -57,7 +60,9 @@ pub fn read(line: &str) -> Option<Slash> {
     Some(match name {
         "help" => Slash::Help,
         "quit" | "exit" => Slash::Quit,
-        "model" | "models" => Slash::Model,
+        "model" | "models" if rest.is_empty() => Slash::Models,
+        "model" if rest == "agent" => Slash::Model(None),
+        "model" => Slash::Model(Some(rest.into())),
         "compact" => Slash::Compact,
         "edit" => Slash::Edit,
         "fork" => Slash::Fork,
@@ -97,6 +102,9 @@ mod tests {
             ("/title A  name", Some(Slash::Title("A  name".into()))),
             ("/new", Some(Slash::New(None))),
             ("/new careful", Some(Slash::New(Some("careful".into())))),
+            ("/model", Some(Slash::Models)),
+            ("/model understudy/numbered", Some(Slash::Model(Some("understudy/numbered".into())))),
+            ("/model agent", Some(Slash::Model(None))),
             ("/queue drop 3", Some(Slash::Unqueue(3))),
             ("/queue next 4", Some(Slash::Promote(4))),
         ] {

@@ -12,6 +12,8 @@ use everturn::{Agent, Toolbox};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::habits::{Habits, Percent, Word};
+
 /// An agent by name.
 #[derive(Deserialize, Debug, Default, Clone, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +26,9 @@ pub struct Profile {
     pub turn_minutes_max: Option<u64>,
     pub turn_tokens_max: Option<u64>,
     pub turn_cost_max: Option<u64>,
+    pub background: Option<bool>,
+    pub effort: Option<Word>,
+    pub compaction_percent: Option<Percent>,
     #[serde(default)]
     pub tools: Tools,
 }
@@ -57,7 +62,12 @@ impl Profile {
         let minutes = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
         limits.turn_time_max = self.turn_minutes_max.map_or(limits.turn_time_max, minutes);
         equip(&agent, &self.tools)?;
-        Ok(agent)
+        Ok(self.habits().of(agent))
+    }
+
+    /// How it asks its models.
+    pub const fn habits(&self) -> Habits {
+        Habits { background: self.background, effort: self.effort, compaction_percent: self.compaction_percent }
     }
 
     /// The bounds of a turn, each with whether the file says it.

@@ -6,13 +6,25 @@ use everturn_server::Bounds;
 use reqwest::Url;
 
 use super::budget::Spending;
+use super::habits::Habits;
 use super::profile::{Profile, Tools};
+use super::provider::Provider;
 use super::reach::Openness;
 use super::{Config, Origin, Told};
 
 /// Variables that hold secrets. Whether they are set is shown, and nothing else.
-const SECRETS: [&str; 5] =
-    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
+const SECRETS: [&str; 7] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "OPENROUTER_API_KEY",
+    "OLLAMA_API_KEY",
+];
+
+/// Variables that say where databases are, with passwords.
+const DATABASES: [&str; 2] = ["DATABASE_URL", "DATABASE_LISTEN_URL"];
 
 /// Lines that can be put into the file again, each with where its value came from.
 struct Sheet(String);
@@ -43,6 +55,10 @@ impl Config {
             Some(model) => sheet.line("model", model.to_string(), &self.model.origin),
             None => sheet.say(format_args!("# model: as the keys in the environment say")),
         }
+        match self.models.origin {
+            Origin::Default => sheet.say(format_args!("# models: as the keys in the environment say")),
+            ref origin => sheet.line("models", texts(&self.models.value), origin),
+        }
         sheet.told("system", &self.system);
         sheet.told("chats_max", &self.chats_max);
         let usual = Bounds::default();
@@ -54,6 +70,9 @@ impl Config {
         }
         sheet.line("drain_seconds", self.drain_seconds.value, &self.drain_seconds.origin);
         sheet.line("record", self.record.value.to_string(), &self.record.origin);
+        sheet.line("durability", self.durability.value.to_string(), &self.durability.origin);
+        self.show_habits(&mut sheet, self.habits);
+        self.show_providers(&mut sheet);
         show_tools(&mut sheet, "tools", &self.tools);
         for (name, profile) in &self.agents {
             self.show_agent(&mut sheet, name, profile);
@@ -63,8 +82,11 @@ impl Config {
             self.show_budget(&mut sheet, &format!("owners.{}", key(owner)), budget);
         }
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        sheet.say(format_args!("# DATABASE_URL: {}", set("DATABASE_URL").map_or("not set".into(), |url| masked(&url))));
-        for name in SECRETS {
+        for name in DATABASES {
+            sheet.say(format_args!("# {name}: {}", set(name).map_or("not set".into(), |url| masked(&url))));
+        }
+        let keys = self.providers.values().filter_map(|provider| provider.key_env.as_deref());
+        for name in SECRETS.into_iter().chain(keys.filter(|name| !SECRETS.contains(name))) {
             sheet.say(format_args!("# {name}: {}", if set(name).is_some() { "set" } else { "not set" }));
         }
         sheet.0
@@ -76,8 +98,7 @@ impl Config {
         sheet.line("expose", expose.value, &expose.origin);
         sheet.told("tls_cert", tls_cert);
         sheet.told("tls_key", tls_key);
-        let networks: Vec<String> = proxies.value.iter().map(ToString::to_string).collect();
-        sheet.line("proxies", networks, &proxies.origin);
+        sheet.line("proxies", texts(&proxies.value), &proxies.origin);
         sheet.line("hosts", &self.hosts.value, &self.hosts.origin);
     }
 
@@ -95,7 +116,26 @@ impl Config {
             let origin = if is_told { &self.file } else { &Origin::Default };
             sheet.line(name, value, origin);
         }
+        self.show_habits(sheet, profile.habits());
         show_tools(sheet, &format!("{path}.tools"), tools);
+    }
+
+    fn show_habits(&self, sheet: &mut Sheet, habits: Habits) {
+        for (name, value, is_told) in habits.shown() {
+            let origin = if is_told { &self.file } else { &Origin::Default };
+            sheet.say(format_args!("{name} = {value}  # {origin}"));
+        }
+    }
+
+    fn show_providers(&self, sheet: &mut Sheet) {
+        for (name, Provider { wire, url, key_env }) in &self.providers {
+            sheet.say(format_args!("\n[providers.{}]  # {}", key(name), self.file));
+            sheet.say(format_args!("wire = {:?}", wire.name()));
+            sheet.say(format_args!("url = {:?}", shown_url(url)));
+            if let Some(name) = key_env {
+                sheet.say(format_args!("key_env = {name:?}"));
+            }
+        }
     }
 
     fn show_budget(&self, sheet: &mut Sheet, name: &str, budget: &Spending) {
@@ -108,6 +148,10 @@ impl Config {
             sheet.say(format_args!("{name} = {value}"));
         }
     }
+}
+
+fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
 }
 
 fn show_tools(sheet: &mut Sheet, path: &str, tools: &Tools) {
@@ -127,6 +171,12 @@ fn show_tools(sheet: &mut Sheet, path: &str, tools: &Tools) {
 fn key(name: &str) -> String {
     let is_bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if is_bare { name.into() } else { format!("{name:?}") }
+}
+
+/// An address as it was written, unless it has a secret in it, which `serve` refuses.
+fn shown_url(text: &str) -> String {
+    let has_secret = |url: &Url| !url.username().is_empty() || url.password().is_some();
+    if text.parse::<Url>().is_ok_and(|url| has_secret(&url)) { masked(text) } else { text.into() }
 }
 
 /// Where a database is, without who comes and with what.

@@ -15,7 +15,7 @@ use everturn::core::prompt::{Request, Target, Wire, prepare};
 use everturn::providers::{anthropic, openai_chat, openai_responses};
 use serde_json::{Value, json};
 
-use super::{Doctor, Health, count, tell, tell_changes};
+use super::{Doctor, Health, count, lines, tell, tell_changes};
 use crate::clock;
 use crate::files;
 use crate::terminal::visible;
@@ -55,9 +55,16 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
         (false, _) if wrong == 0 => writeln!(out, "{messages}: nothing is wrong with it")?,
         (false, _) => writeln!(out, "{messages}, {flaws}: --fix makes a mended copy a chat, or with --out a file")?,
         (true, Some(to)) => {
-            let mended = if wrong == 0 { bytes } else { written(&session, &repaired)? };
+            // What its provider refuses without being wrong is left out of messages, and stays in the lines of a file.
+            let in_its_own = if unsent == 0 { lines::written(&bytes, &session, &repaired) } else { None };
+            let (mended, how) = match (wrong, in_its_own) {
+                (0, _) => (bytes, ""),
+                (_, Some(mended)) => (mended, ""),
+                (_, None) if is_line => (written(&session, &repaired)?, ", as messages: its own format cannot say it"),
+                (_, None) => (written(&session, &repaired)?, ""),
+            };
             files::make(to, &mended)?;
-            writeln!(out, "{messages}, {flaws}: written to {}", to.display())?;
+            writeln!(out, "{messages}, {flaws}: written to {}{how}", to.display())?;
         }
         (true, None) => {
             let chat = import(doctor, &session, &repaired, &bytes).await?;

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::core::fact::{AttemptOutcome, Attempted};
+use everturn::core::delta::Rung;
+use everturn::core::fact::{Aim, AttemptOutcome, Attempted};
 use everturn::core::ids::{CallUid, MessageId, StepId, Timestamp};
 use everturn::core::message::{Body, CallResult, Message, Part, Reply, Stop, Verdict};
 use everturn::stores::CallRecord;
@@ -128,11 +129,13 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
     }
 
     fn began(&mut self, attempt: &Attempted, before: Option<&Attempted>, message: Option<MessageId>) {
-        let Attempted { step, number, model, .. } = attempt;
-        let why = match before {
-            None => "",
-            Some(before) if before.model != *model => ", another model",
-            Some(_) => ", again",
+        let Attempted { step, number, model, aim, .. } = attempt;
+        let why = match (aim, before) {
+            (Aim::Answer(rung), _) => name_of(*rung),
+            (Aim::Summary, _) => ", for a summary",
+            (Aim::Unknown, None) => "",
+            (Aim::Unknown, Some(before)) if before.model != *model => ", another model",
+            (Aim::Unknown, Some(_)) => ", again",
         };
         let text = format!("  · step {step}, attempt {number}{why}: {}", visible::line(&model.to_string(), 80));
         self.beat(attempt.began, message, Voice::Note, text);
@@ -173,6 +176,10 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         self.spoken(message, reply, last.map_or(earlier_by(message.at, reply.runtime), |last| last.began));
         if let Some(last) = last {
             self.ended(last, id);
+        }
+        if reply.stop == Stop::ToolUse && last.is_some_and(|last| matches!(last.outcome, AttemptOutcome::Broke(..))) {
+            let text = "  · salvage: the calls that came whole are run, nobody is asked again".into();
+            self.beat(message.at, id, Voice::Trouble, text);
         }
         for seam in &reply.seams {
             let text = format!(
@@ -257,6 +264,17 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         if let Some(spent) = spent {
             self.beat(last, None, Voice::Note, format!("  · {attempts} attempts, {tokens} tokens, ${spent}"));
         }
+    }
+}
+
+/// The rung of an attempt, for people.
+const fn name_of(rung: Rung) -> &'static str {
+    match rung {
+        Rung::First => ", first",
+        Rung::Reattach => ", re-attach",
+        Rung::Continue => ", continue",
+        Rung::Restart => ", restart",
+        Rung::FallBack => ", fall back",
     }
 }
 

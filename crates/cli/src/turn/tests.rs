@@ -28,7 +28,8 @@ fn ends(views: &[View]) -> Option<End> {
 #[test]
 fn a_turn_ends_when_nothing_more_can_come_of_it() {
     let done = Some(End::Ended(Ended::Done));
-    let awaits = |more: &str| Some(End::Awaits(format!("launch waits to be allowed{more}")));
+    let what = |more: &str| format!("launch waits to be allowed{more}");
+    let awaits = |more: &str| Some(End::Awaits { what: what(more), wants: AskKind::Approval });
     let queued = || view("running", &[6, 7], false);
     for (views, end) in [
         (vec![view("idle", &[], false)], None), // An earlier turn; ours was not told of yet.

@@ -15,8 +15,17 @@ model = "understudy/numbered"
 system = "Be brief."
 running_max = 7
 record = "errors"
+models = ["understudy/drill"]
+effort = "low"
+
+[providers.lab]
+wire = "chat"
+url = "https://llm.example.com/v1"
+key_env = "LAB_KEY"
 
 [agents.careful]
+background = true
+compaction_percent = 100
 model = "understudy/persona"
 fallbacks = ["understudy/numbered"]
 system = "Think \"twice\"."
@@ -49,17 +58,25 @@ fn write(scratch: &Scratch, text: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
+/// What is shown of a file, with flags and variables over it.
+async fn shown(file: &str) -> String {
+    let mut command =
+        everturn(&["config", "show", "--config", file, "--data", "/d", "--expose", "--proxy", "10.0.0.0/8"]);
+    command
+        .env("LAB_KEY", "sk-not-even-this")
+        .env("OPENAI_API_KEY", "sk-not-to-be-shown")
+        .env("EVERTURN_STREAMS_MAX", "9");
+    command.env("DATABASE_URL", "postgres://me:secret@db.example/chats?sslmode=require");
+    let output = command.output().await.unwrap();
+    String::from_utf8(output.stdout).unwrap().replace(file, "FILE")
+}
+
 /// All that counts is shown, with where it came from, and no secret.
 #[tokio::test]
 async fn what_counts_is_shown_with_its_origin() {
     let scratch = Scratch::new();
     let file = write(&scratch, FILE);
-    let mut command =
-        everturn(&["config", "show", "--config", &file, "--data", "/d", "--expose", "--proxy", "10.0.0.0/8"]);
-    command.env("OPENAI_API_KEY", "sk-not-to-be-shown").env("EVERTURN_STREAMS_MAX", "9");
-    command.env("DATABASE_URL", "postgres://me:secret@db.example/chats?sslmode=require");
-    let output = command.output().await.unwrap();
-    let shown = String::from_utf8(output.stdout).unwrap().replace(&file, "FILE");
+    let shown = shown(&file).await;
     expect![[r#"
         listen = "127.0.0.1:4141"  # FILE
         expose = true  # --expose
@@ -67,11 +84,21 @@ async fn what_counts_is_shown_with_its_origin() {
         hosts = ["chat.example.com"]  # FILE
         data = "/d"  # --data
         model = "understudy/numbered"  # FILE
+        models = ["understudy/drill"]  # FILE
         system = "Be brief."  # FILE
         running_max = 7  # FILE
         streams_max = 9  # EVERTURN_STREAMS_MAX
         drain_seconds = 5  # default
         record = "errors"  # FILE
+        durability = "process"  # default
+        background = false  # default
+        effort = "low"  # FILE
+        compaction_percent = 70  # default
+
+        [providers.lab]  # FILE
+        wire = "chat"
+        url = "https://llm.example.com/v1"
+        key_env = "LAB_KEY"
 
         [agents.careful]  # FILE
         model = "understudy/persona"
@@ -81,6 +108,8 @@ async fn what_counts_is_shown_with_its_origin() {
         turn_minutes_max = 240  # default
         turn_tokens_max = 50000000  # default
         turn_cost_max = 50  # default
+        background = true  # FILE
+        compaction_percent = 100  # FILE
 
         [agents.careful.tools.buy]
         description = "Buys something."
@@ -98,11 +127,15 @@ async fn what_counts_is_shown_with_its_origin() {
         [owners."alice smith"]  # FILE
         month_cost_max = 200
         # DATABASE_URL: postgres://***@db.example/chats
+        # DATABASE_LISTEN_URL: not set
         # ANTHROPIC_API_KEY: not set
         # ANTHROPIC_AUTH_TOKEN: not set
         # OPENAI_API_KEY: set
         # GEMINI_API_KEY: not set
         # GOOGLE_API_KEY: not set
+        # OPENROUTER_API_KEY: not set
+        # OLLAMA_API_KEY: not set
+        # LAB_KEY: set
     "#]]
     .assert_eq(&shown);
     for secret in ["sk-not", "secret", "me:"] {

@@ -186,7 +186,9 @@ async fn a_running_server_is_only_looked_at() {
     let id = chat.rsplit('/').next().unwrap();
     let (code, shown, _) = ran(&["replay", id, "--data", data]).await;
     assert_eq!(code, Some(0));
-    for part in ["1 > What are you?", "· step 1, attempt 1: understudy/persona", "· answered after", "1 attempts"] {
+    for part in
+        ["1 > What are you?", "· step 1, attempt 1, first: understudy/persona", "· answered after", "1 attempts"]
+    {
         assert!(shown.contains(part), "{part} is missing:\n{shown}");
     }
 }

@@ -13,6 +13,7 @@ mod memory;
 mod operations;
 mod pipes;
 mod process;
+mod providers;
 mod pty;
 mod reach;
 #[path = "../../../server/tests/it/reader.rs"]

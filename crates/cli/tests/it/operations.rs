@@ -197,3 +197,14 @@ async fn a_misspelt_key_gets_a_suggestion() {
         assert!(error.contains(&format!("did you mean `{meant}`?")), "{error}");
     }
 }
+
+/// A filter that means nothing is said, not silently taken for another.
+#[tokio::test]
+async fn a_log_filter_that_means_nothing_is_said() {
+    let scratch = Scratch::new();
+    let odd = [("EVERTURN_LOG", "verbose"), ("EVERTURN_LOG_FORMAT", "xml")];
+    let logged = Daemon::start_with(scratch.path(), "understudy/persona", &odd).await.end().await;
+    for said in ["EVERTURN_LOG: `verbose` is no level", "EVERTURN_LOG_FORMAT is json or text"] {
+        assert!(logged.contains(said), "{logged}");
+    }
+}

@@ -34,9 +34,28 @@ async fn a_turn_prints_the_answer_and_the_chat_goes_on() {
     let (_, out, _) = ran(&["chats", "--data", path]).await;
     assert_eq!(out.lines().count(), 1, "{out}");
     assert!(out.contains(&id) && out.contains("count to 3"), "{out}");
-    let (code, _, error) = ran(&[&["run", "--data", path, "count to 2"][..], &model].concat()).await;
+    let (code, _, error) = ran(&["run", "--data", path, "--system", "Be brief.", "count to 2"]).await;
     assert_eq!(code, Some(1));
     assert!(error.contains("a daemon runs on"), "{error}");
+}
+
+/// A model that is named is the chat's, whoever is the daemon, and it keeps it.
+#[tokio::test]
+async fn a_turn_is_asked_of_the_model_that_was_named() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let _daemon = Daemon::start(data.path(), "understudy/persona").await;
+    let run = async |arguments: &[&str]| ran(&[&["run", "--data", path][..], arguments].concat()).await;
+    let (code, out, error) = run(&["--model", "understudy/numbered", "count to 3"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "t1 t2 t3\n"), "{error}");
+    let id = error.trim().rsplit(' ').next().unwrap().to_owned();
+    let (_, out, _) = run(&["--resume", &id, "count to 2"]).await;
+    assert_eq!(out, "t1 t2\n", "the chat keeps it");
+    let (_, out, _) = run(&["--resume", &id, "--model", "understudy/persona", "count to 2"]).await;
+    assert!(out.contains("count to 2"), "{out}");
+    let (code, _, error) = run(&["--model", "understudy/nobody", "count to 2"]).await;
+    assert_eq!(code, Some(1));
+    assert!(error.contains("there are: understudy/drill, understudy/numbered, understudy/persona"), "{error}");
 }
 
 /// With --json each event is a line, and folding them gives the chat.
@@ -304,4 +323,31 @@ async fn a_chat_is_exported() {
     assert_eq!(chat["messages"].as_array().unwrap().len(), 2, "{chat}");
     let (code, _, error) = ran(&["export", "nothing-like-it", "--data", path]).await;
     assert_eq!(code, Some(1), "{error}");
+}
+
+/// A tool that no command can run is not said to be run by one.
+#[tokio::test]
+async fn a_turn_that_waits_for_a_client_says_who_can_go_on() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.path()).unwrap();
+    let file = scratch.path().join("config.toml");
+    std::fs::write(&file, "[tools.map]\ndescription = \"Shows a map.\"\n").unwrap();
+    let (code, _, error) = ran(&["run", "--ephemeral", "--config", file.to_str().unwrap(), "Show me."]).await;
+    assert_eq!(code, Some(4), "{error}");
+    assert!(error.contains("map is to be run by a client") && error.contains("/answers"), "{error}");
+    assert!(!error.contains("everturn chat"), "{error}");
+}
+
+/// The file with the token is for the daemon that the environment names as well, and for no other.
+#[tokio::test]
+async fn a_token_file_goes_with_a_daemon_of_the_environment() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let token = data.path().join("token");
+    let arguments = ["run", "--token-file", token.to_str().unwrap(), "count to 3"];
+    let output = everturn(&arguments).env("EVERTURN_URL", &daemon.base).output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "t1 t2 t3\n", "{output:?}");
+    let (code, _, error) = ran(&arguments).await;
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("EVERTURN_URL"), "{error}");
 }

@@ -96,3 +96,89 @@ async fn wrong_usage_is_told_apart() {
     }
     assert_eq!(std::fs::read_to_string(there).unwrap(), "mine");
 }
+
+/// Runs the doctor on these lines and gives what it wrote, with what it said.
+async fn mended(scratch: &Scratch, name: &str, text: &str) -> (String, String) {
+    std::fs::create_dir_all(scratch.path()).unwrap();
+    let (file, to) = (scratch.path().join(name), scratch.path().join(format!("mended-{name}")));
+    std::fs::write(&file, text).unwrap();
+    let (code, told, error) = ran(&["doctor", file.to_str().unwrap(), "--fix", "--out", to.to_str().unwrap()]).await;
+    assert_eq!(code, Some(0), "{told}{error}");
+    let written = std::fs::read_to_string(&to).unwrap();
+    let (code, again, error) = ran(&["doctor", to.to_str().unwrap()]).await;
+    assert_eq!(code, Some(0), "{again}{error}\n{written}");
+    assert!(again.contains("nothing is wrong with it"), "{again}\n{written}");
+    (written, told)
+}
+
+fn as_lines(session: &[Value]) -> String {
+    session.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// A session of either is mended in its own lines: a result that was missing is a line more behind its call, what was
+/// healthy is there to the byte, and mending it again changes nothing.
+#[tokio::test]
+async fn sessions_of_other_tools_are_mended_in_their_own_format() {
+    let scratch = Scratch::new();
+    for (name, session, call) in [("claude.jsonl", claude_code(), "toolu_1"), ("codex.jsonl", codex(), "a")] {
+        let text = as_lines(&session);
+        let (written, told) = mended(&scratch, name, &text).await;
+        assert!(!told.contains("as messages"), "{told}");
+        let (old, new): (Vec<&str>, Vec<&str>) = (text.lines().collect(), written.lines().collect());
+        assert_eq!(new.len(), old.len() + 1, "{written}");
+        let at = old.len() - 1; // The last line is what was said when the result was missing.
+        assert_eq!(new[..at], old[..at]);
+        assert!(new[at].contains(call) && new[at].contains("not known"), "{}", new[at]);
+        match name {
+            "codex.jsonl" => assert_eq!(new[at + 1], old[at]),
+            _ => {
+                let [made, last]: [Value; 2] = [at, at + 1].map(|at| serde_json::from_str(new[at]).unwrap());
+                assert_eq!((&made["parentUuid"], &made["sessionId"]), (&json!("2"), &json!("s")));
+                assert_eq!(new[at + 1].replace(made["uuid"].as_str().unwrap(), "2"), old[at], "but for its parent");
+                assert_eq!(last["parentUuid"], made["uuid"]);
+            }
+        }
+        assert_eq!(mended(&scratch, &format!("again-{name}"), &written).await.0, written, "twice changes nothing");
+    }
+}
+
+/// Results are moved behind their calls, copies go, and what answers no call becomes a note, each as lines of the file.
+#[tokio::test]
+async fn lines_are_moved_taken_out_and_made() {
+    let line =
+        |payload: Value| json!({"timestamp": "2026-01-02T03:04:05Z", "type": "response_item", "payload": payload});
+    let says = |role: &str, kind: &str, text: &str| {
+        line(json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]}))
+    };
+    let call = line(json!({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "a"}));
+    let result = |id: &str| line(json!({"type": "function_call_output", "call_id": id, "output": format!("of {id}")}));
+    let event = json!({"timestamp": "2026-01-02T03:04:05Z", "type": "event_msg", "payload": {"type": "token_count"}});
+    let (first, then) = (says("user", "input_text", "List."), says("user", "input_text", "Well?"));
+    let done = says("assistant", "output_text", "Done.");
+    let scratch = Scratch::new();
+    let shown = |lines: &[&Value]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+
+    let text = shown(&[&first, &call, &event, &then, &result("a"), &done]);
+    let (written, _) = mended(&scratch, "moved.jsonl", &text).await;
+    assert_eq!(written, shown(&[&first, &call, &result("a"), &event, &then, &done]));
+
+    let text = shown(&[&first, &call, &result("a"), &event, &result("a"), &done]);
+    let (written, _) = mended(&scratch, "copied.jsonl", &text).await;
+    assert_eq!(written, shown(&[&first, &call, &result("a"), &event, &done]));
+
+    let text = shown(&[&first, &result("z"), &event, &done]);
+    let (written, told) = mended(&scratch, "orphan.jsonl", &text).await;
+    let lines: Vec<&str> = written.lines().collect();
+    assert!(!told.contains("as messages") && lines.len() == 4 && lines[1].contains("of z"), "{told}{written}");
+    assert_eq!([lines[0], lines[2], lines[3]], [first, event, done].map(|line| line.to_string()));
+}
+
+/// Where something inside an entry has to be changed, the session is written as messages, and that is said.
+#[tokio::test]
+async fn what_its_format_cannot_say_is_written_as_messages() {
+    let mut session = codex();
+    session[2]["payload"]["arguments"] = json!("{\"command\": \"ls");
+    let (written, told) = mended(&Scratch::new(), "codex.jsonl", &as_lines(&session)).await;
+    assert!(told.contains("as messages"), "{told}");
+    assert!(serde_json::from_str::<Value>(&written).unwrap()["input"].is_array(), "{written}");
+}

@@ -131,3 +131,29 @@ async fn thinking_is_dim_and_tools_have_a_state() {
     assert!(done.contains(" · ") && done.ends_with("s"), "it says how long it took: {done}");
     stage.server.stop().await;
 }
+
+/// `/model` has the chat ask another model from its next turn on; names are completed; what is not there changes nothing.
+#[tokio::test]
+async fn a_chat_is_given_another_model() {
+    let data = Scratch::new();
+    let (daemon, mut terminal) = numbered(&data).await;
+    terminal.keys("/model\r").await;
+    terminal.has("understudy/numbered: default").await;
+    terminal.keys("/model understudy/pers\t").await;
+    terminal.shows("/model understudy/persona").await;
+    terminal.keys("\r").await;
+    terminal.has("The chat will begin with understudy/persona.").await;
+    terminal.keys("count to 3\r").await;
+    terminal.has("understudy/persona ·").await;
+    terminal.keys("/model understudy/numbered\r").await;
+    terminal.has("From its next turn on this chat asks understudy/numbered.").await;
+    terminal.keys("count to 2\r").await;
+    terminal.has("› count to 2 t1 t2 understudy/numbered").await;
+    terminal.keys("/model elsewhere/one\r").await;
+    terminal.has("elsewhere/one cannot be chosen here; there are: understudy/drill, understudy/numbered").await;
+    terminal.keys("/model agent\r").await;
+    terminal.has("this chat asks the model of the agent default").await;
+    let chats = daemon.get("/v1/chats").await;
+    let chat = daemon.get(&format!("/v1/chats/{}", chats["chats"][0]["id"].as_str().unwrap())).await;
+    assert_eq!(chat.get("model"), None);
+}

@@ -96,6 +96,7 @@ impl Stage {
             tokens: memory,
             registry: Registry::default(),
             agent: "default".into(),
+            models: vec![],
             bounds: Bounds::default(),
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::command::{Command, When};
+use crate::command::{Choice, Command, When};
 use crate::cost::{Micros, Spend, Tally};
 use crate::delta::Delta;
-use crate::fact::AttemptOutcome;
+use crate::fact::{Aim, AttemptOutcome};
 use crate::ids::MessageId;
 use crate::message::{Seal, Stop, Summary, SummarySource, Verdict};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
@@ -34,7 +34,8 @@ fn attempted(stage: &Stage, number: u32) -> Fact {
     let (model, began, took) = ("understudy/one".parse().unwrap(), stage.now, Duration::from_millis(3));
     let (step, outcome) = (stage.chat.step, AttemptOutcome::Answered);
     let spend = Spend { known: Micros(5), estimated: Micros(2) };
-    let row = Attempted { step, number, model, began, took, tally: Tally::default(), spend, outcome };
+    let (aim, tally) = (Aim::Unknown, Tally::default());
+    let row = Attempted { step, number, model, aim, began, took, tally, spend, outcome };
     Fact::Attempted(Box::new(row), Tried { attempts: number, ..stage.chat.tried })
 }
 
@@ -46,6 +47,31 @@ fn wait() -> Fact {
 fn summary() -> Body {
     let (source, runtime) = (SummarySource::Asked, Duration::from_millis(8));
     Body::Summary(Box::new(Summary { text: "so far".into(), newest_user: vec![], source, tokens_before: 7, runtime }))
+}
+
+fn choose(model: Option<&str>) -> Command {
+    let choice = model.map_or(Choice::Agents, |model| Choice::Own(model.parse().unwrap()));
+    Command::Patch { title: None, archived: None, model: Some(choice) }
+}
+
+/// A model that is chosen is for the next turn: the one under way keeps the model it began with.
+#[test]
+fn a_turn_keeps_the_model_it_began_with() {
+    let own = |stage: &Stage| stage.chat.own_model().map(ToString::to_string);
+    let mut stage = Stage::new(chat_id(1));
+    obey(&mut stage, choose(Some("understudy/one")));
+    assert_eq!(own(&stage).as_deref(), Some("understudy/one"), "of the next turn, if none is under way");
+    obey(&mut stage, send("hello", When::Queue));
+    obey(&mut stage, choose(Some("understudy/another")));
+    obey(&mut stage, send("and", When::Queue));
+    assert_eq!(own(&stage).as_deref(), Some("understudy/one"));
+    answer(&mut stage, &[text("Hi")]);
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
+    assert_eq!((own(&stage).as_deref(), stage.chat.status), (Some("understudy/another"), Status::Running));
+    obey(&mut stage, choose(None));
+    assert_eq!((own(&stage).as_deref(), &stage.chat.model), (Some("understudy/another"), &None));
+    obey(&mut stage, Command::Edit { message: MessageId(1), parts: words("hullo") });
+    assert_eq!(own(&stage), None, "an edit begins a turn");
 }
 
 /// MC19: what a reply is to the plan follows from its stop and from whether it says anything to a person or a tool.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Dice;
 use crate::chat::{CallState, Chat, OpenCall};
-use crate::command::{Answer, Answered, Command, When};
+use crate::command::{Answer, Answered, Choice, Command, When};
 use crate::ids::{CallUid, InboxSeq, MessageId, StepId};
 use crate::message::{Body, Message, Meta, Output, Part, Text};
 
@@ -26,8 +26,21 @@ pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Di
         14 => Command::Archive,
         15 => Command::Unarchive,
         _ if chat.title.len().is_multiple_of(2) => Command::Rename(words.into()),
-        _ => Command::Patch { title: words.into(), archived: !chat.archived },
+        _ if chat.newest.0.is_multiple_of(2) => {
+            Command::Patch { title: Some(words.into()), archived: Some(!chat.archived), model: None }
+        }
+        _ => Command::Patch { title: None, archived: None, model: Some(choice(chat)) },
     }
+}
+
+/// One model or another, and now and then the agent's.
+fn choice(chat: &Chat) -> Choice {
+    let name = match chat.version.0 % 3 {
+        0 => return Choice::Agents,
+        1 => "understudy/one",
+        _ => "understudy/another",
+    };
+    name.parse().map_or(Choice::Agents, Choice::Own)
 }
 
 /// Mostly one that waits.

@@ -5,6 +5,7 @@ mod asks;
 mod bounds;
 mod budgets;
 mod chaining;
+mod choosing;
 mod commands;
 mod compaction;
 mod cost;

@@ -73,7 +73,7 @@ fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
     (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
-    (status = 422, description = "There is no such agent, or the title is not one", body = wire::ProblemBody),
+    (status = 422, description = "There is no such agent or model, or the title is not one", body = wire::ProblemBody),
 ))]
 pub async fn create(
     caller: May<Chatting>,
@@ -83,7 +83,8 @@ pub async fn create(
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
     let agent = new.agent.unwrap_or_else(|| app.agent.clone());
     let title = new.title.as_deref().map(command::title).transpose()?;
-    let chat = app.make(&caller, NewChat { agent, title, key: key.0 }).await?;
+    let model = app.choice(new.model.as_deref())?.model();
+    let chat = app.make(&caller, NewChat { agent, model, title, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Answer(chat.now().await?)))
 }
 
@@ -106,7 +107,8 @@ pub async fn fork(
     Json(fork): Json<wire::Fork>,
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
     let title = fork.title.as_deref().map(command::title).transpose()?;
-    let forked = Forked { at: MessageId(fork.at), title, key: key.0 };
+    let model = fork.model.as_ref().map(|model| app.choice(model.as_deref())).transpose()?;
+    let forked = Forked { at: MessageId(fork.at), title, model, key: key.0 };
     let made = match &left.chat {
         Some(chat) => match app.fork(&left.caller, chat, forked).await {
             Ok(made) => made,
@@ -162,14 +164,16 @@ pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
     Ok(Answer(chat.now().await?))
 }
 
-/// Names a chat, puts it away or takes it out again: all that is asked for, or nothing.
+/// Names a chat, puts it away or takes it out again, chooses its model: all that is asked for, or nothing.
+///
+/// A model is asked from the next turn on; the turn under way keeps the one it began with.
 #[utoipa::path(patch, path = "/v1/chats/{id}", tag = "chats", request_body = wire::Patch, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
     (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
     (status = 413, description = "The title is too long", body = wire::ProblemBody),
-    (status = 422, description = "The request is not valid", body = wire::ProblemBody),
+    (status = 422, description = "The request is not valid, or there is no such model", body = wire::ProblemBody),
 ))]
 pub async fn patch(
     chat: Own<Chatting>,
@@ -177,12 +181,13 @@ pub async fn patch(
     key: Key,
     Json(patch): Json<wire::Patch>,
 ) -> Result<Answer<wire::Chat>, Problem> {
-    let command = match (patch.title, patch.archived) {
-        (Some(title), Some(archived)) => Some(Command::Patch { title, archived }),
-        (Some(title), None) => Some(Command::Rename(title)),
-        (None, Some(true)) => Some(Command::Archive),
-        (None, Some(false)) => Some(Command::Unarchive),
-        (None, None) => None,
+    let model = patch.model.as_ref().map(|model| app.choice(model.as_deref())).transpose()?;
+    let command = match (patch.title, patch.archived, model) {
+        (None, None, None) => None,
+        (Some(title), None, None) => Some(Command::Rename(title)),
+        (None, Some(true), None) => Some(Command::Archive),
+        (None, Some(false), None) => Some(Command::Unarchive),
+        (title, archived, model) => Some(Command::Patch { title, archived, model }),
     };
     if let Some(command) = command {
         obeyed(&app, &chat, command, key.0).await?;

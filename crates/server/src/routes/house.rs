@@ -42,7 +42,7 @@ pub async fn metrics(_: May<Managing>, State(app): State<Shared>) -> Result<Resp
     Ok(([(header::CONTENT_TYPE, content_type)], text).into_response())
 }
 
-/// The models that agents here talk to.
+/// The models that agents here talk to, and those a chat may be given beside them.
 #[utoipa::path(get, path = "/v1/models", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "The models", body = wire::Models),
 ))]

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use everturn::core::command::{self, Answered};
 use everturn::core::ids::{CallUid, StepId};
 use everturn::core::message::{self, Meta, Output};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::name::When;
@@ -25,6 +25,10 @@ pub struct Create {
     /// What to call it; else it is called after what is said first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// The model to ask first, one of `GET /v1/models`; its agent's if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "understudy/persona")]
+    pub model: Option<String>,
 }
 
 /// A new chat that begins with what was said in another.
@@ -36,6 +40,10 @@ pub struct Fork {
     /// What to call it; like the other if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// The model to ask first; the other's if left out, its agent's if null.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub model: Option<Option<String>>,
 }
 
 /// Something to say.
@@ -97,6 +105,15 @@ pub struct Patch {
     /// Whether to put it away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
+    /// The model to ask first from the next turn on, one of `GET /v1/models`; its agent's if null.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub model: Option<Option<String>>,
+}
+
+/// A field that is there, be it null.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A body without content, where one is sent at all.

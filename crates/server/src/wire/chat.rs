@@ -62,6 +62,10 @@ pub struct Standing {
     pub step: u64,
     /// What people call it.
     pub title: String,
+    /// The model it asks first from its next turn on, if that is not its agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "understudy/persona")]
+    pub model: Option<String>,
     /// Where it stands.
     pub status: Status,
     /// Whether it is put away.
@@ -236,6 +240,7 @@ impl From<&view::Standing> for Standing {
             version: standing.version.0,
             step: standing.step.0,
             title: standing.title.clone(),
+            model: standing.model.as_ref().map(ToString::to_string),
             status: standing.status.into(),
             archived: standing.archived,
             queue: standing.queue.iter().map(Queued::from).collect(),

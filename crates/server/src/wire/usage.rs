@@ -54,6 +54,11 @@ pub struct Attempt {
     pub number: u32,
     /// Who was asked.
     pub model: String,
+    /// What for: an answer, by the rung (`first`, `reattach`, `continue`, `restart`, `fall_back`), or a `summary`. Absent
+    /// where it was not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "first")]
+    pub rung: Option<String>,
     /// When it began.
     pub began: i64,
     /// How long it took, in milliseconds.
@@ -99,6 +104,7 @@ impl From<&Attempted> for Attempt {
             step: attempted.step.0,
             number: attempted.number,
             model: attempted.model.to_string(),
+            rung: attempted.aim.label().map(Into::into),
             began: attempted.began.0,
             took_ms: attempted.took.as_millis() as u64,
             known: attempted.tally.known.into(),

@@ -175,7 +175,7 @@ async fn the_house_describes_itself() {
     assert_eq!(document["openapi"], "3.1.0");
     let (_, models) = stage.get("/v1/models").await;
     let names: Vec<&Value> = models["models"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
-    assert_eq!(names, ["understudy/numbered", "understudy/persona"]);
+    assert_eq!(names, ["understudy/extra", "understudy/numbered", "understudy/persona"]);
     let (_, ready) = stage.get("/readyz").await;
     assert_eq!(ready, "ready\n");
     let (_, metrics) = stage.get("/metrics").await;

@@ -52,7 +52,7 @@ impl Inn {
         let (hash, scopes) = (TokenHash::of(TOKEN), Scopes::all());
         let (name, owner, made) = ("test".into(), "me".into(), Timestamp(0));
         memory.put(&Token { hash, name, owner, scopes, made, expires: None, revoked: None }).await.unwrap();
-        let parts = Parts { engine, store: memory, tokens, registry, agent: "default".into(), bounds };
+        let parts = Parts { engine, store: memory, tokens, registry, agent: "default".into(), models: vec![], bounds };
         let server = Server::open(parts, &[entrance], Reach::default()).await.unwrap();
         let base = server.entrances()[0].url();
         Self { server, client: Client::new(), base }

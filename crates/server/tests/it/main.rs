@@ -4,6 +4,7 @@
 mod all;
 mod auth;
 mod chats;
+mod choosing;
 mod connections;
 mod cuts;
 mod data;

@@ -8,7 +8,7 @@ use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::prompt::ToolSpec;
 use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens as _};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
-use everturn_server::{Bounds, Parts, Server, wire};
+use everturn_server::{Bounds, Offered, Parts, Server, wire};
 use everturn_understudy::{Manner, Understudy};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -62,8 +62,8 @@ impl Stage {
             .agent("launches", launching())
             .agent("fails", failing())
             .start();
-        let parts =
-            Parts { engine: engine.clone(), store, tokens: memory.clone(), registry, agent: "default".into(), bounds };
+        let (tokens, models) = (memory.clone(), vec![Offered::Family("understudy/extra".parse().unwrap())]);
+        let parts = Parts { engine: engine.clone(), store, tokens, registry, agent: "default".into(), models, bounds };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(parts, address, &["everturn.test".into()]).await.unwrap();
         let base = format!("http://{}", server.address());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn_core::chat::{CallState, TurnEnd};
 use everturn_core::command::{Command, When};
 use everturn_core::fork::{self, OpenCall};
-use everturn_core::ids::{CallUid, ChatId, MessageId, StepId, Timestamp};
+use everturn_core::ids::{CallUid, ChatId, MessageId, ModelId, StepId, Timestamp};
 use everturn_core::message::{Body, CallResult, File, Meta, Output, Part, Stop, Verdict};
 use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
 use everturn_core::rehearsal::{Stage, tiny_limits};
@@ -18,7 +18,17 @@ const REPEATS: u128 = 50;
 
 fn new(number: u128) -> New {
     let (agent, owner, title) = ("agent".into(), "owner".into(), String::new());
-    New { id: chat_id(number), agent, owner, title, is_titled: true, fork: None, key: None }
+    New {
+        id: chat_id(number),
+        agent,
+        model: None,
+        is_chosen: false,
+        owner,
+        title,
+        is_titled: true,
+        fork: None,
+        key: None,
+    }
 }
 
 fn keyed(number: u128, key: &str) -> New {
@@ -42,6 +52,8 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
         keyed(2, "k"),
         New { agent: "another".into(), ..titled(2) },
         New { title: "kelp".into(), ..titled(2) },
+        New { is_chosen: true, ..titled(2) },
+        New { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
         New { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
     ];
     for other in others {
@@ -51,6 +63,18 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
     assert_eq!(store.make(&keyed(4, "k ")).await, Ok(chat_id(4)));
     assert_eq!(store.make(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
     assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(4));
+}
+
+/// A chat has the model it was made with, whether it begins with nothing or with what was said elsewhere.
+pub async fn a_chat_is_made_with_its_model<S: Store>(store: Arc<S>) {
+    conversation(&store).await;
+    let model: Option<ModelId> = "a/model".parse().ok();
+    for new in [new(2), forked(3, 5)] {
+        let new = New { model: model.clone(), is_chosen: true, ..new };
+        assert_eq!(store.make(&new).await, Ok(new.id));
+        let standing = store.standing(new.id).await.expect("it was made");
+        assert_eq!(standing.model, model);
+    }
 }
 
 /// I2: what a fork has from the other chat is no part of the request: asked again it is the same, whatever that is called

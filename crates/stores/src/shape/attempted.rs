@@ -6,18 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::Blobs;
 use super::count::{Spend, Tally};
-use super::name::{CauseWord, KindWord};
+use super::name::{CauseWord, KindWord, RungWord};
 use super::value::{AsText, Nanos, unset};
 use super::{BadShape, envelope};
 
 /// The text of an attempt.
 #[must_use]
 pub fn write(attempted: &fact::Attempted) -> String {
-    let fact::Attempted { step, number, model, began, took, tally, spend, outcome } = attempted;
+    let fact::Attempted { step, number, model, aim, began, took, tally, spend, outcome } = attempted;
     let shape = Attempted {
         step: step.0,
         number: *number,
         model: AsText(model.clone()),
+        aim: Aim::of(*aim),
         began: began.0,
         took_ns: Nanos(*took),
         tally: (*tally).into(),
@@ -29,11 +30,13 @@ pub fn write(attempted: &fact::Attempted) -> String {
 
 /// Reads what [`write()`] wrote.
 pub fn read(text: &str) -> Result<fact::Attempted, BadShape> {
-    let Attempted { step, number, model, began, took_ns, tally, spend, outcome } = envelope::read("attempt", text)?;
+    let shape: Attempted = envelope::read("attempt", text)?;
+    let Attempted { step, number, model, aim, began, took_ns, tally, spend, outcome } = shape;
     Ok(fact::Attempted {
         step: StepId(step),
         number,
         model: model.0,
+        aim: aim.map(Into::into).unwrap_or_default(),
         began: Timestamp(began),
         took: took_ns.0,
         tally: tally.into(),
@@ -47,6 +50,9 @@ struct Attempted {
     step: u64,
     number: u32,
     model: AsText<ModelId>,
+    /// Rows from before it was kept have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aim: Option<Aim>,
     began: i64,
     #[serde(default, skip_serializing_if = "unset")]
     took_ns: Nanos,
@@ -55,6 +61,32 @@ struct Attempted {
     #[serde(default, skip_serializing_if = "unset")]
     spend: Spend,
     outcome: Outcome,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Aim {
+    Answer(RungWord),
+    Summary,
+}
+
+impl Aim {
+    fn of(aim: fact::Aim) -> Option<Self> {
+        match aim {
+            fact::Aim::Unknown => None,
+            fact::Aim::Answer(rung) => Some(Self::Answer(rung.into())),
+            fact::Aim::Summary => Some(Self::Summary),
+        }
+    }
+}
+
+impl From<Aim> for fact::Aim {
+    fn from(aim: Aim) -> Self {
+        match aim {
+            Aim::Answer(rung) => Self::Answer(rung.into()),
+            Aim::Summary => Self::Summary,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use everturn_core::ids::{ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
+use everturn_core::ids::{ChatId, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use everturn_core::{chat, inherited, quarantine};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ pub fn parse(text: &str) -> Result<Stored<Chat<'static>>, BadShape> {
 pub struct Chat<'a> {
     id: AsText<ChatId>,
     agent: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<AsText<ModelId>>,
     #[serde(default, skip_serializing_if = "unset")]
     owner: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "unset")]
@@ -129,6 +131,7 @@ impl<'a> Chat<'a> {
         let chat::Chat {
             id,
             agent,
+            model,
             owner,
             title,
             touched,
@@ -156,6 +159,7 @@ impl<'a> Chat<'a> {
         Self {
             id: AsText(*id),
             agent: agent.into(),
+            model: model.clone().map(AsText),
             owner: owner.into(),
             title: title.into(),
             touched: touched.0,
@@ -194,6 +198,7 @@ impl Shape for Chat<'_> {
         Ok(chat::Chat {
             id: self.id.0,
             agent: self.agent.into_owned(),
+            model: self.model.map(|model| model.0),
             owner: self.owner.into_owned(),
             title: self.title.into_owned(),
             touched: Timestamp(self.touched),

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use everturn_core::command;
-use everturn_core::ids::{InboxSeq, MessageId};
+use everturn_core::ids::{InboxSeq, MessageId, ModelId};
 use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobId, Blobs, Bytes};
 use super::name::WhenWord;
 use super::output::Output;
 use super::part::Parts;
-use super::value::Uid;
+use super::value::{AsText, Uid};
 use super::{BadShape, Shape, Stored, Written, envelope};
 
 /// The text of a command. Equal commands have equal texts.
@@ -33,17 +33,37 @@ pub struct Command<'a>(Wish<'a>);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Wish<'a> {
-    Send { parts: Parts<'a>, when: WhenWord },
+    Send {
+        parts: Parts<'a>,
+        when: WhenWord,
+    },
     Promote(u64),
     Unqueue(u64),
     Interrupt,
     Answer(Vec<Answer<'a>>),
-    Edit { message: u64, parts: Parts<'a> },
+    Edit {
+        message: u64,
+        parts: Parts<'a>,
+    },
     Compact,
     Archive,
     Unarchive,
     Rename(Cow<'a, str>),
-    Patch { title: Cow<'a, str>, archived: bool },
+    Patch {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<Cow<'a, str>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        archived: Option<bool>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Choice>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Choice {
+    Agents,
+    Own(AsText<ModelId>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,7 +100,11 @@ impl<'a> Wish<'a> {
             command::Command::Archive => Self::Archive,
             command::Command::Unarchive => Self::Unarchive,
             command::Command::Rename(title) => Self::Rename(title.into()),
-            command::Command::Patch { title, archived } => Self::Patch { title: title.into(), archived: *archived },
+            command::Command::Patch { title, archived, model } => Self::Patch {
+                title: title.as_ref().map(Cow::from),
+                archived: *archived,
+                model: model.as_ref().map(Choice::from),
+            },
         }
     }
 }
@@ -114,8 +138,29 @@ impl Shape for Command<'_> {
             Wish::Archive => command::Command::Archive,
             Wish::Unarchive => command::Command::Unarchive,
             Wish::Rename(title) => command::Command::Rename(title.into_owned()),
-            Wish::Patch { title, archived } => command::Command::Patch { title: title.into_owned(), archived },
+            Wish::Patch { title, archived, model } => {
+                let (title, model) = (title.map(Cow::into_owned), model.map(Into::into));
+                command::Command::Patch { title, archived, model }
+            }
         })
+    }
+}
+
+impl From<&command::Choice> for Choice {
+    fn from(choice: &command::Choice) -> Self {
+        match choice {
+            command::Choice::Agents => Self::Agents,
+            command::Choice::Own(model) => Self::Own(AsText(model.clone())),
+        }
+    }
+}
+
+impl From<Choice> for command::Choice {
+    fn from(choice: Choice) -> Self {
+        match choice {
+            Choice::Agents => Self::Agents,
+            Choice::Own(model) => Self::Own(model.0),
+        }
     }
 }
 

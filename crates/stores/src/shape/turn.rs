@@ -16,6 +16,8 @@ pub(super) struct Turn<'a> {
     began: i64,
     first: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<AsText<ModelId>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     rests_since: Option<i64>,
     #[serde(default, skip_serializing_if = "unset")]
     rested_ns: Nanos,
@@ -42,6 +44,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
         let chat::Turn {
             began,
             first,
+            model,
             rests_since,
             rested,
             steps,
@@ -56,6 +59,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
         Self {
             began: began.0,
             first: first.0,
+            model: model.clone().map(AsText),
             rests_since: rests_since.map(|at| at.0),
             rested_ns: Nanos(*rested),
             steps: *steps,
@@ -75,6 +79,7 @@ impl From<Turn<'_>> for chat::Turn {
         Self {
             began: Timestamp(turn.began),
             first: StepId(turn.first),
+            model: turn.model.map(|model| model.0),
             rests_since: turn.rests_since.map(Timestamp),
             rested: turn.rested_ns.0,
             steps: turn.steps,

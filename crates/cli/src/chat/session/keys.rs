@@ -6,7 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use everturn_server::wire::{Answer, Body, Part, When};
 use tokio::time::Instant;
 
-use super::Session;
+use super::{Begin, Session};
 use crate::chat::look;
 use crate::chat::order::Order;
 use crate::chat::slash::{self, Slash};
@@ -16,10 +16,13 @@ use crate::terminal::editor::Wish;
 /// Within this time a second Ctrl-C leaves.
 pub const TWICE: Duration = Duration::from_secs(2);
 
+/// What stands before the name of a model.
+const MODEL: &str = "/model ";
+
 impl Session {
     pub(super) async fn key(&mut self, key: KeyEvent) -> anyhow::Result<()> {
         if key.code == KeyCode::Tab {
-            self.complete();
+            self.complete().await;
             return Ok(());
         }
         match self.editor.key(key) {
@@ -37,9 +40,16 @@ impl Session {
         Ok(())
     }
 
-    /// Completes the name of a command.
-    fn complete(&mut self) {
+    /// Completes the name of a command, or of a model.
+    async fn complete(&mut self) {
         let typed = self.editor.text();
+        if typed.starts_with(MODEL) {
+            match self.names.is_empty() {
+                true => self.order(Order::Names).await, // It goes on when they are there.
+                false => self.complete_model(self.names.clone()),
+            }
+            return;
+        }
         if !typed.starts_with('/') || typed.contains(' ') {
             return;
         }
@@ -49,6 +59,21 @@ impl Session {
         if let (Some(name), None) = (fitting.next(), fitting.next()) {
             self.editor.replace(&format!("{name} "));
         }
+    }
+
+    /// Completes the name of a model, as far as all that begin like it go on alike.
+    pub(super) fn complete_model(&mut self, names: Vec<String>) {
+        self.names = names;
+        let Some(typed) = self.editor.text().strip_prefix(MODEL) else { return };
+        let mut fitting = self.names.iter().filter(|name| name.starts_with(typed));
+        let Some(first) = fitting.next() else { return };
+        let alike = |one: &str, other: &str| {
+            let same = one.char_indices().zip(other.chars()).find(|((_, one), other)| one != other);
+            same.map_or(one.len().min(other.len()), |((at, _), _)| at)
+        };
+        let len = fitting.fold(first.len(), |len, name| alike(&first[..len], name));
+        let completed = format!("{MODEL}{}", &first[..len]);
+        self.editor.replace(&completed);
     }
 
     async fn submit(&mut self, text: String) {
@@ -94,7 +119,7 @@ impl Session {
                 if let Err(error) = self.house.settle_in().await {
                     self.tell(&[format!("{error:#}")]);
                 }
-                self.order(Order::Begin { agent: self.agent.clone(), text }).await;
+                self.order(Order::Begin { begin: self.begin.clone(), text }).await;
             }
         }
     }
@@ -135,10 +160,15 @@ impl Session {
         match command {
             Slash::Help => self.help(),
             Slash::Quit => self.is_over = true,
-            Slash::Model => self.order(Order::Models).await,
+            Slash::Models => {
+                let standing = self.view().status.as_ref();
+                let own = standing.map_or(&self.begin.model, |standing| &standing.model).clone();
+                self.order(Order::Models { own }).await;
+            }
+            Slash::Model(model) => self.choose(model).await,
             Slash::Unknown(what) => self.tell(&[what]),
             Slash::New(agent) => {
-                (self.chat, self.watch, self.agent) = (None, None, agent);
+                (self.chat, self.watch, self.begin) = (None, None, Begin { agent, model: None });
                 self.forget();
                 self.tell(&["A new chat begins with what you say next.".into()]);
             }
@@ -147,6 +177,16 @@ impl Session {
                 None => self.tell(&["Nothing was said yet.".into()]),
             },
         }
+    }
+
+    /// Has the chat ask another model; or the one that will be begun.
+    async fn choose(&mut self, model: Option<String>) {
+        if let Some(chat) = self.id() {
+            return self.order(Order::Choose { chat, model }).await;
+        }
+        let whom = model.clone().unwrap_or_else(|| "the model of its agent".into());
+        self.begin.model = model;
+        self.tell(&[format!("The chat will begin with {whom}.")]);
     }
 
     /// Commands that need a chat.
@@ -172,7 +212,7 @@ impl Session {
                 let nothing = ["Nothing waits.".to_owned()];
                 self.tell(if lines.is_empty() { &nothing } else { &lines });
             }
-            Slash::Help | Slash::Quit | Slash::Model | Slash::New(_) | Slash::Unknown(_) => {}
+            Slash::Help | Slash::Quit | Slash::Models | Slash::Model(_) | Slash::New(_) | Slash::Unknown(_) => {}
         }
     }
 

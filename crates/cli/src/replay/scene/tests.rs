@@ -43,7 +43,12 @@ fn model(name: &str) -> ModelId {
 }
 
 fn attempt(step: u64, number: u32, by: &str, began: i64, outcome: AttemptOutcome) -> Attempted {
+    aimed(Aim::Unknown, step, number, by, began, outcome)
+}
+
+fn aimed(aim: Aim, step: u64, number: u32, by: &str, began: i64, outcome: AttemptOutcome) -> Attempted {
     Attempted {
+        aim,
         step: StepId(step),
         number,
         model: model(by),
@@ -165,4 +170,36 @@ fn it_stops_where_it_is_told_to() {
     let mut until = chat();
     Until::Message(MessageId(0)).cut(&mut until);
     assert_eq!(until, []);
+}
+
+/// Each attempt says on which rung it was made, and what was salvaged is said too.
+#[test]
+fn attempts_name_their_rung() {
+    let broke = AttemptOutcome::Broke(Cause::Reset, Kind::Overloaded);
+    let rungs = [Rung::First, Rung::Continue, Rung::Restart, Rung::Reattach, Rung::FallBack];
+    let attempts: Vec<Attempted> = (1..)
+        .zip(rungs)
+        .map(|(number, rung)| aimed(Aim::Answer(rung), 1, number, "a/one", i64::from(number) * 10, broke))
+        .chain([aimed(Aim::Summary, 2, 1, "a/one", 900, AttemptOutcome::Answered)])
+        .collect();
+    let transcript = [
+        message(1, 0, Body::User(vec![text("Pay.")])),
+        message(2, 500, spoken(reply(1, vec![called(1)], Stop::ToolUse))),
+    ];
+    let beats = beats(&transcript, &attempts, &[]);
+    let named: Vec<&str> = beats.iter().filter_map(|beat| beat.text.trim().strip_prefix("· ")).collect();
+    let named: Vec<&str> =
+        named.into_iter().filter(|text| text.contains("attempt ") || text.contains("salvage")).collect();
+    assert_eq!(
+        named,
+        [
+            "step 1, attempt 1, first: a/one",
+            "step 1, attempt 2, continue: a/one",
+            "step 1, attempt 3, restart: a/one",
+            "step 1, attempt 4, re-attach: a/one",
+            "step 1, attempt 5, fall back: a/one",
+            "salvage: the calls that came whole are run, nobody is asked again",
+            "step 2, attempt 1, for a summary: a/one",
+        ]
+    );
 }

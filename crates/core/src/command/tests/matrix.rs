@@ -6,7 +6,7 @@ use expect_test::expect_file;
 
 use crate::change::Change;
 use crate::chat::{CallState, Chat, Failure, Queued, TurnEnd};
-use crate::command::{Answer, Answered, Command, Inbound, Refusal, When, check};
+use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, check};
 use crate::error::Kind;
 use crate::fact::Fact;
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
@@ -105,9 +105,14 @@ fn commands(chat: &Chat) -> Vec<(&'static str, Command)> {
         ("archive", Command::Archive),
         ("unarchive", Command::Unarchive),
         ("rename", Command::Rename("another".into())),
-        ("rename and archive", Command::Patch { title: "another".into(), archived: true }),
-        ("rename and unarchive", Command::Patch { title: "another".into(), archived: false }),
+        ("rename and archive", patch(Some(true), None)),
+        ("rename and unarchive", patch(Some(false), None)),
+        ("choose a model", patch(None, Some(Choice::Own("understudy/another".parse().unwrap())))),
     ]
+}
+
+fn patch(archived: Option<bool>, model: Option<Choice>) -> Command {
+    Command::Patch { title: Some("another".into()), archived, model }
 }
 
 /// What the page and the arguments say about a command.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use everturn_core::chat::{CallState, Chat, OpenCall, Tail};
-use everturn_core::command::{Answer, Command, Refusal, When};
+use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::inherited::{Found, Inherited};
@@ -47,6 +47,9 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain.clone() });
     let found = |version, seq| Found { version: Version(version), seq: Seq(seq) };
     chats.push(Chat { inherited: Inherited { last: found(7, u64::MAX), before: found(5, 1) }, ..plain });
+    let mut chosen = Chat { model: Some(samples::model(odd)), ..chats[0].clone() };
+    chosen.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1)), Fact::Chose(None)]);
+    chats.push(chosen);
     chats
 }
 
@@ -75,7 +78,9 @@ pub(super) fn commands(odd: &str) -> Vec<Command> {
         Command::Archive,
         Command::Unarchive,
         Command::Rename(odd.into()),
-        Command::Patch { title: odd.into(), archived: true },
+        Command::Patch { title: Some(odd.into()), archived: Some(true), model: None },
+        Command::Patch { title: None, archived: None, model: Some(Choice::Agents) },
+        Command::Patch { title: None, archived: None, model: Some(Choice::Own(samples::model(odd))) },
     ]);
     let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
     let others = Verb::ALL.iter().take_while(|verb| **verb != Verb::Begin); // From there on they are the driver's.
@@ -89,10 +94,10 @@ pub(super) fn outcomes() -> Vec<Result<(), Refusal>> {
 
 pub(super) fn attempts(odd: &str) -> Vec<Attempted> {
     let attempted = |fact| match fact {
-        Fact::Attempted(attempted, _) => *attempted,
-        other => panic!("no attempt but {other:?}"),
+        Fact::Attempted(attempted, _) => Some(*attempted),
+        _ => None,
     };
-    unicode::attempts(odd).into_iter().map(attempted).collect()
+    unicode::attempts(odd).into_iter().chain(unicode::later(odd)).filter_map(attempted).collect()
 }
 
 /// All deltas at once and one by one, at times that jump about.

@@ -1,0 +1,108 @@
+//! How an agent asks its models, as the file says it.
+
+use everturn::core::context::Threshold;
+use everturn::core::prompt::Effort;
+use everturn::providers::catalogue::label;
+use everturn::{Agent, Background};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+/// How full the window may be before the transcript is summarised, if nobody says otherwise.
+const COMPACTION_PERCENT: u8 = 70;
+
+/// How an agent asks its models. What is left out is as usual.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct Habits {
+    /// Whether generations are asked for that outlive their stream, where the provider keeps them.
+    pub background: Option<bool>,
+    /// How hard to think, where the model can be told.
+    pub effort: Option<Word>,
+    /// How full the window may be before the transcript is summarised; 100 never does by itself.
+    pub compaction_percent: Option<Percent>,
+}
+
+impl Habits {
+    /// An agent with these habits.
+    pub fn of(self, mut agent: Agent) -> Agent {
+        if let Some(is_on) = self.background {
+            agent.background = if is_on { Background::On } else { Background::Off };
+        }
+        if let Some(Word(effort)) = self.effort {
+            agent.effort = Some(effort);
+        }
+        if let Some(Percent(percent)) = self.compaction_percent {
+            agent.compaction = Threshold::percent(percent.into());
+        }
+        agent
+    }
+
+    /// What they are, each with whether the file says it, as the file writes it.
+    pub fn shown(self) -> Vec<(&'static str, String, bool)> {
+        let percent = self.compaction_percent.map_or(COMPACTION_PERCENT, |Percent(percent)| percent);
+        let background = self.background.unwrap_or_default().to_string();
+        let mut shown = vec![("background", background, self.background.is_some())];
+        shown.extend(self.effort.map(|Word(effort)| ("effort", format!("{:?}", label(effort)), true)));
+        shown.push(("compaction_percent", percent.to_string(), self.compaction_percent.is_some()));
+        shown
+    }
+}
+
+/// A level of effort by its name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Word(Effort);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let found = Effort::ALL.into_iter().find(|effort| label(*effort) == text);
+        let names = || Effort::ALL.map(label).join(", ");
+        found.map(Self).ok_or_else(|| D::Error::custom(format!("`{text}` is no effort; there are {}", names())))
+    }
+}
+
+/// A share of a hundred.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percent(u8);
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u8::deserialize(deserializer)? {
+            percent @ 0..=100 => Ok(Self(percent)),
+            more => Err(D::Error::custom(format!("{more} is more than 100 percent"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Flags;
+    use super::super::tests::read;
+    use super::*;
+
+    #[test]
+    fn an_agent_has_the_habits_of_the_file() {
+        let words = "background = true\neffort = \"high\"\ncompaction_percent = 55\n";
+        let text = format!("{words}\n[agents.a]\nmodel = \"a/b\"\n{words}\n[agents.b]\nmodel = \"a/b\"");
+        let config = read(Flags::default(), &[], &text).unwrap();
+        let usual = Agent::new("a/b".parse().unwrap());
+        let agents =
+            [config.agents["a"].agent().unwrap(), config.habits.of(usual.clone()), config.agents["b"].agent().unwrap()];
+        let habits = agents.map(|agent| (agent.background, agent.effort, agent.compaction));
+        let told = (Background::On, Some(Effort::High), Threshold::percent(55));
+        assert_eq!(habits, [told, told, (Background::Off, None, Threshold::default())]);
+        assert_eq!(Threshold::default(), Threshold::percent(COMPACTION_PERCENT.into()));
+        assert_eq!(usual.compaction, Threshold::default());
+    }
+
+    #[test]
+    fn what_is_no_habit_is_refused_with_what_there_is() {
+        for (text, said) in [
+            ("effort = \"hard\"", "there are none, minimal, low"),
+            ("compaction_percent = 101", "more than 100"),
+            ("[agents.a]\nmodel = \"a/b\"\neffrt = \"low\"", "did you mean `effort`?"),
+        ] {
+            let error = format!("{:#}", read(Flags::default(), &[], text).unwrap_err());
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Providers, as the file says them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everturn::core::ids::ModelId;
+use everturn::core::prompt::Wire;
+use everturn_server::{Company, Named};
+use serde::Deserialize;
+
+use super::Config;
+
+/// Providers by name.
+pub type Providers = BTreeMap<String, Provider>;
+
+/// A provider by name: somebody who speaks one of the wires, at an address of theirs.
+#[derive(Deserialize, Debug, Clone, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    pub wire: WireWord,
+    pub url: String,
+    /// The variable that holds the key. Keys themselves have no place in a file.
+    pub key_env: Option<String>,
+}
+
+/// A wire by its name.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum WireWord {
+    Chat,
+    Responses,
+    Anthropic,
+    Gemini,
+}
+
+impl WireWord {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    const fn wire(self) -> Wire {
+        match self {
+            Self::Chat => Wire::OpenAiChat,
+            Self::Responses => Wire::OpenAiResponses,
+            Self::Anthropic => Wire::Anthropic,
+            Self::Gemini => Wire::Gemini,
+        }
+    }
+}
+
+impl Config {
+    /// Which providers there are beside the usual ones. `model` is that of the default agent.
+    pub fn company(&self) -> Company {
+        let named = |(name, provider): (&String, &Provider)| {
+            let Provider { wire, url, key_env } = provider.clone();
+            (name.clone(), Named { wire: wire.wire(), url, key_env })
+        };
+        Company { named: self.providers.iter().map(named).collect(), kept: self.kept() }
+    }
+
+    /// The providers that somebody asks in the background.
+    fn kept(&self) -> BTreeSet<String> {
+        let provider = |model: &String| model.parse::<ModelId>().ok().map(|model| model.provider().to_owned());
+        let profiles = self.agents.values().filter(|profile| profile.background == Some(true));
+        let mut kept: BTreeSet<String> = profiles
+            .flat_map(|profile| profile.fallbacks.iter().chain([&profile.model]))
+            .filter_map(provider)
+            .collect();
+        if self.habits.background == Some(true) {
+            // Whom the default agent asks may be for the keys to say.
+            kept.insert(self.model.value.as_ref().map_or("google", ModelId::provider).to_owned());
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Flags;
+    use super::super::tests::read;
+    use super::*;
+
+    #[test]
+    fn providers_of_the_file_are_brought_along() {
+        let text = "[providers.lab]\nwire = \"chat\"\nurl = \"https://lab.example/v1\"\nkey_env = \"LAB_KEY\"\n\
+            [agents.a]\nmodel = \"lab/x\"\nfallbacks = [\"google/y\"]\nbackground = true\n[agents.b]\nmodel = \"openai/z\"";
+        let company = read(Flags::default(), &[], text).unwrap().company();
+        let (wire, url) = (Wire::OpenAiChat, "https://lab.example/v1".to_owned());
+        let lab = Named { wire, url, key_env: Some("LAB_KEY".into()) };
+        assert_eq!(company.named, BTreeMap::from([("lab".to_owned(), lab)]));
+        assert_eq!(company.kept, ["google", "lab"].map(ToOwned::to_owned).into());
+    }
+
+    #[test]
+    fn what_is_no_provider_is_refused() {
+        for (text, said) in [
+            ("[providers.a]\nwire = \"chat\"", "missing field `url`"),
+            ("[providers.a]\nwire = \"telex\"\nurl = \"x\"", "`chat`, `responses`, `anthropic`, `gemini`"),
+            ("[providers.a]\nwire = \"chat\"\nurl = \"x\"\nkey = \"sk-1\"", "unknown field `key`"),
+            ("[providers.a]\nwire = \"chat\"\nulr = \"x\"", "did you mean `url`?"),
+        ] {
+            let error = format!("{:#}", read(Flags::default(), &[], text).unwrap_err());
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A mended session in the lines of its own file.
+//!
+//! Programs that keep a session as lines go on with such a file, not with an array of messages. So where mending only adds,
+//! moves or takes out whole entries, the file is written anew line by line: what is healthy stays to the byte, what was
+//! missing is added in the words of the format. Whether that came out right is not believed but read again; a session
+//! whose entries would have to be changed inside is left to the caller.
+
+mod entry;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use everturn::core::doctor::foreign::{Format, Session, read};
+use everturn::core::doctor::{Repaired, Whose, repair};
+use everturn::core::ids::Timestamp;
+use everturn::core::message::{Body, CallResult, Message};
+use serde_json::Value;
+
+use entry::Maker;
+
+/// The mended session, if its own format can say it.
+pub(super) fn written(bytes: &[u8], session: &Session, repaired: &Repaired) -> Option<Vec<u8>> {
+    if !matches!(session.format, Format::ClaudeCode | Format::Codex) {
+        return None;
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    let sheet = Sheet::new(text, session)?;
+    let mended = sheet.mend(&Plan::of(session, repaired)?, repaired)?;
+    is_mended(&mended, repaired).then(|| mended.into_bytes())
+}
+
+/// Whether a file says what it is meant to say, and nothing is wrong with it any more.
+fn is_mended(text: &str, repaired: &Repaired) -> bool {
+    let Ok(session) = read(text.as_bytes(), Timestamp(0)) else { return false };
+    let same = |(one, other): (&Arc<Message>, &Arc<Message>)| says_the_same(&one.body, &other.body);
+    session.messages.len() == repaired.messages.len()
+        && session.messages.iter().zip(&repaired.messages).all(same)
+        && repair(&session.messages, Whose::Foreign).is_healthy()
+}
+
+/// Whether two messages say the same. What we noted about one is in no format of others, nor is that nobody knows how a
+/// call ended: there it has failed, and its text says why.
+fn says_the_same(one: &Body, other: &Body) -> bool {
+    match (one, other) {
+        (Body::Result(one), Body::Result(other)) => one.call == other.call && one.output == other.output,
+        (one, other) => one == other,
+    }
+}
+
+/// What becomes of each message.
+struct Plan {
+    /// By their place among the messages of the session: whether it stays where it is.
+    stays: Vec<bool>,
+    /// What comes behind a message that stays, or at the beginning.
+    behind: BTreeMap<Option<usize>, Vec<Insert>>,
+}
+
+/// Something that comes in: a message of the mended session, and the one it was, if it was there.
+struct Insert {
+    message: usize,
+    was: Option<usize>,
+}
+
+impl Plan {
+    /// `None` if something inside a message has to be changed.
+    fn of(session: &Session, repaired: &Repaired) -> Option<Self> {
+        let old = &session.messages;
+        let mut is_used = vec![false; old.len()];
+        let mut plan = Self { stays: vec![false; old.len()], behind: BTreeMap::new() };
+        let (mut newest, mut spoken) = (None, 0);
+        for (at, message) in repaired.messages.iter().enumerate() {
+            let was = (0..old.len()).find(|n| !is_used[*n] && is_it(&old[*n].body, &message.body));
+            if let Some(was) = was {
+                is_used[was] = true;
+            }
+            let is_result = matches!(message.body, Body::Result(_));
+            match was {
+                // Only results move.
+                Some(was) if !is_result || spoken_before(old, was) == spoken => {
+                    (plan.stays[was], newest) = (true, Some(was));
+                    spoken += usize::from(!is_result);
+                }
+                None if !matches!(message.body, Body::Result(_) | Body::Context(_)) => return None,
+                was => plan.behind.entry(newest).or_default().push(Insert { message: at, was }),
+            }
+        }
+        Some(plan)
+    }
+}
+
+/// Whether a mended message is one of those that were there.
+fn is_it(old: &Body, new: &Body) -> bool {
+    let is_same = |one: &CallResult, other: &CallResult| one.verdict == other.verdict && one.tool == other.tool;
+    match (old, new) {
+        (Body::Result(one), Body::Result(other)) => is_same(one, other) && says_the_same(old, new),
+        _ => old == new,
+    }
+}
+
+/// How many messages that are no results come before one.
+fn spoken_before(messages: &[Arc<Message>], at: usize) -> usize {
+    messages[..at].iter().filter(|message| !matches!(message.body, Body::Result(_))).count()
+}
+
+/// The file, line by line.
+struct Sheet<'a> {
+    lines: Vec<&'a str>,
+    values: Vec<Value>,
+    format: Format,
+    /// The line of each message, from 0.
+    lines_of: Vec<usize>,
+}
+
+impl<'a> Sheet<'a> {
+    fn new(text: &'a str, session: &Session) -> Option<Self> {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let values =
+            lines.iter().map(|line| serde_json::from_str(line.trim_start_matches('\u{feff}')).unwrap_or_default());
+        let line_of =
+            |message: &Arc<Message>| session.place(message.id)?.checked_sub(1).filter(|line| *line < lines.len());
+        let lines_of = session.messages.iter().map(line_of).collect::<Option<_>>()?;
+        Some(Self { values: values.collect(), format: session.format, lines_of, lines })
+    }
+
+    fn mend(&self, plan: &Plan, repaired: &Repaired) -> Option<String> {
+        let mut maker = Maker::new(self.format, &self.values);
+        let mut is_left = vec![true; self.lines.len()];
+        for (at, line) in self.lines_of.iter().enumerate().filter(|(at, _)| !plan.stays[*at]) {
+            let shared = |other: &usize| other == line;
+            if self.lines_of.iter().filter(|other| shared(other)).count() > 1 || self.goes_on(at) {
+                return None; // A part of a line, or more than one.
+            }
+            is_left[*line] = false;
+        }
+        let mut behind: BTreeMap<Option<usize>, Vec<String>> = BTreeMap::new();
+        for (anchor, inserts) in &plan.behind {
+            for Insert { message, was } in inserts {
+                let body = &repaired.messages[*message].body;
+                // Pieces of an answer may stand behind results of others, and no result before its call.
+                let line = anchor.map(|at| self.last_line(at)).max(maker.line_of_call(body, &repaired.messages));
+                let value = match was {
+                    Some(was) => self.values[self.lines_of[*was]].clone(),
+                    None => maker.made(body, &repaired.messages, line)?,
+                };
+                behind.entry(line).or_default().push(maker.linked(value, line).to_string());
+            }
+        }
+        let mut mended = String::new();
+        behind.remove(&None).into_iter().flatten().for_each(|made| push(&mut mended, &made));
+        for (at, line) in self.lines.iter().enumerate() {
+            if is_left[at] {
+                mended.push_str(&maker.relinked(line, &self.values[at]));
+            }
+            behind.remove(&Some(at)).into_iter().flatten().for_each(|made| push(&mut mended, &made));
+        }
+        Some(mended)
+    }
+
+    /// The last line that a message has: answers come in several.
+    fn last_line(&self, at: usize) -> usize {
+        let first = self.lines_of[at];
+        let next = self.lines_of.iter().copied().filter(|line| *line > first).min().unwrap_or(self.lines.len());
+        (first + 1..next)
+            .rev()
+            .find(|line| entry::is_same_answer(&self.values[first], &self.values[*line]))
+            .unwrap_or(first)
+    }
+
+    fn goes_on(&self, at: usize) -> bool {
+        self.last_line(at) != self.lines_of[at]
+    }
+}
+
+/// Adds a line, behind one that may have no end.
+fn push(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+    text.push('\n');
+}

@@ -1,0 +1,99 @@
+use everturn::Engine;
+
+use super::*;
+
+fn brought(company: &Company, set: &[(&str, &str)]) -> Result<Brought, BadProvider> {
+    let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
+    let variable = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    bring(Engine::builder(), &Limits::default(), company, variable)
+}
+
+fn with(name: &str, wire: Wire, url: &str, key_env: Option<&str>) -> Company {
+    let named = Named { wire, url: url.into(), key_env: key_env.map(Into::into) };
+    Company { named: BTreeMap::from([(name.into(), named)]), ..Company::default() }
+}
+
+/// Whichever key is set, the model that is asked by default has a provider, and can be chosen.
+#[tokio::test]
+async fn every_usual_model_has_a_provider() {
+    for (provider, variables, model) in KEYS {
+        for set in variables {
+            let Brought { builder, model: asked, models, without_key } =
+                brought(&Company::default(), &[(set, "a-key")]).unwrap();
+            assert_eq!(asked.to_string(), model, "{set}");
+            assert_eq!((without_key.contains(&provider.to_owned()), without_key.len()), (false, KEYS.len() - 1));
+            assert!(models.iter().any(|offered| offered.has(&asked)), "{asked} cannot be chosen");
+            let engine = builder.start();
+            assert!(engine.facts(&asked).is_some(), "nobody provides {asked}");
+            assert!(models.iter().filter_map(Offered::named).all(|model| engine.facts(model).is_some()));
+        }
+    }
+}
+
+/// S16: a provider that somebody named has a key only where nobody on the way can read it.
+#[tokio::test]
+async fn a_named_provider_keeps_its_key() {
+    let key = ("LAB_KEY", "a-secret-of-the-lab");
+    let lab = |url: &str| with("lab", Wire::OpenAiChat, url, Some("LAB_KEY"));
+    for (url, variables, said) in [
+        ("https://lab.example/v1", vec![key], None),
+        ("http://127.0.0.1:8000/v1", vec![key], None),
+        ("http://lab.example/v1", vec![key], Some("would travel unencrypted")),
+        ("http://lab.example/v1", vec![key, ("EVERTURN_PLAIN_HOSTS", "lab.example")], None),
+        ("http://lab.example/v1", vec![], None),
+        ("https://me:pw@lab.example/v1", vec![], Some("a name or a password")),
+        ("lab.example", vec![], Some("not an http or https address")),
+    ] {
+        match (brought(&lab(url), &variables), said) {
+            (Ok(brought), None) => {
+                let is_idle = !variables.contains(&key);
+                assert_eq!(brought.without_key.contains(&"lab".to_owned()), is_idle, "{url}");
+                let model = "lab/any/model".parse().unwrap();
+                assert_eq!(brought.models.iter().any(|offered| offered.has(&model)), !is_idle);
+                assert!(brought.builder.start().facts(&model).is_some());
+            }
+            (Err(error), Some(said)) => {
+                let error = error.to_string();
+                assert!(error.contains(said) && !error.contains("a-secret") && !error.contains("pw"), "{error}");
+            }
+            (Ok(_), Some(_)) => panic!("{url} is taken"),
+            (Err(error), None) => panic!("{url}: {error}"),
+        }
+    }
+}
+
+/// Every wire can be had under another name, and names that mean something else cannot.
+#[tokio::test]
+async fn named_providers_have_names_of_their_own() {
+    for wire in [Wire::Anthropic, Wire::OpenAiResponses, Wire::OpenAiChat, Wire::Gemini] {
+        let Brought { builder, .. } = brought(&with("lab", wire, "https://lab.example", None), &[]).unwrap();
+        let facts = builder.start().facts(&"lab/x".parse().unwrap()).unwrap();
+        assert_eq!(facts.target.wire, wire);
+    }
+    for name in ["openai", "understudy", "ollama", "openrouter", "", "a/b", "a:b", "a b"] {
+        assert!(brought(&with(name, Wire::OpenAiChat, "https://lab.example", None), &[]).is_err(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn ollama_is_offered_where_somebody_says_it_is() {
+    let any = "ollama/anything".parse().unwrap();
+    for (set, is_offered) in [(None, false), (Some(("OLLAMA_HOST", "0.0.0.0")), true)] {
+        let Brought { builder, models, .. } = brought(&Company::default(), set.as_slice()).unwrap();
+        assert_eq!(models.iter().any(|offered| offered.has(&any)), is_offered);
+        assert!(builder.start().facts(&any).is_some());
+    }
+    for (host, url) in [
+        ("127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0:8080", "http://127.0.0.1:8080/v1"),
+        (":8080", "http://127.0.0.1:8080/v1"),
+        ("gpu.corp", "http://gpu.corp:11434/v1"),
+        ("https://gpu.corp", "https://gpu.corp/v1"),
+        ("https://gpu.corp:8443/ollama/", "https://gpu.corp:8443/ollama/v1"),
+        ("::1", "http://[::1]:11434/v1"),
+        ("[::]:8080", "http://127.0.0.1:8080/v1"),
+    ] {
+        assert_eq!(ollama_at(host), url, "{host}");
+    }
+}
