@@ -106,7 +106,8 @@ fn a_line_of_100_mib() {
 #[test]
 fn an_event_of_100_mib() {
     let says = "an event of more than 8388608 bytes";
-    for piece in ["data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n", "data: xxxxxx\n"] {
+    for piece in ["data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n", "data: xxxxxx\n"]
+    {
         every_wire!(Check { piece, times: (100 << 20) / piece.len(), says, peak_max: 25 * MIB });
     }
 }
