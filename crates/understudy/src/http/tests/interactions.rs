@@ -198,9 +198,8 @@ async fn the_adapter_puts_an_end_to_one() {
     let gemini = adapter(&server);
     let mut frames = gemini.open(asking(&gemini, MODEL)).await.unwrap();
     let handle = loop {
-        match frames.next().await.unwrap().unwrap().deltas().last() {
-            Some(Delta::Handle(handle)) => break handle.clone(),
-            Some(_) | None => {}
+        if let Some(Delta::Handle(handle)) = frames.next().await.unwrap().unwrap().deltas().last() {
+            break handle.clone();
         }
     };
     gemini.cancel(&handle).await.unwrap();
