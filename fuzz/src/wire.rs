@@ -100,11 +100,8 @@ fn no_part_passes_for_the_whole(part: &Told, whole: &Told, ends: Ends) {
 
 /// The words and calls, without what is told beside them.
 fn said(told: &Told) -> Vec<&Delta> {
-    let words = told.frames.iter().filter_map(|frame| match frame {
-        Frame::Delta(Delta::Usage(_) | Delta::Source(_) | Delta::ReplyMeta(_)) | Frame::Ping | Frame::Stop(_) => None,
-        Frame::Delta(delta) => Some(delta),
-    });
-    words.collect()
+    let beside = |delta: &&Delta| matches!(delta, Delta::Usage(_) | Delta::Source(_) | Delta::ReplyMeta(_));
+    told.frames.iter().flat_map(Frame::deltas).filter(|delta| !beside(delta)).collect()
 }
 
 /// A draft takes what is told or refuses it, and what it took can be sealed.
@@ -113,10 +110,11 @@ fn the_engine_can_take_it(told: &Told) {
     let began = Began { number: 1, model: "test/test".parse().expect("a model"), rung: Rung::First };
     draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).expect("first");
     for frame in &told.frames {
-        match frame {
-            Frame::Delta(delta) if draft.push(Timestamp(0), delta).is_err() => return,
-            Frame::Delta(_) | Frame::Ping => {}
-            Frame::Stop(stop) => drop(draft.clone().seal(stop.clone(), Timestamp(0), None)),
+        if frame.deltas().iter().any(|delta| draft.push(Timestamp(0), delta).is_err()) {
+            return;
+        }
+        if let Frame::Stop(stop) = frame {
+            drop(draft.clone().seal(stop.clone(), Timestamp(0), None));
         }
     }
 }

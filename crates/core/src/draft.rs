@@ -35,6 +35,7 @@ pub struct Draft {
     response_id: Option<String>,
     handle: Option<Handle>,
     seams: Vec<Seam>,
+    awaits_seam: bool,
     retracted: Vec<String>,
     meta: Meta,
 }
@@ -95,6 +96,7 @@ impl Draft {
             response_id: None,
             handle: None,
             seams: Vec::new(),
+            awaits_seam: false,
             retracted: Vec::new(),
             meta: Meta::new(),
         }
@@ -131,7 +133,10 @@ impl Draft {
             Delta::ResponseId(id) => self.response_id = Some(id.clone()),
             Delta::Handle(handle) => self.handle = Some((**handle).clone()),
             Delta::Usage(report) => self.usage.update(report),
-            Delta::Seam(seam) => self.seams.push(*seam),
+            Delta::Seam(seam) => {
+                self.seams.push(*seam);
+                self.awaits_seam = false;
+            }
             Delta::Attempt(began) => self.attempt(at, began),
             Delta::RetractCall { ordinal } => self.retract_call(*ordinal)?,
             Delta::RetractAll => self.retract_all(),
@@ -284,6 +289,13 @@ impl Draft {
         self.handle.as_ref()
     }
 
+    /// Whether the generation under way goes on from what others said and has not been joined to that yet. So it is for
+    /// whoever finds it again, too.
+    #[must_use]
+    pub const fn awaits_seam(&self) -> bool {
+        self.awaits_seam
+    }
+
     /// Provider metadata of the whole reply so far.
     #[must_use]
     pub const fn meta(&self) -> &Meta {
@@ -408,6 +420,8 @@ impl Draft {
         self.attempt_from = self.bytes;
         if began.rung != Rung::Reattach {
             self.generation_from = self.bytes;
+            let goes_on = matches!(began.rung, Rung::Continue | Rung::FallBack);
+            self.awaits_seam = goes_on && self.parts.iter().any(is_said);
         }
         self.attempt = Some(began.clone());
     }
@@ -427,6 +441,7 @@ impl Draft {
         self.parts.clear();
         self.slots.clear();
         self.seams.clear();
+        self.awaits_seam = false;
         self.retracted.clear();
         self.meta.clear();
         self.open = Open::Nothing;
@@ -459,6 +474,10 @@ fn meta_of(part: &mut Part) -> &mut Meta {
         Part::File(part) => &mut part.meta,
         Part::Other(meta) => meta,
     }
+}
+
+fn is_said(part: &Part) -> bool {
+    matches!(part, Part::Text(text) if !text.text.is_empty())
 }
 
 /// Empty text says nothing. Empty reasoning does when it is sealed or carries metadata: providers want it back.

@@ -104,7 +104,7 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
     // output, so whatever the draft holds then is of an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
     // A generation that ended in failure, or that its provider no longer has, is not there to be found again.
-    let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish) || found_dumb(draft, cause);
+    let is_over = ends_generation(cause) || found_dumb(draft, cause);
     let reattach = can.reattach == Reattach::Yes && !is_over && budget == Budget::Left;
     if let Some(handle) = draft.handle().filter(|_| reattach) {
         return Recovery::Reattach(handle.clone());
@@ -119,6 +119,12 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
         (Budget::SpentHere, false) => Recovery::FallBack { carry: Carry::Nothing },
         (Budget::Spent, _) => Recovery::GiveUp,
     }
+}
+
+/// Whether a break is the end of the generation itself, and not only of the stream it came by.
+#[must_use]
+pub const fn ends_generation(cause: Cause) -> bool {
+    matches!(cause, Cause::Malformed | Cause::ErrorFinish)
 }
 
 /// Whether the generation was found again and said nothing more. A connection that broke proves nothing about it; a

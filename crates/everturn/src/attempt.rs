@@ -5,15 +5,19 @@
 //!
 //! What is ready is taken together: one batch, one append, one wake-up. So a fast model costs little per delta, and a
 //! slow store makes batches larger instead of the stream slower.
+//!
+//! A handle says how far a generation was read. So it is stored with what it covers, never before it or without it: a
+//! frame is not divided between batches, and while a seam holds the head of a continuation back, it holds its handle too.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::delta::{Began, Delta, Handle, Rung};
+use everturn_core::delta::{Began, Delta, Handle};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError};
 use everturn_core::message::Stop;
 use everturn_core::prompt::Request;
+use everturn_core::recovery;
 use everturn_core::seam::{Joined, Joiner};
 use everturn_core::view::Row;
 use everturn_providers::{Frame, Frames, Provider};
@@ -100,7 +104,6 @@ impl Attempt {
         opening: Opening,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
-        let joiner = self.joiner(&retract, began.rung);
         let model = began.model.name().to_string();
         let rows = retract.into_iter().chain([Delta::Attempt(Box::new(began))]);
         let (rows, broke) = self.fold(rows.collect());
@@ -120,24 +123,16 @@ impl Attempt {
             Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
         };
         self.permit.opened();
-        self.pump(frames, joiner, started, first_after).await
-    }
-
-    /// A continuation is joined to what was shown; anything else begins by itself.
-    fn joiner(&self, retract: &[Delta], rung: Rung) -> Option<Joiner> {
-        let goes_on = matches!(rung, Rung::Continue | Rung::FallBack) && !retract.contains(&Delta::RetractAll);
-        let shown = everturn_core::message::text_of(self.draft.parts());
-        (goes_on && !shown.is_empty()).then(|| Joiner::new(&shown))
+        self.pump(frames, started, first_after).await
     }
 
     async fn pump(
         &mut self,
         mut frames: Frames,
-        joiner: Option<Joiner>,
         started: Instant,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
-        let mut batch = Batch { deltas: Vec::new(), len: 0, bytes: 0, joiner, held: false, progressed: false };
+        let mut batch = Batch::of(&self.draft);
         let (mut progress, mut over) = (started, None);
         let watchdog = sleep_until(started + self.windows.silence_max);
         // Both wait for the whole stream: to make and to give up a waiter costs more than to ask one.
@@ -265,9 +260,20 @@ struct Batch {
     deltas: Vec<Delta>,
     len: usize,
     bytes: usize,
-    joiner: Option<Joiner>,
-    held: bool,
     progressed: bool,
+    /// The head of a continuation, until it is decided how much of it was said before.
+    head: Option<Head>,
+    /// Whether the draft knows how to find the generation again.
+    kept: bool,
+}
+
+/// What was said of a continuation and is not in the draft yet.
+struct Head {
+    joiner: Joiner,
+    /// Whether there is any text.
+    begun: bool,
+    /// The newest handle behind that. It comes into the draft with what it covers, or not at all.
+    handle: Option<Box<Handle>>,
 }
 
 /// Why a stream gives no more.
@@ -278,6 +284,15 @@ enum Over {
 }
 
 impl Batch {
+    /// An empty one, for this draft. A continuation is joined to what was shown; anything else begins by itself.
+    fn of(draft: &Draft) -> Self {
+        let head = draft.awaits_seam().then(|| {
+            let joiner = Joiner::new(&everturn_core::message::text_of(draft.parts()));
+            Head { joiner, begun: false, handle: None }
+        });
+        Self { deltas: Vec::new(), len: 0, bytes: 0, progressed: false, head, kept: draft.handle().is_some() }
+    }
+
     /// Takes `frame` and whatever else is ready, up to a bound.
     fn gather(
         &mut self,
@@ -292,14 +307,20 @@ impl Batch {
                     self.push(delta);
                     None
                 }
+                Some(Ok(Frame::Together(deltas))) => {
+                    deltas.into_iter().for_each(|delta| self.push(delta));
+                    None
+                }
                 Some(Ok(Frame::Ping)) => None,
                 Some(Ok(Frame::Stop(stop))) => Some(Over::Stop(stop)),
                 Some(Err(error)) => Some(Over::Error(error)),
                 None => Some(Over::Eof),
             };
-            if over.is_some() {
-                self.end_seam();
-                return over;
+            if let Some(over) = over {
+                if !self.is_heard_again(&over) {
+                    self.end_head();
+                }
+                return Some(over);
             }
             next = if self.has_room(windows) { frames.next().now_or_never() } else { None };
         }
@@ -314,37 +335,54 @@ impl Batch {
         self.len += 1;
         self.bytes += delta.bytes();
         self.progressed |= delta.is_progress();
-        match (&mut self.joiner, delta) {
-            (Some(joiner), Delta::Text(text)) => {
-                self.held = true;
-                if let Some(joined) = joiner.push(&text) {
-                    self.joiner = None;
-                    self.add_joined(joined);
+        match (&mut self.head, delta) {
+            (Some(head), Delta::Text(text)) => {
+                head.begun = true;
+                if let Some(joined) = head.joiner.push(&text) {
+                    let handle = head.handle.take();
+                    self.head = None;
+                    self.add_joined(joined, handle);
                 }
             }
-            (Some(_), delta) if delta.is_progress() && self.held => {
-                self.end_seam();
+            (Some(Head { begun: true, handle, .. }), Delta::Handle(newest)) => *handle = Some(newest),
+            (Some(Head { begun: true, .. }), delta) if delta.is_progress() || matches!(delta, Delta::PartMeta(_)) => {
+                self.end_head();
                 self.add(delta);
             }
             (_, delta) => self.add(delta), // The model may think again before it goes on.
         }
     }
 
-    /// No more text will come to decide the seam with.
-    fn end_seam(&mut self) {
-        if let Some(joined) = self.joiner.take().map(Joiner::finish) {
-            self.add_joined(joined);
+    /// Whether the head will be heard again, by whoever re-attaches behind the draft's handle. Then it is left to them:
+    /// they will have more of it to decide the seam with.
+    const fn is_heard_again(&self, over: &Over) -> bool {
+        match over {
+            Over::Stop(_) => false,
+            Over::Error(error) => self.kept && !recovery::ends_generation(error.cause),
+            Over::Eof => self.kept,
         }
     }
 
-    fn add_joined(&mut self, joined: Joined) {
+    /// No more text will come to decide the seam with.
+    fn end_head(&mut self) {
+        if let Some(head) = self.head.take() {
+            let joined = head.joiner.finish();
+            self.add_joined(joined, head.handle);
+        }
+    }
+
+    fn add_joined(&mut self, joined: Joined, handle: Option<Box<Handle>>) {
         self.add(Delta::Seam(joined.seam));
         if !joined.text.is_empty() {
             self.add(Delta::Text(joined.text));
         }
+        if let Some(handle) = handle {
+            self.add(Delta::Handle(handle));
+        }
     }
 
     fn add(&mut self, delta: Delta) {
+        self.kept |= matches!(delta, Delta::Handle(_));
         let rest = match self.deltas.last_mut() {
             Some(last) => last.absorb(delta),
             None => Some(delta),

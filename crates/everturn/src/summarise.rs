@@ -316,11 +316,13 @@ impl Teller {
         let mut progress = Instant::now();
         while self.draft.bytes() <= self.windows.draft_bytes_max {
             match timeout_at(progress + self.windows.silence_max, frames.next()).await.map_err(silent)? {
-                Some(Ok(Frame::Delta(delta))) => {
-                    let fits = self.draft.push(self.clock.now(), &delta);
-                    fits.map_err(|out_of_order| error(Kind::Malformed).with_detail(&out_of_order.to_string()))?;
-                    if delta.is_progress() {
-                        progress = Instant::now();
+                Some(Ok(frame @ (Frame::Delta(_) | Frame::Together(_)))) => {
+                    for delta in frame.deltas() {
+                        let fits = self.draft.push(self.clock.now(), delta);
+                        fits.map_err(|out_of_order| error(Kind::Malformed).with_detail(&out_of_order.to_string()))?;
+                        if delta.is_progress() {
+                            progress = Instant::now();
+                        }
                     }
                 }
                 Some(Ok(Frame::Ping)) => {}

@@ -10,7 +10,6 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bytes::Bytes;
-use everturn_providers::Frame;
 use everturn_providers::anthropic::Messages;
 use everturn_providers::gemini::{GenerateContent, Interaction};
 use everturn_providers::openai_chat::Completions;
@@ -241,7 +240,7 @@ fn read<D: Decode>(pieces: &[Bytes], n: usize, decode: D) -> f64 {
         let seen = runtime.block_on(async {
             let mut seen = 0_usize;
             while let Some(frame) = frames.next().await {
-                seen += usize::from(matches!(black_box(frame), Ok(Frame::Delta(_))));
+                seen += black_box(frame).map_or(0, |frame| frame.deltas().len());
             }
             seen
         });

@@ -30,7 +30,8 @@ pub trait Provider: Send + Sync + 'static {
     /// Sends a request and gives back the stream of its answer.
     async fn open(&self, request: Request) -> Result<Frames, ProviderError>;
 
-    /// Finds a generation again that lost its stream, after the cursor in the handle.
+    /// Finds a generation again that lost its stream, after the cursor in the handle. What an event says has to come with
+    /// its handle then, as one [`Frame::Together`].
     async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
         let _ = (model, handle);
         Err(ProviderError::new(self.name(), Kind::Config).with_detail("this provider keeps no generations"))
@@ -52,10 +53,36 @@ pub type Frames = BoxStream<'static, Result<Frame, ProviderError>>;
 pub enum Frame {
     /// The answer grew.
     Delta(Delta),
+    /// The answer grew by several things that are one: stored together or not at all. What an event says comes like this
+    /// if a handle follows it. Stored without its handle it would be said again to whoever re-attaches, and a handle
+    /// without what it covers would lose that.
+    Together(Vec<Delta>),
     /// The connection lives. Not progress.
     Ping,
     /// The answer is over, and why.
     Stop(Stop),
+}
+
+impl Frame {
+    /// What the answer grew by.
+    #[must_use]
+    pub fn deltas(&self) -> &[Delta] {
+        match self {
+            Self::Delta(delta) => std::slice::from_ref(delta),
+            Self::Together(deltas) => deltas,
+            Self::Ping | Self::Stop(_) => &[],
+        }
+    }
+
+    /// Makes one frame of what an event said, which is `out` from `seen` on, and the handle behind it.
+    pub(crate) fn mark(out: &mut Vec<Self>, seen: usize, handle: Handle) {
+        let said = out.drain(seen..).filter_map(|frame| match frame {
+            Self::Delta(delta) => Some(delta),
+            Self::Together(_) | Self::Ping | Self::Stop(_) => None,
+        });
+        let deltas = said.chain([Delta::Handle(Box::new(handle))]).collect();
+        out.push(Self::Together(deltas));
+    }
 }
 
 /// What is known about a model.

@@ -220,10 +220,12 @@ impl Guest {
         let mut frames = self.provider.open(request).await.map_err(|error| (error, String::new()))?;
         while let Some(frame) = frames.next().await {
             let said = everturn_core::message::text_of(draft.parts());
-            match frame.map_err(|error| (error, said))? {
-                Frame::Delta(delta) => drop(draft.push(Timestamp(0), &delta).expect("an adapter keeps order")),
-                Frame::Stop(stop) => return Ok(draft.seal(stop, Timestamp(0), None).expect("an attempt began")),
-                Frame::Ping => {}
+            let frame = frame.map_err(|error| (error, said))?;
+            for delta in frame.deltas() {
+                draft.push(Timestamp(0), delta).expect("an adapter keeps order");
+            }
+            if let Frame::Stop(stop) = frame {
+                return Ok(draft.seal(stop, Timestamp(0), None).expect("an attempt began"));
             }
         }
         unreachable!("a stream ends with a stop or an error")

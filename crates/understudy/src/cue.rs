@@ -152,6 +152,16 @@ pub fn response_id(id: &str) -> Cue {
     Cue::Say(vec![Delta::ResponseId(id.into()), Delta::Handle(Box::new(handle))])
 }
 
+/// Says something, and where to find the response again behind it.
+#[must_use]
+pub fn marked(cue: Cue, id: &str, cursor: u64) -> Cue {
+    let handle = Handle { id: id.into(), cursor: cursor.to_string() };
+    match cue {
+        Cue::Say(deltas) => Cue::Say([deltas, vec![Delta::Handle(Box::new(handle))]].concat()),
+        other => other,
+    }
+}
+
 /// Answers only after this long.
 #[must_use]
 pub const fn slow(seconds: u64) -> Cue {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_core::delta::Handle;
+use everturn_core::delta::{Delta, Handle};
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::limits::Thinking;
 use everturn_core::prompt::{Request, Target, Wire, validate};
@@ -187,7 +187,7 @@ impl Understudy {
                     }
                     match cues.pop_front()? {
                         Cue::Slow(time) | Cue::Wait(time) => pause(time).await,
-                        Cue::Say(deltas) => ready.extend(deltas.into_iter().map(|delta| Ok(Frame::Delta(delta)))),
+                        Cue::Say(deltas) => ready.extend(frames(deltas).into_iter().map(Ok)),
                         Cue::Ping => ready.push_back(Ok(Frame::Ping)),
                         Cue::Stop(stop) => ready.push_back(Ok(Frame::Stop(stop))),
                         Cue::Fail(error) => ready.push_back(Err(error.with_provider(&name))),
@@ -200,6 +200,14 @@ impl Understudy {
         });
         Ok(turns.boxed())
     }
+}
+
+/// What a cue says comes delta by delta, unless a handle covers it: then it is one frame, as adapters make it.
+fn frames(deltas: Vec<Delta>) -> Vec<Frame> {
+    if deltas.iter().any(|delta| matches!(delta, Delta::Handle(_))) {
+        return vec![Frame::Together(deltas)];
+    }
+    deltas.into_iter().map(Frame::Delta).collect()
 }
 
 async fn pause(time: Duration) {

@@ -40,7 +40,8 @@ fn tampered(frames: Frames) -> Frames {
     static DONE: AtomicBool = AtomicBool::new(false);
     let loses = is("lose-delta");
     let place = |place: &mut u32, frame: Result<Frame, ProviderError>| {
-        *place += u32::from(matches!(&frame, Ok(Frame::Delta(Delta::Text(_)))));
+        let deltas = frame.iter().flat_map(Frame::deltas);
+        *place += deltas.map(|delta| u32::from(matches!(delta, Delta::Text(_)))).sum::<u32>();
         std::future::ready(Some((*place, frame)))
     };
     let is_kept = move |(place, _): &(u32, Result<Frame, ProviderError>)| {

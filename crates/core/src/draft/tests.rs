@@ -257,3 +257,23 @@ proptest! {
         prop_assert_eq!(again.seq(), Seq(batched.len() as u64));
     }
 }
+
+/// A generation that goes on from others' words is joined to them once, whoever reads it when that is decided.
+#[test]
+fn a_continuation_awaits_its_seam() {
+    let seam = Delta::Seam(Seam { at: 3, dropped: 0, inserted: 0 });
+    let awaits = |rung, deltas: &[Delta]| fold([text("The"), attempt(2, rung)].into_iter().chain(deltas.to_vec()));
+    for rung in [Rung::Continue, Rung::FallBack] {
+        let again = attempt(3, Rung::Reattach);
+        assert!(awaits(rung, &[]).awaits_seam());
+        assert!(awaits(rung, &[Delta::Reasoning("Hm.".into()), again.clone()]).awaits_seam(), "found again");
+        assert!(!awaits(rung, std::slice::from_ref(&seam)).awaits_seam());
+        assert!(!awaits(rung, &[seam.clone(), again]).awaits_seam(), "once");
+        assert!(!awaits(rung, &[Delta::RetractAll]).awaits_seam(), "nothing is left to join it to");
+        assert!(!fold([attempt(2, rung)]).awaits_seam(), "nothing was said before");
+    }
+    for rung in [Rung::Reattach, Rung::Restart] {
+        assert!(!awaits(rung, &[]).awaits_seam());
+    }
+    assert!(!fold([text("The")]).awaits_seam());
+}

@@ -53,7 +53,7 @@ fn word_by_word(words: &str) -> Script {
 }
 
 /// What the request shows as said already and to be gone on with.
-fn half_said(request: &Request) -> String {
+pub fn half_said(request: &Request) -> String {
     let mut newest = request.entries.iter().rev();
     let (Some(last), Some(before)) = (newest.next(), newest.next()) else { return String::new() };
     if last.role != Role::User || before.role != Role::Assistant {

@@ -7,9 +7,11 @@ use everturn::core::prompt::{Target, Wire};
 use everturn::core::recovery::Reattach;
 use everturn::{Agent, Background};
 use everturn_understudy::{
-    Asked, Script, Understudy, fail, hang, malformed, refuse, response_id, script, stop, text, usage,
+    Asked, Script, Understudy, fail, hang, malformed, marked, part_meta, reasoning, refuse, response_id, script,
+    sealed, stop, text, usage,
 };
 use expect_test::expect;
+use serde_json::json;
 
 use crate::read::rows;
 use crate::stage::{Stage, agent};
@@ -143,4 +145,77 @@ async fn what_is_left_for_another_is_ended() {
             .await;
     stage.run("Go.").await;
     assert_eq!(cancelled(&stage.understudy), [""; 0], "one that failed is over");
+}
+
+/// AW11: what a seam holds back is stored with its handle or not at all: whoever reads on after a hand-over hears it
+/// again, and joins it.
+#[tokio::test(start_paused = true)]
+async fn the_head_of_a_continuation_is_not_lost() {
+    let failed = || script([text("The quick brown fox "), fail(Kind::Timeout, Cause::ErrorFinish)]);
+    let head = script([response_id("r2"), marked(text("brown "), "r2", 5), hang()]);
+    let stage = Stage::new(keeping([failed(), head]), background()).await;
+    let mut watch = stage.watch();
+    stage.chat.send("Go.").await.unwrap();
+    watch.until(|event| format!("{event:?}").contains("r2")).await;
+    let rest = script([marked(text("brown "), "r2", 5), marked(text("fox jumps."), "r2", 6), stop(Stop::End)]);
+    let stage = stage.moved(keeping([rest]), background()).await;
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
+    assert!(matches!(&stage.understudy.asked()[..], [Asked::Reattach(handle)] if handle.cursor == "0"));
+}
+
+/// The same when the stream breaks there: who finds the generation again has more to decide the seam with.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_breaks_is_heard_again() {
+    let failed = script([text("The quick brown fox "), fail(Kind::Timeout, Cause::ErrorFinish)]);
+    let head = script([response_id("r2"), marked(text("brown f"), "r2", 5), fail(Kind::Timeout, Cause::Reset)]);
+    let rest = script([marked(text("brown f"), "r2", 5), marked(text("ox jumps."), "r2", 6), stop(Stop::End)]);
+    let stage = Stage::new(keeping([failed, head, rest]), background()).await;
+    expect![[r#"
+        t=000.0 message 1 user "Go."
+        t=000.0 running
+        t=000.0 delta 1 attempt 1 First understudy/one
+        t=000.0 delta 2 Text("The quick brown fox ")
+        t=000.0 running retry Timeout until 0.9
+        t=000.9 delta 3 attempt 2 Continue understudy/one
+        t=000.9 delta 4 ResponseId("r2")
+        t=000.9 delta 5 Handle(Handle { id: "r2", cursor: "0" })
+        t=000.9 running retry Timeout until 2.1
+        t=002.1 delta 6 attempt 3 Reattach understudy/one
+        t=002.1 delta 7 Seam(Seam { at: 20, dropped: 10, inserted: 0 })
+        t=002.1 delta 8 Text("jumps.")
+        t=002.1 delta 9 Handle(Handle { id: "r2", cursor: "6" })
+        t=002.1 message 2 reply ["The quick brown fox jumps."] End
+        t=002.1 running
+        t=002.1 idle Done
+    "#]]
+    .assert_eq(&stage.run("Go.").await);
+}
+
+/// What is attached to the head of a continuation belongs to that, not to what was thought before it.
+#[tokio::test(start_paused = true)]
+async fn what_is_attached_to_a_head_stays_with_it() {
+    let failed = script([text("The quick brown fox "), fail(Kind::Timeout, Cause::Reset)]);
+    let attached = [("understudy".to_owned(), json!({"id": "msg_1"}))];
+    let again = [reasoning("Hm."), sealed("sig"), text("b"), part_meta(attached.into_iter().collect())];
+    let stage =
+        crate::stage::stage([failed, script(again.into_iter().chain([text("uys a hat."), stop(Stop::End)]))]).await;
+    expect![[r#"
+        t=000.0 message 1 user "Go."
+        t=000.0 running
+        t=000.0 delta 1 attempt 1 First understudy/one
+        t=000.0 delta 2 Text("The quick brown fox ")
+        t=000.0 running retry Timeout until 0.9
+        t=000.9 delta 3 attempt 2 Continue understudy/one
+        t=000.9 delta 4 Reasoning("Hm.")
+        t=000.9 delta 5 Sealed(Signature("sig"))
+        t=000.9 delta 6 Ended
+        t=000.9 delta 7 Seam(Seam { at: 20, dropped: 0, inserted: 0 })
+        t=000.9 delta 8 Text("b")
+        t=000.9 delta 9 PartMeta({"understudy": Object {"id": String("msg_1")}})
+        t=000.9 delta 10 Text("uys a hat.")
+        t=000.9 message 2 reply ["The quick brown fox " (Hm. ✓) "buys a hat."] End
+        t=000.9 running
+        t=000.9 idle Done
+    "#]]
+    .assert_eq(&stage.run("Go.").await);
 }

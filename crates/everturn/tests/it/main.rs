@@ -16,6 +16,7 @@ mod embed;
 mod endings;
 mod fallback;
 mod governor;
+mod handles;
 mod interrupts;
 mod kept;
 mod ladder;

@@ -30,10 +30,11 @@ fn sent_back(fixture: &[u8]) -> String {
     draft.push(Timestamp(0), &began).unwrap();
     let mut stop = Stop::Broken;
     for frame in cuts::told([fixture], GenerateContent::new(NAME)).frames {
-        match frame {
-            Frame::Delta(delta) => drop(draft.push(Timestamp(0), &delta).unwrap()),
-            Frame::Stop(reason) => stop = reason,
-            Frame::Ping => {}
+        for delta in frame.deltas() {
+            draft.push(Timestamp(0), delta).unwrap();
+        }
+        if let Frame::Stop(reason) = frame {
+            stop = reason;
         }
     }
     let reply = Body::Reply(Box::new(draft.seal(stop, Timestamp(0), None).unwrap()));
@@ -178,10 +179,12 @@ async fn an_interaction_is_found_again() {
     let provider = gemini(&base).with_kept(Kept::Background);
     let mut frames = all(provider.open(asking(&provider)).await.unwrap()).await;
     assert_eq!(frames.pop().unwrap().unwrap_err().cause, Cause::Truncated);
-    let Some(Ok(Frame::Delta(Delta::Handle(handle)))) = frames.last() else { panic!("{frames:?}") };
+    let Some(Ok(last)) = frames.last() else { panic!("{frames:?}") };
+    let Some(Delta::Handle(handle)) = last.deltas().last() else { panic!("{last:?}") };
     let rest = all(provider.reattach("gemini-3-flash", handle).await.unwrap()).await;
     assert_eq!(rest.last().unwrap(), &Ok(Frame::Stop(Stop::End)));
-    assert_eq!(rest[0], Ok(Frame::Delta(Delta::Text("vier – 5.".into()))));
+    let Ok(Frame::Together(first)) = &rest[0] else { panic!("{rest:?}") };
+    assert!(matches!(&first[..], [Delta::Text(text), Delta::Handle(_)] if text == "vier – 5."), "{first:?}");
     let asked = asked.await.unwrap().unwrap();
     assert!(asked[0].starts_with("POST /v1beta/interactions HTTP/1.1"), "{}", asked[0]);
     assert!(asked[1].starts_with("GET /v1beta/interactions/v1_ChdyZDZs?stream=true&last_event_id=evt%2F9%3D%3D HTTP"));
@@ -251,11 +254,7 @@ proptest::proptest! {
         let told = [cuts::told([bytes.as_slice()], GenerateContent::new(NAME)), cuts::told([bytes.as_slice()], Interaction::new(NAME))];
         for told in told {
             let mut draft = Draft::new(StepId(1));
-            for frame in &told.frames {
-                if let Frame::Delta(delta) = frame && draft.push(Timestamp(0), delta).is_err() {
-                    break;
-                }
-            }
+            let _ = told.frames.iter().flat_map(Frame::deltas).try_for_each(|delta| draft.push(Timestamp(0), delta).map(drop));
             proptest::prop_assert!(told.frames.len() < 200);
         }
     }

@@ -20,12 +20,14 @@ pub(crate) fn shown(told: &Told) -> String {
     text
 }
 
-/// Frames, a line each.
+/// Frames, a line a delta.
 pub(crate) fn frames(frames: &[Frame]) -> String {
     let mut text = String::new();
     for frame in frames {
         match frame {
-            Frame::Delta(delta) => writeln!(text, "{}", line(delta)).unwrap(),
+            Frame::Delta(_) | Frame::Together(_) => {
+                frame.deltas().iter().for_each(|delta| writeln!(text, "{}", line(delta)).unwrap());
+            }
             Frame::Ping => text.push_str("ping\n"),
             Frame::Stop(stop) => writeln!(text, "stop {stop:?}").unwrap(),
         }
@@ -81,10 +83,8 @@ pub(crate) fn draft<'f>(told: impl IntoIterator<Item = &'f Frame>) -> Draft {
     let mut draft = Draft::new(StepId(1));
     let began = Began { number: 1, model: "openai/test".parse().unwrap(), rung: Rung::First };
     draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).unwrap();
-    for frame in told {
-        if let Frame::Delta(delta) = frame {
-            draft.push(Timestamp(0), delta).unwrap_or_else(|error| panic!("{error}: {delta:?}"));
-        }
+    for delta in told.into_iter().flat_map(Frame::deltas) {
+        draft.push(Timestamp(0), delta).unwrap_or_else(|error| panic!("{error}: {delta:?}"));
     }
     draft
 }

@@ -5,9 +5,9 @@
 //! that a server which leaves pieces out still says everything and one that contradicts itself over a call's input runs
 //! nothing. An answer is over with its terminal event and not before.
 //!
-//! A generation in the background outlives its stream. Then every event that says something is followed by a handle whose
-//! cursor is the event's number, and a decoder that begins after such a number goes on in the same draft: slots are the
-//! items' places in the response, which both decoders know.
+//! A generation in the background outlives its stream. Then whatever an event says is one frame with a handle whose cursor
+//! is the event's number, and a decoder that begins after such a number goes on in the same draft: slots are the items'
+//! places in the response, which both decoders know.
 
 use everturn_core::delta::{Delta, Handle};
 use everturn_core::error::{Kind, ProviderError};
@@ -228,13 +228,12 @@ impl Responses {
         ProviderError::new(&*self.provider, Kind::Malformed).with_detail(detail)
     }
 
-    /// Lets a generation be found again behind the event that was just taken in.
-    fn mark(&self, number: Option<u64>, out: &mut Vec<Frame>) {
-        if let (Keeps::Generation, Some(number), Some(Frame::Delta(_))) = (self.keeps, number, out.last())
+    /// Lets a generation be found again behind the event that was just taken in, which said `out` from `seen` on.
+    fn mark(&self, number: Option<u64>, out: &mut Vec<Frame>, seen: usize) {
+        if let (Keeps::Generation, Some(number), Some(Frame::Delta(_))) = (self.keeps, number, out[seen..].last())
             && !self.id.is_empty()
         {
-            let handle = Handle { id: self.id.clone(), cursor: number.to_string() };
-            out.push(Frame::Delta(Delta::Handle(Box::new(handle))));
+            Frame::mark(out, seen, Handle { id: self.id.clone(), cursor: number.to_string() });
         }
     }
 }
@@ -250,9 +249,7 @@ impl Decode for Responses {
             if !known {
                 self.take(told, event.data, out)?;
             }
-            if out.len() > before {
-                self.mark(number, out);
-            }
+            self.mark(number, out, before);
         }
         if out.len() == before {
             out.push(Frame::Ping);

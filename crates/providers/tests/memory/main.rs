@@ -10,13 +10,13 @@ use allocation_counter::measure;
 use bytes::Bytes;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::limits::Limits;
+use everturn_providers::Frames;
 use everturn_providers::anthropic::Messages;
 use everturn_providers::gemini::{GenerateContent, Interaction};
 use everturn_providers::openai_chat::Completions;
 use everturn_providers::openai_responses::{Keeps, Responses};
 use everturn_providers::sse::Bounds;
 use everturn_providers::wire::{Decode, Fold, frames};
-use everturn_providers::{Frame, Frames};
 use futures_util::{StreamExt as _, stream};
 
 const MIB: u64 = 1 << 20;
@@ -49,8 +49,7 @@ fn counted(open: impl FnOnce() -> Frames) -> Read {
         runtime.block_on(async {
             while let Some(frame) = frames.next().await {
                 match frame {
-                    Ok(Frame::Delta(_)) => deltas += 1,
-                    Ok(Frame::Ping | Frame::Stop(_)) => {}
+                    Ok(frame) => deltas += frame.deltas().len(),
                     Err(error) => end = Err(error),
                 }
             }

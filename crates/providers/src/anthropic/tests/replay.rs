@@ -52,10 +52,11 @@ fn sent_back(stream: &str) -> Vec<Value> {
     draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).unwrap();
     let mut stop = Stop::Broken;
     for frame in read(stream).frames {
-        match frame {
-            Frame::Delta(delta) => drop(draft.push(Timestamp(1), &delta).unwrap()),
-            Frame::Stop(why) => stop = why,
-            Frame::Ping => {}
+        for delta in frame.deltas() {
+            draft.push(Timestamp(1), delta).unwrap();
+        }
+        if let Frame::Stop(why) = frame {
+            stop = why;
         }
     }
     let reply = draft.seal(stop, Timestamp(2), None).unwrap();

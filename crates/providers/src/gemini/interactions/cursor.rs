@@ -8,16 +8,32 @@
 pub(in super::super) struct Cursor {
     /// The id of the last event that was read; empty if none was.
     pub(in super::super) event: String,
-    /// The step that was a call and was still open.
-    pub(in super::super) open_call: Option<u32>,
+    /// The step that was a call and was still open, and what had come of its input.
+    pub(in super::super) open_call: Option<(u32, Input)>,
     /// Whether there was a call for us.
     pub(in super::super) called: bool,
 }
 
+/// How much of a call's input has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Input {
+    /// Some of it, or nothing.
+    ToCome,
+    /// All of it. Whatever comes then is the same again.
+    Whole,
+}
+
+/// What stands behind the number of a call whose input is whole.
+const WHOLE: char = '!';
+
 impl Cursor {
     /// The cursor as it is kept. Ids may hold anything, so they come last.
     pub(in super::super) fn to_text(&self) -> String {
-        let open = self.open_call.map_or_else(|| "-".into(), |index| index.to_string());
+        let open = match self.open_call {
+            None => "-".to_owned(),
+            Some((index, Input::ToCome)) => index.to_string(),
+            Some((index, Input::Whole)) => format!("{index}{WHOLE}"),
+        };
         let called = if self.called { "calls" } else { "-" };
         format!("{open}:{called}:{}", self.event)
     }
@@ -28,7 +44,12 @@ impl Cursor {
         let (Some(open), Some(called), Some(event)) = (pieces.next(), pieces.next(), pieces.next()) else {
             return Self::default();
         };
-        Self { event: event.to_owned(), open_call: open.parse().ok(), called: called == "calls" }
+        let (index, input) = match open.strip_suffix(WHOLE) {
+            Some(index) => (index, Input::Whole),
+            None => (open, Input::ToCome),
+        };
+        let open_call = index.parse().ok().map(|index| (index, input));
+        Self { event: event.to_owned(), open_call, called: called == "calls" }
     }
 }
 
@@ -39,11 +60,14 @@ mod tests {
     #[test]
     fn a_cursor_is_read_as_it_was_written() {
         for event in ["", "e1", "a:b:c", "::"] {
-            for (open_call, called) in [(None, false), (None, true), (Some(0), true), (Some(7), false)] {
+            let open = [None, Some((0, Input::ToCome)), Some((7, Input::Whole))];
+            for (open_call, called) in open.into_iter().flat_map(|open| [(open, false), (open, true)]) {
                 let cursor = Cursor { event: event.into(), open_call, called };
                 assert_eq!(Cursor::of_text(&cursor.to_text()), cursor);
             }
         }
         assert_eq!(Cursor::of_text("nothing of ours"), Cursor::default());
+        let earlier = Cursor { event: "e1".into(), open_call: Some((3, Input::ToCome)), called: true };
+        assert_eq!(Cursor::of_text("3:calls:e1"), earlier, "as every version has written it");
     }
 }

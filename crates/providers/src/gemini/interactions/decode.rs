@@ -1,8 +1,8 @@
 //! From events of an interaction to deltas.
 //!
 //! An interaction is a list of steps, each with a number: a thought, an output, a call, a result of one of Google's own
-//! tools. A step begins, grows and stops, and its number is our slot for a call. After each event the handle is told
-//! anew, behind the deltas of that event: whoever stores both reads on where it stopped.
+//! tools. A step begins, grows and stops, and its number is our slot for a call. With each event the handle is told
+//! anew, behind the deltas of that event and in one frame with them: whoever stores that reads on where it stopped.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::super::classify::{Calls, in_stream, malformed};
 use super::super::grounding::Sources;
 use super::super::usage::{Counted, Counts as Counting};
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Input};
 use super::event::{Counts, Event, Step, Summary};
 use crate::provider::Frame;
 use crate::sse;
@@ -50,12 +50,6 @@ enum Open {
     Other,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
-    ToCome,
-    Whole,
-}
-
 impl Interaction {
     /// An interaction of which nothing has come.
     #[must_use]
@@ -65,7 +59,7 @@ impl Interaction {
 
     /// The rest of an interaction.
     pub(in super::super) fn after(provider: &str, id: String, cursor: Cursor) -> Self {
-        let open = cursor.open_call.map(|index| (index, Open::Call(Input::ToCome)));
+        let open = cursor.open_call.map(|(index, input)| (index, Open::Call(input)));
         Self {
             provider: provider.to_owned(),
             id,
@@ -99,8 +93,7 @@ impl Decode for Interaction {
         }
         if !event_id.is_empty() && !self.id.is_empty() {
             self.cursor.event = event_id;
-            let handle = Handle { id: self.id.clone(), cursor: self.cursor.to_text() };
-            out.push(Frame::Delta(Delta::Handle(Box::new(handle))));
+            Frame::mark(out, seen, Handle { id: self.id.clone(), cursor: self.cursor.to_text() });
         }
         if out.len() == seen {
             out.push(Frame::Ping);
@@ -230,7 +223,6 @@ impl Interaction {
         }
         let meta = self.signed(step.signature.as_deref());
         out.add(Delta::CallBegan(Box::new(CallBegan { slot, provider_id, tool, run_by, meta })));
-        self.cursor.open_call = Some(slot);
         let input = match step.arguments.map(Arguments::of) {
             Some(Arguments::Whole(json)) => {
                 out.add(Delta::CallInput { slot, json });
@@ -238,6 +230,7 @@ impl Interaction {
             }
             Some(Arguments::Piece(_) | Arguments::None) | None => Input::ToCome,
         };
+        self.cursor.open_call = Some((slot, input));
         Open::Call(input)
     }
 
@@ -265,6 +258,7 @@ impl Interaction {
                     Some(Arguments::Piece(json)) => json,
                     Some(Arguments::Whole(json)) => {
                         *input = Input::Whole;
+                        self.cursor.open_call = Some((index, Input::Whole));
                         json
                     }
                     Some(Arguments::None) | None => return Ok(()),

@@ -22,10 +22,8 @@ fn number(event: &str) -> u64 {
 }
 
 fn push(draft: &mut Draft, told: &Told) {
-    for frame in &told.frames {
-        if let Frame::Delta(delta) = frame {
-            draft.push(Timestamp(0), delta).unwrap_or_else(|error| panic!("{error}: {delta:?}"));
-        }
+    for delta in told.frames.iter().flat_map(Frame::deltas) {
+        draft.push(Timestamp(0), delta).unwrap_or_else(|error| panic!("{error}: {delta:?}"));
     }
 }
 
@@ -82,6 +80,27 @@ fn a_generation_is_taken_up_again_and_again() {
                 decoder = Responses::resumed("openai", &handle.id, from);
             }
             assert_eq!(draft.parts(), expected.parts(), "lost after {first} and {second} events");
+        }
+    }
+}
+
+/// What an event says and the handle behind it are one frame: nobody can store the one without the other.
+#[test]
+fn a_handle_comes_with_what_it_covers() {
+    let whole = told([BACKGROUND.as_bytes()], Responses::new("openai", Keeps::Generation));
+    let (end, said) = whole.frames.split_last().unwrap();
+    assert_eq!(end, &Frame::Stop(Stop::ToolUse));
+    // The terminal event is told again to whoever did not hear its end, all of it.
+    let marked = said.iter().rposition(|frame| matches!(frame, Frame::Together(_))).unwrap();
+    for frame in &said[..=marked] {
+        match frame {
+            Frame::Together(deltas) => {
+                let (handle, covered) = deltas.split_last().unwrap();
+                assert!(matches!(handle, Delta::Handle(_)) && !covered.is_empty(), "{deltas:?}");
+                assert!(covered.iter().all(|delta| !matches!(delta, Delta::Handle(_))), "{deltas:?}");
+            }
+            Frame::Ping => {}
+            Frame::Delta(_) | Frame::Stop(_) => panic!("{frame:?} without a handle"),
         }
     }
 }

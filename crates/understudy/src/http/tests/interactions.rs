@@ -117,11 +117,15 @@ struct Heard {
 async fn hear(mut frames: Frames) -> Heard {
     let (mut deltas, mut handle) = (Vec::new(), None);
     while let Some(frame) = frames.next().await {
+        for delta in frame.iter().flat_map(Frame::deltas) {
+            match delta {
+                Delta::Handle(newest) => handle = Some((**newest).clone()),
+                Delta::ResponseId(_) => {} // Each has its own; the handle holds it.
+                delta => deltas.push(delta.clone()),
+            }
+        }
         match frame {
-            Ok(Frame::Delta(Delta::Handle(newest))) => handle = Some(*newest),
-            Ok(Frame::Delta(Delta::ResponseId(_))) => {} // Each has its own; the handle holds it.
-            Ok(Frame::Delta(delta)) => deltas.push(delta),
-            Ok(Frame::Ping) => {}
+            Ok(Frame::Delta(_) | Frame::Together(_) | Frame::Ping) => {}
             Ok(Frame::Stop(stop)) => return Heard { deltas, handle, ended: Ok(stop) },
             Err(error) => return Heard { deltas, handle, ended: Err((error.kind, error.cause)) },
         }
@@ -194,10 +198,8 @@ async fn the_adapter_puts_an_end_to_one() {
     let gemini = adapter(&server);
     let mut frames = gemini.open(asking(&gemini, MODEL)).await.unwrap();
     let handle = loop {
-        match frames.next().await.unwrap().unwrap() {
-            Frame::Delta(Delta::Handle(handle)) => break handle,
-            Frame::Delta(_) | Frame::Ping => {}
-            Frame::Stop(stop) => panic!("{stop:?}"),
+        if let Some(Delta::Handle(handle)) = frames.next().await.unwrap().unwrap().deltas().last() {
+            break handle.clone();
         }
     };
     gemini.cancel(&handle).await.unwrap();

@@ -34,10 +34,8 @@ fixtures! {
 /// The draft that frames make. A result that was found again does not know its call any more.
 fn draft(frames: &[Frame]) -> (Vec<Part>, String) {
     let mut draft = Draft::new(StepId(1));
-    for frame in frames {
-        if let Frame::Delta(delta) = frame {
-            draft.push(Timestamp(0), delta).unwrap();
-        }
+    for delta in frames.iter().flat_map(Frame::deltas) {
+        draft.push(Timestamp(0), delta).unwrap();
     }
     let parts = draft.parts().iter().cloned().map(|part| match part {
         Part::Provided(provided) => Part::Provided(Provided { uid: None, ..provided }),
@@ -55,8 +53,8 @@ fn found_again(name: &str, stream: &str) {
         if frames.iter().any(|frame| matches!(frame, Frame::Stop(_))) {
             break;
         }
-        let handle = frames.iter().rev().find_map(|frame| match frame {
-            Frame::Delta(Delta::Handle(handle)) => Some(handle.clone()),
+        let handle = frames.iter().rev().find_map(|frame| match frame.deltas().last() {
+            Some(Delta::Handle(handle)) => Some(handle.clone()),
             _ => None,
         });
         let Handle { id, cursor } = *handle.expect("every event brings a handle");
@@ -67,6 +65,42 @@ fn found_again(name: &str, stream: &str) {
         assert_eq!(draft(&frames), draft(&whole.frames), "{name} lost after event {lost}");
         assert_eq!(frames.last(), whole.frames.last().filter(|_| rest.end.is_ok()).or(frames.last()), "{name} {lost}");
         assert_eq!(rest.end, whole.end, "{name} lost after event {lost}");
+    }
+}
+
+/// Input that comes whole and then once more is taken once, also by whoever came in between.
+#[test]
+fn input_that_is_whole_stays_whole() {
+    let step = |kind: &str, index: u32, body: &str, id: u32| {
+        format!("data: {{\"index\":{index},{body}\"event_type\":\"{kind}\",\"event_id\":\"evt/{id}==\"}}\n\n")
+    };
+    let call = r#""step":{"type":"function_call","id":"c","name":"search","arguments":{"q":"kelp"}},"#;
+    let again = r#""delta":{"type":"arguments_delta","arguments":{"q":"kelp"}},"#;
+    let stream = [
+        r#"data: {"interaction":{"id":"v1"},"event_type":"interaction.created","event_id":"evt/1=="}"#.to_owned()
+            + "\n\n",
+        step("step.start", 0, call, 2),
+        step("step.delta", 0, again, 3),
+        step("step.stop", 0, "", 4),
+        r#"data: {"interaction":{"id":"v1","status":"requires_action"},"event_type":"interaction.completed"}"#
+            .to_owned()
+            + "\n\n",
+    ];
+    let whole = draft(&cuts::told([stream.concat().as_bytes()], Interaction::new("google")).frames);
+    assert!(matches!(&whole.0[..], [Part::Call(call)] if call.input == r#"{"q":"kelp"}"# && call.whole), "{whole:?}");
+    found_again("input told twice", &stream.concat());
+}
+
+/// What an event says and the handle behind it are one frame: nobody can store the one without the other.
+#[test]
+fn a_handle_comes_with_what_it_covers() {
+    let stream = include_str!("../../../../fixtures/gemini/interactions-calls.sse");
+    let (before_the_end, _) = stream.split_once("event: interaction.completed").unwrap();
+    let frames = cuts::told([before_the_end.as_bytes()], Interaction::new("google")).frames;
+    assert!(frames.len() > 5);
+    for frame in frames.iter().filter(|frame| **frame != Frame::Ping) {
+        let Frame::Together(deltas) = frame else { panic!("{frame:?} without a handle") };
+        assert!(matches!(deltas.last(), Some(Delta::Handle(_))), "{deltas:?}");
     }
 }
 
