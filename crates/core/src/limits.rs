@@ -134,6 +134,13 @@ impl Limits {
     pub fn silence_for(&self, thinking: Thinking) -> Duration {
         patient(self.silence_max, thinking)
     }
+
+    /// How long the end of a stream may stay away once the answer has said why it stops: an eighth of the silence, 15 s.
+    /// Nothing but a count is missing then.
+    #[must_use]
+    pub fn tail_max(&self) -> Duration {
+        self.silence_max / 8
+    }
 }
 
 fn patient(window: Duration, thinking: Thinking) -> Duration {

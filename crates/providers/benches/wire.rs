@@ -7,7 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "a bench measures real time")]
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use everturn_providers::anthropic::Messages;
@@ -236,7 +236,7 @@ fn read<D: Decode>(pieces: &[Bytes], n: usize, decode: D) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let pieces: Vec<_> = pieces.iter().cloned().map(Ok).collect();
     timed(|| {
-        let mut frames = frames(stream::iter(pieces).boxed(), Fold::new("bench", BOUNDS, decode));
+        let mut frames = frames(stream::iter(pieces).boxed(), Fold::new("bench", BOUNDS, decode), Duration::MAX);
         let seen = runtime.block_on(async {
             let mut seen = 0_usize;
             while let Some(frame) = frames.next().await {

@@ -124,7 +124,7 @@ impl Http {
         let body = body(endpoint.clone(), seen.clone(), response, recording.clone());
         let fold = Fold::new(endpoint.provider(), Bounds::from(&self.limits), decode);
         let endpoint = endpoint.clone();
-        let frames = frames(body, fold);
+        let frames = frames(body, fold, self.limits.tail_max());
         let told = move |error| {
             let error = seen.tell(endpoint.veiled(error));
             recording.broke(&error);

@@ -5,13 +5,16 @@
 //! so a test can cut the bytes anywhere; [`frames`] drives it with one.
 
 use std::collections::VecDeque;
+use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use everturn_core::error::{Kind, ProviderError};
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use memchr::memchr2;
+use tokio::time::{Sleep, sleep};
 
 use crate::provider::{Frame, Frames};
 use crate::sse::{Bounds, Decoder, Event, Overlong};
@@ -35,6 +38,12 @@ pub trait Decode: Send + 'static {
     fn end(&mut self, out: &mut Vec<Frame>) {
         let _ = out;
     }
+
+    /// Whether [`end`](Self::end) would stop now: nothing that was said is missing, only the end of it. Who falls silent
+    /// here has said everything.
+    fn is_finished(&self) -> bool {
+        false
+    }
 }
 
 /// An answer being read: bytes in, frames out.
@@ -55,6 +64,11 @@ impl<D: Decode> Fold<D> {
     /// Whether the answer is over.
     pub const fn is_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Whether nothing is missing but the end.
+    fn is_finished(&self) -> bool {
+        !self.stopped && self.decode.is_finished()
     }
 
     /// Takes the next bytes and adds the frames they complete to `out`. Frames before an error are in `out` too.
@@ -163,10 +177,11 @@ fn cut_at_stop(out: &mut Vec<Frame>, seen: usize) -> bool {
 /// A response's body as it arrives. Dropping it closes the socket.
 pub type Body = BoxStream<'static, Result<Bytes, ProviderError>>;
 
-/// The frames of an answer. The body is dropped with the stream, and as soon as the answer is over or broken.
-pub fn frames<D: Decode>(body: Body, fold: Fold<D>) -> Frames {
+/// The frames of an answer. The body is dropped with the stream, and as soon as the answer is over or broken. One that is
+/// finished and does not end within `tail_max` is over, too.
+pub fn frames<D: Decode>(body: Body, fold: Fold<D>, tail_max: Duration) -> Frames {
     let (out, ready) = (Vec::new(), VecDeque::new());
-    Reading { body: Some(body), fold, out, ready, broke: None }.boxed()
+    Reading { body: Some(body), fold, out, ready, broke: None, tail_max, tail: None }.boxed()
 }
 
 struct Reading<D> {
@@ -175,10 +190,25 @@ struct Reading<D> {
     out: Vec<Frame>,
     ready: VecDeque<Frame>,
     broke: Option<ProviderError>,
+    tail_max: Duration,
+    /// Runs out when nothing but the end was missing for long enough.
+    tail: Option<Pin<Box<Sleep>>>,
 }
 
 // Nothing in it is pinned in place.
 impl<D> Unpin for Reading<D> {}
+
+impl<D: Decode> Reading<D> {
+    /// Waits until an answer that is finished has had its time to end; of any other, for ever.
+    fn poll_tail(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.fold.is_finished() {
+            self.tail = None; // It may have said more than its end.
+            return Poll::Pending;
+        }
+        let tail_max = self.tail_max;
+        self.tail.get_or_insert_with(|| Box::pin(sleep(tail_max))).as_mut().poll(context)
+    }
+}
 
 impl<D: Decode> Stream for Reading<D> {
     type Item = Result<Frame, ProviderError>;
@@ -193,11 +223,15 @@ impl<D: Decode> Stream for Reading<D> {
                 return Poll::Ready(Some(Err(error)));
             }
             let Some(body) = &mut this.body else { return Poll::Ready(None) };
-            let (read, more) = match ready!(body.poll_next_unpin(context)) {
-                Some(Ok(bytes)) => (this.fold.push(&bytes, &mut this.out), true),
+            let (read, more) = match body.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(bytes))) => (this.fold.push(&bytes, &mut this.out), true),
                 // An answer may be whole although its connection is not: then nothing is missing.
-                Some(Err(error)) => (this.fold.end(&mut this.out).map_err(|_| error), false),
-                None => (this.fold.end(&mut this.out), false),
+                Poll::Ready(Some(Err(error))) => (this.fold.end(&mut this.out).map_err(|_| error), false),
+                Poll::Ready(None) => (this.fold.end(&mut this.out), false),
+                Poll::Pending => {
+                    ready!(this.poll_tail(context));
+                    (this.fold.end(&mut this.out), false)
+                }
             };
             this.broke = read.err();
             this.ready.extend(this.out.drain(..));

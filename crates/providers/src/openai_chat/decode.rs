@@ -245,4 +245,8 @@ impl Decode for Completions {
     fn end(&mut self, out: &mut Vec<Frame>) {
         self.stop(out);
     }
+
+    fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
 }

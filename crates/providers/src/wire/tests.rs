@@ -39,6 +39,10 @@ impl Decode for Words {
             out.push(Frame::Stop(Stop::End));
         }
     }
+
+    fn is_finished(&self) -> bool {
+        self.lenient
+    }
 }
 
 fn say(words: &[&str]) -> Vec<u8> {
@@ -123,8 +127,12 @@ fn hanging(words: &'static [&'static str]) -> (Body, Arc<AtomicBool>) {
 }
 
 fn reading(words: &'static [&'static str]) -> (Frames, Arc<AtomicBool>) {
-    let (body, dropped) = hanging(words);
-    (frames(body, Fold::new("test", Bounds::from(&Limits::default()), STRICT)), dropped)
+    read_by(STRICT, words)
+}
+
+fn read_by(decode: Words, words: &'static [&'static str]) -> (Frames, Arc<AtomicBool>) {
+    let ((body, dropped), limits) = (hanging(words), Limits::default());
+    (frames(body, Fold::new("test", Bounds::from(&limits), decode), limits.tail_max()), dropped)
 }
 
 /// P29: whoever drops the frames closes the socket, and so does the stop, and so does an error.
@@ -146,4 +154,19 @@ async fn the_body_is_let_go_of_at_once() {
     assert_eq!(frames.next().await.unwrap().unwrap_err().kind, Kind::Overloaded);
     assert!(dropped.load(Ordering::SeqCst), "by the error");
     assert_eq!(frames.next().await, None);
+}
+
+/// P12: an answer that lacks nothing but its end is over when that does not come; any other may take its time.
+#[tokio::test(start_paused = true)]
+async fn silence_behind_everything_is_an_end() {
+    let (mut frames, dropped) = read_by(Words { lenient: true }, &["a"]);
+    let began = tokio::time::Instant::now();
+    assert_eq!(frames.next().await, Some(Ok(text("a"))));
+    assert_eq!(frames.next().await, Some(Ok(Frame::Stop(Stop::End))));
+    assert_eq!((began.elapsed(), frames.next().await), (Limits::default().tail_max(), None));
+    assert!(dropped.load(Ordering::SeqCst));
+
+    let (mut frames, _) = reading(&["a"]);
+    assert_eq!(frames.next().await, Some(Ok(text("a"))));
+    assert!(tokio::time::timeout(Limits::default().silence_max * 9, frames.next()).await.is_err());
 }

@@ -6,6 +6,8 @@
 mod answers;
 mod socket;
 
+use std::time::Duration;
+
 use allocation_counter::measure;
 use bytes::Bytes;
 use everturn_core::error::{Kind, ProviderError};
@@ -37,7 +39,7 @@ fn read<D: Decode>(bounds: Bounds, head: &str, piece: &str, times: usize, decode
     let again = PIECE_BYTES.div_ceil(piece.len()).min(times);
     let block = Bytes::from(piece.repeat(again));
     let body = stream::iter([Bytes::from(head.to_owned())]).chain(stream::repeat(block).take(times / again));
-    counted(move || frames(body.map(Ok).boxed(), Fold::new("test", bounds, decode)))
+    counted(move || frames(body.map(Ok).boxed(), Fold::new("test", bounds, decode), Duration::MAX))
 }
 
 /// Takes every frame of a stream on this thread, and counts.

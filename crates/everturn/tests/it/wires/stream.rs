@@ -18,6 +18,9 @@ use super::way::Way;
 /// Why nobody can forget it.
 const NOT_KEPT: &str = "its generations end with their streams";
 
+/// Why an answer stops, on the wire that says that by itself.
+const FINISHED: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
 fn impatient(limits: &mut Limits) {
     limits.silence_max = Duration::from_secs(2);
 }
@@ -34,6 +37,10 @@ pub fn stalls() -> Row {
             Case::new("only signs of life come").fault("chatter@14x1").limits(impatient),
             Case::new("nothing comes at all").fault("stall@0x1").limits(impatient),
             Case::new("a person ends it").half_way(|_| vec![hang()]).then(Then::Interrupts(HALF)),
+            Case::new("nothing but the end is missing")
+                .scripts(|_| vec![script([words(&numbers(1, WHOLE)), raw(FINISHED), hang()])])
+                .limits(impatient)
+                .only(Way::Chat, "its answers are over with their last event and not before"),
         ],
     )
 }

@@ -2,16 +2,18 @@
 
 use bytes::Bytes;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::limits::Limits;
 use everturn_core::message::Stop;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::super::Completions;
 use crate::openai::told::shown;
-use crate::provider::Frame;
+use crate::provider::{Frame, Frames};
 use crate::sse::Bounds;
 use crate::wire::cuts::{Told, told};
-use crate::wire::{Fold, frames};
+use crate::wire::{Body, Fold, frames};
 
 fn read(data: &[&str]) -> Told {
     let text: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
@@ -105,14 +107,31 @@ fn the_finish_reason_is_the_evidence() {
     }
 }
 
+/// An answer as it comes: these events, and then what comes behind them.
+fn arriving(data: &[String], then: Body) -> Frames {
+    let bytes: Vec<_> = data.iter().map(|data| Ok(Bytes::from(format!("data: {data}\n\n")))).collect();
+    let limits = Limits::default();
+    let fold = Fold::new("x", Bounds::from(&limits), Completions::new("x"));
+    frames(stream::iter(bytes).chain(then).boxed(), fold, limits.tail_max())
+}
+
+/// P12: silence behind the finish reason is the end; behind words that took it back it is silence.
+#[tokio::test(start_paused = true)]
+async fn a_stall_behind_the_end_is_none() {
+    let words = || json!({"choices": [{"delta": {"content": "Well."}}]}).to_string();
+    let ended = arriving(&[words(), finish("stop")], stream::pending().boxed());
+    let ended = timeout(Limits::default().silence_max, ended.collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(ended.last(), Some(&Ok(Frame::Stop(Stop::End))));
+    let stalled = arriving(&[words(), finish("stop"), words()], stream::pending().boxed());
+    assert!(timeout(Limits::default().silence_max, stalled.collect::<Vec<_>>()).await.is_err());
+}
+
 /// P23: a connection that breaks behind the finish reason breaks nothing.
 #[test]
 fn a_reset_behind_the_end_is_none() {
     let reset = || ProviderError::new("x", Kind::Timeout).with_cause(Cause::Reset);
     let play = |data: String| {
-        let bytes = [Ok(Bytes::from(format!("data: {data}\n\n"))), Err(reset())];
-        let fold = Fold::new("x", Bounds::from(&everturn_core::limits::Limits::default()), Completions::new("x"));
-        frames(stream::iter(bytes).boxed(), fold).collect::<Vec<_>>().now_or_never().unwrap()
+        arriving(&[data], stream::iter([Err(reset())]).boxed()).collect::<Vec<_>>().now_or_never().unwrap()
     };
     assert_eq!(play(finish("stop")).last(), Some(&Ok(Frame::Stop(Stop::End))));
     let cut = json!({"choices": [{"delta": {"content": "Well."}}]}).to_string();
