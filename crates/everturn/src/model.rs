@@ -66,6 +66,10 @@ impl Driver {
             Err(error) => return self.fail(&error, None).await,
         };
         self.fetch().await?;
+        if let Some(retract) = self.salvageable(&asked) {
+            let given_up = self.owed().and_then(|_| self.end_attempt(AttemptOutcome::Lost));
+            return self.salvage(retract, given_up).await;
+        }
         self.prepare(&asked);
         let Some(request) = self.fitting(&asked).await? else { return Ok(()) };
         let Some(permit) = self.permit(&asked).await? else { return Ok(()) };
@@ -229,6 +233,15 @@ impl Driver {
         }
     }
 
+    /// The calls to take back, if others are whole and nobody is asked for the rest any more: the model that said them
+    /// was left for another, or may no longer be re-attached to.
+    fn salvageable(&self, asked: &Asked) -> Option<Vec<u16>> {
+        match recovery::plan(self.draft.as_ref()?, self.cause, self.can(asked), Budget::Left) {
+            Recovery::Salvage { retract } => Some(retract),
+            _ => None,
+        }
+    }
+
     /// What the model can do for the draft: nobody re-attaches to another model's generation, or to one that was not
     /// asked to outlive its stream.
     fn can(&self, asked: &Asked) -> Capabilities {
@@ -366,7 +379,10 @@ impl Driver {
         let draft = self.draft.as_ref().expect("an attempt was made");
         let can = self.asked().map(|asked| self.can(&asked)).unwrap_or_default();
         match (recovery::plan(draft, error.cause, can, budget), verdict) {
-            (Recovery::Salvage { retract }, _) if error.is_broken_stream() => self.salvage(retract, row(tried)).await,
+            // A refusal to let us hear the rest says nothing against what was heard.
+            (Recovery::Salvage { retract }, _) if error.is_broken_stream() || error.cause == Cause::Refused => {
+                self.salvage(retract, Some(row(tried))).await
+            }
             (Recovery::FallBack { .. }, _) => {
                 let row = row(Tried { attempts: tried.attempts, owed: false, ..self.next_model() });
                 self.change(|change| change.fact(row)).await
@@ -390,7 +406,7 @@ impl Driver {
     }
 
     /// Runs the calls that came whole and takes back the others. Nobody is asked again.
-    async fn salvage(&mut self, retract: Vec<u16>, attempted: Fact) -> Result<(), WriteError> {
+    async fn salvage(&mut self, retract: Vec<u16>, attempted: Option<Fact>) -> Result<(), WriteError> {
         let draft = self.draft.as_mut().expect("there are calls to salvage");
         let (at, step) = (self.ports.clock.now(), draft.step());
         let mut rows = Vec::new();
@@ -400,7 +416,7 @@ impl Driver {
             rows.push(everturn_core::view::Row { step, seq, at, delta: Arc::new(delta) });
         }
         self.ports.store.append(self.lease.pen(), rows).await?;
-        self.seal(Stop::ToolUse, Some(attempted)).await
+        self.seal(Stop::ToolUse, attempted).await
     }
 
     /// Ends the turn with an error. What was shown stays.

@@ -7,14 +7,14 @@ use everturn::core::prompt::{Target, Wire};
 use everturn::core::recovery::Reattach;
 use everturn::{Agent, Background};
 use everturn_understudy::{
-    Asked, Script, Understudy, fail, hang, malformed, marked, part_meta, reasoning, refuse, response_id, script,
-    sealed, stop, text, usage,
+    Asked, Cue, Script, Understudy, begin_call, call, fail, hang, malformed, marked, part_meta, reasoning, refuse,
+    response_id, script, sealed, stop, text, usage,
 };
 use expect_test::expect;
 use serde_json::json;
 
 use crate::read::rows;
-use crate::stage::{Stage, agent};
+use crate::stage::{Stage, agent, count, counter, echo};
 
 /// A provider that keeps its generations.
 fn keeping(scripts: impl IntoIterator<Item = Script>) -> Understudy {
@@ -145,6 +145,79 @@ async fn what_is_left_for_another_is_ended() {
             .await;
     stage.run("Go.").await;
     assert_eq!(cancelled(&stage.understudy), [""; 0], "one that failed is over");
+}
+
+/// One that breaks behind a whole call, and in another.
+fn broken_behind_a_call() -> Script {
+    let calls = [text("Look."), call("echo", json!({"say": "a"})), begin_call("echo", "{\"say")];
+    script([response_id("r1")].into_iter().chain(calls).chain([fail(Kind::Timeout, Cause::Reset)]))
+}
+
+/// AW12: who may not hear the rest of a generation keeps the calls that were heard, however that is refused.
+#[tokio::test(start_paused = true)]
+async fn a_whole_call_is_salvaged_when_the_rest_is_refused() {
+    let refusals: [(&str, Vec<Cue>); 3] = [
+        ("too long a wait", vec![refuse(429).retry_after(300)]),
+        ("a key that is no longer good", vec![refuse(401)]),
+        ("an outage", (0..8).map(|_| refuse(503)).collect()),
+    ];
+    for (name, refusals) in refusals {
+        let refused = refusals.into_iter().map(|refusal| script([refusal]));
+        let answer = script([text("Heard."), stop(Stop::End)]);
+        let scripts = [broken_behind_a_call()].into_iter().chain(refused).chain([answer]);
+        let runs = counter();
+        let stage = Stage::new(keeping(scripts), background().tool(echo("echo", &runs)).unwrap()).await;
+        stage.run("Go.").await;
+        assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "Look.|Heard."), "{name}");
+        assert_eq!((count(&runs), stage.understudy.scripts_left()), (1, 0), "{name}");
+        assert_eq!(cancelled(&stage.understudy), ["r1"], "{name}: nobody will hear the rest");
+    }
+}
+
+/// A model that is left for the next while its generation waits to be found again leaves its whole calls behind: they are
+/// run, and nothing that was shown is taken back.
+#[tokio::test(start_paused = true)]
+async fn a_whole_call_is_salvaged_when_the_next_model_is_asked() {
+    let runs = counter();
+    let mut agent = background().or("second/two".parse().unwrap()).tool(echo("echo", &runs)).unwrap();
+    agent.limits.breaker.failures_max = 1;
+    let second = Understudy::new([script([text("Heard."), stop(Stop::End)])]).named("second");
+    let stage = Stage::built(keeping([broken_behind_a_call()]), agent, |builder| builder.provider(second)).await;
+    expect![[r#"
+        t=000.0 message 1 user "Go."
+        t=000.0 running
+        t=000.0 delta 1 attempt 1 First understudy/one
+        t=000.0 delta 2 ResponseId("r1")
+        t=000.0 delta 3 Handle(Handle { id: "r1", cursor: "0" })
+        t=000.0 delta 4 Text("Look.")
+        t=000.0 delta 5 call echo
+        t=000.0 delta 6 CallInput { slot: 0, json: "{\"say\":\"a\"}" }
+        t=000.0 delta 7 CallEnded { slot: 0 }
+        t=000.0 delta 8 call echo
+        t=000.0 delta 9 CallInput { slot: 1, json: "{\"say" }
+        t=000.0 running retry Timeout until 0.9
+        t=000.9 running retry Timeout until 0.9
+        t=000.9 message 2 reply ["Look." echo({"say":"a"})] ToolUse
+        t=000.9 running
+        t=000.9 running
+        t=000.9 message 3 result 1.0 echo Done "heard a"
+        t=000.9 running
+        t=000.9 running
+        t=000.9 delta 1 attempt 1 First second/two
+        t=000.9 delta 2 Text("Heard.")
+        t=000.9 message 4 reply ["Heard."] End
+        t=000.9 running
+        t=000.9 idle Done
+    "#]]
+    .assert_eq(&stage.run("Go.").await);
+    assert_eq!(count(&runs), 1);
+    expect![[r#"
+        1.1 understudy/one Timeout (Reset) 0.0s known 0+0 guess 0+0 0.000000
+        1.2 understudy/one Lost 0.0s known 0+0 guess 61+50 0.000000
+        2.1 second/two Answered 0.0s known 0+0 guess 87+2 0.000000
+    "#]]
+    .assert_eq(&rows(&stage.chat).await);
+    assert_eq!(cancelled(&stage.understudy), ["r1"]);
 }
 
 /// AW11: what a seam holds back is stored with its handle or not at all: whoever reads on after a hand-over hears it
