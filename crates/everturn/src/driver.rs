@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{Chat, TurnEnd};
@@ -32,6 +33,9 @@ use crate::metrics::{Commit, Meter};
 use crate::places::{Place, Seat, Waiting};
 use crate::spans::Spans;
 
+/// Who waits at least this long keeps nothing that can be read again: people take their time, and thousands may wait.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+
 /// The holder of a chat's lease.
 pub(crate) struct Driver {
     pub(crate) ports: Arc<Ports>,
@@ -41,6 +45,8 @@ pub(crate) struct Driver {
     pub(crate) chat: Chat,
     /// The transcript from the newest summary on. Without its bytes as long as nobody asks a model.
     pub(crate) messages: Vec<Arc<Message>>,
+    /// Whether that was forgotten while nobody needed it.
+    forgot: bool,
     /// What was prepared of it, for the model asked last.
     pub(crate) prompt: Option<Prompt>,
     /// The reply that is arriving, or that broke off.
@@ -100,6 +106,7 @@ impl Driver {
             lease,
             chat,
             messages,
+            forgot: false,
             prompt: None,
             draft,
             kept,
@@ -143,6 +150,7 @@ impl Driver {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
             }
+            self.recall().await?;
             if self.needs_agent(&next) {
                 self.fail(&self.no_model(), None).await?;
                 continue;
@@ -265,6 +273,7 @@ impl Driver {
     /// Does what the inbox says, oldest first.
     async fn obey_all(&mut self) -> Result<(), WriteError> {
         for inbound in self.ports.store.inbox(self.chat.id).await? {
+            self.recall().await?;
             self.obey(inbound).await?;
         }
         Ok(())
@@ -400,6 +409,9 @@ impl Driver {
     pub(crate) async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
         self.seat = Seat::default(); // A place that is called while nobody works would be wasted.
+        if until.since(self.now()) >= FORGET_AFTER {
+            (self.prompt, self.messages, self.forgot) = (None, Vec::new(), true);
+        }
         tokio::select! {
             biased;
             () = halt.cancelled() => {}
@@ -408,6 +420,19 @@ impl Driver {
             () = tokio::time::sleep_until(self.ports.clock.instant(until)) => {}
         }
         Ok(())
+    }
+
+    /// Reads again what was forgotten. Not before it is needed: a process that leaves wakes everybody who waits.
+    async fn recall(&mut self) -> Result<(), WriteError> {
+        if !self.forgot {
+            return Ok(());
+        }
+        self.messages = self.ports.store.load(&self.lease).await?.messages;
+        self.forgot = false;
+        match self.draft {
+            Some(_) => self.fetch().await, // Like whoever takes the chat up.
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Calls that need somebody outside: client tools and approvals.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::chat::{OpenCall, TurnEnd};
@@ -377,4 +378,31 @@ async fn a_long_answer_is_cut_and_an_endless_one_refused() {
     let Body::Result(result) = &stage.transcript().await[2].body else { panic!("a result") };
     assert!(result.output.text.len() <= 64 * 1024 && result.output.text.contains("left out"));
     assert_eq!(result.output.full.as_ref().unwrap().len(), 150_000);
+}
+
+/// What can be read again is not kept while people take their time: of a chat that waits, memory holds where it stands.
+/// Whoever answers finds everything as it was.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_people_keeps_nothing() {
+    let calls = [call("map", json!({"of": "Oslo"})), call("photo", json!({}))];
+    let (stage, watch) = asked(with_clients(), calls).await;
+    drop(watch);
+    for ordinal in [0, 1] {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let transcript = stage.transcript().await;
+        assert!(transcript.iter().all(|message| Arc::strong_count(message) == 2), "only the store and this test");
+        stage.chat.answer([done(ordinal, "Here.")]).await.unwrap();
+    }
+    assert_eq!(stage.ended().await, TurnEnd::Done);
+    let told = &stage.understudy.requests()[1].entries;
+    assert_eq!(told.iter().map(|entry| entry.parts.len()).collect::<Vec<_>>(), [1, 2, 2], "all of it: {told:?}");
+}
+
+/// A process that leaves wakes everybody who waits, and reads nothing for that.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_people_is_handed_over_unread() {
+    let (stage, _watch) = asked(with_clients(), [call("photo", json!({}))]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.engine.shutdown().await;
+    assert_eq!(stage.store.loads(), 1, "by whoever took it up");
 }

@@ -31,6 +31,7 @@ pub struct Stepwise {
     fault: Mutex<Option<(usize, Fault)>>,
     writes: AtomicUsize,
     fetches: AtomicUsize,
+    loads: AtomicUsize,
     append_time: Mutex<Duration>,
     hints: Mutex<VecDeque<Hint>>,
     hinted: Notify,
@@ -84,6 +85,11 @@ impl Stepwise {
     /// How many writes have happened.
     pub fn writes(&self) -> usize {
         self.writes.load(Ordering::SeqCst)
+    }
+
+    /// How often a chat was loaded.
+    pub fn loads(&self) -> usize {
+        self.loads.load(Ordering::SeqCst)
     }
 
     /// How many messages were fetched with their bytes.
@@ -164,6 +170,7 @@ impl Store for Stepwise {
     }
 
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
         slowly(self.memory.load(lease)).await
     }
 
