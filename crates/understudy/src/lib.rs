@@ -25,9 +25,8 @@ mod play;
 
 pub use cue::{
     Cue, Script, begin_call, call, cut, ended, fail, hang, input, malformed, marked, part_meta, pause, ping, provided,
-    raw,
-    reasoning, redacted, refuse, reply_meta, reset, response_id, script, sealed, slow, source, stop, text, usage, wait,
-    wait_ms, words,
+    raw, reasoning, redacted, refuse, reply_meta, reset, response_id, script, sealed, slow, source, stop, text, usage,
+    wait, wait_ms, words,
 };
 pub use heard::{Heard, Offered, Told};
 pub use persona::Manner;

@@ -174,6 +174,9 @@ impl Request {
         if let (Continue::Echo, Some(parts)) = (how, echo(unfinished, target, &names)) {
             self.chain = None;
             self.entries.push(Entry::new(Role::Assistant, parts));
+            if self.reasons() && target.leading_reasoning && self.is_unled() {
+                self.effort = Some(Effort::None);
+            }
             return self;
         }
         let begun = self::unfinished(unfinished.parts, unfinished.by, target, &mut names);
