@@ -56,11 +56,12 @@ pub struct Bounds {
     pub streams_max: usize,
     /// Chats of one owner that work at once: 2,000.
     pub running_max: usize,
-    /// How long a stream lasts before it ends in good order, sooner than proxies cut it: 1 h.
+    /// How long a stream lasts before it ends in good order, sooner than proxies cut it: 1 h, or up to a
+    /// fifth less.
     pub stream_time_max: Duration,
     /// How often a stream without events says that it lives: 15 s.
     pub heartbeat: Duration,
-    /// How often an open stream asks whether its token is still good: 5 s.
+    /// How often an open stream asks whether its token is still good: 3 s.
     pub recheck: Duration,
     /// How long a reader may not read before it is cut: 30 s.
     pub stall_max: Duration,

@@ -1,4 +1,6 @@
-//! The one place that makes secrets.
+//! The one place that leaves things to chance: secrets, and what should not happen to all at once.
+
+use std::hash::{BuildHasher as _, RandomState};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,6 +14,11 @@ const PREFIX: &str = "evt_";
 pub fn derived(secret: &str, salt: &[u8; 32]) -> String {
     let mixed = TokenHash::of(&format!("everturn token {} {secret}", URL_SAFE_NO_PAD.encode(salt)));
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(mixed.0))
+}
+
+/// A number below another, where it matters only that not everybody has the same.
+pub fn below(end: u64) -> u64 {
+    RandomState::new().hash_one(0) % end.max(1)
 }
 
 /// Bits that nobody can foretell.

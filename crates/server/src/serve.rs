@@ -207,11 +207,15 @@ where
     let stream =
         Stall::new(stream, app.bounds.stall_max, app.bounds.head_time_max, work.clone(), app.meter.readers_cut.clone());
     let Some(tls) = tls else { return talk(stream, peer, work, app, router).await };
-    match app.shutdown.run_until_cancelled(tls.acceptor().accept(stream)).await {
-        Some(Ok(stream)) => talk(stream, peer, work, app, router).await,
-        Some(Err(error)) => tracing::debug!(%error, "a handshake failed"),
-        None => {}
-    }
+    // In a box: it is large, and would make every connection without TLS as large.
+    Box::pin(async move {
+        match app.shutdown.run_until_cancelled(tls.acceptor().accept(stream)).await {
+            Some(Ok(stream)) => talk(stream, peer, work, app, router).await,
+            Some(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            None => {}
+        }
+    })
+    .await;
 }
 
 /// Answers requests on a connection that can be read.

@@ -51,7 +51,7 @@ impl Frames for Watch {
                     };
                 }
             };
-            if let Some(said) = self.life.heed(beat).await {
+            if let Some(said) = self.life.heed(beat) {
                 return Some(said);
             }
         }

@@ -39,7 +39,8 @@ use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row, Standing};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::entropy;
 use crate::heading::{Heading, Query};
@@ -256,7 +257,17 @@ impl Inner {
 /// Does something that goes on to its end even if nobody waits for it any more, so that whoever comes next to the chat
 /// finds it done or not done.
 async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    match tokio::spawn(work).await {
+    ended(tokio::spawn(work)).await
+}
+
+/// Does something that goes on even while nobody asks how far it is, and is given up when nobody waits for it any more.
+/// Who holds several reads and asks one of them would otherwise wait for a connection that another one has.
+async fn by_itself<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    ended(AbortOnDropHandle::new(tokio::spawn(work))).await
+}
+
+async fn ended<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
+    match task.await {
         Ok(done) => done,
         Err(join) => match join.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -281,11 +292,13 @@ impl Store for Postgres {
     }
 
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
-        self.inner.heading(chat).await
+        let inner = self.inner.clone();
+        by_itself(async move { inner.heading(chat).await }).await
     }
 
     async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
-        self.inner.headings(query).await
+        let (inner, query) = (self.inner.clone(), query.clone());
+        by_itself(async move { inner.headings(&query).await }).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
@@ -337,7 +350,11 @@ impl Store for Postgres {
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        self.inner.since(chat, cursor).await
+        if let Some(news) = self.inner.since_at_hand(chat, cursor) {
+            return Ok(news);
+        }
+        let inner = self.inner.clone();
+        by_itself(async move { inner.since(chat, cursor).await }).await
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {

@@ -11,9 +11,8 @@ use everturn::Subscription;
 use everturn::core::ids::ChatId;
 use everturn::core::view::{Cursor, Event};
 use everturn::stores::StoreError;
-use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, FutureExt as _};
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::{BoxFuture, FutureExt as _, OptionFuture};
+use futures_util::stream::{self, FuturesUnordered, StreamExt as _};
 
 use super::life::{self, FRAME_BYTES, Frames, Life};
 use super::list::List;
@@ -23,6 +22,9 @@ use crate::app::Shared;
 use crate::problem::Problem;
 use crate::wire;
 
+/// How many chats are looked at together when a stream begins.
+const GLANCES_LEN_MAX: usize = 4;
+
 /// A chat that is followed.
 struct Chat {
     id: ChatId,
@@ -30,13 +32,15 @@ struct Chat {
 }
 
 type Next = BoxFuture<'static, (Chat, Result<Event, StoreError>)>;
+type NextOfList = BoxFuture<'static, (List, Result<String, StoreError>)>;
 
 /// One client that watches many chats.
 struct All {
     life: Life,
     /// Those that are followed, each waiting for its next event.
     chats: FuturesUnordered<Next>,
-    list: Option<List>,
+    /// The list, looked at beside them: that may take long.
+    list: Option<NextOfList>,
     /// What is said first.
     first: String,
 }
@@ -54,14 +58,17 @@ pub async fn answer_all(
 ) -> Result<Response, Problem> {
     let life = Life::begin(app.clone(), caller)?;
     let (chats, mut first) = (FuturesUnordered::new(), String::new());
-    for (id, cursor) in followed {
-        match app.glance(caller, id).await {
+    let glances = followed.into_iter().map(async |(id, cursor)| (id, cursor, app.glance(caller, id).await));
+    let mut glances = stream::iter(glances).buffered(GLANCES_LEN_MAX);
+    while let Some((id, cursor, glance)) = glances.next().await {
+        match glance {
             Ok(Some(_)) => chats.push(next(Chat { id, events: app.events(id, cursor) })),
             Ok(None) | Err(StoreError::NoSuchChat) => first.push_str(&gone(id)),
             Err(error) => return Err(error.into()),
         }
     }
-    let list = is_listed.then(|| List::new(&app, caller));
+    drop(glances);
+    let list = is_listed.then(|| list_next(List::new(&app, caller)));
     let all = All { life, chats, list, first };
     Ok(life::response(all))
 }
@@ -70,6 +77,14 @@ fn next(mut chat: Chat) -> Next {
     async move {
         let event = chat.events.next().await;
         (chat, event)
+    }
+    .boxed()
+}
+
+fn list_next(mut list: List) -> NextOfList {
+    async move {
+        let frame = list.next().await;
+        (list, frame)
     }
     .boxed()
 }
@@ -90,16 +105,16 @@ impl Frames for All {
             let beat = tokio::select! {
                 biased;
                 beat = self.life.beat() => beat,
-                () = changed(&mut self.list) => match self.listed().await {
-                    Some(frame) => return Some(frame),
-                    None => continue,
-                },
+                Some((list, frame)) = OptionFuture::from(self.list.as_mut()) => {
+                    self.life.spoke();
+                    return self.listed(list, frame);
+                }
                 Some((chat, event)) = self.chats.next(), if !self.chats.is_empty() => {
                     self.life.spoke();
                     return self.gather(chat, event).await;
                 }
             };
-            if let Some(said) = self.life.heed(beat).await {
+            if let Some(said) = self.life.heed(beat) {
                 return Some(said);
             }
         }
@@ -107,11 +122,10 @@ impl Frames for All {
 }
 
 impl All {
-    async fn listed(&mut self) -> Option<Bytes> {
-        match self.list.as_mut()?.frame().await {
-            Ok(frame) if frame.is_empty() => None,
+    fn listed(&mut self, list: List, frame: Result<String, StoreError>) -> Option<Bytes> {
+        match frame {
             Ok(frame) => {
-                self.life.spoke();
+                self.list = Some(list_next(list));
                 Some(frame.into())
             }
             Err(error) => self.life.end(trouble(&error)),
@@ -138,13 +152,6 @@ impl All {
         }
         self.chats.push(next(chat));
         Some(frame.into())
-    }
-}
-
-async fn changed(list: &mut Option<List>) {
-    match list {
-        Some(list) => list.changed().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! How every stream begins, lives and ends.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::Pin;
 
 use axum::body::Body;
@@ -9,18 +10,19 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use everturn::stores::TokenHash;
 use futures_util::stream;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Duration, Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::entropy;
 use crate::places::Place;
 use crate::problem::{Kind, Problem};
 
 /// How much is written at once before the connection is asked again.
 pub(super) const FRAME_BYTES: usize = 64 * 1024;
-/// First of all: how soon to come back, in milliseconds, and that we are here.
-const HELLO: &str = "retry: 1000\n: everturn\n\n";
+/// How soon to come back, in milliseconds: after a restart not all in the same moment.
+const RETRY_MS: std::ops::Range<u64> = 500..2_000;
 const HEARTBEAT: &str = ": still here\n\n";
 
 /// What a stream has besides its events.
@@ -32,7 +34,10 @@ pub(super) struct Life {
     alarm: Pin<Box<Sleep>>,
     /// When something was said last.
     spoke: Instant,
+    /// When to ask whether the token is still good, and that question. Events do not wait for the answer: on a busy
+    /// machine it may take long.
     recheck: Instant,
+    asked: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
     until: Instant,
     state: State,
     _place: Place<TokenHash>,
@@ -51,6 +56,8 @@ pub(super) enum Beat {
     Down,
     /// Something is due.
     Due,
+    /// Whether the token is still good.
+    Checked(bool),
 }
 
 impl Life {
@@ -60,13 +67,16 @@ impl Life {
         let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
         app.meter.streams.inc();
         let now = Instant::now();
+        let lasts = app.bounds.stream_time_max.as_millis() as u64;
+        let lasts = Duration::from_millis(lasts - entropy::below(lasts / 5 + 1)); // Those that came together go one by one.
         Ok(Self {
             token,
             shutdown: Box::pin(app.shutdown.clone().cancelled_owned()),
             alarm: Box::pin(sleep_until(now)),
             spoke: now,
             recheck: now + app.bounds.recheck,
-            until: now + app.bounds.stream_time_max,
+            asked: None,
+            until: now + lasts,
             state: State::New,
             app,
             _place: place,
@@ -78,7 +88,8 @@ impl Life {
         match self.state {
             State::New => {
                 self.state = State::Open;
-                Some(Some(Bytes::from_static(HELLO.as_bytes())))
+                let retry = RETRY_MS.start + entropy::below(RETRY_MS.end - RETRY_MS.start);
+                Some(Some(format!("retry: {retry}\n: everturn\n\n").into()))
             }
             State::Open => None,
             State::Over => Some(None),
@@ -87,9 +98,16 @@ impl Life {
 
     /// What comes, whatever the events are. Dropping the future loses nothing.
     pub(super) async fn beat(&mut self) -> Beat {
+        let answer = async {
+            match &mut self.asked {
+                Some(asked) => asked.await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = self.shutdown.as_mut() => Beat::Down,
+            is_good = answer => Beat::Checked(is_good),
             () = self.alarm.as_mut() => Beat::Due,
         }
     }
@@ -100,31 +118,29 @@ impl Life {
     }
 
     /// Does what a beat is for, and says what has to be said about it.
-    pub(super) async fn heed(&mut self, beat: Beat) -> Option<Bytes> {
-        let now = match beat {
+    pub(super) fn heed(&mut self, beat: Beat) -> Option<Bytes> {
+        let now = Instant::now();
+        match beat {
             Beat::Down => return self.end("the server is going down"),
-            Beat::Due => Instant::now(),
-        };
-        if now >= self.until {
-            return self.end("time to reconnect");
-        }
-        if now >= self.recheck {
-            if !self.is_still_good().await {
-                return self.end("the token is not good any more");
-            }
-            self.recheck = now + self.app.bounds.recheck;
+            Beat::Checked(false) => return self.end("the token is not good any more"),
+            Beat::Checked(true) => (self.asked, self.recheck) = (None, now + self.app.bounds.recheck),
+            Beat::Due if now >= self.until => return self.end("time to reconnect"),
+            Beat::Due if now >= self.recheck && self.asked.is_none() => self.ask(),
+            Beat::Due => {}
         }
         let is_quiet = now >= self.spoke + self.app.bounds.heartbeat;
         if is_quiet {
             self.spoke = now;
         }
-        self.alarm.as_mut().reset(self.until.min(self.recheck).min(self.spoke + self.app.bounds.heartbeat));
+        let recheck = if self.asked.is_none() { self.recheck } else { self.until };
+        self.alarm.as_mut().reset(self.until.min(recheck).min(self.spoke + self.app.bounds.heartbeat));
         is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
     }
 
-    async fn is_still_good(&self) -> bool {
-        // A store that cannot be asked is not a reason to cut everybody.
-        !matches!(self.app.token(&self.token).await, Ok(None))
+    /// Asks whether the token is still good. A store that cannot be asked is not a reason to cut everybody.
+    fn ask(&mut self) {
+        let (app, token) = (self.app.clone(), self.token);
+        self.asked = Some(Box::pin(async move { !matches!(app.token(&token).await, Ok(None)) }));
     }
 
     /// Says why the stream ends. A comment: clients come back with the cursor they have.

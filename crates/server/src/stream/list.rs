@@ -50,8 +50,19 @@ impl List {
         }
     }
 
-    /// Waits until there may be something to tell. Dropping the future loses nothing.
-    pub(super) async fn changed(&mut self) {
+    /// The next that is to be told; waits for it.
+    pub(super) async fn next(&mut self) -> Result<String, StoreError> {
+        loop {
+            self.changed().await;
+            let frame = self.frame().await?;
+            if !frame.is_empty() {
+                return Ok(frame);
+            }
+        }
+    }
+
+    /// Waits until there may be something to tell.
+    async fn changed(&mut self) {
         loop {
             let is_due = self.is_stale || !self.due.is_empty();
             tokio::select! {
@@ -67,7 +78,7 @@ impl List {
     }
 
     /// What is to be told; often nothing.
-    pub(super) async fn frame(&mut self) -> Result<String, StoreError> {
+    async fn frame(&mut self) -> Result<String, StoreError> {
         self.next = Instant::now() + PAUSE;
         let mut frame = String::new();
         if std::mem::take(&mut self.is_stale) {

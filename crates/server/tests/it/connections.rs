@@ -11,6 +11,7 @@ use everturn_server::Bounds;
 use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::entrances::Inn;
@@ -186,10 +187,18 @@ async fn a_body_has_to_arrive() {
     stage.server.stop().await;
 }
 
-/// Tokens of a store that breaks when it is asked the so-manieth time.
+/// Tokens of a store that breaks when it is asked the so-manieth time, or does not answer and says so here.
 struct Fragile {
     memory: Arc<Memory>,
     left: AtomicUsize,
+    hangs: Option<Notify>,
+}
+
+impl Fragile {
+    fn new(left: usize, hangs: Option<Notify>) -> (Arc<Memory>, Arc<Self>) {
+        let memory = Arc::new(Memory::new());
+        (memory.clone(), Arc::new(Self { memory, left: AtomicUsize::new(left), hangs }))
+    }
 }
 
 #[async_trait]
@@ -200,6 +209,10 @@ impl Tokens for Fragile {
 
     async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if let (Err(_), Some(hangs)) = (left, &self.hangs) {
+            hangs.notify_one();
+            std::future::pending().await
+        }
         assert!(left.is_ok(), "this store is broken, as it should be");
         self.memory.find(hash).await
     }
@@ -224,8 +237,7 @@ impl Tokens for Fragile {
 /// S34: what panics in a request is a problem like others, and the connection goes on.
 #[tokio::test]
 async fn a_panic_is_told() {
-    let memory = Arc::new(Memory::new());
-    let fragile = Arc::new(Fragile { memory: memory.clone(), left: AtomicUsize::new(1) });
+    let (memory, fragile) = Fragile::new(1, None);
     let inn = Inn::with(memory, fragile.clone(), Bounds::default()).await;
     let ask = async || inn.client.get(format!("{}/v1/models", inn.base)).bearer_auth(TOKEN).send().await.unwrap();
     assert_eq!(ask().await.status(), StatusCode::OK);
@@ -238,16 +250,37 @@ async fn a_panic_is_told() {
     inn.server.stop().await;
 }
 
+/// A new chat, and somebody who watches it.
+async fn watched(inn: &Inn) -> (String, Reader) {
+    let made = inn.client.post(format!("{}/v1/chats", inn.base)).bearer_auth(TOKEN).json(&serde_json::json!({}));
+    let (_, made) = answer(made.send().await.unwrap()).await;
+    let chat = format!("{}/v1/chats/{}", inn.base, made["id"].as_str().unwrap());
+    let reader = Reader::open(inn.client.get(format!("{chat}/stream")).bearer_auth(TOKEN)).await;
+    (chat, reader)
+}
+
+/// A stream goes on while it is asked whether its token is still good: on a busy machine that may take long.
+#[tokio::test]
+async fn events_do_not_wait_for_a_check() {
+    let (memory, fragile) = Fragile::new(2, Some(Notify::new()));
+    let inn = Inn::with(memory, fragile.clone(), Bounds { recheck: SOON, ..Bounds::default() }).await;
+    let (chat, mut reader) = watched(&inn).await;
+    reader.until(|view| view.status.is_some()).await;
+    timeout(PATIENCE, fragile.hangs.as_ref().unwrap().notified()).await.expect("it is asked");
+    fragile.left.store(1, Ordering::Relaxed);
+    let renamed = inn.client.patch(chat).bearer_auth(TOKEN).json(&serde_json::json!({ "title": "Meanwhile" }));
+    assert_eq!(renamed.send().await.unwrap().status(), StatusCode::OK);
+    let seen = reader.until(|view| view.status.as_ref().is_some_and(|status| status.title == "Meanwhile"));
+    timeout(PATIENCE, seen).await.expect("it is told");
+    inn.server.stop().await;
+}
+
 /// S34: what panics in a stream ends that connection, and nobody counts it any more.
 #[tokio::test]
 async fn a_panic_gives_its_place_back() {
-    let memory = Arc::new(Memory::new());
-    let fragile = Arc::new(Fragile { memory: memory.clone(), left: AtomicUsize::new(2) });
+    let (memory, fragile) = Fragile::new(2, None);
     let inn = Inn::with(memory, fragile.clone(), Bounds { recheck: SOON, ..Bounds::default() }).await;
-    let made = inn.client.post(format!("{}/v1/chats", inn.base)).bearer_auth(TOKEN).json(&serde_json::json!({}));
-    let (_, made) = answer(made.send().await.unwrap()).await;
-    let url = format!("{}/v1/chats/{}/stream", inn.base, made["id"].as_str().unwrap());
-    let mut reader = Reader::open(inn.client.get(url).bearer_auth(TOKEN)).await;
+    let (_, mut reader) = watched(&inn).await;
     while !matches!(reader.next().await, Came::Cut | Came::End) {}
     fragile.left.store(1_000_000, Ordering::Relaxed);
     let counted = async {

@@ -17,12 +17,12 @@ use crate::sql::{Fetch, PAGE_LEN_MAX, Sheet, draft_of};
 use crate::store::{News, StoreError};
 
 impl Inner {
+    /// What is known without asking the database; `None` if nothing is.
+    pub(super) fn since_at_hand(&self, chat: ChatId, cursor: Option<Cursor>) -> Option<Option<News>> {
+        self.desks.at(chat).since(cursor?, self.life().current())
+    }
+
     pub(super) async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        if let Some(seen) = cursor
-            && let Some(news) = self.desks.at(chat).since(seen, self.life().current())
-        {
-            return Ok(news);
-        }
         let mut patience = self.patience();
         loop {
             match self.try_since(chat, cursor).await {

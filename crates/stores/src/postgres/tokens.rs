@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use super::cells::{name, unreadable};
 use super::fault::Fault;
 use super::link::{Mode, Param};
-use super::{Inner, Postgres, lasting};
+use super::{Inner, Postgres, by_itself, lasting};
 use crate::asked::Asked;
 use crate::store::StoreError;
 use crate::tokens::{Scopes, Token, TokenHash, Tokens};
@@ -34,8 +34,9 @@ impl Tokens for Postgres {
     }
 
     async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        let (inner, hash) = (self.inner.clone(), *hash);
         let sql = format!("SELECT {COLUMNS} FROM tokens WHERE hash = $1");
-        let rows = self.inner.read(&sql, &[(&&hash.0[..], Type::BYTEA)]).await?;
+        let rows = by_itself(async move { inner.read(&sql, &[(&&hash.0[..], Type::BYTEA)]).await }).await?;
         rows.first().map(token_of).transpose().map_err(lasting)
     }
 

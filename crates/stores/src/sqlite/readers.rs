@@ -1,29 +1,51 @@
 //! The connections that only read.
+//!
+//! Reads wait in one queue, and a few threads take them from there one after the other. A thread does not go back to the
+//! runtime between two reads: where that has more to do than it can, each of its turns would be a wait for all of them.
 
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, Transaction};
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 
 use super::connect;
 use super::trouble::{Halt, told};
 use crate::store::StoreError;
 
-/// A few connections, and whoever waits for one.
+type Read = Box<dyn FnOnce(&Readers) + Send>;
+
+/// A few connections, and what waits for one.
 #[derive(Debug)]
 pub(super) struct Readers {
     file: PathBuf,
-    idle: Mutex<Vec<Connection>>,
-    permits: Arc<Semaphore>,
+    len_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Read>,
+    /// How many threads read.
+    threads: usize,
+    idle: Vec<Connection>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("waiting", &self.waiting.len()).field("threads", &self.threads).finish()
+    }
 }
 
 impl Readers {
-    pub(super) fn new(file: PathBuf, len: usize) -> Arc<Self> {
-        Arc::new(Self { file, idle: Mutex::new(Vec::new()), permits: Arc::new(Semaphore::new(len)) })
+    pub(super) fn new(file: PathBuf, len_max: usize) -> Arc<Self> {
+        Arc::new(Self { file, len_max, state: Mutex::default() })
     }
 
-    /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile.
+    /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile. One that
+    /// nobody waits for any more is not begun; one that has begun keeps its thread to its end.
     pub(super) async fn read<T, E>(
         self: &Arc<Self>,
         read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
@@ -32,38 +54,85 @@ impl Readers {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let closed = |_| StoreError::Unavailable("the store is closed".into());
-        let permit = self.permits.clone().acquire_owned().await.map_err(closed)?;
-        let readers = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let _permit = permit; // Given back by the work: whoever asked for it may be gone long before it ends.
-            readers.on_connection(read)
-        });
-        let done = done.await;
-        match done {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(Halt::No(error))) => Err(error),
-            Ok(Err(Halt::Failed(error))) => Err(told(&error).into()),
-            Err(join) if join.is_panic() => std::panic::resume_unwind(join.into_panic()),
+        let (reply, done) = oneshot::channel();
+        self.put(Box::new(move |readers| {
+            if !reply.is_closed() {
+                let done = catch_unwind(AssertUnwindSafe(|| readers.on_connection(read)));
+                let _ = reply.send(done); // Whoever asked may be gone.
+            }
+        }));
+        match done.await {
+            Ok(Ok(Ok(done))) => Ok(done),
+            Ok(Ok(Err(Halt::No(error)))) => Err(error),
+            Ok(Ok(Err(Halt::Failed(error)))) => Err(told(&error).into()),
+            Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => Err(StoreError::Unavailable("the program ends".into()).into()),
         }
     }
 
+    /// Puts a read behind the others, and finds it a thread if there may be one more.
+    fn put(self: &Arc<Self>, read: Read) {
+        let mut state = self.state();
+        state.waiting.push_back(read);
+        let is_short = state.threads < self.len_max;
+        state.threads += usize::from(is_short);
+        drop(state); // A runtime that ends drops what it is given, and that counts itself off.
+        if is_short {
+            let thread = Thread { readers: self.clone(), is_counted: true };
+            tokio::task::spawn_blocking(move || thread.work());
+        }
+    }
+
     fn on_connection<T, E>(&self, read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>>) -> Result<T, Halt<E>> {
-        let idle = self.idle().pop();
+        let idle = self.state().idle.pop();
         let mut connection = match idle {
             Some(connection) => connection,
             None => connect::reading(&self.file).map_err(connect::as_sqlite)?,
         };
         let done = connection.transaction().map_err(Halt::Failed).and_then(|snapshot| read(&snapshot));
         if !matches!(done, Err(Halt::Failed(_))) {
-            self.idle().push(connection); // One that failed is made anew.
+            self.state().idle.push(connection); // One that failed is made anew.
         }
         done
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // Every change is made whole.
+    }
+}
+
+/// A thread that reads, from the moment it is asked for.
+struct Thread {
+    readers: Arc<Readers>,
+    is_counted: bool,
+}
+
+impl Thread {
+    /// Does what waits, until nothing does.
+    fn work(mut self) {
+        while let Some(read) = self.next() {
+            read(&self.readers);
+        }
+    }
+
+    /// What waits. If nothing does, whoever comes next needs another thread.
+    fn next(&mut self) -> Option<Read> {
+        let mut state = self.readers.state();
+        let next = state.waiting.pop_front();
+        if next.is_none() {
+            state.threads -= 1;
+            self.is_counted = false;
+        }
+        next
+    }
+}
+
+/// A runtime that ends may not even begin.
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if self.is_counted {
+            self.readers.state().threads -= 1;
+        }
     }
 }
 
@@ -99,10 +168,38 @@ mod tests {
         drop(first);
         let mut second = Box::pin(readers.read(|_| Ok::<_, Halt<StoreError>>(())));
         assert!(waits(second.as_mut()).await);
-        assert_eq!((readers.permits.available_permits(), readers.idle().len()), (0, 0));
+        assert_eq!(format!("{:?}", readers.state()), "State { waiting: 1, threads: 1 }", "there is no other thread");
         end.send(()).unwrap();
         second.await.unwrap();
-        assert_eq!(readers.idle().len(), 1, "and its connection was used again");
+        assert_eq!(readers.state().idle.len(), 1, "and its connection was used again");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// What nobody waits for costs nothing, and what panics costs nobody else.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_read_that_is_given_up_is_not_begun_and_one_that_panics_is_the_last_of_nobody() {
+        let dir = dir("readers-given-up");
+        drop(open(&dir));
+        let readers = Readers::new(dir.join("everturn.db"), 1);
+        let (end, ends) = mpsc::channel::<()>();
+        let mut first = Box::pin(readers.read(move |_| {
+            ends.recv().unwrap();
+            Ok::<_, Halt<StoreError>>(())
+        }));
+        assert!(waits(first.as_mut()).await);
+        let mut second =
+            Box::pin(readers.read(|_| -> Result<(), Halt<StoreError>> { panic!("nobody waits for this") }));
+        assert!(waits(second.as_mut()).await);
+        drop(second);
+        let panics = tokio::spawn({
+            let readers = readers.clone();
+            async move { readers.read(|_| -> Result<(), Halt<StoreError>> { panic!("as it should") }).await }
+        });
+        end.send(()).unwrap();
+        first.await.unwrap();
+        let panicked = panics.await.unwrap_err().into_panic();
+        assert_eq!(panicked.downcast_ref(), Some(&"as it should"));
+        readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -7,6 +7,7 @@ mod outage;
 mod pooled;
 mod schema;
 mod takeover;
+mod unpolled;
 
 use std::sync::Arc;
 use std::time::Duration;
