@@ -1,4 +1,5 @@
 //! The everturn command.
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: `out` does not")]
 
 mod backup;
 mod chat;

@@ -17,7 +17,7 @@ use crate::config::{AGENT, Config, Flags, equip};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
-use crate::out::println;
+use crate::out::{self, println};
 use crate::private;
 
 /// What a newcomer can try.
@@ -178,8 +178,8 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         }
     };
     told_to_end().await;
-    eprintln!(
-        "Ending: steps that are nearly done may finish, turns under way are handed over. Again to hand over now."
+    out::aside(
+        "ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now",
     );
     running.stop_within(config.drain(), told_to_end()).await;
     logs.end().await;

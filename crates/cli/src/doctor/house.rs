@@ -12,6 +12,7 @@ use everturn::stores::sqlite::Inspection;
 use super::chat::{examined, mend};
 use super::{Doctor, Health, count};
 use crate::kept::Kept;
+use crate::out;
 use crate::terminal::visible;
 
 /// How many flaws of one chat are named here.
@@ -189,15 +190,15 @@ impl Progress {
             return;
         }
         match self.of {
-            0 => eprint!("\r  looking through the file{:<4}\r", ".".repeat(self.done % 4)),
-            of if of > 100 => eprint!("\r  chat {} of {of}\r", self.done),
+            0 => out::sign(format_args!("\r  looking through the file{:<4}\r", ".".repeat(self.done % 4))),
+            of if of > 100 => out::sign(format_args!("\r  chat {} of {of}\r", self.done)),
             _ => {}
         }
     }
 
     fn end(&self) {
         if self.shows && (self.of == 0 || self.of > 100) {
-            eprint!("\r{:<40}\r", "");
+            out::sign(format_args!("\r{:<40}\r", ""));
         }
     }
 }
