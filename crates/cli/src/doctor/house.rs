@@ -97,16 +97,12 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
             }
         }
     }
-    let transcript = match kept.transcript(chat).await {
-        Ok(transcript) => transcript,
+    let picture = match kept.picture(chat).await {
+        Ok(picture) => picture,
         Err(StoreError::Unreadable(_)) if matches!(found, Found::Beyond) => return Ok((0, found)), // It was told.
         Err(error) => return unreadable(out, chat, &error),
     };
-    let (heading, calls) = match (kept.heading(chat).await, kept.calls(chat).await) {
-        (Ok(heading), Ok(calls)) => (heading, calls),
-        (Err(error), _) | (_, Err(error)) => return unreadable(out, chat, &error),
-    };
-    let repaired = examined(&heading, &transcript, &calls);
+    let repaired = examined(&picture);
     for finding in repaired.findings.iter().take(NAMED_LEN_MAX) {
         writeln!(out, "  chat {chat}: {}", visible::line(&finding.to_string(), 200))?;
     }
@@ -116,7 +112,7 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
     if !repaired.findings.is_empty() && matches!(found, Found::Good) {
         found = Found::Flaws;
     }
-    Ok((transcript.len(), found))
+    Ok((picture.transcript.len(), found))
 }
 
 fn unreadable(out: &mut impl Write, chat: ChatId, error: &StoreError) -> anyhow::Result<(usize, Found)> {

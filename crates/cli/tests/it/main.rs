@@ -9,6 +9,7 @@ mod demo;
 mod deploy;
 mod doctor;
 mod leaving;
+mod looking;
 mod memory;
 mod operations;
 mod pipes;
