@@ -169,6 +169,15 @@ impl Postgres {
         Ok(Self { inner, _tasks: tasks, _worker: worker })
     }
 
+    /// A name that no other database has, for what is kept elsewhere of its chats. A database that was made anew, or moved
+    /// to another server, has another.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub async fn name(&self) -> Result<String, StoreError> {
+        self.inner.name().await
+    }
+
     /// For tests: as if this process stood still and could not say that it is alive.
     #[cfg(feature = "conformance")]
     pub fn pause_heartbeat(&self, is_paused: bool) {

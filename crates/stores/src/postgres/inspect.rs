@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::address::Address;
-use super::cells::{HEADING, heading, id_bytes};
+use super::cells::{HEADING, count, heading, id_bytes};
 use super::fault::{Fault, Patience};
 use super::link::{Link, Mode, Param};
 use super::read::{CALLS, calls, messages, page};
@@ -86,5 +86,16 @@ impl Inspection {
         let transcript: Vec<Arc<Message>> = messages(&conn, chat, &found, Fetch::Bytes).await?;
         conn.commit().await?;
         Ok(Picture { heading, transcript, calls: calls(&called)? })
+    }
+
+    /// A name that no other database has, nor this one after it was made anew, or moved.
+    pub(super) async fn name(&self) -> Result<String, StoreError> {
+        let sql = "
+            SELECT (SELECT system_identifier FROM pg_control_system()) AS system,
+                (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database,
+                'everturn_schema'::regclass::oid::bigint AS made";
+        let rows = self.read(sql, &[]).await?;
+        let row = rows.first().ok_or_else(|| StoreError::Unavailable("the database has no name".into()))?;
+        Ok(format!("{:016x}-{}-{}", row.get::<_, i64>("system"), count(row, "database"), count(row, "made")))
     }
 }
