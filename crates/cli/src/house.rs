@@ -102,6 +102,9 @@ impl Which {
             (None, None) => None,
         };
         if let Some(url) = url {
+            if own.system.is_some() {
+                bail!("the daemon in EVERTURN_URL has its own --system: choose one of its agents, or name --data");
+            }
             let token = self.token(variable)?;
             return Ok(House { client: Client::new(url, token), home: None, own: None });
         }

@@ -87,3 +87,13 @@ async fn a_daemon_behind_a_proxy_serves_commands_too() {
     commands_work(&data, &[]).await;
     daemon.end().await;
 }
+
+/// A daemon elsewhere has instructions of its own, however it was named.
+#[tokio::test]
+async fn a_daemon_elsewhere_is_not_given_other_instructions() {
+    let mut command = everturn(&["run", "--system", "Be brief.", "hello"]);
+    command.env("EVERTURN_TOKEN", "evt_secret").env("EVERTURN_URL", "http://127.0.0.1:9");
+    let output = command.output().await.unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && error.contains("has its own --system"), "{error}");
+}
