@@ -12,6 +12,7 @@ mod watch;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use everturn::providers::endpoint;
 use everturn_server::DataDir;
 use everturn_server::wire::ProblemBody;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
@@ -60,7 +61,7 @@ struct Asked {
 impl Client {
     /// A client of the daemon at this address.
     pub fn new(base: Url, token: String) -> Self {
-        let is_near = matches!(base.host_str(), None | Some("localhost" | "127.0.0.1" | "[::1]"));
+        let is_near = !base.has_host() || endpoint::is_near(&base);
         Self::with(Daemon::At { base, token }, is_near)
     }
 

@@ -35,7 +35,7 @@ use provider::Providers;
 use reach::Openness;
 pub use reach::loopback;
 
-use crate::record::{Files, Record};
+use crate::record::{Files, Record, Whose};
 
 /// How long an end waits for what may be nearly done, if nobody says otherwise.
 const DRAIN_SECONDS: u64 = 5;
@@ -290,7 +290,7 @@ fn settle_tools(file: &mut File, path: &Path) -> anyhow::Result<()> {
 
 impl Config {
     /// An engine with the bounds that were told.
-    pub fn bounded(&self, mut builder: Builder, data: &Path) -> Builder {
+    pub fn bounded(&self, mut builder: Builder, data: &Path, whose: &Whose) -> Builder {
         match self.chats_max.value {
             Some(0) => builder = builder.drivers(Drivers::ByHand), // Nobody works.
             Some(len) => builder = builder.chats_max(len),
@@ -300,7 +300,7 @@ impl Config {
         for (owner, budget) in &self.owners {
             builder = builder.budget_of(owner, (*budget).into());
         }
-        builder.recorder(Files::new(data, self.record.value)) // Also if it is off: what there is goes with its chat.
+        builder.recorder(Files::new(data, self.record.value, whose)) // Also if it is off: what there is goes with its chat.
     }
 
     /// The server's bounds, with those that were told.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
+use everturn::providers::endpoint::{self, PLAIN_HOSTS};
 use everturn::stores::sqlite::OpenError;
 use everturn_server::wire::{Chat, Create, Patch};
 use everturn_server::{DataDir, Stay};
@@ -102,6 +103,10 @@ impl Which {
             (None, None) => None,
         };
         if let Some(url) = url {
+            if own.system.is_some() {
+                bail!("the daemon in EVERTURN_URL has its own --system: choose one of its agents, or name --data");
+            }
+            refuse_plain(&url, &variable(PLAIN_HOSTS).unwrap_or_default())?;
             let token = self.token(variable)?;
             return Ok(House { client: Client::new(url, token), home: None, own: None });
         }
@@ -206,6 +211,39 @@ impl House {
     }
 }
 
+/// Refuses an address on the way to which everybody could read the token.
+fn refuse_plain(url: &Url, trusted: &str) -> anyhow::Result<()> {
+    if !endpoint::may_carry_secrets(url, trusted) {
+        let host = endpoint::host(url);
+        bail!(
+            "http://{host} is not on this machine, so the token would travel unencrypted: use https, or list {host} in \
+             {PLAIN_HOSTS} if the way there is to be trusted"
+        );
+    }
+    Ok(())
+}
+
 fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OpenError::InUse { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_where_nobody_else_reads_them() {
+        let is_refused = |url: &str| refuse_plain(&url.parse().unwrap(), "proxy.corp, 10.1.2.3:8080").is_err();
+        for url in
+            ["http://127.0.0.2:4140", "http://[::1]:4140", "http://localhost", "https://x.example", "unix:/run/s"]
+        {
+            assert!(!is_refused(url), "{url}");
+        }
+        for url in ["http://PROXY.corp", "http://10.1.2.3:8080/x"] {
+            assert!(!is_refused(url), "{url}");
+        }
+        for url in ["http://x.example", "http://10.1.2.3", "http://proxy.corp:81", "http://localhost.example"] {
+            assert!(is_refused(url), "{url}");
+        }
+    }
 }

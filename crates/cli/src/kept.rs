@@ -8,7 +8,7 @@ use everturn::core::fact::Attempted;
 use everturn::core::ids::ChatId;
 use everturn::core::message::Message;
 use everturn::stores::sqlite::{self, Inspection, Sqlite};
-use everturn::stores::{CallRecord, Heading, Postgres, Query, Store, StoreError, postgres};
+use everturn::stores::{CallRecord, Heading, Picture, Postgres, Query, Store, StoreError, postgres};
 
 use crate::config::{AGENT, Config, Flags};
 
@@ -49,7 +49,7 @@ impl Where {
     /// What is kept there, to be read.
     pub async fn look(&self) -> anyhow::Result<Kept> {
         match self.url() {
-            Some(url) => Ok(Kept::Shared(shared(&url).await?)),
+            Some(url) => Ok(Kept::Shared(Box::new(seen(&url).await?))),
             None => Ok(Kept::Ours(Box::new(Inspection::open(&self.dir()?)?))),
         }
     }
@@ -61,6 +61,11 @@ impl Where {
             None => Ok(Arc::new(opened(&self.dir()?)?)),
         }
     }
+}
+
+async fn seen(url: &str) -> anyhow::Result<postgres::Inspection> {
+    let opened = postgres::Inspection::open(url, &postgres::Options::default()).await;
+    opened.context("the database in DATABASE_URL")
 }
 
 async fn shared(url: &str) -> anyhow::Result<Arc<dyn Store>> {
@@ -78,47 +83,55 @@ pub enum Kept {
     /// A data directory, which a server may be using.
     Ours(Box<Inspection>),
     /// A database that several processes share.
-    Shared(Arc<dyn Store>),
+    Shared(Box<postgres::Inspection>),
 }
 
 impl Kept {
     pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.heading(chat),
-            Self::Shared(store) => store.heading(chat).await,
+            Self::Shared(inspection) => inspection.heading(chat).await,
+        }
+    }
+
+    /// A chat at one moment: servers may be at work.
+    pub async fn picture(&self, chat: ChatId) -> Result<Picture, StoreError> {
+        match self {
+            Self::Ours(inspection) => inspection.picture(chat),
+            Self::Shared(inspection) => inspection.picture(chat).await,
         }
     }
 
     pub async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.transcript(chat),
-            Self::Shared(store) => store.transcript(chat).await,
+            Self::Shared(inspection) => inspection.transcript(chat).await,
         }
     }
 
     pub async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.attempts(chat),
-            Self::Shared(store) => store.attempts(chat, 0, usize::MAX).await,
+            Self::Shared(inspection) => inspection.attempts(chat, 0, usize::MAX).await,
         }
     }
 
     pub async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.calls(chat),
-            Self::Shared(store) => store.calls(chat).await,
+            Self::Shared(inspection) => inspection.calls(chat).await,
         }
     }
 
     /// All chats.
     pub async fn chats(&self) -> Result<Vec<ChatId>, StoreError> {
-        let store = match self {
+        let shared = match self {
             Self::Ours(inspection) => return inspection.chats(),
-            Self::Shared(store) => store,
+            Self::Shared(inspection) => inspection,
         };
         let (mut chats, mut query) = (Vec::new(), Query { len: PAGE_LEN, ..Query::default() });
         loop {
-            let page = store.headings(&query).await?;
+            let page = shared.headings(&query).await?;
             chats.extend(page.iter().map(|heading| heading.id));
             match page.last() {
                 Some(last) if page.len() == PAGE_LEN => query.after = Some(last.place()),

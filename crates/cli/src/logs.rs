@@ -3,8 +3,9 @@
 //! Logs go to standard error, as text for a person and as JSON for a machine. Traces go to an OpenTelemetry collector if
 //! one is named in the environment, and nowhere else. The audit goes to a file in the data directory that only grows.
 
+use std::fmt::Arguments;
 use std::fs::OpenOptions;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
@@ -64,7 +65,7 @@ fn to_standard_error(set: &impl Fn(&str) -> Option<String>) -> Boxed {
     let filter = set("EVERTURN_LOG").and_then(|told| match filter(&told) {
         Ok(filter) => Some(filter),
         Err(why) => {
-            eprintln!("everturn: EVERTURN_LOG: {why}; warnings and errors are logged");
+            say(format_args!("EVERTURN_LOG: {why}; warnings and errors are logged"));
             None
         }
     });
@@ -74,7 +75,7 @@ fn to_standard_error(set: &impl Fn(&str) -> Option<String>) -> Boxed {
         Some("text") => false,
         told => {
             if let Some(told) = told {
-                eprintln!("everturn: EVERTURN_LOG_FORMAT is json or text, and not {told:?}");
+                say(format_args!("EVERTURN_LOG_FORMAT is json or text, and not {told:?}"));
             }
             !std::io::stderr().is_terminal()
         }
@@ -84,6 +85,11 @@ fn to_standard_error(set: &impl Fn(&str) -> Option<String>) -> Boxed {
         true => to.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
         false => to.with_filter(filter).boxed(),
     }
+}
+
+/// Says what is wrong with how logs are asked for. Who has closed standard error does not want to hear it.
+fn say(words: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "everturn: {words}");
 }
 
 /// What to log. A word alone is meant to be a level; as the name of a module, as which it could be read, it would say that

@@ -1,4 +1,5 @@
 //! The everturn command.
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: `out` does not")]
 
 mod backup;
 mod chat;
@@ -71,8 +72,9 @@ enum Command {
     ///
     /// Listens on loopback, or on a socket with `--listen unix:PATH`; on another address only with --expose and TLS. Every
     /// request needs the token that the first start writes into the data directory. Models come
-    /// with the keys in ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY and OPENROUTER_API_KEY; without any, the
-    /// understudy stands in.
+    /// with the keys in ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN, a bearer token), OPENAI_API_KEY (billed to OPENAI_ORG_ID
+    /// and OPENAI_PROJECT_ID, if set), GEMINI_API_KEY and OPENROUTER_API_KEY; without any, the understudy stands in. An
+    /// Ollama that wants a key gets OLLAMA_API_KEY.
     /// Ctrl-C or SIGTERM ends it in good order: streams end, and turns under way are handed over.
     ///
     /// Chats are kept in the data directory, or in the Postgres that DATABASE_URL names, which several servers may share.

@@ -31,6 +31,11 @@ pub fn aside(words: impl Display) {
     let _ = writeln!(io::stderr(), "everturn: {}", visible(&words.to_string()));
 }
 
+/// Shows a sign of life, as it is written. A terminal that is gone needs none.
+pub fn sign(words: Arguments<'_>) {
+    let _ = write!(io::stderr(), "{words}");
+}
+
 /// Whether whoever reads has heard enough.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)

@@ -1,7 +1,8 @@
 //! Recordings of what is exchanged with providers, in files.
 //!
 //! For finding out what really went over the wire. A file an exchange, in a directory a chat, below `recordings` in the
-//! data directory; the newest are kept. What was said is in them, keys are not.
+//! data directory; the newest are kept. What was said is in them, keys are not. Chats of a database elsewhere have a
+//! directory of that database's: of them no other store can say which are gone.
 
 use std::fmt;
 use std::fs::{DirBuilder, OpenOptions};
@@ -55,10 +56,21 @@ impl FromStr for Record {
     }
 }
 
+/// Whose chats are recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whose {
+    /// Those in the data directory.
+    Ours,
+    /// Those in a database elsewhere, by its name, if it tells that.
+    Elsewhere(Option<String>),
+}
+
 /// Writes them.
 pub struct Files {
     dir: PathBuf,
     record: Record,
+    /// Whether everything there is of one store.
+    is_of_one: bool,
     /// One file at a time: names are counted, and old ones deleted.
     writing: Mutex<()>,
 }
@@ -89,8 +101,19 @@ enum Body<'a> {
 
 impl Files {
     /// Files below `recordings` in the data directory.
-    pub fn new(data: &Path, record: Record) -> Self {
-        Self { dir: data.join("recordings"), record, writing: Mutex::new(()) }
+    pub fn new(data: &Path, record: Record, whose: &Whose) -> Self {
+        let (all, is_of_one) = (data.join("recordings"), *whose != Whose::Elsewhere(None));
+        let dir = match whose {
+            Whose::Ours => all,
+            Whose::Elsewhere(name) => all.join(format!("of-{}", name.as_deref().unwrap_or("elsewhere"))),
+        };
+        Self { dir, record, is_of_one, writing: Mutex::new(()) }
+    }
+
+    /// The directories of chats, the oldest first.
+    fn chats(&self) -> std::io::Result<Vec<(PathBuf, ChatId)>> {
+        let chat = |dir: PathBuf| dir.file_name()?.to_str()?.parse().ok().map(|chat| (dir, chat));
+        Ok(sorted(&self.dir)?.into_iter().filter_map(chat).collect())
     }
 
     fn write(&self, chat: ChatId, exchange: &Exchange) -> std::io::Result<()> {
@@ -105,8 +128,8 @@ impl Files {
         let path = dir.join(format!("{:08}.json", newest + 1));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(&sheet(exchange))?;
-        let chats = sorted(&self.dir)?;
-        for old in chats.iter().filter(|old| **old != dir).take(chats.len().saturating_sub(CHATS_MAX)) {
+        let chats = self.chats()?;
+        for (old, _) in chats.iter().filter(|(old, _)| *old != dir).take(chats.len().saturating_sub(CHATS_MAX)) {
             std::fs::remove_dir_all(old)?;
         }
         Ok(())
@@ -164,8 +187,8 @@ impl Recorder for Files {
     }
 
     fn kept(&self) -> Vec<ChatId> {
-        let dirs = sorted(&self.dir).unwrap_or_default(); // There may be none.
-        dirs.iter().filter_map(|dir| dir.file_name()?.to_str()?.parse().ok()).collect()
+        let chats = if self.is_of_one { self.chats() } else { Ok(Vec::new()) };
+        chats.unwrap_or_default().into_iter().map(|(_, chat)| chat).collect() // There may be none.
     }
 
     fn is_on(&self) -> bool {
@@ -189,7 +212,7 @@ mod tests {
     #[test]
     fn the_newest_are_kept() {
         let dir = scratch("newest");
-        let files = Files::new(&dir, Record::All);
+        let files = Files::new(&dir, Record::All, &Whose::Ours);
         let chat = |number| ChatId::from_u128(number);
         for _ in 0..FILES_MAX + 5 {
             files.record(chat(CHATS_MAX as u128 + 9), Exchange::default());
@@ -210,11 +233,11 @@ mod tests {
     #[test]
     fn recordings_go_with_their_chat() {
         let (dir, [one, two]) = (scratch("gone"), [1, 2].map(ChatId::from_u128));
-        let files = Files::new(&dir, Record::All);
+        let files = Files::new(&dir, Record::All, &Whose::Ours);
         for chat in [one, one, two] {
             files.record(chat, Exchange::default());
         }
-        let off = Files::new(&dir, Record::Off);
+        let off = Files::new(&dir, Record::Off, &Whose::Ours);
         assert_eq!((off.kept(), off.is_on()), (vec![one, two], false));
         off.forget(one);
         off.forget(one);
@@ -223,11 +246,30 @@ mod tests {
         assert_eq!(files.kept(), []);
     }
 
+    /// What stands beside chats is no chat: it is neither one too many nor gone.
+    #[test]
+    fn stores_keep_out_of_each_others_way() {
+        let (dir, chat) = (scratch("stores"), ChatId::from_u128(7));
+        let whose = [Whose::Ours, Whose::Elsewhere(Some("a-1".into())), Whose::Elsewhere(Some("a-2".into()))];
+        let stores = whose.each_ref().map(|whose| Files::new(&dir, Record::All, whose));
+        for number in 0..=CHATS_MAX as u128 {
+            stores.iter().for_each(|files| files.record(ChatId::from_u128(number), Exchange::default()));
+        }
+        assert_eq!(stores.each_ref().map(|files| files.kept().len()), [CHATS_MAX; 3]);
+        stores[1].forget(chat);
+        assert_eq!(stores.each_ref().map(|files| files.kept().contains(&chat)), [true, false, true]);
+        // One that does not tell its name may be any.
+        let nameless = Files::new(&dir, Record::All, &Whose::Elsewhere(None));
+        nameless.record(chat, Exchange::default());
+        assert_eq!(nameless.kept(), []);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
     /// Only what is asked for is recorded.
     #[test]
     fn what_went_well_is_not_an_error() {
         let dir = scratch("errors");
-        let files = Files::new(&dir, Record::Errors);
+        let files = Files::new(&dir, Record::Errors, &Whose::Ours);
         files.record(ChatId::from_u128(1), Exchange::default());
         assert!(!dir.exists());
         files.record(ChatId::from_u128(1), Exchange { error: Some("timeout".into()), ..Exchange::default() });

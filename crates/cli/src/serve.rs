@@ -17,8 +17,9 @@ use crate::config::{AGENT, Config, Flags, equip};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
-use crate::out::println;
+use crate::out::{self, println};
 use crate::private;
+use crate::record::Whose;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -34,6 +35,7 @@ struct Kept {
     tokens: Arc<dyn Tokens>,
     /// What the banner says of it.
     what: &'static str,
+    whose: Whose,
 }
 
 /// Opens the store. The only place that knows which one it is.
@@ -48,7 +50,8 @@ async fn open(
         let options = postgres::Options { durability, listen_url, ..postgres::Options::default() };
         let opened = Postgres::open(&url, options).await;
         let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
-        return Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says" });
+        let whose = Whose::Elsewhere(kept.name().await.ok()); // Some let nobody ask.
+        return Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose });
     }
     if listen_url.is_some() {
         bail!(
@@ -59,7 +62,7 @@ async fn open(
     let options = sqlite::Options { drafts: durability, ..sqlite::Options::default() };
     let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options));
     let kept = Arc::new(opened.await??);
-    Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory" })
+    Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory", whose: Whose::Ours })
 }
 
 /// Where a server in this process keeps its chats.
@@ -91,11 +94,11 @@ impl Running {
         private::hide_from_other_processes();
         descriptors::raise();
         let data = DataDir::open(&config.data.value)?;
-        let Kept { store, tokens, what } = match keeps {
+        let Kept { store, tokens, what, whose } = match keeps {
             Keeps::Told => open(&data, config.durability.value.into(), variable).await?,
             Keeps::Memory => {
                 let kept = Arc::new(Memory::new());
-                Kept { store: kept.clone(), tokens: kept, what: "memory" }
+                Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours }
             }
         };
         let mut registry = Registry::default();
@@ -119,7 +122,7 @@ impl Running {
             }
             builder = builder.agent(name, agent);
         }
-        let engine = config.bounded(builder, data.path()).start();
+        let engine = config.bounded(builder, data.path(), &whose).start();
         is_provided(&engine, &config.models.value)?;
         data.first_token(&*tokens, engine.now()).await?;
         let (models, bounds) = (config.offered(models), config.bounds());
@@ -178,8 +181,8 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         }
     };
     told_to_end().await;
-    eprintln!(
-        "Ending: steps that are nearly done may finish, turns under way are handed over. Again to hand over now."
+    out::aside(
+        "ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now",
     );
     running.stop_within(config.drain(), told_to_end()).await;
     logs.end().await;

@@ -236,7 +236,13 @@ impl Engine {
 
     /// Takes up every chat that was left in the middle of something. Call it once after a start.
     pub async fn resume(&self) -> Result<usize, StoreError> {
-        self.ports.forget_the_gone().await;
+        if self.ports.recorder.is_some() {
+            let ports = self.ports.clone();
+            // It asks for one chat after the other, and nobody has to wait for it.
+            self.ports.spawn(async move {
+                ports.drain.run_until_cancelled(ports.forget_the_gone()).await;
+            });
+        }
         self.ports.resume().await
     }
 

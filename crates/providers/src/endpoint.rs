@@ -98,6 +98,33 @@ pub enum BadEndpoint {
 /// The variable that lists hosts, with commas between, to which a key may travel unencrypted. This machine always may.
 pub const PLAIN_HOSTS: &str = "EVERTURN_PLAIN_HOSTS";
 
+/// Whether a secret may travel to an address: encrypted, within this machine, or to one of the hosts that are `trusted`,
+/// with commas between.
+#[must_use]
+pub fn may_carry_secrets(url: &Url, trusted: &str) -> bool {
+    url.scheme() != "http" || is_near(url) || is_listed(url, trusted)
+}
+
+/// Whether an address is on this machine.
+#[must_use]
+pub fn is_near(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The host of an address, and the port if it is not the usual one.
+#[must_use]
+pub fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// Whether the host of an address is among these, with commas between.
+fn is_listed(url: &Url, hosts: &str) -> bool {
+    hosts.split(',').any(|listed| listed.trim().eq_ignore_ascii_case(&host(url)))
+}
+
 impl Endpoint {
     /// The usual endpoint of a provider, as the environment says. `variable` looks one up; blank counts as not set.
     ///
@@ -111,7 +138,7 @@ impl Endpoint {
         let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let base = usual.base_url_env.iter().find_map(|name| Some((*name, set(name)?)));
         let mut endpoint = Self::at(provider, base.as_ref().map_or(usual.base_url, |(_, base)| base))?;
-        endpoint.may_be_plain = endpoint.is_listed(&set(PLAIN_HOSTS).unwrap_or_default());
+        endpoint.may_be_plain = is_listed(&endpoint.base, &set(PLAIN_HOSTS).unwrap_or_default());
         endpoint.base_variable = base.map(|(name, _)| name.to_owned());
         endpoint.needs_key = usual.needs_key;
         endpoint.key_variable = usual.key_env.first().map(|(name, _)| (*name).to_owned());
@@ -141,7 +168,7 @@ impl Endpoint {
         if !endpoint.base.username().is_empty() || endpoint.base.password().is_some() {
             return Err(BadEndpoint::Secret(provider.to_owned()));
         }
-        endpoint.may_be_plain = endpoint.is_listed(&set(PLAIN_HOSTS).unwrap_or_default());
+        endpoint.may_be_plain = is_listed(&endpoint.base, &set(PLAIN_HOSTS).unwrap_or_default());
         endpoint.base_variable = Some(format!("the address of the provider {provider}"));
         let Some((name, auth)) = key else { return Ok(endpoint) };
         endpoint.needs_key = NeedsKey::Yes;
@@ -150,11 +177,6 @@ impl Endpoint {
             Some(key) => endpoint.with_key(SecretString::from(key), auth),
             None => Ok(endpoint),
         }
-    }
-
-    /// Whether its host is among these, with commas between.
-    fn is_listed(&self, hosts: &str) -> bool {
-        hosts.split(',').any(|host| host.trim().eq_ignore_ascii_case(&self.host()))
     }
 
     /// An endpoint without a key.
@@ -191,7 +213,7 @@ impl Endpoint {
     /// # Errors
     /// HTTP cannot carry it, or everybody on the way could read it.
     pub fn with_key(mut self, secret: SecretString, auth: Auth) -> Result<Self, BadEndpoint> {
-        if self.base.scheme() == "http" && !self.is_near() && !self.may_be_plain {
+        if !self.may_be_plain && !may_carry_secrets(&self.base, "") {
             let (provider, host) = (self.provider.clone(), self.host());
             let variable = self.base_variable.unwrap_or_else(|| "the base URL".into());
             return Err(BadEndpoint::Plain { provider, variable, host });
@@ -229,15 +251,7 @@ impl Endpoint {
 
     /// The host, and the port if it is not the usual one.
     pub(crate) fn host(&self) -> String {
-        let host = self.base.host_str().unwrap_or_default();
-        self.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-    }
-
-    /// Whether it is on this machine.
-    fn is_near(&self) -> bool {
-        let host = self.base.host_str().unwrap_or_default();
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        host(&self.base)
     }
 
     /// The variable the key was, or would be, read from.

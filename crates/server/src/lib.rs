@@ -5,6 +5,8 @@
 //! `/readyz` answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its
 //! owner.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads")]
+
 mod access;
 mod address;
 mod app;

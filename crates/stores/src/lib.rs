@@ -17,6 +17,7 @@ mod heading;
 mod ledger;
 mod memory;
 mod new;
+mod picture;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores on disk use it"))]
@@ -37,6 +38,7 @@ pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
 pub use memory::Memory;
 pub use new::{Fork, MakeError, New};
+pub use picture::Picture;
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sql::Durability;

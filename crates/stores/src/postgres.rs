@@ -11,6 +11,7 @@ mod delete;
 mod desk;
 mod fault;
 mod hints;
+mod inspect;
 mod journal;
 mod lease;
 mod link;
@@ -25,7 +26,7 @@ mod trust;
 mod wire;
 mod worker;
 
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -55,8 +56,9 @@ use cells::id_bytes;
 use desk::Desks;
 use fault::{Fault, Patience};
 use hints::Hints;
+pub use inspect::Inspection;
 use journal::Job;
-use link::{Link, Mode, Param};
+use link::{Link, Mode};
 use wire::{Haste, Teller};
 use worker::{Life, Worker};
 
@@ -109,11 +111,11 @@ pub struct Postgres {
 }
 
 struct Inner {
-    link: Arc<Link>,
+    /// Looking takes no more than whoever only looks has.
+    sight: Inspection,
     /// The journal has a connection of its own, so that no crowd can keep it waiting.
     writing: Link,
     draft_mode: Mode,
-    patience: Duration,
     /// How much longer than its word a silent worker is believed.
     belief: f64,
     life: Arc<Life>,
@@ -145,10 +147,9 @@ impl Postgres {
         let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
         let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
-            link,
+            sight: Inspection { link, patience: options.patience },
             writing: Link::new(address, 1, &options)?,
             draft_mode: journal::draft_mode(options.durability),
-            patience: options.patience,
             belief,
             life: worker.life.clone(),
             desks: Desks::default(),
@@ -167,6 +168,15 @@ impl Postgres {
         tasks.spawn(wire::listen(listening, inner.sender, hints.clone()));
         tasks.spawn(hints::remind(hints, options.heartbeat / 2));
         Ok(Self { inner, _tasks: tasks, _worker: worker })
+    }
+
+    /// A name that no other database has, for what is kept elsewhere of its chats. A database that was made anew, or moved
+    /// to another server, has another.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub async fn name(&self) -> Result<String, StoreError> {
+        self.inner.name().await
     }
 
     /// For tests: as if this process stood still and could not say that it is alive.
@@ -195,11 +205,15 @@ fn lasting(fault: Fault) -> StoreError {
     }
 }
 
-impl Inner {
-    fn patience(&self) -> Patience {
-        Patience::new(self.patience)
-    }
+impl Deref for Inner {
+    type Target = Inspection;
 
+    fn deref(&self) -> &Inspection {
+        &self.sight
+    }
+}
+
+impl Inner {
     fn life(&self) -> &Life {
         &self.life
     }
@@ -228,24 +242,6 @@ impl Inner {
         match self.read(sql, &[(&&id[..], tokio_postgres::types::Type::BYTEA)]).await {
             Ok(rows) if rows.is_empty() => StoreError::NoSuchChat.into(),
             _ => WriteError::Fenced,
-        }
-    }
-
-    /// One statement in a transaction of its own.
-    async fn query_once(&self, mode: Mode, sql: &str, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>, Fault> {
-        let conn = self.link.conn().await?;
-        let (_, rows, ()) = tokio::try_join!(conn.begin(mode), conn.query(sql, params), conn.commit())?;
-        Ok(rows)
-    }
-
-    /// One statement that reads, tried as long as patience lasts.
-    async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            match self.query_once(Mode::Read, sql, params).await {
-                Ok(rows) => return Ok(rows),
-                Err(fault) => patience.wait(fault).await?,
-            }
         }
     }
 
@@ -366,7 +362,7 @@ impl Store for Postgres {
     }
 
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.page(chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)).await
+        self.inner.transcript(chat).await
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {

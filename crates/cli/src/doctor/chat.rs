@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::Arc;
 
 use anyhow::bail;
 use everturn::core::doctor::{Flaw, Known, Repaired, Whose, facts, repair};
 use everturn::core::ids::{CallUid, ChatId};
-use everturn::core::message::{Body, Message};
+use everturn::core::message::Body;
 use everturn::core::status::Status;
-use everturn::stores::{CallRecord, Heading, Lease, Store};
+use everturn::stores::{CallRecord, Lease, Picture, Store};
 
 use super::{Doctor, Health, count, tell, tell_changes};
 use crate::chat::find_kept;
@@ -20,8 +19,7 @@ use crate::terminal::visible;
 pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) -> anyhow::Result<Health> {
     let kept = doctor.place.look().await?;
     let chat = find_kept(&kept, piece).await?;
-    let heading = kept.heading(chat).await?;
-    writeln!(out, "chat {chat}: {}", visible::line(&heading.title, 60))?;
+    writeln!(out, "chat {chat}: {}", visible::line(&kept.heading(chat).await?.title, 60))?;
     let mut health = Health::Good;
     if let Kept::Ours(inspection) = &kept {
         for trouble in inspection.troubles(chat)? {
@@ -29,8 +27,8 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
             health = health.and(Health::of(trouble.is_harmless()));
         }
     }
-    let (transcript, calls) = (kept.transcript(chat).await?, kept.calls(chat).await?);
-    let repaired = examined(&heading, &transcript, &calls);
+    let picture = kept.picture(chat).await?;
+    let (transcript, repaired) = (&picture.transcript, examined(&picture));
     tell(out, &repaired.findings, |message| format!("message {message}"))?;
     tell_changes(out, transcript.iter().map(|message| &**message))?;
     let (messages, wrong) = (count(transcript.len(), "message", "messages"), repaired.findings.len());
@@ -49,7 +47,7 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
 }
 
 /// What a repair finds. Calls of a turn under way are open and not forgotten.
-pub(super) fn examined(heading: &Heading, transcript: &[Arc<Message>], calls: &[CallRecord]) -> Repaired {
+pub(super) fn examined(Picture { heading, transcript, calls }: &Picture) -> Repaired {
     let mut repaired = repair(transcript, Whose::Ours(&known(calls)));
     if matches!(heading.status, Status::Running | Status::Interrupting | Status::Awaiting) {
         let newest = transcript.iter().rev().find(|message| matches!(message.body, Body::Reply(_)));

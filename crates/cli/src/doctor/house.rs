@@ -12,6 +12,7 @@ use everturn::stores::sqlite::Inspection;
 use super::chat::{examined, mend};
 use super::{Doctor, Health, count};
 use crate::kept::Kept;
+use crate::out;
 use crate::terminal::visible;
 
 /// How many flaws of one chat are named here.
@@ -96,16 +97,12 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
             }
         }
     }
-    let transcript = match kept.transcript(chat).await {
-        Ok(transcript) => transcript,
+    let picture = match kept.picture(chat).await {
+        Ok(picture) => picture,
         Err(StoreError::Unreadable(_)) if matches!(found, Found::Beyond) => return Ok((0, found)), // It was told.
         Err(error) => return unreadable(out, chat, &error),
     };
-    let (heading, calls) = match (kept.heading(chat).await, kept.calls(chat).await) {
-        (Ok(heading), Ok(calls)) => (heading, calls),
-        (Err(error), _) | (_, Err(error)) => return unreadable(out, chat, &error),
-    };
-    let repaired = examined(&heading, &transcript, &calls);
+    let repaired = examined(&picture);
     for finding in repaired.findings.iter().take(NAMED_LEN_MAX) {
         writeln!(out, "  chat {chat}: {}", visible::line(&finding.to_string(), 200))?;
     }
@@ -115,7 +112,7 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
     if !repaired.findings.is_empty() && matches!(found, Found::Good) {
         found = Found::Flaws;
     }
-    Ok((transcript.len(), found))
+    Ok((picture.transcript.len(), found))
 }
 
 fn unreadable(out: &mut impl Write, chat: ChatId, error: &StoreError) -> anyhow::Result<(usize, Found)> {
@@ -189,15 +186,15 @@ impl Progress {
             return;
         }
         match self.of {
-            0 => eprint!("\r  looking through the file{:<4}\r", ".".repeat(self.done % 4)),
-            of if of > 100 => eprint!("\r  chat {} of {of}\r", self.done),
+            0 => out::sign(format_args!("\r  looking through the file{:<4}\r", ".".repeat(self.done % 4))),
+            of if of > 100 => out::sign(format_args!("\r  chat {} of {of}\r", self.done)),
             _ => {}
         }
     }
 
     fn end(&self) {
         if self.shows && (self.of == 0 || self.of > 100) {
-            eprint!("\r{:<40}\r", "");
+            out::sign(format_args!("\r{:<40}\r", ""));
         }
     }
 }

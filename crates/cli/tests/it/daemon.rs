@@ -166,6 +166,12 @@ impl Daemon {
         self.logged.await.unwrap()
     }
 
+    /// Has nobody read what it logs any more.
+    pub async fn deafen(&mut self) {
+        self.logged.abort();
+        let _ = (&mut self.logged).await; // Its end is what was asked for.
+    }
+
     /// Sends it a signal by name.
     pub async fn signal(&self, name: &str) {
         let pid = self.child.id().unwrap().to_string();

@@ -9,6 +9,7 @@ mod demo;
 mod deploy;
 mod doctor;
 mod leaving;
+mod looking;
 mod memory;
 mod operations;
 mod pipes;
@@ -19,6 +20,7 @@ mod reach;
 #[path = "../../../server/tests/it/reader.rs"]
 #[allow(dead_code, reason = "the server's own tests use all of it")]
 mod reader;
+mod recordings;
 mod replicas;
 mod run;
 mod serve;

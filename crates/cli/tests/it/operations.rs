@@ -49,7 +49,7 @@ async fn a_second_signal_hands_over_at_once() {
     assert_eq!(daemon.child.wait().await.unwrap().code(), Some(0));
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -114,10 +114,10 @@ async fn requests_are_logged_and_decisions_are_kept() {
     }
 }
 
-const KEY: &str = "sk-ant-not-to-be-kept-0123456789";
+pub const KEY: &str = "sk-ant-not-to-be-kept-0123456789";
 
 /// A provider that refuses the key, and repeats it.
-async fn indiscreet() -> String {
+pub async fn indiscreet() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -2,7 +2,11 @@
 
 use std::process::Stdio;
 
+use reqwest::Method;
+use serde_json::json;
+
 use crate::daemon::{Daemon, Scratch, everturn};
+use crate::reader::Reader;
 use crate::stage::TOKEN;
 
 /// Runs a command whose output nobody reads, and checks that it ends well.
@@ -45,5 +49,25 @@ async fn commands_end_well_when_nobody_reads() {
 async fn the_demo_ends_well_when_nobody_reads() {
     for more in [vec![], vec!["--json"]] {
         unread(&[&["demo", "--quick", "--fault", "cut", "--wire", "chat"], more.as_slice()].concat()).await;
+    }
+}
+
+/// X2: a server that is told to end says so to nobody, and still hands its turns over.
+#[tokio::test]
+async fn a_server_ends_well_when_nobody_reads_its_log() {
+    for signal in ["TERM", "INT"] {
+        let data = Scratch::new();
+        let loud = [("EVERTURN_DRAIN_SECONDS", "0"), ("EVERTURN_LOG", "debug")];
+        let mut daemon = Daemon::start_with(data.path(), "understudy/numbered", &loud).await;
+        let chat = daemon.chat().await;
+        let mut reader = Reader::open(daemon.ask(Method::GET, &format!("{chat}/stream"))).await;
+        daemon.post(&format!("{chat}/messages"), &json!({"text": "count to 100000"})).await;
+        reader.until(|view| view.draft.as_ref().is_some_and(|draft| draft.n > 10)).await;
+        daemon.deafen().await;
+        daemon.signal(signal).await;
+        reader.until_the_end().await;
+        assert_eq!(daemon.child.wait().await.unwrap().code(), Some(0), "{signal}");
+        assert!(reader.comments.last().is_some_and(|last| last.starts_with("bye")), "{:?}", reader.comments);
+        assert!(!data.path().join("address").exists(), "nobody is sent to it any more");
     }
 }

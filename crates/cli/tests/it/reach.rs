@@ -87,3 +87,32 @@ async fn a_daemon_behind_a_proxy_serves_commands_too() {
     commands_work(&data, &[]).await;
     daemon.end().await;
 }
+
+/// S1: over a network the token travels encrypted, or to a host that is trusted by name.
+#[tokio::test]
+async fn the_token_does_not_travel_unencrypted() {
+    let ran = async |arguments: &[&str], url: &str| {
+        let mut command = everturn(arguments);
+        let output = command.env("EVERTURN_TOKEN", "evt_secret").env("EVERTURN_URL", url).output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let said = "the token would travel unencrypted: use https, or list 192.0.2.1:4140 in EVERTURN_PLAIN_HOSTS";
+    for (arguments, url) in [
+        (vec!["chats"], "http://192.0.2.1:4140"),
+        (vec!["chats", "--url", "http://me:word@192.0.2.1:4140/"], "http://127.0.0.1:9"),
+        (vec!["run", "hello"], "http://192.0.2.1:4140"),
+    ] {
+        let (code, error) = ran(&arguments, url).await;
+        assert!(code == Some(1) && error.contains(said) && !error.contains("word"), "{error}");
+    }
+}
+
+/// A daemon elsewhere has instructions of its own, however it was named.
+#[tokio::test]
+async fn a_daemon_elsewhere_is_not_given_other_instructions() {
+    let mut command = everturn(&["run", "--system", "Be brief.", "hello"]);
+    command.env("EVERTURN_TOKEN", "evt_secret").env("EVERTURN_URL", "http://127.0.0.1:9");
+    let output = command.output().await.unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && error.contains("has its own --system"), "{error}");
+}

@@ -4,7 +4,7 @@
 //! that start at the same time queue for a lock that ends with the transaction.
 
 use super::fault::{Fault, Patience};
-use super::link::{Conn, Link};
+use super::link::{Conn, Link, Mode};
 use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
@@ -26,6 +26,41 @@ pub(super) async fn migrate(link: &Link, mut patience: Patience) -> Result<(), S
     }
 }
 
+/// Refuses a database that has another schema than this program reads, and changes nothing.
+pub(super) async fn refuse_other(link: &Link, mut patience: Patience) -> Result<(), StoreError> {
+    let version = loop {
+        match version(link).await {
+            Ok(version) => break version,
+            Err(fault) => patience.wait(fault).await?,
+        }
+    };
+    let why = match version {
+        NEWEST => return Ok(()),
+        0 => "the database has no chats of ours yet: start a server on it first".into(),
+        newer if newer > NEWEST => too_new(newer),
+        older => {
+            format!("the database has schema {older}, and this program reads {NEWEST}: start its server on it first")
+        }
+    };
+    Err(StoreError::Unreadable(why))
+}
+
+async fn version(link: &Link) -> Result<usize, Fault> {
+    let conn = link.conn().await?;
+    let sql = "SELECT 1 WHERE to_regclass('everturn_schema') IS NOT NULL";
+    let (_, noted) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &[]))?;
+    let row = match noted {
+        Some(_) => conn.query_opt("SELECT version FROM everturn_schema", &[]).await?,
+        None => None,
+    };
+    conn.commit().await?;
+    Ok(row.map_or(0, |row| row.get::<_, i64>(0)) as usize)
+}
+
+fn too_new(version: usize) -> String {
+    format!("the database has schema {version}, and this program knows up to {NEWEST}: upgrade it")
+}
+
 async fn try_migrate(link: &Link) -> Result<(), Fault> {
     let conn = link.conn().await?;
     while step(&conn).await? < NEWEST {}
@@ -34,7 +69,7 @@ async fn try_migrate(link: &Link) -> Result<(), Fault> {
 
 /// Does the next migration, if there is one, and says where that leaves the database.
 async fn step(conn: &Conn) -> Result<usize, Fault> {
-    conn.begin(super::link::Mode::Write).await?;
+    conn.begin(Mode::Write).await?;
     let lock = format!(
         "SELECT pg_advisory_xact_lock({LOCK}); \
          CREATE TABLE IF NOT EXISTS everturn_schema (version bigint NOT NULL)"
@@ -44,8 +79,7 @@ async fn step(conn: &Conn) -> Result<usize, Fault> {
     let version = row.map_or(0, |row| row.get::<_, i64>(0)) as usize;
     if version > NEWEST {
         conn.rollback().await?;
-        let why = format!("the database has schema {version}, and this program knows up to {NEWEST}: upgrade it");
-        return Err(StoreError::Unreadable(why).into());
+        return Err(StoreError::Unreadable(too_new(version)).into());
     }
     let Some(migration) = MIGRATIONS.get(version) else {
         conn.commit().await?;

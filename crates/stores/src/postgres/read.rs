@@ -18,22 +18,35 @@ use super::cells::{HEADING, big, bytes, count, heading, id_bytes, name, unreadab
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::submit::pending;
-use super::{Inner, lasting};
+use super::{Inner, Inspection, lasting};
 use crate::heading::{Heading, Query, searchable};
 use crate::shape::{self, attempted, command, message, outcome, rows};
 use crate::sql::{self, Fetch, Sheet};
 use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
 use crate::words;
 
-impl Inner {
-    pub(super) async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+/// The calls that were started in a chat; one row without a call if there are none, and none if there is no chat.
+pub(super) const CALLS: &str = "
+    SELECT calls.step, ordinal, tool, effect, started, starts, ended, verdict
+    FROM chats LEFT JOIN calls ON chat = id WHERE id = $1 ORDER BY calls.step, ordinal";
+
+impl Inspection {
+    /// What a list says about a chat.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         let id = id_bytes(chat);
         let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
         let rows = self.read(&sql, &[(&&id[..], Type::BYTEA)]).await?;
         heading(rows.first().ok_or(StoreError::NoSuchChat)?).map_err(lasting)
     }
 
-    pub(super) async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+    /// What lists say about chats, those touched last first.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
         let sql = format!(
             "SELECT {HEADING} FROM chats
              WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
@@ -93,6 +106,16 @@ impl Inner {
         text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))
     }
 
+    /// The whole transcript of a chat, rewound messages left out.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.page(chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)).await
+    }
+}
+
+impl Inner {
     pub(super) async fn load(&self, pen: Pen) -> Result<Loaded, WriteError> {
         let desk = self.desks.at(pen.chat);
         let worker = self.life().current();
@@ -151,7 +174,9 @@ impl Inner {
             }
         }
     }
+}
 
+impl Inspection {
     pub(super) async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
         let mut patience = self.patience();
         loop {
@@ -267,7 +292,11 @@ impl Inner {
         }
     }
 
-    pub(super) async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    /// Provider calls made for a chat, from the first that was not seen on.
+    ///
+    /// # Errors
+    /// It is not there, or they cannot be read.
+    pub async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
         let sql = "
             SELECT page.body FROM chats LEFT JOIN LATERAL (
                 SELECT number, body FROM attempts WHERE chat = chats.id ORDER BY number LIMIT $3 OFFSET $2
@@ -281,18 +310,23 @@ impl Inner {
         texts.map(attempted::read).collect::<Result<_, _>>().map_err(|bad| lasting(bad.into()))
     }
 
-    pub(super) async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
-        let sql = "
-            SELECT calls.step, ordinal, tool, effect, started, starts, ended, verdict
-            FROM chats LEFT JOIN calls ON chat = id WHERE id = $1 ORDER BY calls.step, ordinal";
+    /// Every tool call that was ever started in a chat.
+    ///
+    /// # Errors
+    /// It is not there, or they cannot be read.
+    pub async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         let id = id_bytes(chat);
-        let rows = self.read(sql, &[(&&id[..], Type::BYTEA)]).await?;
-        if rows.is_empty() {
-            return Err(StoreError::NoSuchChat);
-        }
-        let started = rows.iter().filter(|row| row.get::<_, Option<i64>>("step").is_some());
-        started.map(call).collect::<Result<_, _>>().map_err(lasting)
+        let rows = self.read(CALLS, &[(&&id[..], Type::BYTEA)]).await?;
+        calls(&rows).map_err(lasting)
     }
+}
+
+/// The calls that the rows of [`CALLS`] stand for.
+pub(super) fn calls(rows: &[Row]) -> Result<Vec<CallRecord>, Fault> {
+    if rows.is_empty() {
+        return Err(StoreError::NoSuchChat.into());
+    }
+    rows.iter().filter(|row| row.get::<_, Option<i64>>("step").is_some()).map(call).collect()
 }
 
 async fn is_there(conn: &Conn, chat: ChatId) -> Result<Result<(), StoreError>, Fault> {

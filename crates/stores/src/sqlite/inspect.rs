@@ -20,6 +20,7 @@ use super::trouble::told;
 use super::value::chat_id;
 use super::{connect, list, migrate, reads};
 use crate::heading::Heading;
+use crate::picture::Picture;
 use crate::shape::bundle;
 use crate::sql::{Fetch, Sheet};
 use crate::store::{CallRecord, StoreError};
@@ -205,6 +206,15 @@ impl Inspection {
     /// It is not there, or cannot be read.
     pub fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         Ok(reads::calls(&self.connection, chat)?)
+    }
+
+    /// A chat at one moment.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn picture(&self, chat: ChatId) -> Result<Picture, StoreError> {
+        let _moment = self.connection.unchecked_transaction().map_err(|error| told(&error))?;
+        Ok(Picture { heading: self.heading(chat)?, transcript: self.transcript(chat)?, calls: self.calls(chat)? })
     }
 
     /// What is wrong with the rows of a chat. Whether they make a healthy transcript is another question.

@@ -37,6 +37,18 @@ async fn several_can_start_at_once() {
     assert_eq!(psql(&url, "SELECT count(*) FROM everturn_schema").expect("it can be read").trim(), "1");
 }
 
+/// A database has a name of its own, which it keeps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn databases_have_names() {
+    let name = async |url: &str| open(url, Options::default()).await.name().await.expect("it tells");
+    let (one, other) = (database(), database());
+    let named = name(&one).await;
+    assert_eq!(name(&one).await, named);
+    assert_ne!(name(&other).await, named);
+    psql(&one, "DROP SCHEMA public CASCADE; CREATE SCHEMA public").expect("it can be made anew");
+    assert_ne!(name(&one).await, named);
+}
+
 /// Of a deleted chat no table has a row, the journal included, which nothing ties to its chat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_row_is_left_of_a_deleted_chat() {
