@@ -14,7 +14,6 @@ use everturn_core::ids::ChatId;
 use everturn_core::message::Stop;
 use everturn_core::status::Status;
 use everturn_stores::{Hint, Loaded, Store, StoreError, WriteError};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Driver, Parked};
@@ -49,10 +48,11 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
         Hint::Missed => {
             ports.hub.ring_all();
             ports.feeds.tell_all(Changed::Anything);
-            // Beside what is heard next: a store that does not answer is about to be the reason for `Lost`.
-            if let Ok(looking) = ports.looking.clone().try_acquire_owned() {
-                tokio::spawn(look(ports.clone(), looking));
-            }
+            look(ports);
+        }
+        Hint::Look => {
+            ports.feeds.are_shared();
+            look(ports);
         }
         Hint::Lost => {
             tracing::warn!("the store was not reached in time: every turn is let go, and taken up again later");
@@ -62,10 +62,17 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
     }
 }
 
-async fn look(ports: Arc<Ports>, _looking: OwnedSemaphorePermit) {
-    if let Err(error) = ports.resume().await {
-        tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
-    }
+/// Looks for chats that nobody drives; beside what is heard next, for a store that does not answer is about to be the
+/// reason for `Lost`.
+fn look(ports: &Arc<Ports>) {
+    let Ok(looking) = ports.looking.clone().try_acquire_owned() else { return };
+    let ports = ports.clone();
+    tokio::spawn(async move {
+        if let Err(error) = ports.resume().await {
+            tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
+        }
+        drop(looking);
+    });
 }
 
 impl Ports {

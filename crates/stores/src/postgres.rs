@@ -47,7 +47,8 @@ use crate::new::{MakeError, New};
 use crate::shape::rows;
 use crate::sql::{Durability, Fetch, Sheet};
 use crate::store::{
-    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
+    WriteError,
 };
 use address::Address;
 use cells::id_bytes;
@@ -320,7 +321,7 @@ impl Store for Postgres {
         self.inner.inbox(chat).await
     }
 
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         self.inner.unsettled().await
     }
 
