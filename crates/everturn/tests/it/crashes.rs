@@ -124,8 +124,8 @@ async fn a_store_that_comes_back_finds_its_chats_going_on() {
     expect![[r#"
         t=000.0 look {} begins
         t=005.0 look {} ends
-        t=006.0 look {} begins
-        t=011.0 look {} ends
+        t=006.4 look {} begins
+        t=011.4 look {} ends
     "#]]
     .assert_eq(&diary.read());
     assert_eq!(stage.ended().await, TurnEnd::Done);

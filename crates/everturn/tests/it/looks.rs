@@ -198,3 +198,32 @@ async fn a_list_of_a_shared_store_is_looked_at_now_and_then() {
         assert_eq!(timeout(7 * SECOND, feed.next()).await, Ok(Changed::Anything));
     }
 }
+
+/// A store that is away is asked less and less often, and not by all chats at the same moment.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_not_pressed() {
+    let stage = stage([script([text("Here."), wait(1), stop(Stop::End)])]).await;
+    stage.store.fail_inboxes(6);
+    let since = Instant::now();
+    stage.chat.send("anybody?").await.unwrap();
+    stage.watch().until_text("Here.").await;
+    let waited = since.elapsed();
+    assert!((22 * SECOND..68 * SECOND).contains(&waited), "1, 2, 4, 8 and twice 15 seconds, more or less: {waited:?}");
+    assert_ne!(waited.subsec_millis(), 0, "by chance");
+}
+
+/// Whoever can say something to a chat has found its store again.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_a_command_is_back() {
+    let stage = stage(stories()).await;
+    stage.store.fail_inboxes(5);
+    stage.chat.send("tell me").await.unwrap();
+    while stage.store.inbox_reads() < 5 {
+        sleep(SECOND / 10).await;
+    }
+    sleep(SECOND).await; // At least six more are to come.
+    let since = Instant::now();
+    stage.chat.send("and then?").await.unwrap();
+    stage.watch().until_text("Once").await;
+    assert_eq!(since.elapsed(), Duration::ZERO);
+}
