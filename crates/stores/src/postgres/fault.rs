@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use crate::entropy;
 use crate::shape::BadShape;
 use crate::store::StoreError;
 
@@ -92,7 +93,9 @@ impl Patience {
             Fault::Passing(why) if Instant::now() + self.pause > self.until => Err(StoreError::Unavailable(why)),
             Fault::Passing(why) => {
                 tracing::debug!(why, "the database is asked again");
-                tokio::time::sleep(self.pause).await;
+                // Whoever was turned away at the same moment does not come back at the same moment.
+                let chance = 0.5 + (entropy::number() % 1_000) as f64 / 1_000.0;
+                tokio::time::sleep(self.pause.mul_f64(chance)).await;
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
                 Ok(())
             }
