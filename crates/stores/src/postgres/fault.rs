@@ -46,7 +46,8 @@ impl From<Error> for Fault {
         if *code == SqlState::QUERY_CANCELED {
             return unavailable(format!("the database took too long: look for what keeps it busy ({what})"));
         }
-        if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        // The second is what a standby says to whoever wants to write: another server may be the primary in a moment.
+        if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) {
             return Self::Passing(format!("the database only reads: connect to the primary ({what})"));
         }
         match class {

@@ -167,3 +167,35 @@ async fn a_database_that_is_not_there_is_an_error() {
     let nowhere = database() + "_not_there";
     assert!(matches!(Postgres::open(&nowhere, options()).await.map(drop), Err(StoreError::Unavailable(_))));
 }
+
+/// Whoever writes while the database is only a standby waits until it is the primary, and is not turned away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_waited_for() {
+    let server = Arc::new(Server::start().expect("a server can be started"));
+    let url = server.url("postgres");
+    let store = open(&url, patient()).await;
+    let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);
+    let mut lease = store.acquire(driven).await.expect("nobody holds it");
+    let standing_by = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || server.stand_by()
+    });
+    standing_by.await.expect("it does not panic").expect("a server can be made a standby");
+    assert_eq!(store.heading(chat).await.map(|heading| heading.id), Ok(chat), "it reads");
+    let row = Row { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(text("x")) };
+    let writing = async {
+        let submitted = submit(&store, chat, "hello", None);
+        let appended = async {
+            store.append(lease.pen(), vec![row]).await?;
+            store.commit(&mut lease, &[]).await
+        };
+        tokio::join!(submitted, appended)
+    };
+    tokio::pin!(writing);
+    let turned_away = timeout(Duration::from_secs(1), &mut writing).await;
+    assert!(turned_away.is_err(), "nobody can write: {turned_away:?}");
+    psql(&url, "SELECT pg_promote()").expect("a standby can be made the primary");
+    let (submitted, committed) = writing.await;
+    assert_eq!(submitted.expect("it is accepted in the end").seq.0, 1);
+    assert_eq!(committed.expect("it is committed in the end").0, 1);
+}
