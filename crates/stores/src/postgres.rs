@@ -63,7 +63,8 @@ use worker::{Life, Worker};
 /// How a database is used.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many connections are opened at most, beside the four that have one purpose each.
+    /// How many connections are opened at most, beside the four that have one purpose each. A third of them is for whoever
+    /// only watches or asks, so that no crowd of those keeps a driver waiting; if there are fewer than three, all share.
     pub connections_max: usize,
     /// How long one statement may take.
     pub statement_max: Duration,
@@ -110,6 +111,8 @@ pub struct Postgres {
 
 struct Inner {
     link: Arc<Link>,
+    /// For what requests and subscribers read.
+    watching: Arc<Link>,
     /// The journal has a connection of its own, so that no crowd can keep it waiting.
     writing: Link,
     draft_mode: Mode,
@@ -136,7 +139,12 @@ impl Postgres {
         let address = Address::parse(url, &options)?;
         let elsewhere = options.listen_url.as_deref().map(|url| Address::parse(url, &options)).transpose()?;
         let listening = elsewhere.unwrap_or_else(|| address.clone());
-        let link = Arc::new(Link::new(address.clone(), options.connections_max, &options)?);
+        let watching_len = options.connections_max / 3;
+        let link = Arc::new(Link::new(address.clone(), options.connections_max - watching_len, &options)?);
+        let watching = match watching_len {
+            0 => link.clone(),
+            len => Arc::new(Link::new(address.clone(), len, &options)?),
+        };
         migrate::migrate(&link, Patience::new(options.patience)).await?;
         let hints = Arc::new(Hints::default());
         let chance = entropy::number();
@@ -146,6 +154,7 @@ impl Postgres {
         let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
             link,
+            watching,
             writing: Link::new(address, 1, &options)?,
             draft_mode: journal::draft_mode(options.durability),
             patience: options.patience,
@@ -179,6 +188,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.inner.link.close();
+        self.inner.watching.close();
         self.inner.writing.close();
     }
 }
@@ -233,16 +243,28 @@ impl Inner {
 
     /// One statement in a transaction of its own.
     async fn query_once(&self, mode: Mode, sql: &str, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>, Fault> {
-        let conn = self.link.conn().await?;
-        let (_, rows, ()) = tokio::try_join!(conn.begin(mode), conn.query(sql, params), conn.commit())?;
-        Ok(rows)
+        self.link.query_once(mode, sql, params).await
     }
 
-    /// One statement that reads, tried as long as patience lasts.
+    /// One statement that reads for a driver, tried as long as patience lasts.
     async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        self.read_over(&self.link, sql, params).await
+    }
+
+    /// The same for whoever watches or asks.
+    async fn look(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        self.read_over(&self.watching, sql, params).await
+    }
+
+    async fn read_over(
+        &self,
+        link: &Link,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
         let mut patience = self.patience();
         loop {
-            match self.query_once(Mode::Read, sql, params).await {
+            match link.query_once(Mode::Read, sql, params).await {
                 Ok(rows) => return Ok(rows),
                 Err(fault) => patience.wait(fault).await?,
             }
