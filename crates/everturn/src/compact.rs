@@ -91,9 +91,6 @@ impl Driver {
 
     /// Summarises because somebody asked.
     pub(crate) async fn compact_as_asked(&mut self) -> Result<(), WriteError> {
-        if let Some(until) = self.not_before() {
-            return self.wait_until(until).await;
-        }
         if self.foldable() == 0 {
             return self.change(|change| change.finish(TurnEnd::Done)).await;
         }

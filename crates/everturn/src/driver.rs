@@ -26,6 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent::Agent;
 use crate::compact::Room;
+use crate::ear::{Ear, inbox};
 use crate::engine::Ports;
 use crate::hub::Bell;
 use crate::kept::Kept;
@@ -155,22 +156,28 @@ impl Driver {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
             }
-            self.recall().await?;
             if self.needs_agent(&next) {
+                self.recall().await?;
                 self.fail(&self.no_model(), None).await?;
                 continue;
             }
-            if self.is_work(&next) && !self.has_place() {
+            if let Some(until) = self.waits(&next) {
+                self.rejoin();
+                self.wait_until(until).await?;
+                continue;
+            }
+            self.recall().await?;
+            if Self::is_work(&next) && !self.has_place() {
                 return Ok(Parked::InLine(self.seat.line.take()));
             }
-            if self.is_work(&next) && self.left_behind {
+            if Self::is_work(&next) && self.left_behind {
                 self.take_up().await?;
                 continue;
             }
             self.rejoin();
             match next {
                 Next::Rest => return Ok(Parked::Resting),
-                Next::Await => self.wait_for_answers().await?,
+                Next::Await => self.change(|change| change.expire()).await?,
                 Next::Begin => self.change(|change| change.begin()).await?,
                 Next::CallModel => self.call_model().await?,
                 Next::Reask => self.change(reask).await?,
@@ -193,11 +200,21 @@ impl Driver {
     }
 
     /// Whether that needs a place. What only writes down what happened does not, nor does waiting.
-    fn is_work(&self, next: &Next) -> bool {
+    const fn is_work(next: &Next) -> bool {
         match next {
-            Next::CallModel | Next::Compact => self.not_before().is_none(),
-            Next::RunCalls => true,
+            Next::CallModel | Next::Compact | Next::RunCalls => true,
             Next::Rest | Next::Await | Next::Begin | Next::Reask | Next::Ask | Next::Settle | Next::Finish(_) => false,
+        }
+    }
+
+    /// Until when nothing is to be done, unless somebody says something.
+    fn waits(&self, next: &Next) -> Option<Timestamp> {
+        match next {
+            Next::CallModel | Next::Compact => self.not_before(),
+            Next::Await => self.chat.awaits_until.filter(|until| self.now() < *until),
+            Next::Rest | Next::Begin | Next::Reask | Next::RunCalls | Next::Ask | Next::Settle | Next::Finish(_) => {
+                None
+            }
         }
     }
 
@@ -325,18 +342,25 @@ impl Driver {
     ) -> Result<T, WriteError> {
         let mut act = std::pin::pin!(act);
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
+        let mut ear = Ear::default();
         loop {
             tokio::select! {
                 biased;
-                () = bell.inbox.notified() => self.listen(cancel).await?,
+                () = bell.inbox.notified(), if !ear.is_reading() => ear.read(&self.ports, self.chat.id),
+                pending = ear.heard(), if ear.is_reading() => self.heed(pending?, cancel).await?,
                 () = halt.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
-                done = &mut act => return Ok(done),
+                done = &mut act => {
+                    if ear.is_reading() {
+                        bell.inbox.notify_one(); // For whoever listens next.
+                    }
+                    return Ok(done);
+                }
             }
         }
     }
 
-    pub(crate) async fn listen(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
-        let pending = self.ports.store.inbox(self.chat.id).await?;
+    /// Does what the inbox said, unless somebody wants the turn stopped.
+    async fn heed(&mut self, pending: Vec<Inbound>, cancel: &CancellationToken) -> Result<(), WriteError> {
         let stops = |inbound: &Inbound| {
             inbound.command.stops_the_turn() && check_inbound(&self.chat, inbound, |id| self.is_users(id)).is_ok()
         };
@@ -362,10 +386,13 @@ impl Driver {
 
     /// Listens if the bell has rung. For where nothing may begin any more once somebody wants the turn stopped.
     pub(crate) async fn listen_if_rung(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
-        let bell = self.bell.clone();
-        match bell.inbox.notified().now_or_never() {
-            Some(()) => self.listen(cancel).await,
-            None => Ok(()),
+        if self.bell.inbox.notified().now_or_never().is_none() {
+            return Ok(());
+        }
+        let pending = self.halt.run_until_cancelled(inbox(&self.ports, self.chat.id)).await;
+        match pending {
+            Some(pending) => self.heed(pending?, cancel).await,
+            None => Err(StoreError::Unavailable("the inbox could not be read in time".into()).into()),
         }
     }
 
@@ -410,16 +437,8 @@ impl Driver {
         self.change(|change| change.ask(until)).await
     }
 
-    async fn wait_for_answers(&mut self) -> Result<(), WriteError> {
-        let until = self.chat.awaits_until.unwrap_or_default();
-        if self.now() >= until {
-            return self.change(|change| change.expire()).await;
-        }
-        self.wait_until(until).await
-    }
-
     /// Waits, unless something happens before.
-    pub(crate) async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
+    async fn wait_until(&mut self, until: Timestamp) -> Result<(), WriteError> {
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
         self.seat = Seat::default(); // A place that is called while nobody works would be wasted.
         if until.since(self.now()) >= FORGET_AFTER {

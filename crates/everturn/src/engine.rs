@@ -81,10 +81,12 @@ impl Ports {
         lock(&self.driven).contains(&chat)
     }
 
-    /// Takes up every chat that was left in the middle of something.
+    /// Takes up every chat that was left in the middle of something. Who drives one here already is left in peace, unless
+    /// there is something to hear.
     pub(crate) async fn resume(self: &Arc<Self>) -> Result<usize, StoreError> {
         let unsettled = self.store.unsettled().await?;
-        unsettled.iter().for_each(|chat| self.wake(*chat));
+        let wanted = unsettled.iter().filter(|found| found.has_commands || !self.is_driven(found.chat));
+        wanted.for_each(|found| self.wake(found.chat));
         Ok(unsettled.len())
     }
 

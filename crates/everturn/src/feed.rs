@@ -4,11 +4,14 @@
 //! wake-up this is a hint that carries nothing: whoever hears it reads the store.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::ids::ChatId;
 use everturn_stores::{Store, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::poll::Poll;
 
 /// How many hints wait for one listener. One that falls behind is told to look at everything.
 const WAITING_LEN_MAX: usize = 256;
@@ -27,22 +30,38 @@ pub enum Changed {
 }
 
 /// The hints for one owner.
-pub struct Feed(broadcast::Receiver<Changed>);
+pub struct Feed {
+    told: broadcast::Receiver<Changed>,
+    /// When to look although nobody said so, if others use the store too.
+    poll: Poll,
+    is_shared: Arc<AtomicBool>,
+}
 
 impl Feed {
     /// The next hint; waits for one. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Changed {
-        match self.0.recv().await {
-            Ok(changed) => changed,
-            Err(RecvError::Lagged(_)) => Changed::Anything,
-            Err(RecvError::Closed) => std::future::pending().await, // The engine is gone, and nothing changes any more.
+        loop {
+            tokio::select! {
+                biased;
+                told = self.told.recv() => return match told {
+                    Ok(changed) => changed,
+                    Err(RecvError::Lagged(_)) => Changed::Anything,
+                    Err(RecvError::Closed) => std::future::pending().await, // The engine is gone: nothing changes.
+                },
+                () = self.poll.due() => if self.is_shared.load(Ordering::Relaxed) {
+                    return Changed::Anything;
+                },
+            }
         }
     }
 }
 
 /// Everybody who listens.
 #[derive(Default)]
-pub(crate) struct Feeds(Mutex<Inner>);
+pub(crate) struct Feeds {
+    inner: Mutex<Inner>,
+    is_shared: Arc<AtomicBool>,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -53,7 +72,7 @@ struct Inner {
 
 impl Feeds {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Listens for an owner.
@@ -61,7 +80,12 @@ impl Feeds {
         let mut inner = self.inner();
         inner.feeds.retain(|_, feed| feed.receiver_count() > 0);
         let feed = inner.feeds.entry(owner.into()).or_insert_with(|| broadcast::Sender::new(WAITING_LEN_MAX));
-        Feed(feed.subscribe())
+        Feed { told: feed.subscribe(), poll: Poll::of(owner.as_bytes()), is_shared: self.is_shared.clone() }
+    }
+
+    /// Others use the store too, and what they did may go unheard: from now on listeners look now and then.
+    pub(crate) fn are_shared(&self) {
+        self.is_shared.store(true, Ordering::Relaxed);
     }
 
     /// A chat of this owner's has changed.

@@ -187,7 +187,7 @@ impl ChatHandle {
             if let Some(outcome) = self.ports.store.outcome(self.id, receipt.seq).await? {
                 return Ok(outcome);
             }
-            let _ = tokio::time::timeout(crate::subscribe::POLL_MAX, woken.changed()).await;
+            let _ = tokio::time::timeout(crate::poll::pause(&self.id.as_u128().to_be_bytes()), woken.changed()).await;
         }
     }
 

@@ -44,9 +44,6 @@ pub(crate) struct Asked {
 impl Driver {
     /// Makes the next attempt of the open step, or first what has to come before it.
     pub(crate) async fn call_model(&mut self) -> Result<(), WriteError> {
-        if let Some(until) = self.not_before() {
-            return self.wait_until(until).await;
-        }
         if self.brief().await? {
             return Ok(());
         }

@@ -4,20 +4,15 @@
 //! reads more at once later, and one that comes late gets a snapshot first. Catching up and watching live are the same.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use everturn_core::ids::ChatId;
 use everturn_core::view::{Cursor, Event};
 use everturn_stores::{Store, StoreError};
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep};
 
 use crate::hub::Bell;
-
-/// How long a subscriber waits for a wake-up that may have been lost.
-pub(crate) const POLL_MAX: Duration = Duration::from_secs(5);
+use crate::poll::Poll;
 
 /// The events of one chat, from a cursor on, without end.
 pub struct Subscription {
@@ -26,15 +21,23 @@ pub struct Subscription {
     cursor: Option<Cursor>,
     ahead: VecDeque<Event>,
     woken: watch::Receiver<u64>,
-    /// When to look although nobody rang. One timer for all waits: to make one for each costs more than the wait.
-    look: Option<Pin<Box<Sleep>>>,
+    /// When to look although nobody rang.
+    poll: Poll,
     _bell: Arc<Bell>,
 }
 
 impl Subscription {
     pub(crate) fn new(store: Arc<dyn Store>, chat: ChatId, cursor: Option<Cursor>, bell: Arc<Bell>) -> Self {
         let woken = bell.news.subscribe();
-        Self { store, chat, cursor, ahead: VecDeque::new(), woken, look: None, _bell: bell }
+        Self {
+            store,
+            chat,
+            cursor,
+            ahead: VecDeque::new(),
+            woken,
+            poll: Poll::of(&chat.as_u128().to_be_bytes()),
+            _bell: bell,
+        }
     }
 
     /// The next event; waits for one. Dropping the future loses nothing.
@@ -47,11 +50,10 @@ impl Subscription {
             if self.read().await? {
                 continue;
             }
-            let look = self.look.get_or_insert_with(|| Box::pin(sleep(POLL_MAX)));
             tokio::select! {
                 biased;
                 _ = self.woken.changed() => {}
-                () = look.as_mut() => look.as_mut().reset(Instant::now() + POLL_MAX),
+                () = self.poll.due() => {}
             }
         }
     }

@@ -14,7 +14,8 @@ use everturn_core::ids::ChatId;
 use everturn_core::message::Stop;
 use everturn_core::status::Status;
 use everturn_stores::{Hint, Loaded, Store, StoreError, WriteError};
-use tokio::sync::OwnedSemaphorePermit;
+use futures_util::FutureExt as _;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Driver, Parked};
@@ -22,8 +23,11 @@ use crate::engine::{Ports, lock};
 use crate::feed::Changed;
 use crate::places::{Seat, Waiting};
 
-/// How long a driver waits before it looks whether its store is back.
+/// About how long a driver waits before it looks whether its store is back, at first and at most.
 const STORE_RETRY: Duration = Duration::from_secs(1);
+const STORE_RETRY_MAX: Duration = Duration::from_secs(15);
+/// A driver that got on for so long begins anew with its waits.
+const STORE_WELL: Duration = Duration::from_secs(60);
 /// How often in a row a driver may panic before its chat is left alone.
 const PANICS_MAX: u32 = 3;
 
@@ -49,10 +53,11 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
         Hint::Missed => {
             ports.hub.ring_all();
             ports.feeds.tell_all(Changed::Anything);
-            // Beside what is heard next: a store that does not answer is about to be the reason for `Lost`.
-            if let Ok(looking) = ports.looking.clone().try_acquire_owned() {
-                tokio::spawn(look(ports.clone(), looking));
-            }
+            look(ports);
+        }
+        Hint::Look => {
+            ports.feeds.are_shared();
+            look(ports);
         }
         Hint::Lost => {
             tracing::warn!("the store was not reached in time: every turn is let go, and taken up again later");
@@ -62,23 +67,34 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
     }
 }
 
-async fn look(ports: Arc<Ports>, _looking: OwnedSemaphorePermit) {
-    if let Err(error) = ports.resume().await {
-        tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
-    }
+/// Looks for chats that nobody drives; beside what is heard next, for a store that does not answer is about to be the
+/// reason for `Lost`.
+fn look(ports: &Arc<Ports>) {
+    let Ok(looking) = ports.looking.clone().try_acquire_owned() else { return };
+    let ports = ports.clone();
+    tokio::spawn(async move {
+        if let Err(error) = ports.resume().await {
+            tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
+        }
+        drop(looking);
+    });
 }
 
 impl Ports {
     pub(crate) async fn drive(self: Arc<Self>, chat: ChatId) {
-        let (mut panics, mut line) = (0, None);
+        let (mut panics, mut line, mut pause) = (0, None, STORE_RETRY);
         loop {
             let Some(seat) = self.admit(chat, line.take()).await else {
                 lock(&self.driven).remove(&chat);
                 return;
             };
             // A task of its own, so that a panic is caught here instead of leaving the chat to nobody.
+            let began = Instant::now();
             let ended = tokio::spawn(self.clone().advance_on(chat, seat)).await;
             self.metrics.driver_ended(&ended);
+            if began.elapsed() >= STORE_WELL {
+                pause = STORE_RETRY;
+            }
             match ended {
                 Ok(Ok(Parked::InLine(waiting))) => {
                     line = waiting;
@@ -86,9 +102,9 @@ impl Ports {
                 }
                 Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
                     tracing::warn!(%chat, why, "the store is not available, trying again");
-                    tokio::select! {
-                        () = self.drain.cancelled() => {}
-                        () = tokio::time::sleep(STORE_RETRY) => continue,
+                    if self.bide(chat, pause).await {
+                        pause = (pause * 2).min(STORE_RETRY_MAX);
+                        continue;
                     }
                 }
                 Err(join) if join.is_panic() && panics + 1 < PANICS_MAX => {
@@ -109,6 +125,19 @@ impl Ports {
             if self.drain.is_cancelled() || !missed || !lock(&self.driven).insert(chat) {
                 return;
             }
+        }
+    }
+
+    /// Waits for the store to come back: about so long, or until it took a command for the chat. False if the process ends
+    /// first.
+    async fn bide(&self, chat: ChatId, pause: Duration) -> bool {
+        let chance = 0.5 + self.entropy.unit(); // Or all chats would ask the store at the same moment.
+        let bell = self.hub.bell(chat);
+        let _ = bell.inbox.notified().now_or_never(); // It rang for the driver that is gone.
+        tokio::select! {
+            () = self.drain.cancelled() => false,
+            () = bell.inbox.notified() => true,
+            () = sleep(pause.mul_f64(chance)) => true,
         }
     }
 

@@ -94,6 +94,15 @@ impl Server {
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("pg_ctl start ended with {status}"))) }
     }
 
+    /// Makes a standby of it, which only reads until it is told to be the primary (`SELECT pg_promote()`).
+    pub fn stand_by(&self) -> io::Result<()> {
+        self.stop(Stop::Fast)?;
+        let signal = self.dir.join("data/standby.signal");
+        std::fs::write(&signal, "")?;
+        hand_over(&signal)?;
+        self.start_again()
+    }
+
     /// Has it speak TLS, as whoever this certificate is of; both are PEM.
     pub fn encrypt(&self, certificate: &str, key: &str) -> io::Result<()> {
         let data = self.dir.join("data");

@@ -45,6 +45,7 @@ pub use sql::Durability;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 pub use store::{
-    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
+    WriteError,
 };
 pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};

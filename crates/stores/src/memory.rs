@@ -29,7 +29,7 @@ use crate::new::{Fork, MakeError, New};
 use crate::shape;
 use crate::sql::{self, PAGE_LEN_MAX, Sheet};
 use crate::store::{
-    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
 use crate::tokens::{Token, TokenHash, Tokens};
 use crate::words;
@@ -185,10 +185,11 @@ impl Store for Memory {
         self.read(chat, |room| room.pending().cloned().collect())
     }
 
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         let house = self.house();
-        let busy = house.rooms.values().filter(|room| room.chat.is_busy() || room.pending().next().is_some());
-        Ok(busy.map(|room| room.chat.id).collect())
+        let chats = house.rooms.values().map(|room| (&room.chat, room.pending().next().is_some()));
+        let found = chats.filter(|(chat, has_commands)| chat.is_busy() || *has_commands);
+        Ok(found.map(|(chat, has_commands)| Unsettled { chat: chat.id, has_commands }).collect())
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {

@@ -49,7 +49,8 @@ use crate::new::{MakeError, New};
 use crate::shape::rows;
 use crate::sql::{Durability, Fetch, Sheet};
 use crate::store::{
-    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
+    WriteError,
 };
 use address::Address;
 use cells::id_bytes;
@@ -65,7 +66,8 @@ use worker::{Life, Worker};
 /// How a database is used.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many connections are opened at most, beside the four that have one purpose each.
+    /// How many connections are opened at most, beside the four that have one purpose each. A third of them is for whoever
+    /// only watches or asks, so that no crowd of those keeps a driver waiting; if there are fewer than three, all share.
     pub connections_max: usize,
     /// How long one statement may take.
     pub statement_max: Duration,
@@ -138,7 +140,12 @@ impl Postgres {
         let address = Address::parse(url, &options)?;
         let elsewhere = options.listen_url.as_deref().map(|url| Address::parse(url, &options)).transpose()?;
         let listening = elsewhere.unwrap_or_else(|| address.clone());
-        let link = Arc::new(Link::new(address.clone(), options.connections_max, &options)?);
+        let watching_len = options.connections_max / 3;
+        let link = Arc::new(Link::new(address.clone(), options.connections_max - watching_len, &options)?);
+        let watching = match watching_len {
+            0 => link.clone(),
+            len => Arc::new(Link::new(address.clone(), len, &options)?),
+        };
         migrate::migrate(&link, Patience::new(options.patience)).await?;
         let hints = Arc::new(Hints::default());
         let chance = entropy::number();
@@ -147,7 +154,7 @@ impl Postgres {
         let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
         let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
-            sight: Inspection { link, patience: options.patience },
+            sight: Inspection { link, watching, patience: options.patience },
             writing: Link::new(address, 1, &options)?,
             draft_mode: journal::draft_mode(options.durability),
             belief,
@@ -189,6 +196,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.inner.link.close();
+        self.inner.watching.close();
         self.inner.writing.close();
     }
 }
@@ -329,7 +337,7 @@ impl Store for Postgres {
         self.inner.inbox(chat).await
     }
 
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         self.inner.unsettled().await
     }
 

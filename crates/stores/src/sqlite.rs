@@ -53,7 +53,7 @@ use crate::shape;
 use crate::shape::rows::Piece;
 use crate::sql::{Durability, Fetch, Sheet, Split};
 use crate::store::{
-    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, WriteError,
+    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
 pub use backup::{Backup, BackupError};
 use desk::Desk;
@@ -279,7 +279,7 @@ impl Store for Sqlite {
         self.read(inbox).await
     }
 
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         self.read(list::unsettled).await
     }
 

@@ -63,7 +63,7 @@ pub trait Store: Send + Sync + 'static {
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError>;
 
     /// Chats that do not rest, or have commands to obey, oldest first; without those which another living process holds.
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError>;
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError>;
 
     /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError>;
@@ -115,13 +115,23 @@ pub enum Hint {
     News(ChatId),
     /// A chat has a command to obey.
     Inbox(ChatId),
-    /// Hints may have been lost: look at everything that is watched, and for chats that nobody drives. Sent now and then
-    /// in any case.
+    /// Hints may have been lost: look at everything that is watched, and for chats that nobody drives.
     Missed,
+    /// Look for chats that nobody drives. Sent now and then, whatever was heard: who dies tells nobody.
+    Look,
     /// This process could not say that it is alive when it was time to. It tries again, and others still believe it.
     Late,
     /// This process could not say in time that it is alive. Others may take its chats any moment: stop their tools.
     Lost,
+}
+
+/// A chat that somebody has to drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Unsettled {
+    /// Which.
+    pub chat: ChatId,
+    /// Whether it has commands that were not obeyed yet. If not, whoever drives it already has nothing to hear.
+    pub has_commands: bool,
 }
 
 /// A tool call that was started, and what is known of its end.

@@ -124,8 +124,8 @@ async fn a_store_that_comes_back_finds_its_chats_going_on() {
     expect![[r#"
         t=000.0 look {} begins
         t=005.0 look {} ends
-        t=006.0 look {} begins
-        t=011.0 look {} ends
+        t=006.4 look {} begins
+        t=011.4 look {} ends
     "#]]
     .assert_eq(&diary.read());
     assert_eq!(stage.ended().await, TurnEnd::Done);
@@ -215,9 +215,9 @@ async fn a_driver_that_was_taken_over_writes_nothing() {
         t=000.0 message 2 reply [pay({})] ToolUse
         t=000.0 running
         t=000.0 running
-        t=005.0 message 3 result 1.0 pay Unknown "This call was started, and then the process that ran it was lost. Whether it took effect is unknown. Check before you repeat it."
-        t=005.0 message 4 reply ["Done."] End
-        t=005.0 idle Done
+        t=004.2 message 3 result 1.0 pay Unknown "This call was started, and then the process that ran it was lost. Whether it took effect is unknown. Check before you repeat it."
+        t=004.2 message 4 reply ["Done."] End
+        t=004.2 idle Done
     "#]].assert_eq(&after_reply(&watching.await.unwrap()));
     expect![[r#"
         t=000.0 pay {} begins

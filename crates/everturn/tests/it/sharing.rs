@@ -20,12 +20,12 @@ use crate::stage::{Diary, Stage, agent, stage};
 use crate::tools::ANY;
 
 /// Another process accepts a command.
-async fn accepted_elsewhere(stage: &Stage, command: Command) {
+pub async fn accepted_elsewhere(stage: &Stage, command: Command) {
     let submission = Submission { command, key: None, at: Timestamp(0) };
     stage.store.submit(stage.chat.id(), submission, &Limits::default()).await.unwrap();
 }
 
-fn send(words: &str) -> Command {
+pub fn send(words: &str) -> Command {
     let parts = [Part::Text(Text { text: words.into(), meta: Default::default() })];
     Command::Send { parts: parts.into(), when: When::Queue }
 }

@@ -20,7 +20,7 @@ use everturn::core::message::Message;
 use everturn::core::view::{Cursor, Row, Standing};
 use everturn::stores::{
     CallRecord, Heading, Hint, Inbound, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store,
-    StoreError, Submission, SubmitError, WriteError,
+    StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -33,6 +33,10 @@ pub struct Stepwise {
     fetches: AtomicUsize,
     loads: AtomicUsize,
     append_time: Mutex<Duration>,
+    inbox_time: Mutex<Duration>,
+    inbox_faults: AtomicUsize,
+    inbox_reads: AtomicUsize,
+    looks: AtomicUsize,
     hints: Mutex<VecDeque<Hint>>,
     hinted: Notify,
     is_mute: AtomicBool,
@@ -58,6 +62,16 @@ impl Stepwise {
     /// Takes so long for every append from now on.
     pub fn append_in(&self, time: Duration) {
         *self.append_time.lock().unwrap() = time;
+    }
+
+    /// Takes so long to say what an inbox holds from now on.
+    pub fn read_inbox_in(&self, time: Duration) {
+        *self.inbox_time.lock().unwrap() = time;
+    }
+
+    /// Cannot say so many times what an inbox holds.
+    pub fn fail_inboxes(&self, len: usize) {
+        self.inbox_faults.store(len, Ordering::SeqCst);
     }
 
     /// Answers no write and no look at everything from now on.
@@ -90,6 +104,16 @@ impl Stepwise {
     /// How often a chat was loaded.
     pub fn loads(&self) -> usize {
         self.loads.load(Ordering::SeqCst)
+    }
+
+    /// How often somebody asked what an inbox holds.
+    pub fn inbox_reads(&self) -> usize {
+        self.inbox_reads.load(Ordering::SeqCst)
+    }
+
+    /// How often a subscriber looked for news.
+    pub fn looks(&self) -> usize {
+        self.looks.load(Ordering::SeqCst)
     }
 
     /// How many messages were fetched with their bytes.
@@ -175,10 +199,19 @@ impl Store for Stepwise {
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+        self.inbox_reads.fetch_add(1, Ordering::SeqCst);
+        let time = *self.inbox_time.lock().unwrap();
+        if !time.is_zero() {
+            tokio::time::sleep(time).await;
+        }
+        let spend = |left: usize| left.checked_sub(1);
+        if self.inbox_faults.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend).is_ok() {
+            return Err(StoreError::Unavailable("on purpose".into()));
+        }
         slowly(self.memory.inbox(chat)).await
     }
 
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         self.unless_mute().await;
         self.memory.unsettled().await
     }
@@ -196,6 +229,7 @@ impl Store for Stepwise {
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         self.memory.since(chat, cursor).await
     }
 

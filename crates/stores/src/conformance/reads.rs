@@ -14,7 +14,7 @@ use everturn_core::view::{Cursor, Event, Snapshot, View};
 use super::Witness;
 use super::bounds::says;
 use super::witness::PAGE_LEN_MIN;
-use crate::{Heading, Lease, Query, Store, StoreError, Submission, SubmitError, WriteError};
+use crate::{Heading, Lease, Query, Store, StoreError, Submission, SubmitError, Unsettled, WriteError};
 
 /// CS02: whatever is asked about a chat that is not there, the answer is an error that says so.
 pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
@@ -115,16 +115,21 @@ pub async fn unsettled_chats_are_listed_oldest_first<S: Store>(store: Arc<S>) {
     awaiting.change(|change| change.reply(asks, |_| CallState::AsksClient)).await;
     awaiting.change(|change| change.ask(Timestamp(9_000))).await;
     let mut running = Witness::in_a_turn(&store, 1).await;
-    let ids = |chats: &[u128]| Ok(chats.iter().map(|number| chat_id(*number)).collect());
-    assert_eq!(store.unsettled().await, ids(&[1, 2, 4]));
-    running.obey(Command::Interrupt).await;
+    let found = |chats: &[(u128, bool)]| {
+        let found = chats.iter().map(|(number, has_commands)| (chat_id(*number), *has_commands));
+        Ok(found.map(|(chat, has_commands)| Unsettled { chat, has_commands }).collect())
+    };
+    assert_eq!(store.unsettled().await, found(&[(1, false), (2, false), (4, true)]));
+    running.submit(Command::Interrupt).await.expect("it runs");
+    assert_eq!(store.unsettled().await, found(&[(1, true), (2, false), (4, true)]));
+    running.obey_next().await;
     commanded.obey_next().await;
-    assert_eq!(store.unsettled().await, ids(&[1, 2, 4]));
+    assert_eq!(store.unsettled().await, found(&[(1, false), (2, false), (4, false)]));
     running.change(|change| change.settle(None)).await;
     awaiting.change(|change| change.expire()).await;
     awaiting.change(|change| change.finish(TurnEnd::Done)).await;
     commanded.change(|change| change.finish(TurnEnd::Done)).await;
-    assert_eq!(store.unsettled().await, ids(&[]));
+    assert_eq!(store.unsettled().await, found(&[]));
     resting.agrees().await;
 }
 

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use crate::entropy;
 use crate::shape::BadShape;
 use crate::store::StoreError;
 
@@ -45,7 +46,8 @@ impl From<Error> for Fault {
         if *code == SqlState::QUERY_CANCELED {
             return unavailable(format!("the database took too long: look for what keeps it busy ({what})"));
         }
-        if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        // The second is what a standby says to whoever wants to write: another server may be the primary in a moment.
+        if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) {
             return Self::Passing(format!("the database only reads: connect to the primary ({what})"));
         }
         match class {
@@ -92,7 +94,9 @@ impl Patience {
             Fault::Passing(why) if Instant::now() + self.pause > self.until => Err(StoreError::Unavailable(why)),
             Fault::Passing(why) => {
                 tracing::debug!(why, "the database is asked again");
-                tokio::time::sleep(self.pause).await;
+                // Whoever was turned away at the same moment does not come back at the same moment.
+                let chance = 0.5 + (entropy::number() % 1_000) as f64 / 1_000.0;
+                tokio::time::sleep(self.pause.mul_f64(chance)).await;
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
                 Ok(())
             }

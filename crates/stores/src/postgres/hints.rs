@@ -23,6 +23,7 @@ struct Waiting {
     is_lost: bool,
     late: u32,
     missed: bool,
+    is_to_look: bool,
     queue: VecDeque<Hint>,
     known: HashSet<Hint>,
 }
@@ -34,6 +35,7 @@ impl Hints {
             Hint::Lost => waiting.is_lost = true,
             Hint::Late => waiting.late = waiting.late.saturating_add(1),
             Hint::Missed => waiting.miss(),
+            Hint::Look => waiting.is_to_look = true,
             Hint::News(_) | Hint::Inbox(_) if waiting.missed => {} // Everything will be looked at.
             Hint::News(_) | Hint::Inbox(_) if waiting.queue.len() >= WAITING_LEN_MAX => waiting.miss(),
             Hint::News(_) | Hint::Inbox(_) => {
@@ -77,7 +79,11 @@ impl Waiting {
             return Some(Hint::Late);
         }
         if std::mem::take(&mut self.missed) {
+            self.is_to_look = false; // That is to look, too.
             return Some(Hint::Missed);
+        }
+        if std::mem::take(&mut self.is_to_look) {
+            return Some(Hint::Look);
         }
         let hint = self.queue.pop_front()?;
         self.known.remove(&hint);
@@ -85,12 +91,12 @@ impl Waiting {
     }
 }
 
-/// Has everything looked at now and then, whatever was heard: a notification may be lost, and a process that dies tells
-/// nobody.
+/// Has chats looked for now and then, whatever was heard: a notification may be lost, and a process that dies tells
+/// nobody. Not more than that: whoever watches looks by themselves now and then, and not all at the same moment.
 pub(super) async fn remind(hints: Arc<Hints>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
-        hints.put(Hint::Missed);
+        hints.put(Hint::Look);
     }
 }
 
@@ -117,6 +123,17 @@ mod tests {
         [Hint::Late, Hint::Missed, Hint::Late].into_iter().for_each(|hint| hints.put(hint));
         let take = || hints.waiting().take();
         assert_eq!([take(), take(), take(), take()], [Some(Hint::Late), Some(Hint::Late), Some(Hint::Missed), None]);
+    }
+
+    #[test]
+    fn a_reminder_throws_nothing_away_and_comes_once() {
+        let hints = Hints::default();
+        let news = Hint::News(ChatId::from_u128(1));
+        [news, Hint::Look, Hint::Look].into_iter().for_each(|hint| hints.put(hint));
+        let take = || hints.waiting().take();
+        assert_eq!([take(), take(), take()], [Some(Hint::Look), Some(news), None]);
+        [Hint::Look, Hint::Missed].into_iter().for_each(|hint| hints.put(hint));
+        assert_eq!([take(), take()], [Some(Hint::Missed), None], "whoever looks at everything looks for chats, too");
     }
 
     #[test]

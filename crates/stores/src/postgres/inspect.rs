@@ -24,6 +24,8 @@ use crate::store::StoreError;
 /// A database that is only looked at.
 pub struct Inspection {
     pub(super) link: Arc<Link>,
+    /// For what requests and subscribers read; the same if there are few.
+    pub(super) watching: Arc<Link>,
     pub(super) patience: Duration,
 }
 
@@ -35,7 +37,8 @@ impl Inspection {
     pub async fn open(url: &str, options: &Options) -> Result<Self, StoreError> {
         let link = Link::new(Address::parse(url, options)?, options.connections_max, options)?;
         migrate::refuse_other(&link, Patience::new(options.patience)).await?;
-        Ok(Self { link: Arc::new(link), patience: options.patience })
+        let link = Arc::new(link);
+        Ok(Self { watching: link.clone(), link, patience: options.patience })
     }
 
     pub(super) fn patience(&self) -> Patience {
@@ -44,16 +47,23 @@ impl Inspection {
 
     /// One statement in a transaction of its own.
     pub(super) async fn query_once(&self, mode: Mode, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
-        let conn = self.link.conn().await?;
-        let (_, rows, ()) = tokio::try_join!(conn.begin(mode), conn.query(sql, params), conn.commit())?;
-        Ok(rows)
+        self.link.query_once(mode, sql, params).await
     }
 
-    /// One statement that reads, tried as long as patience lasts.
+    /// One statement that reads for a driver, tried as long as patience lasts.
     pub(super) async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+        self.read_over(&self.link, sql, params).await
+    }
+
+    /// The same for whoever watches or asks.
+    pub(super) async fn look(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+        self.read_over(&self.watching, sql, params).await
+    }
+
+    async fn read_over(&self, link: &Link, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         let mut patience = self.patience();
         loop {
-            match self.query_once(Mode::Read, sql, params).await {
+            match link.query_once(Mode::Read, sql, params).await {
                 Ok(rows) => return Ok(rows),
                 Err(fault) => patience.wait(fault).await?,
             }

@@ -14,7 +14,7 @@ use super::link::{Mode, Param};
 use super::wire::Haste;
 use super::{Inner, Turn};
 use crate::failpoint::failpoint;
-use crate::store::{Hint, Lease, StoreError, WriteError};
+use crate::store::{Hint, Lease, StoreError, Unsettled, WriteError};
 
 /// A worker whose row is too old is dead: nothing that is held under its number is held any more, and nothing that it
 /// still has under way can happen afterwards. `$3` adds some chance to how long it is believed, so that those who take
@@ -35,7 +35,7 @@ const END: &str = "
     WHERE chats.id = $1 ORDER BY first DESC LIMIT 1";
 
 const UNSETTLED: &str = "
-    SELECT id FROM chats
+    SELECT id, submitted > obeyed FROM chats
     WHERE (busy OR submitted > obeyed) AND (worker IS NULL OR worker = $1 OR NOT EXISTS (
         SELECT 1 FROM workers WHERE id = chats.worker AND clock_timestamp() <= seen + lasts * $2))
     ORDER BY id";
@@ -122,11 +122,11 @@ impl Inner {
         }
     }
 
-    pub(super) async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    pub(super) async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         let worker = self.life().current().unwrap_or_default();
         let params: [Param<'_>; 2] = [(&worker, Type::INT8), (&self.belief, Type::FLOAT8)];
         let rows = self.read(UNSETTLED, &params).await?;
-        let ids = rows.iter().map(|row| id_of(row.get(0))).collect::<Result<_, _>>();
-        ids.map_err(super::lasting)
+        let found = rows.iter().map(|row| Ok(Unsettled { chat: id_of(row.get(0))?, has_commands: row.get(1) }));
+        found.collect::<Result<_, _>>().map_err(super::lasting)
     }
 }

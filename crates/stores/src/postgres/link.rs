@@ -67,6 +67,13 @@ impl Link {
         })
     }
 
+    /// One statement in a transaction of its own.
+    pub(super) async fn query_once(&self, mode: Mode, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
+        let conn = self.conn().await?;
+        let (_, rows, ()) = tokio::try_join!(conn.begin(mode), conn.query(sql, params), conn.commit())?;
+        Ok(rows)
+    }
+
     pub(super) fn close(&self) {
         self.pool.close();
     }

@@ -33,7 +33,7 @@ impl Inner {
     }
 
     async fn try_since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, Fault> {
-        let conn = self.link.conn().await?;
+        let conn = self.watching.conn().await?;
         let id = id_bytes(chat);
         let sql = "SELECT version, step, no, body FROM chats WHERE id = $1";
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];

@@ -38,7 +38,7 @@ impl Inspection {
     pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         let id = id_bytes(chat);
         let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
-        let rows = self.read(&sql, &[(&&id[..], Type::BYTEA)]).await?;
+        let rows = self.look(&sql, &[(&&id[..], Type::BYTEA)]).await?;
         heading(rows.first().ok_or(StoreError::NoSuchChat)?).map_err(lasting)
     }
 
@@ -74,7 +74,7 @@ impl Inspection {
             (&wanted, Type::BYTEA_ARRAY),
             (&query.works, Type::BOOL),
         ];
-        let rows = self.read(&sql, &params).await?;
+        let rows = self.look(&sql, &params).await?;
         rows.iter().map(heading).collect::<Result<_, _>>().map_err(lasting)
     }
 
@@ -93,7 +93,7 @@ impl Inspection {
         let sql = "
             SELECT seq FROM chats LEFT JOIN inbox
             ON inbox.chat = chats.id AND inbox.key IS NOT NULL AND sha256(inbox.key) = sha256($2) WHERE chats.id = $1";
-        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&key.as_bytes(), Type::BYTEA)]).await?;
+        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&key.as_bytes(), Type::BYTEA)]).await?;
         let seq: Option<i64> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
         Ok(seq.map(|seq| Receipt { chat, seq: InboxSeq(seq as u64) }))
     }
@@ -101,7 +101,7 @@ impl Inspection {
     pub(super) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
         let (id, seq) = (id_bytes(chat), big(seq.0));
         let sql = "SELECT outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id AND seq = $2 WHERE chats.id = $1";
-        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&seq, Type::INT8)]).await?;
+        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&seq, Type::INT8)]).await?;
         let text: Option<&str> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
         text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))
     }
@@ -207,10 +207,14 @@ impl Inspection {
         (sheet, fetch): (Sheet, Fetch),
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         let before = before.map_or(i64::MAX, |id| big(id.0));
+        let link = match fetch {
+            Fetch::Lengths => &self.watching,
+            Fetch::Bytes => &self.link, // Prompts are made of them.
+        };
         let mut patience = self.patience();
         loop {
             let read = async {
-                let conn = self.link.conn().await?;
+                let conn = link.conn().await?;
                 let page = page(&conn, chat, before, (len, &sheet));
                 let (_, is_there, found) = tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page)?;
                 is_there?;
@@ -238,7 +242,7 @@ impl Inspection {
         let mut patience = self.patience();
         loop {
             let read = async {
-                let conn = self.link.conn().await?;
+                let conn = self.watching.conn().await?;
                 let (sql, params): (_, [Param<'_>; 1]) =
                     ("SELECT body FROM chats WHERE id = $1", [(&&id[..], Type::BYTEA)]);
                 let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
@@ -277,7 +281,7 @@ impl Inspection {
         let mut patience = self.patience();
         loop {
             let read = async {
-                let conn = self.link.conn().await?;
+                let conn = self.watching.conn().await?;
                 let (_, is_there, found) =
                     tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), conn.query(sql, &params))?;
                 is_there?;
@@ -302,7 +306,7 @@ impl Inspection {
                 SELECT number, body FROM attempts WHERE chat = chats.id ORDER BY number LIMIT $3 OFFSET $2
             ) AS page ON true WHERE id = $1 ORDER BY number";
         let (id, seen, len) = (id_bytes(chat), big(seen as u64), big(len as u64));
-        let rows = self.read(sql, &[(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8)]).await?;
+        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8)]).await?;
         if rows.is_empty() {
             return Err(StoreError::NoSuchChat);
         }
@@ -316,7 +320,7 @@ impl Inspection {
     /// It is not there, or they cannot be read.
     pub async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         let id = id_bytes(chat);
-        let rows = self.read(CALLS, &[(&&id[..], Type::BYTEA)]).await?;
+        let rows = self.look(CALLS, &[(&&id[..], Type::BYTEA)]).await?;
         calls(&rows).map_err(lasting)
     }
 }

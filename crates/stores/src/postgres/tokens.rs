@@ -36,12 +36,12 @@ impl Tokens for Postgres {
     async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
         let (inner, hash) = (self.inner.clone(), *hash);
         let sql = format!("SELECT {COLUMNS} FROM tokens WHERE hash = $1");
-        let rows = by_itself(async move { inner.read(&sql, &[(&&hash.0[..], Type::BYTEA)]).await }).await?;
+        let rows = by_itself(async move { inner.look(&sql, &[(&&hash.0[..], Type::BYTEA)]).await }).await?;
         rows.first().map(token_of).transpose().map_err(lasting)
     }
 
     async fn list(&self) -> Result<Vec<Token>, StoreError> {
-        let rows = self.inner.read(&format!("SELECT {COLUMNS} FROM tokens ORDER BY made, hash"), &[]).await?;
+        let rows = self.inner.look(&format!("SELECT {COLUMNS} FROM tokens ORDER BY made, hash"), &[]).await?;
         rows.iter().map(token_of).collect::<Result<_, _>>().map_err(lasting)
     }
 
@@ -69,7 +69,7 @@ impl Tokens for Postgres {
     async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
         let sql = "SELECT request, salt, at FROM asked WHERE owner = $1 AND key = $2";
         let params: [Param<'_>; 2] = [(&owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
-        let rows = self.inner.read(sql, &params).await?;
+        let rows = self.inner.look(sql, &params).await?;
         let bytes = |row: &Row, name: &str| {
             row.get::<_, &[u8]>(name).try_into().map_err(|_| unreadable("a request is of another length"))
         };

@@ -62,7 +62,7 @@ impl Teller {
             match hint {
                 Hint::News(chat) => untold.news.insert(chat),
                 Hint::Inbox(chat) => untold.inboxes.insert(chat),
-                Hint::Missed | Hint::Late | Hint::Lost => continue,
+                Hint::Missed | Hint::Look | Hint::Late | Hint::Lost => continue,
             };
         }
         untold.is_urgent |= haste == Haste::Now;

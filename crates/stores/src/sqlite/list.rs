@@ -12,7 +12,7 @@ use super::trouble::Halt;
 use super::value::{chat_id, id, name, unsigned};
 use crate::heading::{Heading, Query, searchable};
 use crate::sql;
-use crate::store::StoreError;
+use crate::store::{StoreError, Unsettled};
 use crate::words;
 
 const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched";
@@ -102,8 +102,9 @@ pub(super) fn used(connection: &Connection, owner: &str, days: &RangeInclusive<D
 }
 
 /// Chats that do not rest, or have commands to obey, oldest first.
-pub(super) fn unsettled(connection: &Connection) -> Result<Vec<ChatId>, Halt<StoreError>> {
-    let mut select = connection.prepare_cached("SELECT id FROM chats WHERE unsettled = 1 ORDER BY id")?;
-    let found = select.query_map([], |row| chat_id(row, 0))?;
+pub(super) fn unsettled(connection: &Connection) -> Result<Vec<Unsettled>, Halt<StoreError>> {
+    let sql = "SELECT id, submitted > obeyed FROM chats WHERE unsettled = 1 ORDER BY id";
+    let mut select = connection.prepare_cached(sql)?;
+    let found = select.query_map([], |row| Ok(Unsettled { chat: chat_id(row, 0)?, has_commands: row.get(1)? }))?;
     Ok(found.collect::<Result<_, _>>()?)
 }

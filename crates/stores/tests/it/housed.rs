@@ -16,7 +16,7 @@ use everturn_core::view::{Cursor, Row, Standing};
 use everturn_stores::sqlite::{Options, Sqlite};
 use everturn_stores::{
     CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Query, Receipt, Store, StoreError,
-    Submission, SubmitError, WriteError,
+    Submission, SubmitError, Unsettled, WriteError,
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
 
@@ -104,7 +104,7 @@ impl Store for Housed {
         self.at_hand().await.inbox(chat).await
     }
 
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         self.at_hand().await.unsettled().await
     }
 

@@ -15,7 +15,7 @@ use everturn_stores::conformance::{deleting, generated, inbox, journal, making, 
 use everturn_stores::postgres::Options;
 use everturn_stores::{
     CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Postgres, Query, Receipt, Store,
-    StoreError, Submission, SubmitError, WriteError,
+    StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
 
 use super::{database, open};
@@ -114,7 +114,7 @@ impl Store for Elsewhere {
         self.here.inbox(chat).await
     }
 
-    async fn unsettled(&self) -> Result<Vec<ChatId>, StoreError> {
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         self.here.unsettled().await
     }
 

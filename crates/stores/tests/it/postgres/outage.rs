@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use everturn_core::view::Row;
 use everturn_props::shared::psql;
 use everturn_props::{Server, Stop, postgres_bin};
 use everturn_stores::postgres::Options;
-use everturn_stores::{Durability, Hint, Postgres, Store, StoreError, SubmitError, WriteError};
+use everturn_stores::{Durability, Hint, Postgres, Store, StoreError, SubmitError, TokenHash, Tokens, WriteError};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{database, make, open, submit};
@@ -125,6 +126,55 @@ async fn a_draft_that_lost_its_end_takes_no_more() {
     store.append(lease.pen(), vec![row(3)]).await.expect("it goes on from what is there");
 }
 
+/// Keeps everybody from a table.
+fn lock(url: &str, table: &str) -> Child {
+    let psql = postgres_bin().expect("tests need it").join("psql");
+    let lock = format!("LOCK TABLE {table}");
+    let lock = ["-c", "BEGIN", "-c", &lock, "-c", r"\echo locked", "-c", "SELECT pg_sleep(600)"];
+    let mut locking = Command::new(psql);
+    let mut locking = locking.args(["-X", "-q"]).args(lock).arg(url).stdout(Stdio::piped()).spawn().expect("psql runs");
+    let mut said = String::new();
+    BufReader::new(locking.stdout.take().expect("it is piped")).read_line(&mut said).expect("psql says so");
+    assert_eq!(said.trim(), "locked");
+    locking
+}
+
+fn unlock(url: &str, mut locked: Child) {
+    locked.kill().expect("it can be stopped");
+    locked.wait().expect("it was started here");
+    let pid = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()";
+    psql(url, pid).expect("it can be asked");
+}
+
+/// A crowd that watches and asks, and waits for the database, keeps no driver waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_keeps_no_driver_waiting() {
+    let url = database();
+    let store = open(&url, Options { connections_max: 4, ..Options::default() }).await;
+    let chat = make(&store, 1).await;
+    let locked = lock(&url, "tokens");
+    let mut crowd = JoinSet::new();
+    for _ in 0..20 {
+        let store = store.clone();
+        crowd.spawn(async move { store.find(&TokenHash([0; 32])).await });
+    }
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tokens'::regclass";
+    while psql(&url, waits).expect("it can be asked").trim() == "0" {}
+    let driving = async {
+        let mut lease = store.acquire(chat).await?;
+        store.commit(&mut lease, &[]).await?;
+        Ok::<_, WriteError>(store.inbox(chat).await?.len())
+    };
+    tokio::select! {
+        biased;
+        driven = driving => assert_eq!(driven, Ok(0)),
+        asked = crowd.join_next() => panic!("the driver waited for others: {asked:?}"),
+    }
+    unlock(&url, locked);
+    assert!(crowd.join_all().await.iter().all(|asked| *asked == Ok(None)), "and the crowd is served");
+}
+
 /// A statement that waits too long ends with an error that says so, changes nothing, and the next one works.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_does_not_wait_for_ever() {
@@ -132,24 +182,14 @@ async fn a_statement_does_not_wait_for_ever() {
     let chat = make(&*open(&url, Options::default()).await, 1).await;
     let hurried = Options { statement_max: Duration::from_millis(300), ..Options::default() };
     let store = open(&url, hurried).await;
-    let psql = postgres_bin().expect("tests need it").join("psql");
-    let lock = ["-c", "BEGIN", "-c", "LOCK TABLE inbox", "-c", r"\echo locked", "-c", "SELECT pg_sleep(600)"];
-    let mut locking = Command::new(psql);
-    let mut locking =
-        locking.args(["-X", "-q"]).args(lock).arg(&url).stdout(Stdio::piped()).spawn().expect("psql runs");
-    let mut said = String::new();
-    BufReader::new(locking.stdout.take().expect("it is piped")).read_line(&mut said).expect("psql says so");
-    assert_eq!(said.trim(), "locked");
+    let locked = lock(&url, "inbox");
     let slow = |error: StoreError| matches!(error, StoreError::Unavailable(why) if why.contains("took too long"));
     match submit(&store, chat, "hello", None).await {
         Err(SubmitError::Store(error)) => assert!(slow(error)),
         other => panic!("{other:?}"),
     }
     assert!(store.inbox(chat).await.is_err_and(slow));
-    locking.kill().expect("it can be stopped");
-    locking.wait().expect("it was started here");
-    let pid = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()";
-    everturn_props::shared::psql(&url, pid).expect("it can be asked");
+    unlock(&url, locked);
     let receipt = submit(&store, chat, "hello", None).await.expect("nothing is in the way");
     assert_eq!(receipt.seq.0, 1, "what was refused left no trace");
 }
@@ -166,4 +206,36 @@ async fn a_database_that_is_not_there_is_an_error() {
     }
     let nowhere = database() + "_not_there";
     assert!(matches!(Postgres::open(&nowhere, options()).await.map(drop), Err(StoreError::Unavailable(_))));
+}
+
+/// Whoever writes while the database is only a standby waits until it is the primary, and is not turned away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_waited_for() {
+    let server = Arc::new(Server::start().expect("a server can be started"));
+    let url = server.url("postgres");
+    let store = open(&url, patient()).await;
+    let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);
+    let mut lease = store.acquire(driven).await.expect("nobody holds it");
+    let standing_by = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || server.stand_by()
+    });
+    standing_by.await.expect("it does not panic").expect("a server can be made a standby");
+    assert_eq!(store.heading(chat).await.map(|heading| heading.id), Ok(chat), "it reads");
+    let row = Row { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(text("x")) };
+    let writing = async {
+        let submitted = submit(&store, chat, "hello", None);
+        let appended = async {
+            store.append(lease.pen(), vec![row]).await?;
+            store.commit(&mut lease, &[]).await
+        };
+        tokio::join!(submitted, appended)
+    };
+    tokio::pin!(writing);
+    let turned_away = timeout(Duration::from_secs(1), &mut writing).await;
+    assert!(turned_away.is_err(), "nobody can write: {turned_away:?}");
+    psql(&url, "SELECT pg_promote()").expect("a standby can be made the primary");
+    let (submitted, committed) = writing.await;
+    assert_eq!(submitted.expect("it is accepted in the end").seq.0, 1);
+    assert_eq!(committed.expect("it is committed in the end").0, 1);
 }
