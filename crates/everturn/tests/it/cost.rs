@@ -1,5 +1,6 @@
 //! What attempts cost: a row each, known apart from estimated, and totals that are their sum.
 
+use everturn::Engine;
 use everturn::core::chat::TurnEnd;
 use everturn::core::cost::{Micros, Price, Report, Reported};
 use everturn::core::delta::Delta;
@@ -8,9 +9,6 @@ use everturn::core::fact::Totals;
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
-use everturn::core::prompt::{Target, Wire};
-use everturn::core::recovery::Reattach;
-use everturn::{Agent, Background, Engine};
 use everturn_understudy::{
     Asked, Cue, Script, Understudy, call, cut, fail, hang, refuse, response_id, script, stop, text, usage, wait,
 };
@@ -18,6 +16,7 @@ use expect_test::expect;
 use serde_json::json;
 
 use crate::compaction::{long, says};
+use crate::kept::{background, keeps};
 use crate::read::rows;
 use crate::stage::{Stage, agent, counter, echo};
 
@@ -191,11 +190,7 @@ async fn a_generation_found_again_is_paid_once() {
         cut("brown "),
         script([text("fox."), usage(1_000, 20), stop(Stop::End)]),
     ]);
-    let understudy = understudy.with(|facts| {
-        facts.target = Target::new(Wire::OpenAiResponses, "understudy");
-        facts.can.reattach = Reattach::Yes;
-    });
-    let stage = Stage::new(understudy, Agent { background: Background::On, ..agent() }).await;
+    let stage = Stage::new(understudy.with(keeps), background()).await;
     expect![[r#"
         t=000.0 message 1 user "Go."
         t=000.0 running
