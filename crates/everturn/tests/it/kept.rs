@@ -18,7 +18,7 @@ use crate::read::rows;
 use crate::stage::{Stage, agent, count, counter, echo};
 
 /// What is seen of a chat that waits before it asks again.
-const WAITS: &str = "retry: Some";
+pub const WAITS: &str = "retry: Some";
 
 /// What a provider that keeps its generations can do.
 pub fn keeps(facts: &mut ModelFacts) {
@@ -35,9 +35,9 @@ pub fn background() -> Agent {
     Agent { background: Background::On, ..agent() }
 }
 
-/// A turn of these scripts that has got so far that this was seen.
-async fn begun(scripts: impl IntoIterator<Item = Script>, sign: &str) -> Stage {
-    let stage = Stage::new(keeping(scripts), background()).await;
+/// A turn that has got so far that this was seen.
+pub async fn begun(understudy: Understudy, sign: &str) -> Stage {
+    let stage = Stage::new(understudy, background()).await;
     let mut watch = stage.watch();
     stage.chat.send("Go.").await.unwrap();
     watch.until(|event| format!("{event:?}").contains(sign)).await;
@@ -71,7 +71,7 @@ fn rest() -> Script {
 /// Somebody who gives up while a generation waits to be found again gives up one that was paid for.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_up_before_it_is_found_is_counted() {
-    let stage = begun([broken(), rest()], WAITS).await;
+    let stage = begun(keeping([broken(), rest()]), WAITS).await;
     stage.chat.interrupt().await.unwrap();
     assert_eq!((stage.ended().await, stage.understudy.scripts_left()), (TurnEnd::Interrupted, 1));
     expect![[r#"
@@ -99,7 +99,7 @@ async fn what_cannot_be_heard_is_counted() {
 /// A process that may not re-attach says what the last one left unpaid, and goes on by itself.
 #[tokio::test(start_paused = true)]
 async fn what_the_next_process_may_not_find_is_counted() {
-    let stage = begun([broken()], WAITS).await.moved(keeping([rest()]), agent()).await;
+    let stage = begun(keeping([broken()]), WAITS).await.moved(keeping([rest()]), agent()).await;
     is_whole(&stage).await;
     expect![[r#"
         1.1 understudy/one Timeout (Reset) 0.0s known 0+0 guess 0+0 0.000000
@@ -123,7 +123,7 @@ fn cancelled(understudy: &Understudy) -> Vec<String> {
 async fn an_interrupt_ends_the_generation() {
     let listening = script([response_id("r1"), text("The quick "), hang()]);
     for (first, sign) in [(listening, "The quick"), (broken(), WAITS)] {
-        let stage = begun([first, rest()], sign).await;
+        let stage = begun(keeping([first, rest()]), sign).await;
         assert_eq!(cancelled(&stage.understudy), [""; 0]);
         stage.chat.interrupt().await.unwrap();
         stage.engine.shutdown().await;
@@ -137,7 +137,7 @@ async fn what_is_not_given_up_goes_on() {
     let stage = Stage::new(keeping([broken(), rest()]), background()).await;
     stage.run("Go.").await;
     assert_eq!(cancelled(&stage.understudy), [""; 0]);
-    let stage = begun([broken()], WAITS).await;
+    let stage = begun(keeping([broken()]), WAITS).await;
     let (first, second) = (stage.understudy.clone(), keeping([rest()]));
     is_whole(&stage.moved(second.clone(), background()).await).await;
     assert_eq!([cancelled(&first), cancelled(&second)].concat(), [""; 0]);
@@ -234,7 +234,7 @@ async fn a_whole_call_is_salvaged_when_the_next_model_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn the_head_of_a_continuation_is_not_lost() {
     let head = script([response_id("r2"), marked(text("brown "), "r2", 5), hang()]);
-    let stage = begun([lost(Cause::ErrorFinish), head], "r2").await;
+    let stage = begun(keeping([lost(Cause::ErrorFinish), head]), "r2").await;
     let rest = script([marked(text("brown "), "r2", 5), marked(text("fox jumps."), "r2", 6), stop(Stop::End)]);
     let stage = stage.moved(keeping([rest]), background()).await;
     is_whole(&stage).await;
