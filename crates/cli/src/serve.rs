@@ -38,31 +38,44 @@ struct Kept {
     whose: Whose,
 }
 
+/// Where that is, and how it is used.
+enum Place {
+    Postgres(String, postgres::Options),
+    Sqlite(sqlite::Options),
+}
+
+impl Place {
+    /// As the environment says.
+    fn told(durability: Durability, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        match (set("DATABASE_URL"), set("DATABASE_LISTEN_URL")) {
+            (Some(url), listen_url) => {
+                Ok(Self::Postgres(url, postgres::Options { durability, listen_url, ..postgres::Options::default() }))
+            }
+            (None, Some(_)) => bail!(
+                "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
+            ),
+            (None, None) => Ok(Self::Sqlite(sqlite::Options { drafts: durability, ..sqlite::Options::default() })),
+        }
+    }
+}
+
 /// Opens the store. The only place that knows which one it is.
-async fn open(
-    data: &DataDir,
-    durability: Durability,
-    variable: impl Fn(&str) -> Option<String>,
-) -> anyhow::Result<Kept> {
-    let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-    let listen_url = set("DATABASE_LISTEN_URL");
-    if let Some(url) = set("DATABASE_URL") {
-        let options = postgres::Options { durability, listen_url, ..postgres::Options::default() };
-        let opened = Postgres::open(&url, options).await;
-        let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
-        let whose = Whose::Elsewhere(kept.name().await.ok()); // Some let nobody ask.
-        return Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose });
+async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
+    match place {
+        Place::Postgres(url, options) => {
+            let opened = Postgres::open(&url, options).await;
+            let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
+            let whose = Whose::Elsewhere(kept.name().await.ok()); // Some let nobody ask.
+            Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose })
+        }
+        Place::Sqlite(options) => {
+            let dir = data.path().to_owned();
+            let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options));
+            let kept = Arc::new(opened.await??);
+            Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory", whose: Whose::Ours })
+        }
     }
-    if listen_url.is_some() {
-        bail!(
-            "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
-        );
-    }
-    let dir = data.path().to_owned();
-    let options = sqlite::Options { drafts: durability, ..sqlite::Options::default() };
-    let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options));
-    let kept = Arc::new(opened.await??);
-    Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory", whose: Whose::Ours })
 }
 
 /// Where a server in this process keeps its chats.
@@ -95,7 +108,7 @@ impl Running {
         descriptors::raise();
         let data = DataDir::open(&config.data.value)?;
         let Kept { store, tokens, what, whose } = match keeps {
-            Keeps::Told => open(&data, config.durability.value.into(), variable).await?,
+            Keeps::Told => open(&data, Place::told(config.durability.value.into(), variable)?).await?,
             Keeps::Memory => {
                 let kept = Arc::new(Memory::new());
                 Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours }
@@ -223,5 +236,28 @@ fn banner(Running { server, data, announced: _, model, without_key, is_keyless, 
     }
     if server.resumed() > 0 {
         println!("  chats  {} taken up where they were", server.resumed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What deltas survive, and where hints are heard, is told to whichever store it is.
+    #[test]
+    fn a_store_is_used_as_it_was_told() {
+        let told = |durability, set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+            Place::told(durability, value)
+        };
+        let (url, aside) = (("DATABASE_URL", "postgres://db"), ("DATABASE_LISTEN_URL", "postgres://aside"));
+        for durability in [Durability::Process, Durability::Full] {
+            let Ok(Place::Sqlite(options)) = told(durability, &[("DATABASE_URL", " ")]) else { panic!("a directory") };
+            assert_eq!(options.drafts, durability);
+            let Ok(Place::Postgres(at, options)) = told(durability, &[url, aside]) else { panic!("a database") };
+            assert_eq!((at.as_str(), options.durability), (url.1, durability));
+            assert_eq!(options.listen_url.as_deref(), Some(aside.1));
+        }
+        assert!(told(Durability::Full, &[aside]).is_err());
     }
 }

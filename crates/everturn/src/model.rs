@@ -359,7 +359,7 @@ impl Driver {
                 if matches!(recovery, Recovery::Reattach(_)) {
                     // The same generation goes on: it is paid once, and the attempt that ends it says how much.
                     (attempted.tally, attempted.spend) = Default::default();
-                    tried.owed = true;
+                    (tried.spent.cost, tried.owed) = (self.chat.tried.spent.cost, true);
                 }
                 tried.spent = tried.spent.waited(span);
                 let wait = (error.retry != Retry::Now).then(|| self.wait(self.now() + span, &error, tried.attempts));

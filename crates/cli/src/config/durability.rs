@@ -45,3 +45,23 @@ impl FromStr for Drafts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Flags;
+    use super::super::tests::read;
+    use super::*;
+
+    #[test]
+    fn what_drafts_survive_is_the_files_or_the_environments_to_say() {
+        let told = |set: &[(&str, &str)], text: &str| {
+            read(Flags::default(), set, text).map(|config| Durability::from(config.durability.value))
+        };
+        let variable = |value| [("EVERTURN_DURABILITY", value)];
+        assert_eq!(told(&[], "").unwrap(), Durability::Process);
+        assert_eq!(told(&[], "durability = \"full\"").unwrap(), Durability::Full);
+        assert_eq!(told(&variable("full"), "durability = \"process\"").unwrap(), Durability::Full);
+        assert_eq!(told(&variable("process"), "durability = \"full\"").unwrap(), Durability::Process);
+        assert!(told(&variable("none"), "").is_err() && told(&[], "durability = \"none\"").is_err());
+    }
+}

@@ -94,6 +94,14 @@ mod tests {
         let lab = Named { wire, url, key_env: Some("LAB_KEY".into()) };
         assert_eq!(company.named, BTreeMap::from([("lab".to_owned(), lab)]));
         assert_eq!(company.kept, ["google", "lab"].map(ToOwned::to_owned).into());
+        for (text, kept) in [
+            ("background = true", vec!["google"]),
+            ("background = true\nmodel = \"lab/x\"", vec!["lab"]),
+            ("background = false\nmodel = \"lab/x\"", vec![]),
+        ] {
+            let company = read(Flags::default(), &[], text).unwrap().company();
+            assert_eq!(company.kept, kept.into_iter().map(ToOwned::to_owned).collect(), "{text}");
+        }
     }
 
     #[test]

@@ -191,6 +191,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_secret_of_an_address_is_shown() {
+        for plain in ["https://lab.example/v1", "http://127.0.0.1:8000", "lab.example"] {
+            assert_eq!(shown_url(plain), plain);
+        }
+        for secret in ["https://me:pw@lab.example/v1", "https://pw@lab.example/v1", "https://:pw@lab.example/v1"] {
+            assert_eq!(shown_url(secret), "https://***@lab.example/v1");
+        }
+    }
+
+    #[test]
     fn of_a_database_only_the_place_is_shown() {
         assert_eq!(
             masked("postgres://me:pw@db.example:5432/chats?password=pw"),

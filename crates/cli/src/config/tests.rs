@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use everturn::core::cost::Micros;
@@ -6,7 +7,8 @@ use super::*;
 
 /// What is read from these flags, variables and this file.
 pub(super) fn read(flags: Flags, variables: &[(&str, &str)], text: &str) -> anyhow::Result<Config> {
-    let name = format!("everturn-config-{}-{:p}.toml", std::process::id(), text);
+    static READ: AtomicU32 = AtomicU32::new(0);
+    let name = format!("everturn-config-{}-{}.toml", std::process::id(), READ.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
     std::fs::write(&path, text)?;
     let flags = Flags { config: Some(path.clone()), ..flags };
@@ -54,4 +56,16 @@ fn a_profile_makes_an_agent() {
     assert_eq!(agent.models.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a/b", "c/d"]);
     assert_eq!((agent.limits.steps_max, agent.limits.turn_cost_max), (3, Micros::units(2)));
     assert_eq!((agent.limits.turn_time_max, agent.system), (Duration::from_secs(300), vec!["Be careful.".to_owned()]));
+}
+
+#[test]
+fn models_to_choose_from_are_the_usual_ones_unless_they_are_listed() {
+    let offered = |variables: &[(&str, &str)], text: &str| {
+        read(Flags::default(), variables, text).unwrap().offered(vec![Offered::All("usual".into())])
+    };
+    let model = |name: &str| Offered::Model(name.parse().unwrap());
+    assert_eq!(offered(&[], ""), [Offered::All("usual".into())]);
+    assert_eq!(offered(&[], "models = [\"a/one\", \"b/two\"]"), [model("a/one"), model("b/two")]);
+    assert_eq!(offered(&[("EVERTURN_MODELS", "c/three")], "models = [\"a/one\"]"), [model("c/three")]);
+    assert_eq!(offered(&[], "models = []"), [], "nobody may choose");
 }

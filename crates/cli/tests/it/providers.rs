@@ -77,6 +77,8 @@ async fn a_provider_that_cannot_be_had_is_refused() {
         assert_eq!(code, Some(1), "{text}: {told}");
         assert!(told.contains(said) && !told.contains("sk-of"), "{text}: {told}");
     }
+    let (code, told) = ran(&file(&scratch, "models = [\"nobody/any\"]"), &[], "understudy/numbered").await;
+    assert!(code == Some(1) && told.contains("nobody here provides nobody/any, which `models` lists"), "{told}");
     let (code, told) = ran(&file(&scratch, ""), &[], "nobody/any").await;
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("anthropic, google, ollama, openai, openrouter, understudy"), "{told}");
@@ -87,17 +89,20 @@ async fn a_provider_that_cannot_be_had_is_refused() {
 async fn an_agent_has_the_habits_of_the_file() {
     let understudy = understudy().await;
     let (scratch, data) = (Scratch::new(), Scratch::new());
-    let text =
-        "durability = \"full\"\n[agents.hard]\nmodel = \"openai/gpt-5-mini\"\nbackground = true\neffort = \"high\"";
-    let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--config", &file(&scratch, text), "--data"]);
+    let habits = "model = \"openai/gpt-5-mini\"\nbackground = true\neffort = \"high\"";
+    let text = format!("{habits}\n[agents.hard]\n{habits}");
+    let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--config", &file(&scratch, &text), "--data"]);
     command.arg(data.path()).env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", format!("{}/v1", understudy.url()));
     let daemon = Daemon::spawn(data.path(), command).await;
-    let chat = daemon.chat_with("hard").await;
-    let mut reader = daemon.watch(&chat).await;
-    daemon.post(&format!("{chat}/messages"), &json!({"text": "Hello."})).await;
-    reader.until_rest().await;
-    let request = understudy.requests().remove(0);
-    assert_eq!((&request.body["background"], &request.body["reasoning"]["effort"]), (&json!(true), &json!("high")));
+    for agent in ["default", "hard"] {
+        let chat = daemon.chat_with(agent).await;
+        let mut reader = daemon.watch(&chat).await;
+        daemon.post(&format!("{chat}/messages"), &json!({"text": "Hello."})).await;
+        reader.until_rest().await;
+        let body = understudy.requests().pop().unwrap().body;
+        let habits = (&body["background"], &body["reasoning"]["effort"]);
+        assert_eq!(habits, (&json!(true), &json!("high")), "{agent}");
+    }
     daemon.end().await;
 }
 

@@ -10,19 +10,29 @@ async fn ran(arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
+/// An entry of Claude Code that somebody made behind the one before.
+fn asked(number: u32, content: Value) -> Value {
+    entry(number, "user", json!({"role": "user", "content": content}))
+}
+
+/// A piece of an answer.
+fn answered(number: u32, content: Value) -> Value {
+    entry(number, "assistant", json!({"id": "msg_1", "role": "assistant", "model": "claude-x", "content": content}))
+}
+
+fn entry(number: u32, kind: &str, message: Value) -> Value {
+    let parent = (number > 1).then(|| (number - 1).to_string());
+    json!({"type": kind, "uuid": number.to_string(), "parentUuid": parent, "sessionId": "s", "isSidechain": false,
+        "timestamp": "2026-01-02T03:04:05.678Z", "message": message})
+}
+
+fn call(id: &str) -> Value {
+    json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "ls"}})
+}
+
 /// A session of Claude Code in which a call has no result.
 fn claude_code() -> Vec<Value> {
-    let entry = |uuid: &str, parent: Value, kind: &str, message: Value| {
-        json!({"type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "isSidechain": false,
-            "timestamp": "2026-01-02T03:04:05.678Z", "message": message})
-    };
-    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}});
-    let said = json!({"id": "msg_1", "role": "assistant", "model": "claude-x", "content": [call]});
-    vec![
-        entry("1", json!(null), "user", json!({"role": "user", "content": "List the kelp."})),
-        entry("2", json!("1"), "assistant", said),
-        entry("3", json!("2"), "user", json!({"role": "user", "content": "Well?"})),
-    ]
+    vec![asked(1, json!("List the kelp.")), answered(2, json!([call("toolu_1")])), asked(3, json!("Well?"))]
 }
 
 /// The same of the Codex CLI.
@@ -142,6 +152,31 @@ async fn sessions_of_other_tools_are_mended_in_their_own_format() {
     }
 }
 
+/// An answer of Claude Code comes in several lines. A result that was missing comes behind the last of them, also where
+/// results of others stand between.
+#[tokio::test]
+async fn results_come_behind_all_lines_of_an_answer() {
+    let result = json!([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "kelp.txt"}]);
+    let calls = |number, id| answered(number, json!([call(id)]));
+    let (first, then) = (asked(1, json!("List the kelp.")), |number| asked(number, json!("Well?")));
+    let apart = vec![first.clone(), calls(2, "toolu_1"), asked(3, result), calls(4, "toolu_2"), then(5)];
+    let together = vec![first, calls(2, "toolu_1"), calls(3, "toolu_2"), then(4)];
+    let scratch = Scratch::new();
+    for (name, session, missing) in
+        [("together.jsonl", together, vec!["toolu_1", "toolu_2"]), ("apart.jsonl", apart, vec!["toolu_2"])]
+    {
+        let text = as_lines(&session);
+        let (written, told) = mended(&scratch, name, &text).await;
+        assert!(!told.contains("as messages"), "{told}");
+        let (old, new): (Vec<&str>, Vec<&str>) = (text.lines().collect(), written.lines().collect());
+        let at = old.len() - 1;
+        assert_eq!(new[..at], old[..at], "{name}");
+        let made = &new[at..new.len() - 1];
+        assert_eq!(made.len(), missing.len(), "{written}");
+        assert!(made.iter().zip(missing).all(|(line, id)| line.contains(id)), "{written}");
+    }
+}
+
 /// Results are moved behind their calls, copies go, and what answers no call becomes a note, each as lines of the file.
 #[tokio::test]
 async fn lines_are_moved_taken_out_and_made() {
@@ -181,4 +216,9 @@ async fn what_its_format_cannot_say_is_written_as_messages() {
     let (written, told) = mended(&Scratch::new(), "codex.jsonl", &as_lines(&session)).await;
     assert!(told.contains("as messages"), "{told}");
     assert!(serde_json::from_str::<Value>(&written).unwrap()["input"].is_array(), "{written}");
+
+    let mut session = claude_code();
+    session.insert(1, answered(9, json!([{"type": "thinking", "thinking": "Hm.", "signature": ""}])));
+    let (written, told) = mended(&Scratch::new(), "claude.jsonl", &as_lines(&session)).await;
+    assert!(told.contains("as messages") && !written.contains("Hm."), "a thought without a seal: {told}{written}");
 }

@@ -5,7 +5,7 @@ use crate::command::{Choice, Command, When};
 use crate::cost::{Micros, Spend, Tally};
 use crate::delta::Delta;
 use crate::fact::{Aim, AttemptOutcome};
-use crate::ids::MessageId;
+use crate::ids::{MessageId, Seq};
 use crate::message::{Seal, Stop, Summary, SummarySource, Verdict};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
 use crate::rehearsal::{Stage, tiny_limits};
@@ -160,6 +160,30 @@ fn a_wait_ends_with_the_next_attempt_and_with_the_step() {
     let mut queued = waiting();
     obey(&mut queued, send("hurry", When::Queue));
     assert!(queued.chat.wait.is_some(), "nothing else ends it");
+}
+
+/// How far a draft went when others took it up says nothing of drafts of other steps, and goes with its own.
+#[test]
+fn what_was_inherited_belongs_to_its_step() {
+    let mut stage = asked();
+    stage.commit(&[Fact::Inherited(Seq(2))]);
+    let seen = Cursor { version: Version(0), step: stage.chat.step, seq: Seq(3) };
+    assert!(stage.chat.denies(seen) && !stage.chat.denies(Cursor { seq: Seq(2), ..seen }));
+    assert!(!stage.chat.denies(Cursor { step: StepId(seen.step.0 - 1), ..seen }));
+    answer(&mut stage, &[text("Hi")]);
+    assert_eq!(stage.chat.inherited, Inherited::default());
+}
+
+/// A turn that was expected at an earlier step is that one's; it never begins later than it does.
+#[test]
+fn a_turn_begins_where_it_was_expected() {
+    let stage = asked();
+    let step = stage.chat.step.0;
+    for (foreseen, first) in [(step - 1, step - 1), (step, step), (step + 1, step)] {
+        let mut chat = stage.chat.clone();
+        chat.apply(&[Fact::TurnBegan(stage.now), Fact::Foreseen(StepId(foreseen))]);
+        assert_eq!(chat.turn.map(|turn| turn.first), Some(StepId(first)), "foreseen at {foreseen}");
+    }
 }
 
 #[test]

@@ -3,10 +3,12 @@
 use everturn::core::command::Choice;
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
+use everturn::core::message::Stop;
+use everturn::core::view::Event;
 use everturn::{Agent, Engine};
-use everturn_understudy::{Understudy, refuse, script, text, wait};
+use everturn_understudy::{Understudy, refuse, script, stop, text, wait};
 
-use crate::compaction::says;
+use crate::compaction::{long, says, small};
 use crate::read::rows;
 use crate::stage::{Stage, agent};
 
@@ -88,4 +90,23 @@ async fn a_turn_under_way_keeps_its_model() {
     chat.rest().await.unwrap();
     let asked: Vec<String> = chat.attempts().await.unwrap().iter().map(|row| row.model.to_string()).collect();
     assert_eq!(asked, ["understudy/one", "understudy/one", "own/model"]);
+}
+
+/// What could not be had of one model may be had of the next: a summary is asked of it, though the turn before did without.
+#[tokio::test(start_paused = true)]
+async fn another_model_is_asked_for_what_the_last_one_refused() {
+    let slow = script([wait(5), text("More it is."), stop(Stop::End)]);
+    let first = small([says(long(24_000)), script([refuse(400)]), slow]);
+    let second = small([says("Letters."), says("That is all.")]).named("own");
+    let provider = second.clone();
+    let stage = Stage::built(first, agent(), |builder| builder.provider(provider)).await;
+    stage.run("Letters, please.").await;
+    let mut watch = stage.watch();
+    stage.chat.send("More!").await.unwrap();
+    watch.until(|event| matches!(event, Event::Delta(_))).await;
+    stage.chat.choose(own("own/model")).await.unwrap();
+    stage.chat.send("And then?").await.unwrap();
+    watch.until_rest().await;
+    assert_eq!((second.scripts_left(), stage.replies().await.ends_with("|More it is.|That is all.")), (0, true));
+    assert!(stage.told().await.contains("summary Automatic \"Letters.\""));
 }

@@ -8,9 +8,7 @@ use everturn::core::fact::Totals;
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
-use everturn::core::prompt::{Target, Wire};
-use everturn::core::recovery::Reattach;
-use everturn::{Agent, Background, Engine};
+use everturn::{Agent, Engine};
 use everturn_understudy::{
     Asked, Cue, Script, Understudy, call, cut, fail, hang, refuse, response_id, script, stop, text, usage, wait,
 };
@@ -18,6 +16,7 @@ use expect_test::expect;
 use serde_json::json;
 
 use crate::compaction::{long, says};
+use crate::kept::{WAITS, background, begun, keeps};
 use crate::read::rows;
 use crate::stage::{Stage, agent, counter, echo};
 
@@ -191,11 +190,7 @@ async fn a_generation_found_again_is_paid_once() {
         cut("brown "),
         script([text("fox."), usage(1_000, 20), stop(Stop::End)]),
     ]);
-    let understudy = understudy.with(|facts| {
-        facts.target = Target::new(Wire::OpenAiResponses, "understudy");
-        facts.can.reattach = Reattach::Yes;
-    });
-    let stage = Stage::new(understudy, Agent { background: Background::On, ..agent() }).await;
+    let stage = Stage::new(understudy.with(keeps), background()).await;
     expect![[r#"
         t=000.0 message 1 user "Go."
         t=000.0 running
@@ -225,6 +220,37 @@ async fn a_generation_found_again_is_paid_once() {
     "#]]
     .assert_eq(&rows(&stage.chat).await);
     assert_eq!(totals(&stage).await.tally.total(), 1_020);
+}
+
+/// A generation of a million tokens that breaks, and can be found again.
+fn dear() -> Script {
+    script([response_id("r1"), usage(1_000_000, 1), text("The quick "), fail(Kind::Timeout, Cause::Reset)])
+}
+
+fn thrifty(agent: Agent, cost_max: Micros) -> Agent {
+    let mut limits = Limits::default();
+    limits.retry.cost_max = cost_max;
+    agent.limits(limits)
+}
+
+/// AW16: the budget of retries, too, pays once for a generation that is found again, however often it breaks.
+#[tokio::test(start_paused = true)]
+async fn a_generation_found_again_is_spent_once() {
+    let cut = |words: &str| script([text(words), usage(1_000_000, 1), fail(Kind::Timeout, Cause::Reset)]);
+    let scripts = [dear(), cut("brown "), cut("fox "), script([text("jumps."), usage(1_000_000, 20), stop(Stop::End)])];
+    let stage = Stage::new(priced(scripts).with(keeps), thrifty(background(), Micros::units(5))).await;
+    stage.run("Go.").await;
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
+}
+
+/// AW16: and pays for it, if nobody can find it again.
+#[tokio::test(start_paused = true)]
+async fn a_generation_that_is_lost_is_spent() {
+    let stage = begun(priced([dear()]).with(keeps), WAITS).await;
+    let next = priced([script([fail(Kind::Timeout, Cause::Reset)]), says("never")]).with(keeps);
+    let stage = stage.moved(next, thrifty(agent(), Micros::units(3))).await;
+    let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
+    assert_eq!((failure.detail.as_str(), failure.attempts), ("it cost more than retries may cost", 3));
 }
 
 /// AW16: trying again has a budget in money. When that is spent the turn fails, and what was shown stays.

@@ -306,6 +306,21 @@ async fn a_summary_may_be_what_looks_whether_a_model_is_back() {
     .assert_eq(&brief_lines(&stage.run("More!").await));
 }
 
+/// I16: it has seen enough when it begins to speak, like an answer.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_the_end_of_a_summary_that_looks() {
+    let slow = script([text("Let"), wait(60), text("ters."), stop(Stop::End)]);
+    let scripts = [says(long(24_000)), down(), slow, says("Hello."), says("More it is.")];
+    let stage = Stage::new(small(scripts), agent().limits(hasty(1))).await;
+    stage.run("Letters, please.").await;
+    stage.chat.send("More!").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let (other, before) = (stage.engine.create("it").await.unwrap(), tokio::time::Instant::now());
+    other.send("Hi.").await.unwrap();
+    assert_eq!((ended(&other).await, before.elapsed()), (TurnEnd::Done, Duration::ZERO));
+    assert_eq!((stage.ended().await, stage.understudy.scripts_left()), (TurnEnd::Done, 0));
+}
+
 /// A summary falls back like an answer, whether it is needed or was asked for.
 #[tokio::test(start_paused = true)]
 async fn a_summary_falls_back_too() {

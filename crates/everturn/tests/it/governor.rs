@@ -159,6 +159,21 @@ async fn nobody_waits_for_the_end_of_a_probe() {
     crowd.engine.shutdown().await;
 }
 
+/// I18: agents on one key may have bounds of their own. Who waits less long than a door is shut comes back in between.
+#[tokio::test(start_paused = true)]
+async fn a_door_may_be_shut_for_longer_than_one_waits() {
+    let mut patient = Limits::default();
+    patient.retry.retry_after_max = Duration::from_secs(600);
+    let understudy = Understudy::new([script([refuse(429).retry_after(300)]), done(), done()]);
+    let stage = Stage::built(understudy, agent(), |builder| builder.agent("patient", agent().limits(patient))).await;
+    let (first, began) = (stage.engine.create("patient").await.unwrap(), Instant::now());
+    first.send("hi").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.chat.send("hi").await.unwrap();
+    assert_eq!((stage.ended().await, stage.chat.attempts().await.unwrap().len()), (TurnEnd::Done, 1));
+    assert!(began.elapsed() >= Duration::from_secs(300), "{:?}", began.elapsed());
+}
+
 /// Only so many at once, first come, first served.
 #[tokio::test(start_paused = true)]
 async fn only_so_many_at_once() {

@@ -5,6 +5,7 @@ use everturn::core::error::{Cause, Kind};
 use everturn::core::message::Stop;
 use everturn::core::prompt::{Target, Wire};
 use everturn::core::recovery::Reattach;
+use everturn::providers::ModelFacts;
 use everturn::{Agent, Background};
 use everturn_understudy::{
     Asked, Cue, Script, Understudy, begin_call, call, fail, hang, malformed, marked, part_meta, reasoning, refuse,
@@ -16,21 +17,51 @@ use serde_json::json;
 use crate::read::rows;
 use crate::stage::{Stage, agent, count, counter, echo};
 
-/// A provider that keeps its generations.
-fn keeping(scripts: impl IntoIterator<Item = Script>) -> Understudy {
-    Understudy::new(scripts).with(|facts| {
-        facts.target = Target::new(Wire::OpenAiResponses, "understudy");
-        facts.can.reattach = Reattach::Yes;
-    })
+/// What is seen of a chat that waits before it asks again.
+pub const WAITS: &str = "retry: Some";
+
+/// What a provider that keeps its generations can do.
+pub fn keeps(facts: &mut ModelFacts) {
+    facts.target = Target::new(Wire::OpenAiResponses, "understudy");
+    facts.can.reattach = Reattach::Yes;
 }
 
-fn background() -> Agent {
+fn keeping(scripts: impl IntoIterator<Item = Script>) -> Understudy {
+    Understudy::new(scripts).with(keeps)
+}
+
+/// An agent that asks for generations that are kept.
+pub fn background() -> Agent {
     Agent { background: Background::On, ..agent() }
+}
+
+/// A turn that has got so far that this was seen.
+pub async fn begun(understudy: Understudy, sign: &str) -> Stage {
+    let stage = Stage::new(understudy, background()).await;
+    let mut watch = stage.watch();
+    stage.chat.send("Go.").await.unwrap();
+    watch.until(|event| format!("{event:?}").contains(sign)).await;
+    stage
+}
+
+/// A generation that ends like this half-way.
+fn half(end: Cue) -> Script {
+    script([response_id("r1"), text("The quick brown fox "), end])
 }
 
 /// One that breaks half-way.
 fn broken() -> Script {
-    script([response_id("r1"), text("The quick brown fox "), fail(Kind::Timeout, Cause::Reset)])
+    half(fail(Kind::Timeout, Cause::Reset))
+}
+
+/// One that nobody can find again.
+fn lost(cause: Cause) -> Script {
+    script([text("The quick brown fox "), fail(Kind::Timeout, cause)])
+}
+
+/// That the turn has ended well, with all of the answer.
+async fn is_whole(stage: &Stage) {
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
 }
 
 fn rest() -> Script {
@@ -40,10 +71,7 @@ fn rest() -> Script {
 /// Somebody who gives up while a generation waits to be found again gives up one that was paid for.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_up_before_it_is_found_is_counted() {
-    let stage = Stage::new(keeping([broken(), rest()]), background()).await;
-    let mut watch = stage.watch();
-    stage.chat.send("Go.").await.unwrap();
-    watch.until(|event| format!("{event:?}").contains("retry: Some")).await;
+    let stage = begun(keeping([broken(), rest()]), WAITS).await;
     stage.chat.interrupt().await.unwrap();
     assert_eq!((stage.ended().await, stage.understudy.scripts_left()), (TurnEnd::Interrupted, 1));
     expect![[r#"
@@ -71,13 +99,8 @@ async fn what_cannot_be_heard_is_counted() {
 /// A process that may not re-attach says what the last one left unpaid, and goes on by itself.
 #[tokio::test(start_paused = true)]
 async fn what_the_next_process_may_not_find_is_counted() {
-    let stage = Stage::new(keeping([broken()]), background()).await;
-    let mut watch = stage.watch();
-    stage.chat.send("Go.").await.unwrap();
-    watch.until(|event| format!("{event:?}").contains("retry: Some")).await;
-    let stage = stage.moved(keeping([rest()]), agent()).await;
-    assert_eq!(stage.ended().await, TurnEnd::Done);
-    assert_eq!(stage.replies().await, "The quick brown fox jumps.");
+    let stage = begun(keeping([broken()]), WAITS).await.moved(keeping([rest()]), agent()).await;
+    is_whole(&stage).await;
     expect![[r#"
         1.1 understudy/one Timeout (Reset) 0.0s known 0+0 guess 0+0 0.000000
         1.2 understudy/one Lost 0.0s known 0+0 guess 1+7 0.000000
@@ -99,11 +122,8 @@ fn cancelled(understudy: &Understudy) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_ends_the_generation() {
     let listening = script([response_id("r1"), text("The quick "), hang()]);
-    for (first, sign) in [(listening, "The quick"), (broken(), "retry: Some")] {
-        let stage = Stage::new(keeping([first, rest()]), background()).await;
-        let mut watch = stage.watch();
-        stage.chat.send("Go.").await.unwrap();
-        watch.until(|event| format!("{event:?}").contains(sign)).await;
+    for (first, sign) in [(listening, "The quick"), (broken(), WAITS)] {
+        let stage = begun(keeping([first, rest()]), sign).await;
         assert_eq!(cancelled(&stage.understudy), [""; 0]);
         stage.chat.interrupt().await.unwrap();
         stage.engine.shutdown().await;
@@ -117,13 +137,9 @@ async fn what_is_not_given_up_goes_on() {
     let stage = Stage::new(keeping([broken(), rest()]), background()).await;
     stage.run("Go.").await;
     assert_eq!(cancelled(&stage.understudy), [""; 0]);
-    let stage = Stage::new(keeping([broken()]), background()).await;
-    let mut watch = stage.watch();
-    stage.chat.send("Go.").await.unwrap();
-    watch.until(|event| format!("{event:?}").contains("retry: Some")).await;
+    let stage = begun(keeping([broken()]), WAITS).await;
     let (first, second) = (stage.understudy.clone(), keeping([rest()]));
-    let stage = stage.moved(second.clone(), background()).await;
-    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
+    is_whole(&stage.moved(second.clone(), background()).await).await;
     assert_eq!([cancelled(&first), cancelled(&second)].concat(), [""; 0]);
     assert!(matches!(&second.asked()[..], [Asked::Reattach(handle)] if handle.id == "r1"));
 }
@@ -131,20 +147,13 @@ async fn what_is_not_given_up_goes_on() {
 /// A generation that is left for another one is ended too: nobody will hear it, and somebody would pay.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_for_another_is_ended() {
-    let stage = Stage::new(
-        keeping([script([response_id("r1"), text("The quick brown fox "), malformed()]), rest()]),
-        background(),
-    )
-    .await;
-    stage.run("Go.").await;
-    assert_eq!(stage.replies().await, "The quick brown fox jumps.");
-    assert_eq!(cancelled(&stage.understudy), ["r1"]);
     let gone = fail(Kind::Truncated, Cause::ErrorFinish);
-    let stage =
-        Stage::new(keeping([script([response_id("r1"), text("The quick brown fox "), gone]), rest()]), background())
-            .await;
-    stage.run("Go.").await;
-    assert_eq!(cancelled(&stage.understudy), [""; 0], "one that failed is over");
+    for (end, left) in [(malformed(), vec!["r1"]), (gone, vec![])] {
+        let stage = Stage::new(keeping([half(end), rest()]), background()).await;
+        stage.run("Go.").await;
+        is_whole(&stage).await;
+        assert_eq!(cancelled(&stage.understudy), left, "one that failed is over");
+    }
 }
 
 /// One that breaks behind a whole call, and in another.
@@ -224,25 +233,20 @@ async fn a_whole_call_is_salvaged_when_the_next_model_is_asked() {
 /// again, and joins it.
 #[tokio::test(start_paused = true)]
 async fn the_head_of_a_continuation_is_not_lost() {
-    let failed = || script([text("The quick brown fox "), fail(Kind::Timeout, Cause::ErrorFinish)]);
     let head = script([response_id("r2"), marked(text("brown "), "r2", 5), hang()]);
-    let stage = Stage::new(keeping([failed(), head]), background()).await;
-    let mut watch = stage.watch();
-    stage.chat.send("Go.").await.unwrap();
-    watch.until(|event| format!("{event:?}").contains("r2")).await;
+    let stage = begun(keeping([lost(Cause::ErrorFinish), head]), "r2").await;
     let rest = script([marked(text("brown "), "r2", 5), marked(text("fox jumps."), "r2", 6), stop(Stop::End)]);
     let stage = stage.moved(keeping([rest]), background()).await;
-    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
+    is_whole(&stage).await;
     assert!(matches!(&stage.understudy.asked()[..], [Asked::Reattach(handle)] if handle.cursor == "0"));
 }
 
 /// The same when the stream breaks there: who finds the generation again has more to decide the seam with.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_breaks_is_heard_again() {
-    let failed = script([text("The quick brown fox "), fail(Kind::Timeout, Cause::ErrorFinish)]);
     let head = script([response_id("r2"), marked(text("brown f"), "r2", 5), fail(Kind::Timeout, Cause::Reset)]);
     let rest = script([marked(text("brown f"), "r2", 5), marked(text("ox jumps."), "r2", 6), stop(Stop::End)]);
-    let stage = Stage::new(keeping([failed, head, rest]), background()).await;
+    let stage = Stage::new(keeping([lost(Cause::ErrorFinish), head, rest]), background()).await;
     expect![[r#"
         t=000.0 message 1 user "Go."
         t=000.0 running
@@ -267,11 +271,10 @@ async fn a_head_that_breaks_is_heard_again() {
 /// What is attached to the head of a continuation belongs to that, not to what was thought before it.
 #[tokio::test(start_paused = true)]
 async fn what_is_attached_to_a_head_stays_with_it() {
-    let failed = script([text("The quick brown fox "), fail(Kind::Timeout, Cause::Reset)]);
     let attached = [("understudy".to_owned(), json!({"id": "msg_1"}))];
     let again = [reasoning("Hm."), sealed("sig"), text("b"), part_meta(attached.into_iter().collect())];
-    let stage =
-        crate::stage::stage([failed, script(again.into_iter().chain([text("uys a hat."), stop(Stop::End)]))]).await;
+    let again = script(again.into_iter().chain([text("uys a hat."), stop(Stop::End)]));
+    let stage = crate::stage::stage([lost(Cause::Reset), again]).await;
     expect![[r#"
         t=000.0 message 1 user "Go."
         t=000.0 running

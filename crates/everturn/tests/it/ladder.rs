@@ -4,7 +4,6 @@ use everturn::core::chat::TurnEnd;
 use everturn::core::error::{Cause, Kind};
 use everturn::core::message::{Body, Stop};
 use everturn::core::recovery::{Prefill, Reattach};
-use everturn::{Agent, Background};
 use everturn_understudy::{
     Asked, Script, Understudy, begin_call, call, cut, fail, malformed, reasoning, response_id, script, sealed, stop,
     text, usage,
@@ -12,6 +11,7 @@ use everturn_understudy::{
 use expect_test::expect;
 use serde_json::json;
 
+use crate::kept::background;
 use crate::stage::{Stage, agent, count, counter, echo, stage};
 
 fn reset() -> everturn_understudy::Cue {
@@ -133,10 +133,6 @@ async fn nothing_usable_begins_again() {
     .assert_eq(&stage.run("go").await);
     let requests = stage.understudy.requests();
     assert_eq!(requests[0], requests[1], "the same request again");
-}
-
-fn background() -> Agent {
-    Agent { background: Background::On, ..agent() }
 }
 
 /// AW15: a provider that keeps the generation is found again, whatever the draft holds, and nothing is paid twice.

@@ -9,7 +9,9 @@ use everturn::core::fact::AttemptOutcome;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Meta, RunBy, Stop};
 use everturn::core::prompt::{PromptPart, Request, Role};
-use everturn_understudy::{Cue, Script, Understudy, hang, pause, reasoning, refuse, reset, script, sealed, stop, text};
+use everturn_understudy::{
+    Cue, Script, Understudy, hang, pause, reasoning, refuse, reply_meta, reset, script, sealed, stop, text,
+};
 use expect_test::expect;
 use serde_json::json;
 
@@ -99,6 +101,17 @@ async fn searches_alone_are_kept() {
     assert!(!seen.contains("Retract") && !seen.contains("retry"), "{seen}");
     let sent: Vec<_> = stage.understudy.requests().iter().map(|request| sent_back(request).len()).collect();
     assert_eq!((sent, stage.ended().await), (vec![0, 2, 4, 6], TurnEnd::Done));
+}
+
+/// What the provider's tools work in goes back with the answer.
+#[tokio::test(start_paused = true)]
+async fn what_its_tools_work_in_goes_along() {
+    let meta: Meta = [("understudy".to_owned(), json!({"container": {"id": "c1"}}))].into_iter().collect();
+    let paused = script([reply_meta(meta.clone()), searches(1), finds(Some(1)), pause()]);
+    let stage = stage([paused, found()]).await;
+    stage.run("kelp?").await;
+    let echoed: Vec<Meta> = stage.understudy.requests().iter().map(|request| request.echoed.clone()).collect();
+    assert_eq!(echoed, [Meta::new(), meta]);
 }
 
 /// What goes wrong behind a pause is a failure, and does not cost what was found before it; nor does a new process.

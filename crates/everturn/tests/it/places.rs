@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
+use everturn::core::delta::Delta;
 use everturn::core::error::{Cause, Kind};
+use everturn::core::ids::Seq;
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
 use everturn::core::prompt::Role;
 use everturn::core::status::Status;
-use everturn::stores::Hint;
+use everturn::core::view::Row;
+use everturn::stores::{Hint, Store as _};
 use everturn::{Agent, Approval, ChatHandle, Policy};
-use everturn_understudy::{Script, Understudy, call, fail, script, stop, text, wait};
+use everturn_understudy::{Script, Understudy, call, fail, hang, script, stop, text, wait};
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -77,6 +80,37 @@ async fn no_more_chats_work_than_there_are_places() {
     drop(watch);
     assert_eq!(most.load(Ordering::SeqCst), 3);
     assert_eq!(since.elapsed().as_secs(), 70, "seven rounds of ten seconds");
+}
+
+/// I3: who comes from the line and finds the draft as it was left there has lost nothing, and says so of no other.
+#[tokio::test(start_paused = true)]
+async fn a_draft_is_found_in_line_as_it_was_left() {
+    for is_touched in [false, true] {
+        let broken = script([text("Half "), fail(Kind::Timeout, Cause::Reset)]);
+        let rest = script(["of ", "it ", "and ", "more "].map(text).into_iter().chain([hang()]));
+        let stage = crowded(Understudy::new([broken, slow(), rest]), agent(), 1).await;
+        let mut watch = stage.watch();
+        stage.chat.send("go").await.unwrap();
+        watch.until_text("Half").await;
+        let other = busy(&stage, "other", 1).await;
+        sleep(Duration::from_secs(5)).await; // It may ask again, and somebody else has the place.
+        let rows = async || {
+            let lease = stage.store.acquire(stage.chat.id()).await.unwrap();
+            let loaded = stage.store.load(&lease).await.unwrap();
+            (lease, loaded.rows, loaded.chat.inherited.last.seq)
+        };
+        let mut found = Seq(0);
+        if is_touched {
+            let (lease, rows, _) = rows().await;
+            let newest = rows.last().unwrap();
+            found = newest.seq.next();
+            let row = Row { seq: found, delta: Arc::new(Delta::Text("a ".into())), ..newest.clone() };
+            stage.store.append(lease.pen(), vec![row]).await.unwrap();
+        }
+        until_done(&other).await;
+        watch.until_text("more").await;
+        assert_eq!(rows().await.2, found, "touched: {is_touched}");
+    }
 }
 
 /// An owner with a hundred chats at work delays another's by what one of them takes.

@@ -118,16 +118,18 @@ async fn progress_earns_tries() {
 }
 
 /// I18: what is taken back again is no progress. A model that thinks and breaks off, or never finishes a call, is given up
-/// after as many tries as one that says nothing, with waits that grow.
+/// after as many tries as one that says nothing, with waits that grow; also behind words that are kept.
 #[tokio::test(start_paused = true)]
 async fn what_is_taken_back_earns_no_tries() {
-    for said in [reasoning("Let me think."), begin_call("look", "{\"at\": ")] {
-        let scripts = (0..30).map(|_| script([said.clone(), wait(30), reset()]));
-        let stage = stage(scripts).await;
+    let unkept = [reasoning("Let me think."), begin_call("look", "{\"at\": ")];
+    for (said, words) in unkept.into_iter().flat_map(|said| [(said.clone(), None), (said, Some(text("Well. ")))]) {
+        let first = script(words.clone().into_iter().chain([said.clone(), wait(30), reset()]));
+        let others = (0..30).map(|_| script([said.clone(), wait(30), reset()]));
+        let stage = stage([first].into_iter().chain(others)).await;
         let before = tokio::time::Instant::now();
         stage.run("hi").await;
         let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
-        assert_eq!(failure.attempts, 8, "{failure:?}");
+        assert_eq!(failure.attempts, 8, "{failure:?} behind {words:?}");
         let waited = before.elapsed() - Duration::from_secs(8 * 30);
         assert!(waited > Duration::from_secs(10), "{waited:?}");
     }
@@ -143,6 +145,22 @@ async fn waits_count() {
     stage.run("hi").await;
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
     assert_eq!((failure.attempts, failure.detail.as_str()), (2, "it took longer than retries may take"));
+}
+
+/// I18: so is a wait for a model that is left alone, for whoever has asked it in vain; who has not yet asked has lost
+/// nothing by it.
+#[tokio::test(start_paused = true)]
+async fn waits_at_a_shut_door_count() {
+    let mut limits = Limits::default();
+    (limits.retry.time_max, limits.breaker.failures_max) = (Duration::from_secs(20), 1);
+    assert!(limits.breaker.open_max > limits.retry.time_max);
+    let scripts = (0..9).map(|_| script([refuse(529)]));
+    let stage = Stage::new(Understudy::new(scripts), agent().limits(limits)).await;
+    for chat in [stage.chat.clone(), stage.engine.create("it").await.unwrap()] {
+        chat.send("hi").await.unwrap();
+        let Some(TurnEnd::Failed(failure)) = chat.rest().await.unwrap() else { panic!("it failed") };
+        assert_eq!((failure.attempts, failure.detail.as_str()), (2, "it took longer than retries may take"));
+    }
 }
 
 /// P15: what is too long would be as long again. It is asked for once more, and then given up.

@@ -112,6 +112,18 @@ async fn trying_for_a_summary_costs_the_step_no_tries() {
     assert!(!stage.told().await.contains("summary"));
 }
 
+/// I18: waits for a summary count. One that takes too long is done without.
+#[tokio::test(start_paused = true)]
+async fn waits_for_a_summary_count() {
+    let mut limits = Limits::default();
+    limits.retry.time_max = Duration::from_secs(12);
+    let busy = || script([refuse(429).retry_after(7)]);
+    let stage = full_with([busy(), busy(), says("More it is.")], agent().limits(limits)).await;
+    stage.run("More!").await;
+    assert_eq!((stage.ended().await, stage.understudy.scripts_left()), (TurnEnd::Done, 0));
+    assert!(!stage.told().await.contains("summary"));
+}
+
 /// What is no summary never stands for the transcript: an empty answer, one that was cut, a call, a refusal. A short one
 /// is asked for once more, except after a refusal, and then the turn goes on without.
 #[tokio::test(start_paused = true)]

@@ -75,6 +75,20 @@ async fn named_providers_have_names_of_their_own() {
     }
 }
 
+/// A generation of Gemini's is kept where somebody asks in the background, and nowhere else.
+#[tokio::test]
+async fn generations_are_kept_of_whom_somebody_asks_for_it() {
+    for kept in [vec![], vec!["google"], vec!["lab"], vec!["google", "lab"]] {
+        let lab = with("lab", Wire::Gemini, "https://lab.example", None);
+        let company = Company { kept: kept.iter().map(|name| (*name).to_owned()).collect(), ..lab };
+        let engine = brought(&company, &[]).unwrap().builder.start();
+        for provider in ["google", "lab"] {
+            let facts = engine.facts(&format!("{provider}/gemini-2.5-flash").parse().unwrap()).unwrap();
+            assert_eq!(facts.target.background, kept.contains(&provider), "{provider}: {kept:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn ollama_is_offered_where_somebody_says_it_is() {
     let any = "ollama/anything".parse().unwrap();

@@ -1,5 +1,6 @@
 //! Making, finding and naming chats, and talking to them.
 
+use everturn_server::wire::{Status, View};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -77,15 +78,34 @@ async fn messages_are_read_by_pages() {
         stage.say(&chat, "count to 2").await;
         reader.until(|view| view.messages.len() == 2 * turn).await;
     }
-    let (mut ids, mut path) = (Vec::new(), format!("{chat}/messages?limit=4"));
+    assert_eq!(pages(&stage, &format!("{chat}/messages?limit=4")).await, [vec![3, 4, 5, 6], vec![1, 2]]);
+    stage.server.stop().await;
+}
+
+/// The numbers of the messages on each page, from the newest on.
+async fn pages(stage: &Stage, path: &str) -> Vec<Vec<u64>> {
+    let (mut pages, mut at) = (Vec::new(), path.to_owned());
     loop {
-        let (_, page) = stage.get(&path).await;
-        let page_ids = page["messages"].as_array().unwrap().iter().map(|message| message["id"].as_u64().unwrap());
-        ids = page_ids.chain(ids).collect::<Vec<_>>();
-        let Some(before) = page["before"].as_u64() else { break };
-        path = format!("{chat}/messages?limit=4&before={before}");
+        let (_, page) = stage.get(&at).await;
+        let messages = page["messages"].as_array().unwrap().iter();
+        pages.push(messages.map(|message| message["id"].as_u64().unwrap()).collect());
+        let Some(before) = page["before"].as_u64() else { return pages };
+        at = format!("{path}&before={before}");
     }
-    assert_eq!(ids, [1, 2, 3, 4, 5, 6]);
+}
+
+/// A page that is short because its messages are long is not taken for the first of all.
+#[tokio::test]
+async fn long_messages_are_read_by_short_pages() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("fails").await;
+    let mut reader = stage.watch(&chat).await;
+    for said in 1..=5 {
+        stage.say(&chat, &"x".repeat(1_000_000)).await;
+        let failed = |view: &View| view.status.as_ref().is_some_and(|standing| standing.status == Status::Failed);
+        reader.until(|view| view.messages.len() == said && failed(view)).await;
+    }
+    assert_eq!(pages(&stage, &format!("{chat}/messages?limit=200")).await, [vec![2, 3, 4, 5], vec![1]]);
     stage.server.stop().await;
 }
 

@@ -157,4 +157,10 @@ pub async fn whoever_saw_what_was_lost_begins_anew<S: Store>(store: Arc<S>) {
     witness.agrees().await;
     let news = witness.since(Some(before)).await.expect("there is news");
     assert!(matches!(&news.events[..], [Event::Message(_), Event::Standing(_)]), "the message stands for the draft");
+    witness.commit(&[Fact::Inherited(Seq(0))]).await;
+    let news = witness.since(Some(before)).await.expect("there is news");
+    assert!(
+        matches!(&news.events[..], [Event::Message(_), Event::Standing(_)]),
+        "what the next draft lost was another"
+    );
 }

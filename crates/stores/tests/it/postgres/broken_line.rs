@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use everturn_core::ids::{Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
@@ -21,6 +22,8 @@ enum Where {
     Going,
     /// On the way back: it has happened.
     Coming,
+    /// Nowhere, but from then on nothing is heard: as from a process that was stopped.
+    Nowhere,
 }
 
 /// A line to a server that breaks at the next so many ends of transactions that write.
@@ -59,10 +62,11 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, left: Arc<AtomicI64
                 Ok(len @ 1..) => {
                     is_writing = says(&asked[..len], b"READ WRITE") || is_writing && !says(&asked[..len], b"READ ONLY");
                     let breaks = is_writing && ends(&asked[..len]) && left.fetch_sub(1, Ordering::Relaxed) > 0;
-                    if breaks && place == Where::Going {
-                        return;
+                    match place {
+                        Where::Going if breaks => return,
+                        Where::Nowhere if breaks => std::future::pending().await,
+                        Where::Going | Where::Coming | Where::Nowhere => is_breaking |= breaks,
                     }
-                    is_breaking |= breaks;
                     if server.write_all(&asked[..len]).await.is_err() {
                         return;
                     }
@@ -113,4 +117,28 @@ async fn what_ends_in_the_dark_happens_once() {
             assert_eq!(psql(&url, "SELECT count(*) FROM drafts").expect("it can be read").trim(), "3", "{place:?}");
         }
     }
+}
+
+/// A process that stands still in the middle of a transaction loses it, and with it the locks that everybody waits for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stands_still_keeps_no_lock() {
+    let url = database();
+    let line = Line::new(&url, Where::Nowhere).await;
+    let (statement_max, quiet) = (Duration::from_millis(500), Duration::from_secs(600));
+    let stopped = Options {
+        statement_max,
+        heartbeat: quiet,
+        lease_max: quiet,
+        listen_url: Some(url.clone()),
+        ..Options::default()
+    };
+    let (one, two) = (open(&line.url, stopped).await, open(&url, Options::default()).await);
+    let chat = make(&two, 1).await;
+    line.breaks.store(1, Ordering::Relaxed);
+    let standing = tokio::spawn(async move { submit(&one, chat, "hello", None).await });
+    while line.breaks.load(Ordering::Relaxed) > 0 {
+        tokio::task::yield_now().await; // It holds the chat's row by then.
+    }
+    submit(&two, chat, "me too", None).await.expect("nobody is in the way for long");
+    standing.abort();
 }

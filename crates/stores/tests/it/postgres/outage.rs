@@ -24,6 +24,10 @@ fn patient() -> Options {
     Options { patience: long, lease_max: long, durability: Durability::Full, ..Options::default() }
 }
 
+fn row(seq: u64) -> Row {
+    Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text(&format!("{seq} "))) }
+}
+
 async fn restart(server: &Arc<Server>, how: Stop) {
     let server = server.clone();
     let restarted = tokio::task::spawn_blocking(move || {
@@ -79,10 +83,8 @@ async fn nothing_accepted_is_lost_when_the_server_restarts() {
         async move {
             let (mut seq, mut version) = (0, 0);
             while !flag.is_up() || version < 20 {
-                let delta = Arc::new(text(&format!("{seq} ")));
-                let row = Row { step: StepId(1), seq: Seq(seq + 1), at: Timestamp(0), delta };
-                store.append(lease.pen(), vec![row]).await.expect("it is stored in the end");
                 seq += 1;
+                store.append(lease.pen(), vec![row(seq)]).await.expect("it is stored in the end");
                 version = store.commit(&mut lease, &[]).await.expect("it is committed in the end").0;
                 assert_eq!(version, seq, "each commit once");
             }
@@ -109,13 +111,36 @@ async fn nothing_accepted_is_lost_when_the_server_restarts() {
     }
 }
 
+/// I3: if that is wanted, a draft outlives the death of the server: what was answered is there, and it goes on behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_outlives_the_server_if_that_is_wanted() {
+    let server = Arc::new(Server::start().expect("a server can be started"));
+    let store = open(&server.url("postgres"), patient()).await;
+    let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
+    let (pen, flag) = (lease.pen(), tokio_stop::Flag::default());
+    let streaming = tokio::spawn({
+        let (store, flag) = (store.clone(), flag.clone());
+        async move {
+            let mut seq = 0;
+            while !flag.is_up() || seq < 20 {
+                seq += 1; // And no commit in between, which would write the rows before it as well.
+                store.append(pen, vec![row(seq)]).await.expect("nothing before it is lost");
+            }
+            seq
+        }
+    });
+    restart(&server, Stop::Immediate).await;
+    flag.raise();
+    let seq = streaming.await.expect("it does not panic");
+    assert_eq!(store.load(&lease).await.expect("the lease is still ours").rows.len() as u64, seq);
+}
+
 /// A database that crashed and lost the newest rows of a draft takes no rows behind the gap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_that_lost_its_end_takes_no_more() {
     let url = database();
     let store = open(&url, Options::default()).await;
     let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
-    let row = |seq| Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text("x")) };
     for seq in 1..=3 {
         store.append(lease.pen(), vec![row(seq)]).await.expect("the lease is ours");
     }
