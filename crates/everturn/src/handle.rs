@@ -159,7 +159,7 @@ impl ChatHandle {
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
-        let limits = self.limits(&command).await?;
+        let limits = self.limits(&command, key.as_deref()).await?;
         let submission = Submission { command, key, at: self.ports.clock.now() };
         let started = Instant::now();
         let receipt = self.ports.store.submit(self.id, submission, &limits).await?;
@@ -168,14 +168,21 @@ impl ChatHandle {
         Ok(receipt)
     }
 
-    /// What a command is held to. A chat whose agent is not there any more takes what needs none.
-    async fn limits(&self, command: &Command) -> Result<Limits, SubmitError> {
-        let name = self.ports.store.heading(self.id).await?.agent;
-        match self.ports.agent(&name) {
-            Some(agent) => Ok(agent.limits.clone()),
-            None if needs_agent(command) => Err(SubmitError::NoAgent(name)),
-            None => Ok(Limits::default()),
+    /// What a command is held to. A chat whose agent is not there any more takes what needs none, and what it took before.
+    async fn limits(&self, command: &Command, key: Option<&str>) -> Result<Limits, SubmitError> {
+        let store = &self.ports.store;
+        let name = store.heading(self.id).await?.agent;
+        if let Some(agent) = self.ports.agent(&name) {
+            return Ok(agent.limits.clone());
         }
+        let was_taken = match key {
+            Some(key) => store.receipt(self.id, key).await?.is_some(),
+            None => false,
+        };
+        if needs_agent(command) && !was_taken {
+            return Err(SubmitError::NoAgent(name));
+        }
+        Ok(Limits::default())
     }
 
     /// What became of a command, once the driver has come to it.

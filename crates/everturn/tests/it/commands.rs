@@ -425,7 +425,8 @@ async fn rest_comes_after_everything_that_was_sent_before() {
     }
 }
 
-fn send(text: &str) -> Command {
+/// A message that waits for the turn to end.
+pub fn send(text: &str) -> Command {
     let parts: Arc<[Part]> = Arc::new([Part::Text(Text { text: text.into(), meta: Meta::new() })]);
     Command::Send { parts, when: When::Queue }
 }

@@ -14,6 +14,7 @@ use everturn_understudy::{Understudy, call, hang, script, stop, text};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use crate::commands::send;
 use crate::stage::{Diary, Stage, agent};
 use crate::tools::ANY;
 
@@ -25,6 +26,21 @@ async fn orphaned(stage: &Stage) -> (Engine, ChatHandle) {
     engine.resume().await.unwrap();
     let chat = engine.chat(stage.chat.id());
     (engine, chat)
+}
+
+/// I2: whoever asks again under their request id hears what they heard before, whatever became of the agent meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_is_not_refused_when_it_comes_again() {
+    let stage = Stage::new(Understudy::new([script([text("Yes."), stop(Stop::End)])]), agent()).await;
+    let key = || Some("a request".to_owned());
+    let taken = stage.chat.submit(send("Are you there?"), key()).await.unwrap();
+    stage.chat.rest().await.unwrap();
+    let (_engine, chat) = orphaned(&stage).await;
+    assert_eq!(chat.submit(send("Are you there?"), key()).await, Ok(taken));
+    assert_eq!(chat.submit(send("Are you gone?"), key()).await, Err(SubmitError::Conflict));
+    let another = chat.submit(send("Are you there?"), Some("another".into())).await;
+    assert_eq!(another, Err(SubmitError::NoAgent("it".into())));
+    assert_eq!(chat.transcript().await.unwrap().len(), 2, "it was said once");
 }
 
 fn is_told(end: Option<TurnEnd>) {
