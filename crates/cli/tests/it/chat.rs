@@ -115,7 +115,8 @@ async fn windows_may_be_narrow_or_wide_and_change() {
     terminal.keys("count to 40\r").await;
     terminal.has(&format!("{} understudy/numbered", count(40))).await;
     terminal.resize((40, 20));
-    terminal.keys("count to 50\r").await;
+    terminal.insists("count to 50").await;
+    terminal.keys("\r").await;
     terminal.has(&format!("› count to 50 {} understudy/numbered", count(50))).await;
 }
 

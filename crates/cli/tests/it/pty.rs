@@ -11,6 +11,8 @@ use tokio::time::timeout;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a window may be silent before another key is typed.
+const NUDGE: Duration = Duration::from_millis(500);
 /// Higher than anything here is long.
 const TALL: u16 = 4_000;
 
@@ -51,6 +53,18 @@ impl Terminal {
     /// Types.
     pub async fn keys(&mut self, keys: &str) {
         self.write.write_all(keys.as_bytes()).await.unwrap();
+    }
+
+    /// Types where something else comes at the same moment, like another size, until it shows. crossterm reads one of both
+    /// then, and the other with whatever comes next: here that is the End key.
+    pub async fn insists(&mut self, keys: &str) {
+        self.keys(keys).await;
+        while !self.window().contains(keys) {
+            match timeout(NUDGE, self.read()).await {
+                Ok(is_more) => assert!(is_more, "it ended before {keys}:\n{}", self.all()),
+                Err(_) => self.keys("\x1b[F").await,
+            }
+        }
     }
 
     /// What the window shows.
