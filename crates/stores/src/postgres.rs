@@ -10,6 +10,7 @@ mod commit;
 mod delete;
 mod desk;
 mod fault;
+mod filing;
 mod hints;
 mod inspect;
 mod journal;
@@ -21,7 +22,6 @@ mod news;
 mod read;
 mod submit;
 mod tokens;
-mod trim;
 mod trust;
 mod wire;
 mod worker;
@@ -46,7 +46,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::entropy;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
-use crate::shape::rows;
+use crate::shape::rows::Piece;
 use crate::sql::{Durability, Fetch, Sheet};
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
@@ -56,6 +56,7 @@ use address::Address;
 use cells::id_bytes;
 use desk::Desks;
 use fault::{Fault, Patience};
+use filing::Chore;
 use hints::Hints;
 pub use inspect::Inspection;
 use journal::Job;
@@ -84,6 +85,9 @@ pub struct Options {
     /// Where to listen, if the database is reached by a pooler: `LISTEN` needs a session. Listening through one that
     /// pools transactions hears nothing, which costs a poll and never an event.
     pub listen_url: Option<String>,
+    /// How many appends to drafts are filed by chat together, at least. Fewer make reading a draft cheaper where another
+    /// process writes it, and writing dearer.
+    pub file_len_min: usize,
 }
 
 impl Default for Options {
@@ -97,6 +101,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(5),
             durability: Durability::Process,
             listen_url: None,
+            file_len_min: 256,
         }
     }
 }
@@ -118,6 +123,7 @@ struct Inner {
     /// The journal has a connection of its own, so that no crowd can keep it waiting.
     writing: Link,
     draft_mode: Mode,
+    file_len_min: usize,
     /// How much longer than its word a silent worker is believed.
     belief: f64,
     life: Arc<Life>,
@@ -125,7 +131,7 @@ struct Inner {
     hints: Arc<Hints>,
     teller: Arc<Teller>,
     jobs: mpsc::Sender<Job>,
-    trims: mpsc::Sender<(i64, StepId)>,
+    chores: mpsc::Sender<Chore>,
     /// By what others know who told them.
     sender: i64,
     tickets: AtomicI64,
@@ -152,25 +158,26 @@ impl Postgres {
         let belief = 1.0 + (chance % 1000) as f64 / 10_000.0;
         let worker = Worker::start(address.clone(), &options, belief, hints.clone()).await?;
         let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
-        let (trims, trimmed) = mpsc::channel(trim::QUEUE_LEN_MAX);
+        let (chores, due) = mpsc::channel(filing::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
             sight: Inspection { link, watching, patience: options.patience },
             writing: Link::new(address, 1, &options)?,
             draft_mode: journal::draft_mode(options.durability),
+            file_len_min: options.file_len_min,
             belief,
             life: worker.life.clone(),
             desks: Desks::default(),
             hints: hints.clone(),
             teller: Arc::default(),
             jobs,
-            trims,
+            chores,
             sender: (chance >> 1) as i64,
             tickets: AtomicI64::new(0),
             floor: AtomicI64::new(0),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(journal::run(inner.clone(), taken));
-        tasks.spawn(trim::run(inner.link.clone(), trimmed));
+        tasks.spawn(filing::run(inner.clone(), due));
         tasks.spawn(inner.teller.clone().run(inner.sender, inner.link.clone()));
         tasks.spawn(wire::listen(listening, inner.sender, hints.clone()));
         tasks.spawn(hints::remind(hints, options.heartbeat / 2));
@@ -254,7 +261,7 @@ impl Inner {
     }
 
     fn trim(&self, no: i64, step: StepId) {
-        let _ = self.trims.try_send((no, step)); // Full: the next step's commit tries again.
+        let _ = self.chores.try_send(Chore::Begun(no, step)); // Full: the next step's commit tries again.
     }
 }
 
@@ -343,8 +350,8 @@ impl Store for Postgres {
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
         let (done, is_done) = oneshot::channel();
-        let text = rows::write(&rows); // Here, where others need not wait for it.
-        self.inner.jobs.send(Job::Append { pen, rows, text, done }).await.map_err(|_| closed())?;
+        let piece = Piece::of(&rows); // Here, where others need not wait for it.
+        self.inner.jobs.send(Job::Append { pen, rows, piece, done }).await.map_err(|_| closed())?;
         is_done.await.map_err(|_| closed())?
     }
 

@@ -63,7 +63,7 @@ const SQLITE: [(&str, usize); 7] = [
     ("sqlite-merge", 15),
 ];
 
-const POSTGRES: [(&str, usize); 7] = [
+const POSTGRES: [(&str, usize); 9] = [
     ("postgres-acquire", 2),
     ("postgres-begin", 2),
     ("postgres-commit", 2),
@@ -71,6 +71,8 @@ const POSTGRES: [(&str, usize); 7] = [
     ("postgres-journal", 2),
     ("postgres-journalled", 2),
     ("postgres-trim", 2),
+    ("postgres-file", 2),
+    ("postgres-filed", 2),
 ];
 
 /// I1, I3, I4: a process may die around every transaction, every trim and every write-back.

@@ -29,7 +29,12 @@ impl Place {
             Self::Directory(path) => Arc::new(Sqlite::open(path, &short).unwrap()),
             Self::Database(url) => {
                 let heartbeat = LEASE_MAX / 4;
-                let options = postgres::Options { lease_max: LEASE_MAX, heartbeat, ..postgres::Options::default() };
+                let options = postgres::Options {
+                    lease_max: LEASE_MAX,
+                    heartbeat,
+                    file_len_min: 8,
+                    ..postgres::Options::default()
+                };
                 Arc::new(Postgres::open(url, options).await.unwrap())
             }
         }

@@ -1,5 +1,7 @@
 //! Columns: how numbers, names and texts go into them and come out.
 
+use std::sync::Arc;
+
 use everturn_core::blob::Blob;
 use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, Timestamp, Version};
@@ -121,10 +123,10 @@ pub(super) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>, fe
 }
 
 /// Stores bytes that are not there yet.
-pub(super) async fn put_bytes(conn: &Conn, blobs: &[(ChatId, &Written)]) -> Result<(), Fault> {
+pub(super) async fn put_bytes(conn: &Conn, blobs: &[(ChatId, &[(BlobId, Arc<[u8]>)])]) -> Result<(), Fault> {
     let (mut chats, mut names, mut all) = (Vec::new(), Vec::new(), Vec::new());
-    for (chat, written) in blobs {
-        for (name, bytes) in &written.blobs {
+    for (chat, blobs) in blobs {
+        for (name, bytes) in *blobs {
             chats.push(id_bytes(*chat).to_vec());
             names.push(&name.as_bytes()[..]);
             all.push(&bytes[..]);

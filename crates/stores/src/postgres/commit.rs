@@ -157,8 +157,8 @@ impl Inner {
             conn.rollback().await?;
             return Ok(Tried::Differs);
         }
-        let mut texts: Vec<_> = sheet.split.messages.iter().map(|said| (sheet.chat.id, &said.body)).collect();
-        texts.push((sheet.chat.id, &sheet.cells.body));
+        let mut texts: Vec<_> = sheet.split.messages.iter().map(|said| (sheet.chat.id, &said.body.blobs[..])).collect();
+        texts.push((sheet.chat.id, &sheet.cells.body.blobs));
         tokio::try_join!(
             put_bytes(&conn, &texts),
             write_messages(&conn, sheet),

@@ -23,6 +23,7 @@ impl Inner {
         };
         desk.clear(pen.fence);
         self.flush().await?;
+        self.file(worker).await?; // What lies among that of other chats goes too.
         self.floor.fetch_max(big(pen.fence.0), Ordering::Relaxed);
         let mut patience = self.patience();
         let mut is_again = false;

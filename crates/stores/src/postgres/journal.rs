@@ -1,6 +1,6 @@
 //! The journal: one writer for the drafts of all chats.
 //!
-//! It takes what has come while the last batch was written, and stores it with one statement. That statement counts the
+//! It takes what has come while the last batch was written, and stores it in bundles with one statement. That counts the
 //! batch in this process's row of `workers`, and stores nothing if the row is gone or the count is not as it was left.
 //! Whoever takes chats over from this process removes the row first, so one lock keeps all of its chats ours for the
 //! length of a batch; and the count tells whether a batch happened whose answer was lost, and whether a database that
@@ -18,13 +18,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{big, put_bytes};
+use super::cells::put_bytes;
 use super::desk::Desk;
 use super::fault::Fault;
+use super::filing::{Chore, ROW_BYTES_MAX, Unfiled};
 use super::link::{Mode, Param};
 use super::wire::Haste;
 use crate::failpoint::failpoint;
-use crate::shape::{Written, rows};
+use crate::shape::bundle::{Bundle, Head};
+use crate::shape::rows::Piece;
 use crate::sql::Durability;
 use crate::store::{Hint, Pen, StoreError, WriteError};
 
@@ -37,7 +39,7 @@ pub(super) enum Job {
     Append {
         pen: Pen,
         rows: Vec<Row>,
-        text: Written,
+        piece: Piece,
         done: Done,
     },
     /// Answered when everything before it was.
@@ -52,7 +54,7 @@ struct Entry {
     desk: Arc<Desk>,
     no: i64,
     rows: Vec<Row>,
-    text: Written,
+    piece: Piece,
     done: Done,
     /// Those who brought more rows.
     others: Vec<Done>,
@@ -60,7 +62,8 @@ struct Entry {
 
 /// Writes for ever.
 pub(super) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
-    let mut writer = Writer { inner, worker: 0, journalled: 0, is_in_doubt: false, unsettled: None };
+    let unfiled = Unfiled::default();
+    let mut writer = Writer { inner, worker: 0, journalled: 0, is_in_doubt: false, unsettled: None, unfiled };
     let mut taken = Vec::new();
     loop {
         if jobs.is_empty() {
@@ -73,9 +76,9 @@ pub(super) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
         let mut batch = Batch { worker: writer.inner.life().current(), ..Batch::default() };
         for job in taken.drain(..) {
             match job {
-                Job::Append { pen, rows, text, done } => {
+                Job::Append { pen, rows, piece, done } => {
                     writer.settle_before(pen.chat);
-                    batch.add(&writer.inner, pen, (rows, text), done);
+                    batch.add(&writer.inner, pen, (rows, piece), done);
                 }
                 Job::Barrier(passed) => barriers.push(passed),
             }
@@ -97,6 +100,7 @@ struct Writer {
     is_in_doubt: bool,
     /// The newest batch and what came of it. Those who wait are told while the database has the next.
     unsettled: Option<(Batch, Result<(), WriteError>)>,
+    unfiled: Unfiled,
 }
 
 #[derive(Default)]
@@ -112,7 +116,7 @@ struct Batch {
 
 impl Batch {
     /// Puts rows where they belong, or refuses them.
-    fn add(&mut self, inner: &Inner, pen: Pen, (rows, text): (Vec<Row>, Written), done: Done) {
+    fn add(&mut self, inner: &Inner, pen: Pen, (rows, piece): (Vec<Row>, Piece), done: Done) {
         let desk = inner.desks.at(pen.chat);
         let place = {
             let held = desk.held();
@@ -132,11 +136,11 @@ impl Batch {
         } else if let Some(i) = known {
             let entry = &mut self.entries[i];
             entry.rows.extend(rows);
-            entry.text = rows::write(&entry.rows);
+            entry.piece = Piece::of(&entry.rows);
             entry.others.push(done);
         } else {
             self.places.insert(pen.chat, self.entries.len());
-            self.entries.push(Entry { pen, desk, no, rows, text, done, others: Vec::new() });
+            self.entries.push(Entry { pen, desk, no, rows, piece, done, others: Vec::new() });
         }
     }
 }
@@ -154,7 +158,6 @@ impl Writer {
         if batch.entries.is_empty() {
             return;
         }
-        batch.entries.sort_unstable_by_key(|entry| entry.no); // The index likes them in order.
         let (inner, before) = (self.inner.clone(), self.unsettled.take());
         let stored = {
             let mut insert = pin!(self.insert(&batch));
@@ -166,11 +169,23 @@ impl Writer {
             }
         };
         let answer = match stored {
-            Ok(Stored::Yes) => Ok(()),
+            Ok(Stored::Yes) => {
+                self.count_unfiled(&batch);
+                Ok(())
+            }
             Ok(Stored::No) => Err(WriteError::Fenced),
             Err(error) => Err(error.into()),
         };
         self.unsettled = Some((batch, answer));
+    }
+
+    fn count_unfiled(&mut self, batch: &Batch) {
+        batch.entries.iter().for_each(|entry| self.unfiled.add(entry.no, entry.piece.json.len()));
+        if self.unfiled.is_due(self.inner.file_len_min)
+            && self.inner.chores.try_send(Chore::File(self.worker, None)).is_ok()
+        {
+            self.unfiled = Unfiled::default();
+        }
     }
 
     /// Tells those who wait what came of the newest batch.
@@ -274,26 +289,15 @@ impl Entry {
 }
 
 const INSERT: &str = "
-    WITH alive AS (UPDATE workers SET journalled = $2 + 1 WHERE id = $1 AND journalled = $2 RETURNING id)
-    INSERT INTO drafts (no, step, first, len, body)
-    SELECT new.* FROM alive, unnest($3, $4, $5, $6, $7) AS new";
+    WITH alive AS (UPDATE workers SET journalled = $2 + 1 WHERE id = $1 AND journalled = $2 RETURNING id, journalled)
+    INSERT INTO tail (worker, batch, nos, body)
+    SELECT id, journalled, nos::bigint[], body FROM alive, unnest($3, $4) AS new (nos, body)";
 
 async fn try_insert(inner: &Inner, worker: i64, journalled: i64, entries: &[Entry]) -> Result<u64, Fault> {
-    let numbers: Vec<i64> = entries.iter().map(|entry| entry.no).collect();
-    let steps: Vec<i64> = entries.iter().map(|entry| big(entry.rows[0].step.0)).collect();
-    let firsts: Vec<i64> = entries.iter().map(|entry| big(entry.rows[0].seq.0)).collect();
-    let lens: Vec<i32> = entries.iter().map(|entry| entry.rows.len() as i32).collect();
-    let texts: Vec<&str> = entries.iter().map(|entry| entry.text.json.as_str()).collect();
-    let blobs: Vec<(ChatId, &Written)> = entries.iter().map(|entry| (entry.pen.chat, &entry.text)).collect();
-    let params: [Param<'_>; 7] = [
-        (&worker, Type::INT8),
-        (&journalled, Type::INT8),
-        (&numbers, Type::INT8_ARRAY),
-        (&steps, Type::INT8_ARRAY),
-        (&firsts, Type::INT8_ARRAY),
-        (&lens, Type::INT4_ARRAY),
-        (&texts, Type::TEXT_ARRAY),
-    ];
+    let (numbers, bodies) = bundles(entries);
+    let blobs: Vec<_> = entries.iter().map(|entry| (entry.pen.chat, &entry.piece.blobs[..])).collect();
+    let params: [Param<'_>; 4] =
+        [(&worker, Type::INT8), (&journalled, Type::INT8), (&numbers, Type::TEXT_ARRAY), (&bodies, Type::TEXT_ARRAY)];
     let conn = inner.writing.conn().await?;
     failpoint!("postgres-journal");
     let (_, _, stored, ()) = tokio::try_join!(
@@ -304,6 +308,25 @@ async fn try_insert(inner: &Inner, worker: i64, journalled: i64, entries: &[Entr
     )?;
     failpoint!("postgres-journalled");
     Ok(stored)
+}
+
+/// Entries in bundles: for each the short names of its chats, as Postgres writes such a list, and the text.
+fn bundles(entries: &[Entry]) -> (Vec<String>, Vec<String>) {
+    let (mut numbers, mut bodies) = (Vec::new(), Vec::new());
+    let (mut bundle, mut list) = (Bundle::default(), String::new());
+    for (i, entry) in entries.iter().enumerate() {
+        let head = Head { chat: entry.no, step: entry.rows[0].step, first: entry.rows[0].seq };
+        bundle.add(head, entry.piece.at, &entry.piece.json);
+        list.push(if list.is_empty() { '{' } else { ',' });
+        list.push_str(&entry.no.to_string());
+        let next = entries.get(i + 1).map(|next| next.piece.json.len());
+        if next.is_none_or(|next| bundle.len() + next > ROW_BYTES_MAX) {
+            list.push('}');
+            numbers.push(std::mem::take(&mut list));
+            bodies.push(bundle.take());
+        }
+    }
+    (numbers, bodies)
 }
 
 /// What journals are written with.

@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use super::cells::{big, count, id_bytes, id_of};
 use super::desk::Held;
 use super::fault::Fault;
+use super::filing;
 use super::link::{Mode, Param};
 use super::wire::Haste;
 use super::{Inner, Turn};
@@ -28,7 +29,7 @@ const TAKE: &str = "
     UPDATE chats SET fence = greatest(fence, $3) + 1, worker = $2
     WHERE id = $1 AND EXISTS (SELECT 1 FROM workers WHERE id = $2)
     AND (worker IS NULL OR worker = $2 OR NOT EXISTS (SELECT 1 FROM workers WHERE id = chats.worker))
-    RETURNING fence, version, step, no";
+    RETURNING fence, version, step";
 
 const END: &str = "
     SELECT first + len - 1 AS seq FROM drafts JOIN chats USING (no, step)
@@ -70,30 +71,38 @@ impl Inner {
         let id: Param<'_> = (&&id[..], Type::BYTEA);
         let of_chat = || -> Param<'_> { (id.0, Type::BYTEA) };
         let conn = self.link.conn().await?;
-        let lock = "SELECT 1 FROM chats WHERE id = $1 FOR UPDATE"; // What is read below is read after this.
+        let lock = "SELECT no, worker FROM chats WHERE id = $1 FOR UPDATE"; // What is read below is read after this.
         let params = [of_chat()];
         let (_, there) = tokio::try_join!(conn.begin(Mode::Write), conn.query_opt(lock, &params))?;
-        if there.is_none() {
+        let Some(there) = there else {
             conn.rollback().await?;
             return Ok(Err(StoreError::NoSuchChat.into()));
-        }
+        };
+        let (no, before): (i64, Option<i64>) = (there.get("no"), there.get("worker"));
         let bury = [of_chat(), (&worker, Type::INT8), (&self.belief, Type::FLOAT8)];
         let floor = self.floor.load(Ordering::Relaxed);
         let take = [of_chat(), (&worker, Type::INT8), (&floor, Type::INT8)];
-        let (_, taken, end, ()) = tokio::try_join!(
-            conn.execute(BURY, &bury),
-            conn.query_opt(TAKE, &take),
-            conn.query_opt(END, &params),
-            conn.commit()
-        )?;
-        let Some(taken) = taken else { return Ok(Err(WriteError::Fenced)) };
+        let (_, taken) = tokio::try_join!(conn.execute(BURY, &bury), conn.query_opt(TAKE, &take))?;
+        let Some(taken) = taken else {
+            conn.commit().await?;
+            return Ok(Err(WriteError::Fenced));
+        };
+        if let Some(other) = before.filter(|before| *before != worker) {
+            filing::file(&conn, other).await?; // It is dead: nothing is added any more.
+        }
+        // In this order: what is filed in between is found twice, not missed.
+        let (unfiled, filed, ()) =
+            tokio::try_join!(filing::unfiled(&conn, before, no), conn.query_opt(END, &params), conn.commit())?;
+        let step = StepId(count(&taken, "step"));
+        let unfiled = filing::end_of(&filing::appends(&unfiled, no, step)?)?;
+        let filed = Seq(filed.map_or(0, |row| count(&row, "seq")));
         Ok(Ok(Held {
             fence: Fence(count(&taken, "fence")),
             worker,
             version: Version(count(&taken, "version")),
-            step: StepId(count(&taken, "step")),
-            no: taken.get("no"),
-            end: Seq(end.map_or(0, |row| count(&row, "seq"))),
+            step,
+            no,
+            end: unfiled.unwrap_or(filed),
             chat: None,
             ring: VecDeque::new(),
         }))
@@ -103,6 +112,9 @@ impl Inner {
         let desk = self.desks.at(lease.chat());
         let Some(held) = desk.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
         self.flush().await?;
+        if held.end > Seq(0) {
+            self.file(held.worker).await?; // Whoever goes on does not look for it among what is ours.
+        }
         let (id, fence) = (id_bytes(lease.chat()), big(held.fence.0));
         let sql = "
             UPDATE chats SET worker = NULL WHERE id = $1 AND fence = $2 AND worker = $3

@@ -8,8 +8,12 @@ use super::link::{Conn, Link, Mode};
 use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 /// Any number that nobody else locks in the same database.
 const LOCK: i64 = 0x6576_6572_7475_726e;
 

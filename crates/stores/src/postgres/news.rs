@@ -11,7 +11,7 @@ use super::Inner;
 use super::cells::{big, count, id_bytes};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
-use super::read::{chat_of, journal, messages, page};
+use super::read::{Place, chat_of, journal, messages, page};
 use crate::memory::is_usable;
 use crate::sql::{Fetch, PAGE_LEN_MAX, Sheet, draft_of};
 use crate::store::{News, StoreError};
@@ -35,7 +35,7 @@ impl Inner {
     async fn try_since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, Fault> {
         let conn = self.watching.conn().await?;
         let id = id_bytes(chat);
-        let sql = "SELECT version, step, no, body FROM chats WHERE id = $1";
+        let sql = "SELECT version, step, no, worker, body FROM chats WHERE id = $1";
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
         let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
         let Some(row) = row else {
@@ -43,7 +43,7 @@ impl Inner {
             return Err(StoreError::NoSuchChat.into());
         };
         let (version, step) = (Version(count(&row, "version")), StepId(count(&row, "step")));
-        let place = (row.get("no"), step);
+        let place = Place { no: row.get("no"), step, worker: row.get("worker") };
         // Those who saw something of this draft need the rest of it, the others all.
         let seen = cursor.filter(|seen| seen.step == step).map_or(Seq(0), |seen| seen.seq);
         let mut rows = journal(&conn, chat, place, seen, Fetch::Lengths).await?;

@@ -16,10 +16,12 @@ use tokio_postgres::types::Type;
 
 use super::cells::{HEADING, big, bytes, count, heading, id_bytes, name, unreadable};
 use super::fault::Fault;
+use super::filing;
 use super::link::{Conn, Mode, Param};
 use super::submit::pending;
 use super::{Inner, Inspection, lasting};
 use crate::heading::{Heading, Query, searchable};
+use crate::shape::bundle::Entry;
 use crate::shape::{self, attempted, command, message, outcome, rows};
 use crate::sql::{self, Fetch, Sheet};
 use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
@@ -153,7 +155,8 @@ impl Inner {
             tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker), conn.query(sql, &params),)?;
         let Some((chat, no)) = chat else { return Ok(None) };
         let messages = messages(&conn, pen.chat, &rows, Fetch::Lengths).await?;
-        let rows = journal(&conn, pen.chat, (no, chat.step), Seq(0), Fetch::Bytes).await?;
+        let place = Place { no, step: chat.step, worker: Some(worker) };
+        let rows = journal(&conn, pen.chat, place, Seq(0), Fetch::Bytes).await?;
         conn.commit().await?;
         Ok(Some(Loaded { chat, messages, rows }))
     }
@@ -401,11 +404,21 @@ pub(super) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetc
     built.collect()
 }
 
+/// Where the journal of a step lies.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The chat's short name.
+    pub(super) no: i64,
+    pub(super) step: StepId,
+    /// Who holds the chat, or did.
+    pub(super) worker: Option<i64>,
+}
+
 /// The journal of a step of a chat, from the stored row on that holds the delta after `seen`.
 pub(super) async fn journal(
     conn: &Conn,
     chat: ChatId,
-    (no, step): (i64, StepId),
+    Place { no, step, worker }: Place,
     seen: Seq,
     fetch: Fetch,
 ) -> Result<Vec<view::Row>, Fault> {
@@ -415,9 +428,10 @@ pub(super) async fn journal(
             SELECT first FROM drafts WHERE no = $1 AND step = $2 AND first <= $3 ORDER BY first DESC LIMIT 1), 0)
         ORDER BY first";
     let params: [Param<'_>; 3] = [(&no, Type::INT8), (&number, Type::INT8), (&seen, Type::INT8)];
-    let found = conn.query(sql, &params).await?;
-    let parse = |row: &Row| rows::parse(step, Seq(count(row, "first")), row.get("body"));
-    let stored = found.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let (filed, unfiled) = tokio::try_join!(conn.query(sql, &params), filing::unfiled(conn, worker, no))?;
+    let filed = filed.iter().map(|row| rows::parse(step, Seq(count(row, "first")), row.get("body")));
+    let unfiled = filing::appends(&unfiled, no, step)?;
+    let stored = filed.chain(unfiled.iter().map(Entry::rows)).collect::<Result<Vec<_>, _>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     let mut journal = Vec::new();

@@ -130,7 +130,7 @@ impl Inner {
         ];
         let note = "UPDATE chats SET submitted = $2 WHERE id = $1";
         let noted: [Param<'_>; 2] = [(&id, Type::BYTEA), (&seq, Type::INT8)];
-        let blobs = [(letter.chat, &letter.text)];
+        let blobs = [(letter.chat, &letter.text.blobs[..])];
         tokio::try_join!(
             put_bytes(conn, &blobs),
             conn.execute(insert, &params),

@@ -86,10 +86,10 @@ pub struct Entry<'a> {
     deltas: &'a RawValue,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
     /// The deltas, as they were written.
     #[must_use]
-    pub fn text(&self) -> &str {
+    pub fn text(&self) -> &'a str {
         self.deltas.get()
     }
 

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use super::blob::{BlobId, Blobs, Bytes};
 use super::delta::Delta;
-use super::{BadShape, Shape, Stored, VERSION, Written, envelope};
+use super::{BadShape, Shape, Stored, VERSION, envelope};
 
 /// Rows that follow each other, as a text that stands inside another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,12 +61,15 @@ impl Piece {
     }
 }
 
-/// The text of pieces that follow each other, each with its time, as that of one. No delta is read for it.
-pub fn join(pieces: &[(Timestamp, String)]) -> Result<String, BadShape> {
-    let mut json = Vec::with_capacity(pieces.iter().map(|(_, text)| text.len() + 8).sum());
+/// The text of pieces that follow each other, each with its time, as that of one, and how many deltas it has. No delta is
+/// read for it.
+pub fn join(pieces: &[(Timestamp, impl AsRef<str>)]) -> Result<(String, u64), BadShape> {
+    let mut json = Vec::with_capacity(pieces.iter().map(|(_, text)| text.as_ref().len() + 8).sum());
+    let mut count = 0;
     let mut at = pieces.first().map_or(0, |(begun, _)| begun.0);
     json.push(b'[');
     for (begun, text) in pieces {
+        let text = text.as_ref();
         let entries: Vec<&RawValue> = envelope::read_inner(KIND, text)?;
         if json.len() > 1 {
             json.push(b',');
@@ -76,19 +79,23 @@ pub fn join(pieces: &[(Timestamp, String)]) -> Result<String, BadShape> {
             json.push(b',');
         }
         json.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
-        let gaps = entries.iter().filter_map(|entry| entry.get().parse::<i64>().ok());
-        at = gaps.fold(begun.0, i64::wrapping_add);
+        at = begun.0;
+        for entry in entries {
+            match entry.get().parse::<i64>() {
+                Ok(gap) => at = at.wrapping_add(gap),
+                Err(_) => count += 1,
+            }
+        }
     }
     json.push(b']');
-    Ok(String::from_utf8(json).expect("JSON of texts is text"))
+    Ok((String::from_utf8(json).expect("JSON of texts is text"), count))
 }
 
-/// The text of rows that follow each other.
+/// The text of a piece, or of joined ones, that stands by itself.
 #[must_use]
-pub fn write(rows: &[Row]) -> Written {
-    let Piece { at, json, blobs } = Piece::of(rows);
-    let comma = if rows.is_empty() { "" } else { "," };
-    Written { json: format!("{{\"v\":{VERSION},\"is\":[{}{comma}{}", at.0, &json[1..]) + "}", blobs }
+pub fn alone(at: Timestamp, piece: &str) -> String {
+    let comma = if piece == "[]" { "" } else { "," };
+    format!("{{\"v\":{VERSION},\"is\":[{}{comma}{}", at.0, &piece[1..]) + "}"
 }
 
 pub(super) fn push(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
@@ -98,7 +105,7 @@ pub(super) fn push(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 /// What cannot be read is called so.
 pub(super) const KIND: &str = "journal row";
 
-/// Reads what [`write()`] wrote of `step`, from the delta `first` on.
+/// Reads what [`alone`] wrote of `step`, from the delta `first` on.
 pub fn parse(step: StepId, first: Seq, text: &str) -> Result<Stored<Rows>, BadShape> {
     let Timed(entries) = envelope::read(KIND, text)?;
     numbered(step, first, entries)

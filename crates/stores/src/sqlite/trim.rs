@@ -137,7 +137,7 @@ impl Desk<'_> {
     fn log_merged(&mut self, chat: ChatId, head: &Head, merged: Merged) -> Result<(), rusqlite::Error> {
         let (Some(mark), Some((at, _))) = (merged.first, merged.pieces.first()) else { return Ok(()) };
         failpoint!("sqlite-merge");
-        let text = shape::rows::join(&merged.pieces).map_err(unreadable)?;
+        let (text, _) = shape::rows::join(&merged.pieces).map_err(unreadable)?;
         let head = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
         let place = self.log(head, *at, &text)?;
         self.told.push(Told::Merged { chat, mark: Mark { place, ..mark }, count: merged.end - mark.first });

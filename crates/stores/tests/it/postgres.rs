@@ -3,6 +3,7 @@
 mod broken_line;
 mod elsewhere;
 mod encrypted;
+mod filing;
 mod outage;
 mod pooled;
 mod schema;
@@ -24,6 +25,15 @@ everturn_stores::conformance! {
     #[test]
     fn conforms() -> Postgres {
         Postgres::open(&database(), Options::default()).await.expect("it can be opened")
+    }
+}
+
+everturn_stores::conformance! {
+    /// The same if every delta is filed at once.
+    #[test]
+    fn conforms_when_all_is_filed() -> Postgres {
+        let options = Options { file_len_min: 1, ..Options::default() };
+        Postgres::open(&database(), options).await.expect("it can be opened")
     }
 }
 

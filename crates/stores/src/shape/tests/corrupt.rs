@@ -31,7 +31,7 @@ fn texts() -> [String; 7] {
         message::write(&samples::messages("x")[4]).json,
         chat::write(samples::chats("x").last().unwrap()).json,
         command::write(&samples::commands("x")[3]).json,
-        rows::write(&samples::journals("x")[30]).json,
+        samples::journals("x")[30].text().json,
         outcome::write(samples::outcomes()[0]),
         samples::appends("x").last().unwrap().text().json,
         attempted::write(&samples::attempts("x")[3]),

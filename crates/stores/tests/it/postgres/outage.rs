@@ -144,7 +144,7 @@ async fn a_draft_that_lost_its_end_takes_no_more() {
     for seq in 1..=3 {
         store.append(lease.pen(), vec![row(seq)]).await.expect("the lease is ours");
     }
-    psql(&url, "DELETE FROM drafts WHERE first = 3; UPDATE workers SET journalled = 2").expect("it can be written");
+    psql(&url, "DELETE FROM tail WHERE batch = 3; UPDATE workers SET journalled = 2").expect("it can be written");
     assert_eq!(store.append(lease.pen(), vec![row(4)]).await, Err(WriteError::Fenced));
     let lease = store.acquire(lease.chat()).await.expect("it is our own");
     assert_eq!(store.load(&lease).await.expect("the lease is ours").rows.len(), 2);
