@@ -27,6 +27,8 @@ pub enum Step {
     Tidy,
     /// Lints.
     Clippy,
+    /// The library as others use it: with one store, or with none but memory.
+    Features,
     /// Documentation.
     Doc,
     /// Licences, sources and known holes of what we depend on.
@@ -43,7 +45,7 @@ type Outcome = Result<Option<String>>;
 impl Step {
     /// All of them, in the order they run.
     pub const ALL: &[Self] =
-        &[Self::Fmt, Self::Tidy, Self::Clippy, Self::Doc, Self::Deny, Self::Nextest, Self::Doctest];
+        &[Self::Fmt, Self::Tidy, Self::Clippy, Self::Features, Self::Doc, Self::Deny, Self::Nextest, Self::Doctest];
 
     /// The word after `--only`.
     pub const fn name(self) -> &'static str {
@@ -51,6 +53,7 @@ impl Step {
             Self::Fmt => "fmt",
             Self::Tidy => "tidy",
             Self::Clippy => "clippy",
+            Self::Features => "features",
             Self::Doc => "doc",
             Self::Deny => "deny",
             Self::Nextest => "nextest",
@@ -64,6 +67,9 @@ impl Step {
             Self::Fmt => "cargo fmt --all --check",
             Self::Tidy => "cargo xtask tidy",
             Self::Clippy => "cargo clippy --workspace --all-targets --all-features -- -D warnings",
+            Self::Features => {
+                "cargo clippy -p everturn -p everturn-stores --no-default-features -- -D warnings, and with each store"
+            }
             Self::Doc => "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features",
             Self::Deny => "cargo deny check",
             Self::Nextest => "cargo nextest run --workspace --all-features --profile ci",
@@ -76,6 +82,7 @@ impl Step {
             Self::Tidy => tidy(root),
             Self::Deny => deny(root),
             Self::Nextest => nextest(root),
+            Self::Features => features(root),
             Self::Fmt | Self::Clippy | Self::Doctest => {
                 // What is shown is what is run: none of these has an argument with a space.
                 cargo(root, self.about().split(' ').skip(1))
@@ -128,6 +135,16 @@ fn summary(done: &[(Step, Elapsed, String)]) {
     for (step, took, note) in done {
         eprintln!("{}", format!("{:<8} ok in {took:<12} {note}", step.name(), took = took.to_string()).trim_end());
     }
+}
+
+/// The workspace builds everything with all features together, and so never what a program gets that wants one of them.
+fn features(root: &Path) -> Outcome {
+    for stores in ["", "everturn/sqlite", "everturn/postgres"] {
+        let packages =
+            ["clippy", "-p", "everturn", "-p", "everturn-stores", "--no-default-features", "--features", stores];
+        cargo(root, packages.into_iter().chain(["--", "-D", "warnings"]))?;
+    }
+    Ok(None)
 }
 
 fn tidy(root: &Path) -> Outcome {

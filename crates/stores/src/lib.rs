@@ -5,7 +5,7 @@
 //! compared with.
 
 mod asked;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -20,7 +20,10 @@ mod new;
 mod picture;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, reason = "only stores on disk use it"))]
+#[cfg_attr(
+    not(all(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, reason = "not every store uses all of it")
+)]
 mod shape;
 #[cfg_attr(
     not(all(feature = "sqlite", feature = "postgres")),

@@ -14,7 +14,7 @@ use crate::workspace;
 pub fn provide(root: &Path, step: Step) -> Result<()> {
     match step {
         Step::Fmt => component(root, "fmt", "rustfmt"),
-        Step::Clippy => component(root, "clippy", "clippy"),
+        Step::Clippy | Step::Features => component(root, "clippy", "clippy"),
         Step::Deny => subcommand(root, "deny", "cargo-deny"),
         Step::Nextest => subcommand(root, "nextest", "cargo-nextest").and_then(|()| postgres()),
         Step::Tidy | Step::Doc | Step::Doctest => Ok(()),

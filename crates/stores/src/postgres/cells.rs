@@ -122,8 +122,11 @@ pub(super) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>, fe
     conn.query(sql, &params).await?.iter().map(named).collect()
 }
 
+/// Bytes and their name.
+type Named = (BlobId, Arc<[u8]>);
+
 /// Stores bytes that are not there yet.
-pub(super) async fn put_bytes(conn: &Conn, blobs: &[(ChatId, &[(BlobId, Arc<[u8]>)])]) -> Result<(), Fault> {
+pub(super) async fn put_bytes(conn: &Conn, blobs: &[(ChatId, &[Named])]) -> Result<(), Fault> {
     let (mut chats, mut names, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (chat, blobs) in blobs {
         for (name, bytes) in *blobs {
