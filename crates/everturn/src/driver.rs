@@ -87,7 +87,7 @@ pub(crate) enum Parked {
 
 impl Driver {
     /// Takes the lease and finds out where the chat stands.
-    pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut seat: Seat) -> Result<Self, WriteError> {
+    pub(crate) async fn take(ports: Arc<Ports>, lease: Lease, mut seat: Seat) -> Result<Box<Self>, WriteError> {
         let (bell, halt) = (ports.hub.bell(lease.chat()), ports.halt());
         let started = Instant::now();
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
@@ -103,7 +103,8 @@ impl Driver {
         let room = Room::of(&chat);
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         let spans = Spans::of(&chat);
-        Ok(Self {
+        // In a box: it is handed on twice, and every driver would have room for it three times.
+        Ok(Box::new(Self {
             ports,
             agent,
             bell,
@@ -125,11 +126,11 @@ impl Driver {
             left_behind,
             alone: None,
             halt,
-        })
+        }))
     }
 
     /// Advances the chat until it rests, then lets go of it.
-    pub(crate) async fn run(mut self) -> Result<Parked, WriteError> {
+    pub(crate) async fn run(mut self: Box<Self>) -> Result<Parked, WriteError> {
         let parked = self.go_on().await;
         self.ports.forget(self.chat.id, &parked);
         self.stay_in_line(&parked);

@@ -11,10 +11,13 @@ use axum::body::Body;
 use everturn::stores::StoreError;
 use futures_util::future::join_all;
 use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -171,9 +174,17 @@ async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
         let (app, router, tls) = (hall.app.clone(), hall.router.clone(), tls.clone());
         hall.connections.spawn(async move {
             let _counted = counted;
+            let work = Work::default();
             match came {
-                Came::Tcp(stream, from) => connect(stream, Peer::over(from, tls.is_some()), tls, app, router).await,
-                Came::Unix(stream) => connect(stream, Peer::LOCAL, None, app, router).await,
+                Came::Tcp(stream, from) => {
+                    let peer = Peer::over(from, tls.is_some());
+                    connect(stalling(stream, &work, &app), tls, Guest { peer, work, app, router }).await;
+                }
+                Came::Unix(stream) => {
+                    let stream = stalling(stream, &work, &app);
+                    let guest = Guest { peer: Peer::LOCAL, work, app, router };
+                    Box::pin(guest.talk(stream, Wire::Either)).await;
+                }
             }
         });
     }
@@ -198,19 +209,47 @@ impl Drop for Counted {
     }
 }
 
-/// One connection, until it is over.
-async fn connect<T>(stream: T, peer: Peer, tls: Option<Arc<Tls>>, app: Shared, router: Router)
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let work = Work::default();
-    let stream =
-        Stall::new(stream, app.bounds.stall_max, app.bounds.head_time_max, work.clone(), app.meter.readers_cut.clone());
-    let Some(tls) = tls else { return talk(stream, peer, work, app, router).await };
-    // In a box: it is large, and would make every connection without TLS as large.
+/// A connection that is cut when the other side asks nothing, or does not read.
+fn stalling<T>(stream: T, work: &Work, app: &Shared) -> Stall<T> {
+    let (bounds, cut) = (&app.bounds, app.meter.readers_cut.clone());
+    Stall::new(stream, bounds.stall_max, bounds.head_time_max, work.clone(), cut)
+}
+
+/// What is spoken on a connection.
+enum Wire {
+    Http1,
+    /// HTTP/2, or it is not known yet.
+    Either,
+}
+
+impl Wire {
+    /// What the other side begins to speak, without taking it. Nothing if it is silent for too long, or gone.
+    async fn of(stream: &TcpStream, silence_max: Duration) -> Option<Self> {
+        let mut begins = [0; 3];
+        let len = timeout(silence_max, stream.peek(&mut begins)).await.ok()?.ok()?;
+        // hyper finds out by itself too, but then it has the first bytes apart, and gets twice the room for the rest.
+        Some(if b"PRI".starts_with(&begins[..len]) { Self::Either } else { Self::Http1 })
+    }
+}
+
+/// One connection from elsewhere, until it is over.
+async fn connect(stream: Stall<TcpStream>, tls: Option<Arc<Tls>>, guest: Guest) {
+    let shutdown = guest.app.shutdown.clone();
+    let Some(tls) = tls else {
+        let wire = Wire::of(stream.inner(), guest.app.bounds.head_time_max);
+        return match shutdown.run_until_cancelled(wire).await.flatten() {
+            Some(Wire::Http1) => guest.talk(stream, Wire::Http1).await,
+            // In a box, here and below: it is large, and would make every connection as large.
+            Some(Wire::Either) => Box::pin(guest.talk(stream, Wire::Either)).await,
+            None => {}
+        };
+    };
     Box::pin(async move {
-        match app.shutdown.run_until_cancelled(tls.acceptor().accept(stream)).await {
-            Some(Ok(stream)) => talk(stream, peer, work, app, router).await,
+        match shutdown.run_until_cancelled(tls.acceptor().accept(stream)).await {
+            Some(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                guest.talk(stream, Wire::Either).await;
+            }
+            Some(Ok(stream)) => guest.talk(stream, Wire::Http1).await,
             Some(Err(error)) => tracing::debug!(%error, "a handshake failed"),
             None => {}
         }
@@ -218,54 +257,80 @@ where
     .await;
 }
 
-/// Answers requests on a connection that can be read.
-async fn talk<T>(stream: T, peer: Peer, work: Work, app: Shared, router: Router)
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (bounds, io) = (&app.bounds, TokioIo::new(stream));
-    let (begun, stall_max, cut) = (work.clone(), bounds.stall_max, app.meter.readers_cut.clone());
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (piece, router, cut) = (begun.begin(), router.clone(), cut.clone());
-        let is_shared = request.version() == hyper::Version::HTTP_2;
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer);
-        async move {
-            let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
-            if !is_shared {
-                piece.keep(); // hyper gives each head its time, and waits for no other.
-                return Ok::<_, Infallible>(response);
+/// Who has come, and to what.
+struct Guest {
+    peer: Peer,
+    work: Work,
+    app: Shared,
+    router: Router,
+}
+
+impl Guest {
+    /// Answers requests on a connection that can be read.
+    async fn talk<T>(self, stream: T, wire: Wire)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { peer, work, app, router } = self;
+        let (bounds, io) = (&app.bounds, TokioIo::new(stream));
+        let (begun, stall_max, cut) = (work.clone(), bounds.stall_max, app.meter.readers_cut.clone());
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (piece, router, cut) = (begun.begin(), router.clone(), cut.clone());
+            let is_shared = request.version() == hyper::Version::HTTP_2;
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(peer);
+            async move {
+                let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
+                if !is_shared {
+                    piece.keep(); // hyper gives each head its time, and waits for no other.
+                    return Ok::<_, Infallible>(response);
+                }
+                if response.body().is_end_stream() {
+                    return Ok(response);
+                }
+                Ok(response.map(|body| Body::new(Taking::new(body, piece, stall_max, cut))))
             }
-            if response.body().is_end_stream() {
-                return Ok(response);
-            }
-            Ok(response.map(|body| Body::new(Taking::new(body, piece, stall_max, cut))))
+        });
+        match wire {
+            Wire::Http1 => until_over(http1(bounds).serve_connection(io, service), &work, &app).await,
+            Wire::Either => Box::pin(until_over(either(bounds).serve_connection(io, service), &work, &app)).await,
         }
-    });
-    let builder = builder(bounds);
-    let mut connection = pin!(builder.serve_connection(io, service));
+    }
+}
+
+async fn until_over<C>(connection: C, work: &Work, app: &App)
+where
+    C: GracefulConnection<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let mut connection = pin!(connection);
     let ended = tokio::select! {
         biased;
         () = app.shutdown.cancelled() => None,
-        () = work.rested(bounds.idle_max) => None,
+        () = work.rested(app.bounds.idle_max) => None,
         ended = connection.as_mut() => Some(ended),
     };
     let ended = match ended {
         Some(ended) => Ok(ended),
         None => {
             connection.as_mut().graceful_shutdown();
-            timeout(bounds.drain_max, connection).await
+            timeout(app.bounds.drain_max, connection).await
         }
     };
     match ended {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(error, "a connection ended badly"),
+        Ok(Err(error)) => tracing::debug!(error = error.into(), "a connection ended badly"),
         Err(_) => tracing::warn!("requests were still under way on a connection, and are cut"),
     }
 }
 
-fn builder(bounds: &Bounds) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn http1(bounds: &Bounds) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(bounds.head_time_max).max_buf_size(bounds.head_bytes_max);
+    builder
+}
+
+fn either(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())

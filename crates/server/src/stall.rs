@@ -48,6 +48,11 @@ impl<T> Stall<T> {
         Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, first, cut }
     }
 
+    /// What it is about.
+    pub const fn inner(&self) -> &T {
+        &self.io
+    }
+
     fn watch(&mut self, context: &mut Context<'_>, polled: Poll<Result<usize>>) -> Poll<Result<usize>> {
         if let Poll::Ready(written) = polled {
             if let Some(since) = self.waits_since.take() {
