@@ -300,10 +300,9 @@ impl App {
         self.store.headings(&Query { owner: Some(caller.owner().into()), ..query }).await
     }
 
-    /// Whether chats can be read now.
+    /// Whether chats can be read and driven now.
     pub async fn is_ready(&self) -> bool {
-        let nothing = Query { len: 0, ..Query::default() };
-        !self.shutdown.is_cancelled() && self.store.headings(&nothing).await.is_ok()
+        !self.shutdown.is_cancelled() && self.store.ready().await.is_ok()
     }
 
     /// The token behind a secret, if it is known and good.

@@ -252,6 +252,10 @@ impl Store for Memory {
         let days = (owner.to_owned(), *days.start())..=(owner.to_owned(), *days.end());
         Ok(used.range(days).fold(Used::default(), |sum, (_, used)| sum.plus(*used)))
     }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[async_trait]

@@ -393,6 +393,11 @@ impl Store for Postgres {
         self.inner.used(owner, days).await
     }
 
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.inner.life.ready()?;
+        self.inner.look("SELECT 1", &[]).await.map(drop)
+    }
+
     async fn hint(&self) -> Hint {
         self.inner.hints.next().await
     }

@@ -47,6 +47,7 @@ use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row, Standing};
 use tokio::sync::oneshot;
 
+use crate::clock;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
 use crate::shape;
@@ -94,6 +95,7 @@ pub struct Sqlite {
     dir: PathBuf,
     drafts: Needs,
     heads: Arc<Heads>,
+    health: Arc<Health>,
     readers: Arc<Readers>,
     queue: Arc<Queue>,
     stop: Option<std::sync::mpsc::SyncSender<()>>,
@@ -121,7 +123,7 @@ impl Sqlite {
             file: file.clone(),
             connection: Some(connection),
             heads: heads.clone(),
-            health,
+            health: health.clone(),
             keeper,
             seats: HashMap::new(),
             log,
@@ -139,7 +141,7 @@ impl Sqlite {
             Durability::Full => Needs::Full,
         };
         let readers = Readers::new(file, options.readers_len.max(1));
-        Ok(Self { dir: dir.into(), drafts, heads, readers, queue, stop: Some(stop), threads, _place: place })
+        Ok(Self { dir: dir.into(), drafts, heads, health, readers, queue, stop: Some(stop), threads, _place: place })
     }
 
     /// The data directory.
@@ -346,6 +348,13 @@ impl Store for Sqlite {
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         let owner = owner.to_owned();
         self.read(move |snapshot| list::used(snapshot, &owner, &days)).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        if self.health.has_written(clock::now()) {
+            return Ok(()); // Whoever can write can read.
+        }
+        self.write(Needs::Full, |desk| desk.touch()).await
     }
 }
 

@@ -101,6 +101,9 @@ pub trait Store: Send + Sync + 'static {
     /// is cheap to ask and the same for every process.
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError>;
 
+    /// Whether chats can be read and written now. Cheap, however often it is asked.
+    async fn ready(&self) -> Result<(), StoreError>;
+
     /// Waits for a hint that something was done by another process. One may be lost, which costs a poll and never an
     /// event. For one listener; a store that no other process can use never answers.
     async fn hint(&self) -> Hint {

@@ -262,6 +262,10 @@ impl Store for Stepwise {
         self.memory.used(owner, days).await
     }
 
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.memory.ready().await
+    }
+
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.memory.calls(chat).await
     }

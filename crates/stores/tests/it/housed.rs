@@ -148,6 +148,10 @@ impl Store for Housed {
         self.at_hand().await.used(owner, days).await
     }
 
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.at_hand().await.ready().await
+    }
+
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.at_hand().await.calls(chat).await
     }

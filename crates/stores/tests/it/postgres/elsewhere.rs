@@ -158,6 +158,10 @@ impl Store for Elsewhere {
         self.there.used(owner, days).await
     }
 
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.there.ready().await
+    }
+
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.there.calls(chat).await
     }
