@@ -124,6 +124,10 @@ impl Store for Memory {
         self.house().make(new)
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.house().made_before(new)
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         let mut house = self.house();
         match house.rooms.get(&lease.chat()) {
@@ -295,16 +299,25 @@ impl Tokens for Memory {
 }
 
 impl House {
-    fn make(&mut self, new: &New) -> Result<ChatId, MakeError> {
+    fn made_before(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
         let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
-        if let Some((chat, request)) = key.as_ref().and_then(|key| self.made.get(key)) {
-            return if *request == new.digest() { Ok(*chat) } else { Err(MakeError::Conflict) };
+        match key.and_then(|key| self.made.get(&key)) {
+            Some((chat, request)) if *request == new.digest() => Ok(Some(*chat)),
+            Some(_) => Err(MakeError::Conflict),
+            None => Ok(None),
+        }
+    }
+
+    fn make(&mut self, new: &New) -> Result<ChatId, MakeError> {
+        if let Some(made) = self.made_before(new)? {
+            return Ok(made);
         }
         let room = match &new.fork {
             Some(Fork { chat, at }) => self.rooms.get(chat).ok_or(StoreError::NoSuchChat)?.fork(new, *at)?,
             None => Room::new(new.empty()),
         };
         self.rooms.entry(new.id).or_insert(room);
+        let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
         self.made.extend(key.map(|key| (key, (new.id, new.digest()))));
         Ok(new.id)
     }

@@ -290,6 +290,10 @@ impl Store for Postgres {
         self.inner.make(new).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.inner.made(new).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         let turn = self.inner.turn(lease.chat()).await;
         to_the_end(self.inner.clone().delete(turn, lease)).await

@@ -198,12 +198,8 @@ impl Store for Sqlite {
             return self.write(Needs::Full, move |desk| desk.make(&new, None)).await;
         };
         for _ in 0..MOVES_MAX {
-            if let Some(key) = new.key.clone() {
-                let (owner, digest) = (new.owner.clone(), new.digest());
-                let made = self.readers.read(move |snapshot| make::made(snapshot, &owner, &key, &digest)).await?;
-                if let Some(made) = made {
-                    return Ok(made); // Whatever has become of the other chat.
-                }
+            if let Some(made) = self.made(&new).await? {
+                return Ok(made); // Whatever has become of the other chat.
             }
             let sheet = Arc::new(self.readers.read(move |snapshot| make::sheet(snapshot, fork)).await?);
             let new = new.clone();
@@ -213,6 +209,12 @@ impl Store for Sqlite {
             }
         }
         Err(moving().into())
+    }
+
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        let Some(key) = new.key.clone() else { return Ok(None) };
+        let (owner, digest) = (new.owner.clone(), new.digest());
+        self.readers.read(move |snapshot| make::made(snapshot, &owner, &key, &digest)).await
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {

@@ -29,6 +29,9 @@ pub trait Store: Send + Sync + 'static {
     /// owner. What it copies is as much work as what is copied.
     async fn make(&self, new: &New) -> Result<ChatId, MakeError>;
 
+    /// The chat that was made for the same request before, under its key. Makes nothing.
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError>;
+
     /// Deletes a chat with all that is kept of it. Whoever held it before cannot write any more, and neither can a lease
     /// of its id if that is ever made again.
     async fn delete(&self, lease: Lease) -> Result<(), WriteError>;

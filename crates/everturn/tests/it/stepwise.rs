@@ -161,6 +161,10 @@ impl Store for Stepwise {
         slowly(self.memory.make(new)).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        slowly(self.memory.made(new)).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         slowly(self.memory.delete(lease)).await
     }

@@ -64,6 +64,10 @@ impl Store for Housed {
         self.at_hand().await.make(new).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.at_hand().await.made(new).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         self.at_hand().await.delete(lease).await
     }

@@ -74,6 +74,10 @@ impl Store for Elsewhere {
         self.there.make(new).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.there.made(new).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         self.here.delete(lease).await
     }

@@ -47,7 +47,11 @@ fn plays(part: &str, (variable, file): (&str, &str)) {
     let dir = Scratch::new();
     let library = shim(dir.as_ref());
     let mut plays = other(&format!("sqlite::trouble::{part}"), &dir);
-    let played = plays.env("LD_PRELOAD", library).env(variable, dir.as_ref().join(file)).output().unwrap();
+    let played = plays
+        .env("LD_PRELOAD", library)
+        .env(variable, dir.as_ref().join(file))
+        .output()
+        .expect("this program can be started");
     let (out, err) = (String::from_utf8_lossy(&played.stdout), String::from_utf8_lossy(&played.stderr));
     assert!(played.status.success() && out.contains("1 passed"), "{out}{err}");
 }
