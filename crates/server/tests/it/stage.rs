@@ -15,6 +15,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::reader::Reader;
+use crate::sluggish::Sluggish;
 
 /// The token of whoever the tests are.
 pub const TOKEN: &str = "evt_of-whoever-the-tests-are-in-most-cases";
@@ -70,6 +71,13 @@ impl Stage {
     /// The same on another store. Tokens are kept in memory.
     pub async fn on(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration) -> Self {
         Self::play(store, memory, bounds, pace, Cast::usual()).await
+    }
+
+    /// The usual server on a store that keeps people waiting when it is told to.
+    pub async fn sluggish(bounds: Bounds) -> (Self, Arc<Sluggish>) {
+        let store = Arc::new(Sluggish::default());
+        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds };
+        (Self::on(store.clone(), store.memory.clone(), bounds, Duration::ZERO).await, store)
     }
 
     /// The next server on the same store, in whose configuration there is nobody but `heir`, and no model to choose.
