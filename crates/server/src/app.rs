@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use crate::body::Key;
+use crate::checks::Checks;
 use crate::entropy;
 use crate::failures::Failures;
 use crate::guard::Hosts;
@@ -61,7 +62,7 @@ pub struct Bounds {
     pub stream_time_max: Duration,
     /// How often a stream without events says that it lives: 15 s.
     pub heartbeat: Duration,
-    /// How often an open stream asks whether its token is still good: 3 s.
+    /// How often it is asked whether the token of open streams is still good: 3 s.
     pub recheck: Duration,
     /// How long a reader may not read before it is cut: 30 s.
     pub stall_max: Duration,
@@ -119,6 +120,7 @@ pub struct App {
     pub(crate) meter: Meter,
     pub(crate) failures: Failures,
     pub(crate) streams: Places<TokenHash>,
+    pub(crate) checks: Checks,
     pub(crate) shutdown: CancellationToken,
     /// Turns that are about to begin, by owner.
     starting: Starting,
@@ -177,6 +179,7 @@ impl App {
             meter,
             failures: Failures::default(),
             streams: Places::default(),
+            checks: Checks::default(),
             shutdown: CancellationToken::new(),
             starting: Starting::default(),
         }
