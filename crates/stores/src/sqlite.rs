@@ -228,7 +228,10 @@ impl Store for Sqlite {
 
     async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
         let query = query.clone();
-        self.read(move |snapshot| list::headings(snapshot, &query)).await
+        if query.text.is_empty() {
+            return self.read(move |snapshot| list::headings(snapshot, &query)).await;
+        }
+        self.readers.search(move |snapshot| list::headings(snapshot, &query)).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
