@@ -4,6 +4,7 @@ mod find;
 mod live;
 mod look;
 mod order;
+mod outbox;
 mod pick;
 mod session;
 mod slash;

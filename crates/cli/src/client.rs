@@ -24,9 +24,7 @@ use backoff::Backoff;
 pub use error::ClientError;
 pub use watch::{News, Watch};
 
-/// How long a request is tried again before we give up.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// A command is answered within ten seconds, or refused.
+/// How long the whole of an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// A stream says that it lives every 15 seconds.
@@ -41,6 +39,25 @@ pub struct Client {
     daemon: Arc<Daemon>,
     /// The way to a socket in the file system, if it was gone: a client is for one.
     socket: Arc<Mutex<Option<(String, reqwest::Client)>>>,
+    /// What commands are called, if not each by a name of its own.
+    name: Option<String>,
+    patience: Patience,
+}
+
+/// How long a daemon is waited for.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// How long a request is tried again before we give up.
+    total: Duration,
+    /// How long one try waits for an answer to begin, if there may be another: a command is answered within ten seconds, or
+    /// refused. Shorter than `total`, so that a connection that leads nowhere is not the only one that was tried.
+    begin_max: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { total: Duration::from_secs(15), begin_max: Duration::from_secs(12) }
+    }
 }
 
 #[derive(Debug)]
@@ -79,7 +96,18 @@ impl Client {
     fn with(daemon: Daemon, is_near: bool) -> Self {
         // A proxy has no business between two processes of one machine.
         let builder = if is_near { builder().no_proxy() } else { builder() };
-        Self { http: built(builder), daemon: Arc::new(daemon), socket: Arc::default() }
+        Self {
+            http: built(builder),
+            daemon: Arc::new(daemon),
+            socket: Arc::default(),
+            name: None,
+            patience: Patience::default(),
+        }
+    }
+
+    /// The same, for one command under a name that it keeps, however often it is given.
+    pub fn named(&self) -> Result<Self, ClientError> {
+        Ok(Self { name: Some(new_key()?), ..self.clone() })
     }
 
     /// A client of whoever listens on a socket in the file system.
@@ -127,15 +155,21 @@ impl Client {
     }
 
     async fn ask_bytes(&self, asked: &Asked) -> Result<Vec<u8>, ClientError> {
-        let (until, mut backoff) = (Instant::now() + PATIENCE, Backoff::default());
+        let (until, mut backoff) = (Instant::now() + self.patience.total, Backoff::default());
+        // What was sent without a name may have had its effect.
+        let is_repeatable = asked.key.is_some() || asked.method == Method::GET;
+        let begin_max = if is_repeatable { self.patience.begin_max } else { ANSWER_MAX };
         loop {
-            let error = match timeout(ANSWER_MAX, self.once(asked)).await {
-                Ok(Ok(bytes)) => return Ok(bytes),
-                Ok(Err(error)) => error,
-                Err(_) => ClientError::Late(self.base()),
+            let late = |_| ClientError::Late(self.base());
+            let answer = async {
+                let mut response = timeout(begin_max, self.once(asked)).await.map_err(late)??;
+                bounded(&mut response).await
             };
-            // What was sent without a name may have had its effect.
-            let is_safe = error.is_unsent() || asked.key.is_some() || asked.method == Method::GET;
+            let error = match timeout(ANSWER_MAX, answer).await.map_err(late) {
+                Ok(Ok(bytes)) => return Ok(bytes),
+                Ok(Err(error)) | Err(error) => error,
+            };
+            let is_safe = error.is_unsent() || is_repeatable;
             let delay = backoff.next();
             if !error.is_passing() || !is_safe || Instant::now() + delay > until {
                 return Err(error);
@@ -144,7 +178,8 @@ impl Client {
         }
     }
 
-    async fn once(&self, Asked { method, path, key, body }: &Asked) -> Result<Vec<u8>, ClientError> {
+    /// An answer that has begun.
+    async fn once(&self, Asked { method, path, key, body }: &Asked) -> Result<Response, ClientError> {
         let mut request = self.request(method.clone(), path)?;
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
@@ -152,8 +187,7 @@ impl Client {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.clone());
         }
-        let mut response = checked(request.send().await.map_err(ClientError::Connection)?).await?;
-        bounded(&mut response).await
+        checked(request.send().await.map_err(ClientError::Connection)?).await
     }
 }
 
@@ -201,4 +235,4 @@ fn new_key() -> Result<String, ClientError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -248,7 +248,7 @@ impl Attempt {
         let started = Instant::now();
         self.store.append(self.pen, rows).await?;
         self.metrics.appended(started.elapsed());
-        self.bell.ring();
+        self.bell.ring_for_deltas();
         Ok(())
     }
 

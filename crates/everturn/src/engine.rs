@@ -187,7 +187,8 @@ impl Engine {
 
     /// Makes a chat, empty or with what was said in another; or finds the one that was made under the same key.
     pub async fn make(&self, new: &New) -> Result<ChatHandle, CreateError> {
-        if self.ports.agent(&new.agent).is_none() {
+        // What was made before is not refused because its agent is gone meanwhile.
+        if self.ports.agent(&new.agent).is_none() && self.ports.store.made(new).await?.is_none() {
             return Err(CreateError::NoSuchAgent(new.agent.clone()));
         }
         let id = self.ports.store.make(new).await?;

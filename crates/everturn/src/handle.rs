@@ -10,11 +10,12 @@ use everturn_core::ids::{ChatId, InboxSeq, MessageId};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Meta, Part, Text};
 use everturn_core::status::Status;
-use everturn_core::view::{Cursor, Event, Standing, View};
+use everturn_core::view::{Cursor, Standing, View};
 use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
 use tokio::time::Instant;
 
 use crate::engine::Ports;
+use crate::poll::Poll;
 use crate::subscribe::Subscription;
 
 /// How soon a chat is asked for again that another process holds.
@@ -187,14 +188,28 @@ impl ChatHandle {
 
     /// What became of a command, once the driver has come to it.
     pub async fn outcome(&self, receipt: Receipt) -> Result<Result<(), Refusal>, StoreError> {
+        self.once(|| self.ports.store.outcome(self.id, receipt.seq)).await
+    }
+
+    /// Asks the store again whenever something was committed, until there is an answer. However fast the model speaks,
+    /// nobody is asked for it.
+    async fn once<T, Asked>(&self, ask: impl Fn() -> Asked) -> Result<T, StoreError>
+    where
+        Asked: Future<Output = Result<Option<T>, StoreError>>,
+    {
         let bell = self.ports.hub.bell(self.id);
-        let mut woken = bell.news.subscribe();
+        let mut committed = bell.commits.subscribe();
+        let mut poll = Poll::of(&self.id.as_u128().to_be_bytes());
         loop {
-            woken.mark_unchanged();
-            if let Some(outcome) = self.ports.store.outcome(self.id, receipt.seq).await? {
-                return Ok(outcome);
+            committed.mark_unchanged(); // Before the read: a commit in between wakes us again.
+            if let Some(answer) = ask().await? {
+                return Ok(answer);
             }
-            let _ = tokio::time::timeout(crate::poll::pause(&self.id.as_u128().to_be_bytes()), woken.changed()).await;
+            tokio::select! {
+                biased;
+                _ = committed.changed() => {}
+                () = poll.due() => {}
+            }
         }
     }
 
@@ -222,17 +237,8 @@ impl ChatHandle {
     }
 
     async fn until(&self, is_so: impl Fn(&Standing) -> bool) -> Result<Standing, StoreError> {
-        let mut events = self.events(None);
-        loop {
-            let standing = match events.next().await? {
-                Event::Standing(standing) => *standing,
-                Event::Reset(snapshot) => snapshot.standing,
-                Event::Message(_) | Event::Delta(_) | Event::Rewound(_) => continue,
-            };
-            if is_so(&standing) {
-                return Ok(standing);
-            }
-        }
+        let is_so = &is_so;
+        self.once(|| async move { Ok(Some(self.standing().await?).filter(is_so)) }).await
     }
 
     /// Where the chat stands now. However much was said in it, this costs the same.

@@ -18,8 +18,10 @@ pub(crate) struct Hub {
 /// One chat's bell.
 #[derive(Debug)]
 pub(crate) struct Bell {
-    /// Rung after something became durable.
+    /// Rung after something became durable, each delta of an answer too.
     pub(crate) news: watch::Sender<u64>,
+    /// Rung after a commit, for whoever does not care for deltas.
+    pub(crate) commits: watch::Sender<u64>,
     /// Rung after a command was accepted.
     pub(crate) inbox: Notify,
 }
@@ -31,7 +33,10 @@ impl Hub {
         if bells.len() >= 64 && bells.len().is_power_of_two() {
             bells.retain(|_, bell| Arc::strong_count(bell) > 1);
         }
-        let new = || Arc::new(Bell { news: watch::Sender::new(0), inbox: Notify::new() });
+        let new = || {
+            let (news, commits) = (watch::Sender::new(0), watch::Sender::new(0));
+            Arc::new(Bell { news, commits, inbox: Notify::new() })
+        };
         bells.entry(chat).or_insert_with(new).clone()
     }
 
@@ -49,8 +54,14 @@ impl Hub {
 }
 
 impl Bell {
-    /// Something became durable.
+    /// Something became durable, perhaps a commit.
     pub(crate) fn ring(&self) {
+        self.commits.send_modify(|count| *count += 1);
+        self.ring_for_deltas();
+    }
+
+    /// Deltas became durable, and nothing else.
+    pub(crate) fn ring_for_deltas(&self) {
         self.news.send_modify(|count| *count += 1);
     }
 }

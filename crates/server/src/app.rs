@@ -18,12 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use crate::body::Key;
+use crate::checks::Checks;
 use crate::entropy;
 use crate::failures::Failures;
 use crate::guard::Hosts;
 use crate::meter::Meter;
 use crate::network::Network;
-use crate::offer::{Offered, instead};
+use crate::offer::{Offered, Pick, instead};
 use crate::places::Places;
 use crate::problem::{Kind, Problem};
 use crate::starting::{Starter, Starting};
@@ -61,7 +62,7 @@ pub struct Bounds {
     pub stream_time_max: Duration,
     /// How often a stream without events says that it lives: 15 s.
     pub heartbeat: Duration,
-    /// How often an open stream asks whether its token is still good: 3 s.
+    /// How often it is asked whether the token of open streams is still good: 3 s.
     pub recheck: Duration,
     /// How long a reader may not read before it is cut: 30 s.
     pub stall_max: Duration,
@@ -119,6 +120,7 @@ pub struct App {
     pub(crate) meter: Meter,
     pub(crate) failures: Failures,
     pub(crate) streams: Places<TokenHash>,
+    pub(crate) checks: Checks,
     pub(crate) shutdown: CancellationToken,
     /// Turns that are about to begin, by owner.
     starting: Starting,
@@ -129,10 +131,10 @@ pub type Shared = Arc<App>;
 
 /// A chat that somebody wants to have made.
 pub struct Wanted {
-    /// The agent to talk to.
-    pub agent: String,
-    /// The model to ask, if not its agent's.
-    pub model: Option<ModelId>,
+    /// The agent to talk to, if not the one for whoever names none.
+    pub agent: Option<String>,
+    /// The model to ask.
+    pub model: Pick,
     /// What to call it.
     pub title: Option<String>,
     /// The client's name for the request.
@@ -140,14 +142,14 @@ pub struct Wanted {
 }
 
 /// A fork that somebody wants to have made.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Forked {
     /// Up to this message, and with it.
     pub at: MessageId,
     /// What to call it, if not like the other.
     pub title: Option<String>,
     /// Which model it asks, if not the other's.
-    pub model: Option<Choice>,
+    pub model: Option<Pick>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
@@ -177,6 +179,7 @@ impl App {
             meter,
             failures: Failures::default(),
             streams: Places::default(),
+            checks: Checks::default(),
             shutdown: CancellationToken::new(),
             starting: Starting::default(),
         }
@@ -199,21 +202,32 @@ impl App {
     /// A new chat of the caller's; under a request id, the one that was made for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
         let Wanted { agent, model, title, key } = wanted;
+        let (model, trouble) = model.split();
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
-        let (title, is_chosen) = (title.unwrap_or_default(), model.is_some());
-        let new = New { id, agent, model, is_chosen, owner, title, is_titled, fork: None, key };
-        let handle = self.engine.make(&new).await?;
-        self.open(caller, handle.id()).await
+        let (agent, is_named) = (agent.clone().unwrap_or_else(|| self.agent.clone()), agent.is_some());
+        let (title, model) = (title.unwrap_or_default(), model.model());
+        let is_chosen = model.is_some();
+        let new = New { id, agent, is_named, model, is_chosen, owner, title, is_titled, fork: None, key };
+        self.made(caller, &new, trouble).await
+    }
+
+    /// A chat that is made now; one that cannot be made any more, if it was before.
+    async fn made(&self, caller: &Caller, new: &New, trouble: Option<Problem>) -> Result<OwnChat, Problem> {
+        let made = match trouble {
+            Some(trouble) => self.store.made(new).await.map_err(CreateError::from)?.ok_or(trouble)?,
+            None => self.engine.make(new).await?.id(),
+        };
+        self.open(caller, made).await
     }
 
     /// A new chat that begins with what was said in this one.
     pub async fn fork(&self, caller: &Caller, chat: &OwnChat, forked: Forked) -> Result<OwnChat, Problem> {
         let Heading { agent, title, .. } = &chat.heading;
-        let new = New { agent: agent.clone(), ..self.forked(caller, chat.heading.id, forked) };
+        let (new, trouble) = self.forked(caller, chat.heading.id, forked);
+        let new = New { agent: agent.clone(), ..new };
         let new = if new.is_titled { new } else { New { title: title.clone(), ..new } };
         let new = if new.is_chosen { new } else { New { model: chat.handle.standing().await?.model, ..new } };
-        let handle = self.engine.make(&new).await?;
-        self.open(caller, handle.id()).await
+        self.made(caller, &new, trouble).await
     }
 
     /// The fork that was made of a chat that is gone by now.
@@ -223,16 +237,23 @@ impl App {
             Ok(_) => return Err(Problem::not_found()), // It is there, and somebody else's.
             Err(error) => return Err(error.into()),
         }
-        // Nothing can be made of it, so what is found was made before.
-        let made = self.store.make(&self.forked(caller, gone, forked)).await.map_err(CreateError::from)?;
-        self.open(caller, made).await
+        let (new, trouble) = self.forked(caller, gone, forked);
+        self.made(caller, &new, Some(trouble.unwrap_or_else(Problem::not_found))).await
     }
 
-    fn forked(&self, caller: &Caller, chat: ChatId, Forked { at, title, model, key }: Forked) -> New {
+    /// The request for a fork, and why it cannot be made with its model now.
+    fn forked(
+        &self,
+        caller: &Caller,
+        chat: ChatId,
+        Forked { at, title, model, key }: Forked,
+    ) -> (New, Option<Problem>) {
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, title) = (String::new(), title.unwrap_or_default());
+        let (model, trouble) = model.map(Pick::split).unzip();
         let (is_chosen, model) = (model.is_some(), model.and_then(Choice::model));
-        New { id, agent, model, is_chosen, owner, title, is_titled, fork: Some(Fork { chat, at }), key }
+        let fork = Some(Fork { chat, at });
+        (New { id, agent, is_named: false, model, is_chosen, owner, title, is_titled, fork, key }, trouble.flatten())
     }
 
     /// The request as it was asked for under this key at first: now, if it never was.
@@ -300,10 +321,9 @@ impl App {
         self.store.headings(&Query { owner: Some(caller.owner().into()), ..query }).await
     }
 
-    /// Whether chats can be read now.
+    /// Whether chats can be read and driven now.
     pub async fn is_ready(&self) -> bool {
-        let nothing = Query { len: 0, ..Query::default() };
-        !self.shutdown.is_cancelled() && self.store.headings(&nothing).await.is_ok()
+        !self.shutdown.is_cancelled() && self.store.ready().await.is_ok()
     }
 
     /// The token behind a secret, if it is known and good.
@@ -336,24 +356,31 @@ impl App {
         models.into_iter().map(model).collect()
     }
 
-    /// The model that was chosen for a chat, if it may have it; none is its agent's.
-    pub fn choice(&self, model: Option<&str>) -> Result<Choice, Problem> {
-        let Some(text) = model else { return Ok(Choice::Agents) };
+    /// The model that is picked for a chat, whether or not it may have it; none is its agent's.
+    pub fn pick(&self, model: Option<&str>) -> Result<Pick, Problem> {
+        let Some(text) = model else { return Ok(Pick::Offered(Choice::Agents)) };
         let agents = || self.engine.agents().flat_map(|(_, agent)| &agent.models);
         let wanted = text.parse::<ModelId>();
         let known =
             |model: &ModelId| agents().any(|other| other == model) || self.models.iter().any(|it| it.has(model));
+        let there = || instead(text, agents(), &self.models);
         match wanted {
             // A model that nobody provides any more is still an agent's, and fails there.
-            Ok(model) if known(&model) && self.engine.facts(&model).is_some() => Ok(Choice::Own(model)),
+            Ok(model) if known(&model) && self.engine.facts(&model).is_some() => Ok(Pick::Offered(Choice::Own(model))),
             Ok(model) => {
-                let there = instead(text, agents(), &self.models);
-                Err(Problem::new(Kind::Invalid, format!("{model} cannot be chosen here; there are: {there}.")))
+                let why = format!("{model} cannot be chosen here; there are: {}.", there());
+                Ok(Pick::Missing(model, Problem::new(Kind::Invalid, why)))
             }
-            Err(bad) => {
-                let there = instead(text, agents(), &self.models);
-                Err(Problem::new(Kind::Invalid, format!("{bad}; there are: {there}.")))
-            }
+            Err(bad) => Err(Problem::new(Kind::Invalid, format!("{bad}; there are: {}.", there()))),
+        }
+    }
+
+    /// What was picked for a chat that is there, if it may have it, or was given it under this key before.
+    pub async fn choice(&self, chat: &OwnChat, pick: Pick, key: &Key) -> Result<Choice, Problem> {
+        match (pick.split(), &key.0) {
+            ((choice, None), _) => Ok(choice),
+            ((choice, Some(_)), Some(key)) if self.store.receipt(chat.heading.id, key).await?.is_some() => Ok(choice),
+            ((_, Some(trouble)), _) => Err(trouble),
         }
     }
 

@@ -12,6 +12,7 @@ mod address;
 mod app;
 mod audit;
 mod body;
+mod checks;
 mod data;
 mod entropy;
 mod failures;

@@ -3,7 +3,10 @@
 //! Whoever may chat may choose, and somebody else pays. So what can be chosen is a list that the program gives, and
 //! nothing that is not on it is asked.
 
+use everturn::core::command::Choice;
 use everturn::core::ids::ModelId;
+
+use crate::problem::Problem;
 
 /// Something that may be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +37,25 @@ impl Offered {
             Self::Model(model) => Some(model),
             Self::Family(family) => Some(family).filter(|family| !family.name().ends_with(['-', '.'])),
             Self::All(_) => None,
+        }
+    }
+}
+
+/// A model that somebody picked for a chat.
+#[derive(Debug)]
+pub enum Pick {
+    /// One that a chat may have.
+    Offered(Choice),
+    /// One that it may not have, and what to say about that. Whoever has asked for it before may have got it.
+    Missing(ModelId, Problem),
+}
+
+impl Pick {
+    /// What was picked, and why it cannot be had now.
+    pub fn split(self) -> (Choice, Option<Problem>) {
+        match self {
+            Self::Offered(choice) => (choice, None),
+            Self::Missing(model, problem) => (Choice::Own(model), Some(problem)),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! It is what the other stores are compared with, and good enough for programs that need no more than their own
 //! lifetime. Costs per delta and per commit do not depend on how long the chat is.
 
+mod make;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -15,7 +17,6 @@ use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::draft::Draft;
 use everturn_core::fact::{Attempted, Fact};
-use everturn_core::fork;
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
@@ -25,7 +26,7 @@ use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 use crate::asked::Asked;
 use crate::heading::{Heading, Query};
 use crate::ledger::{self, Entry};
-use crate::new::{Fork, MakeError, New};
+use crate::new::{MakeError, New};
 use crate::shape;
 use crate::sql::{self, PAGE_LEN_MAX, Sheet};
 use crate::store::{
@@ -122,6 +123,10 @@ impl Store for Memory {
 
     async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
         self.house().make(new)
+    }
+
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.house().made_before(new)
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
@@ -252,6 +257,10 @@ impl Store for Memory {
         let days = (owner.to_owned(), *days.start())..=(owner.to_owned(), *days.end());
         Ok(used.range(days).fold(Used::default(), |sum, (_, used)| sum.plus(*used)))
     }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -290,34 +299,7 @@ impl Tokens for Memory {
     }
 }
 
-impl House {
-    fn make(&mut self, new: &New) -> Result<ChatId, MakeError> {
-        let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
-        if let Some((chat, request)) = key.as_ref().and_then(|key| self.made.get(key)) {
-            return if *request == new.digest() { Ok(*chat) } else { Err(MakeError::Conflict) };
-        }
-        let room = match &new.fork {
-            Some(Fork { chat, at }) => self.rooms.get(chat).ok_or(StoreError::NoSuchChat)?.fork(new, *at)?,
-            None => Room::new(new.empty()),
-        };
-        self.rooms.entry(new.id).or_insert(room);
-        self.made.extend(key.map(|key| (key, (new.id, new.digest()))));
-        Ok(new.id)
-    }
-}
-
 impl Room {
-    fn fork(&self, new: &New, at: MessageId) -> Result<Self, MakeError> {
-        let there = self.messages.binary_search_by_key(&at, |(_, message)| message.id);
-        let end = there.map_err(|_| MakeError::NoSuchMessage(at))? + 1;
-        let messages: Vec<Arc<Message>> = self.messages[..end].iter().map(|(_, message)| message.clone()).collect();
-        let reply = messages.iter().rposition(|message| matches!(message.body, Body::Reply(_)));
-        let step = fork::next_step(&messages[reply.unwrap_or(0)..])?;
-        let mut room = Self::new(fork::fork(new.empty(), at, step));
-        room.messages = messages.into_iter().map(|message| (room.chat.version, message)).collect();
-        Ok(room)
-    }
-
     fn fits(&self, query: &Query, wanted: &[Vec<u8>]) -> bool {
         let said = || self.messages.iter().filter_map(|(_, message)| words::of(message));
         query.fits(&self.chat)

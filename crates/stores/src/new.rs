@@ -14,6 +14,8 @@ pub struct New {
     pub id: ChatId,
     /// The agent it talks to.
     pub agent: String,
+    /// Whether somebody has asked for that agent. There may be one for whoever asks for none, and another one later.
+    pub is_named: bool,
     /// The model it asks first, if that is not its agent's.
     pub model: Option<ModelId>,
     /// Whether somebody has asked for that model. A fork may have it from the other chat.
@@ -61,7 +63,7 @@ impl New {
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         // What a fork has from the other chat is not asked for: that may be called something else by now, or be gone.
-        let agent = if self.fork.is_some() { "" } else { &self.agent };
+        let agent = if self.fork.is_none() && self.is_named { &self.agent } else { "" };
         let title = if self.fork.is_some() && !self.is_titled { "" } else { &self.title };
         for text in [agent, title] {
             hash.update((text.len() as u64).to_be_bytes());

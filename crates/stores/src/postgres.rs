@@ -297,6 +297,10 @@ impl Store for Postgres {
         self.inner.make(new).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.inner.made(new).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         let turn = self.inner.turn(lease.chat()).await;
         to_the_end(self.inner.clone().delete(turn, lease)).await
@@ -398,6 +402,11 @@ impl Store for Postgres {
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         self.inner.used(owner, days).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.inner.life.ready()?;
+        self.inner.look("SELECT 1", &[]).await.map(drop)
     }
 
     async fn hint(&self) -> Hint {

@@ -47,6 +47,7 @@ use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row, Standing};
 use tokio::sync::oneshot;
 
+use crate::clock;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
 use crate::shape;
@@ -94,6 +95,7 @@ pub struct Sqlite {
     dir: PathBuf,
     drafts: Needs,
     heads: Arc<Heads>,
+    health: Arc<Health>,
     readers: Arc<Readers>,
     queue: Arc<Queue>,
     stop: Option<std::sync::mpsc::SyncSender<()>>,
@@ -121,7 +123,7 @@ impl Sqlite {
             file: file.clone(),
             connection: Some(connection),
             heads: heads.clone(),
-            health,
+            health: health.clone(),
             keeper,
             seats: HashMap::new(),
             log,
@@ -139,7 +141,7 @@ impl Sqlite {
             Durability::Full => Needs::Full,
         };
         let readers = Readers::new(file, options.readers_len.max(1));
-        Ok(Self { dir: dir.into(), drafts, heads, readers, queue, stop: Some(stop), threads, _place: place })
+        Ok(Self { dir: dir.into(), drafts, heads, health, readers, queue, stop: Some(stop), threads, _place: place })
     }
 
     /// The data directory.
@@ -196,12 +198,8 @@ impl Store for Sqlite {
             return self.write(Needs::Full, move |desk| desk.make(&new, None)).await;
         };
         for _ in 0..MOVES_MAX {
-            if let Some(key) = new.key.clone() {
-                let (owner, digest) = (new.owner.clone(), new.digest());
-                let made = self.readers.read(move |snapshot| make::made(snapshot, &owner, &key, &digest)).await?;
-                if let Some(made) = made {
-                    return Ok(made); // Whatever has become of the other chat.
-                }
+            if let Some(made) = self.made(&new).await? {
+                return Ok(made); // Whatever has become of the other chat.
             }
             let sheet = Arc::new(self.readers.read(move |snapshot| make::sheet(snapshot, fork)).await?);
             let new = new.clone();
@@ -211,6 +209,12 @@ impl Store for Sqlite {
             }
         }
         Err(moving().into())
+    }
+
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        let Some(key) = new.key.clone() else { return Ok(None) };
+        let (owner, digest) = (new.owner.clone(), new.digest());
+        self.readers.read(move |snapshot| make::made(snapshot, &owner, &key, &digest)).await
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
@@ -224,7 +228,10 @@ impl Store for Sqlite {
 
     async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
         let query = query.clone();
-        self.read(move |snapshot| list::headings(snapshot, &query)).await
+        if query.text.is_empty() {
+            return self.read(move |snapshot| list::headings(snapshot, &query)).await;
+        }
+        self.readers.search(move |snapshot| list::headings(snapshot, &query)).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
@@ -346,6 +353,13 @@ impl Store for Sqlite {
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         let owner = owner.to_owned();
         self.read(move |snapshot| list::used(snapshot, &owner, &days)).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        if self.health.has_written(clock::now()) {
+            return Ok(()); // Whoever can write can read.
+        }
+        self.write(Needs::Full, |desk| desk.touch()).await
     }
 }
 

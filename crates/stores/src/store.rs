@@ -29,6 +29,9 @@ pub trait Store: Send + Sync + 'static {
     /// owner. What it copies is as much work as what is copied.
     async fn make(&self, new: &New) -> Result<ChatId, MakeError>;
 
+    /// The chat that was made for the same request before, under its key. Makes nothing.
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError>;
+
     /// Deletes a chat with all that is kept of it. Whoever held it before cannot write any more, and neither can a lease
     /// of its id if that is ever made again.
     async fn delete(&self, lease: Lease) -> Result<(), WriteError>;
@@ -100,6 +103,9 @@ pub trait Store: Send + Sync + 'static {
     /// What all chats of an owner have used on these days, chats that are gone included. Counted with every commit, so it
     /// is cheap to ask and the same for every process.
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError>;
+
+    /// Whether chats can be read and written now. Cheap, however often it is asked.
+    async fn ready(&self) -> Result<(), StoreError>;
 
     /// Waits for a hint that something was done by another process. One may be lost, which costs a poll and never an
     /// event. For one listener; a store that no other process can use never answers.

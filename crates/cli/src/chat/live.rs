@@ -28,6 +28,8 @@ pub struct Around<'a> {
     pub hint: Option<&'a str>,
     /// Whether something is on its way to the daemon.
     pub is_sending: bool,
+    /// What waits until there is one.
+    pub unsent: Vec<&'a str>,
     pub tick: usize,
     /// The time of day, in milliseconds since 1970.
     pub now: i64,
@@ -39,6 +41,7 @@ pub fn live(around: &Around<'_>, width: usize, height: usize) -> Live {
     let standing = around.view.status.as_ref();
     let mut below: Vec<Line> = running(around);
     below.extend(standing.into_iter().flat_map(waiting));
+    below.extend(unsent(&around.unsent));
     below.extend(status(around, standing));
     let editor = around.editor.show(width, EDITOR_ROWS_MAX.min(height / 3).max(1));
     let used = below.len() + editor.lines.len() + 1;
@@ -93,18 +96,24 @@ fn running(around: &Around<'_>) -> Vec<Line> {
 
 /// A line for each message that waits.
 fn waiting(standing: &Standing) -> Vec<Line> {
-    let mut lines: Vec<Line> = standing
-        .queue
-        .iter()
-        .take(QUEUE_ROWS_MAX)
-        .map(|queued| {
-            let when = if queued.steers { "next" } else { "queued" };
-            Line::new(&format!("⋯ {when} "), Look::ink(Ink::Cyan))
-                .and(&said(&queued.parts).replace('\n', " "), Look::DIM)
-        })
-        .collect();
-    if standing.queue.len() > QUEUE_ROWS_MAX {
-        lines.push(Line::dim(&format!("⋯ and {} more", standing.queue.len() - QUEUE_ROWS_MAX)));
+    let queued = standing.queue.iter().map(|queued| (if queued.steers { "next" } else { "queued" }, &queued.parts));
+    few(queued.map(|(when, parts)| (when, said(parts))))
+}
+
+/// A line for each message that is not even sent.
+fn unsent(words: &[&str]) -> Vec<Line> {
+    few(words.iter().map(|words| ("not sent", (*words).to_owned())))
+}
+
+/// The first of them, and how many more there are.
+fn few(waiting: impl ExactSizeIterator<Item = (&'static str, String)>) -> Vec<Line> {
+    let more = waiting.len().saturating_sub(QUEUE_ROWS_MAX);
+    let line = |(how, words): (&str, String)| {
+        Line::new(&format!("⋯ {how} "), Look::ink(Ink::Cyan)).and(&words.replace('\n', " "), Look::DIM)
+    };
+    let mut lines: Vec<Line> = waiting.take(QUEUE_ROWS_MAX).map(line).collect();
+    if more > 0 {
+        lines.push(Line::dim(&format!("⋯ and {more} more")));
     }
     lines
 }

@@ -1,7 +1,8 @@
 //! What a person wants done, one after the other.
 //!
-//! Orders are carried out in the order in which they were given, while the screen goes on. What could not be said comes
-//! back, so that nobody has to type it again.
+//! Orders are carried out in the order in which they were given, while the screen goes on. While the daemon is away they
+//! are kept, each under its name, and go out when it is back; what is refused comes back, so that nobody has to type it
+//! again.
 
 use everturn_server::wire::{Answer, Chat, Create, Patch, Usage, When};
 use tokio::sync::mpsc;
@@ -87,11 +88,28 @@ pub enum Outcome {
     Names(Vec<String>),
     /// Another chat is open.
     Opened(Box<Chat>),
+    /// The daemon is away. It is kept, and this is not all that comes of it.
+    Waits(ClientError),
     /// It was not done; what was to be said comes back.
     Failed {
         error: ClientError,
         unsaid: Option<String>,
     },
+}
+
+impl Order {
+    /// What was typed to be said.
+    pub fn words(&self) -> Option<&str> {
+        match self {
+            Self::Begin { text, .. } | Self::Send { text, .. } | Self::Edit { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody only wants to know something, now.
+    const fn is_question(&self) -> bool {
+        matches!(self, Self::Cost { .. } | Self::Models { .. } | Self::Names)
+    }
 }
 
 /// Starts to carry out orders.
@@ -100,11 +118,9 @@ pub fn carry_out(client: Client) -> (mpsc::Sender<Order>, mpsc::Receiver<Outcome
     let (done, outcomes) = mpsc::channel(ORDERS_MAX);
     tokio::spawn(async move {
         while let Some(order) = taken.recv().await {
-            let unsaid = match &order {
-                Order::Begin { text, .. } | Order::Send { text, .. } | Order::Edit { text, .. } => Some(text.clone()),
-                _ => None,
-            };
-            let outcome = obey(&client, order).await.unwrap_or_else(|error| Outcome::Failed { error, unsaid });
+            let outcome = persist(&client, &order, &done)
+                .await
+                .unwrap_or_else(|error| Outcome::Failed { error, unsaid: order.words().map(ToOwned::to_owned) });
             if done.send(outcome).await.is_err() {
                 return;
             }
@@ -113,40 +129,57 @@ pub fn carry_out(client: Client) -> (mpsc::Sender<Order>, mpsc::Receiver<Outcome
     (orders, outcomes)
 }
 
-async fn obey(client: &Client, order: Order) -> Result<Outcome, ClientError> {
+/// Has an order done, also if the daemon is away for long.
+async fn persist(client: &Client, order: &Order, told: &mpsc::Sender<Outcome>) -> Result<Outcome, ClientError> {
+    let client = client.named()?; // What may have been heard is not said a second time.
+    let mut is_told = false;
+    loop {
+        match obey(&client, order).await {
+            Err(error) if error.is_passing() && !order.is_question() => {
+                if !std::mem::replace(&mut is_told, true) {
+                    let _ = told.send(Outcome::Waits(error)).await; // Whoever is not there any more need not know.
+                }
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
     match order {
         Order::Begin { begin: Begin { agent, model }, text } => {
-            let chat = client.create(&Create { agent, model, title: None }).await?;
-            client.send(&chat.id, &text, When::Queue).await?;
+            let new = Create { agent: agent.clone(), model: model.clone(), title: None };
+            let chat = client.create(&new).await?;
+            client.send(&chat.id, text, When::Queue).await?; // Under the same name: it is another kind of thing.
             return Ok(Outcome::Opened(Box::new(chat)));
         }
-        Order::Fork { chat, at } => return Ok(Outcome::Opened(Box::new(client.fork(&chat, at).await?))),
-        Order::Cost { chat } => return Ok(Outcome::Told(cost(&client.usage(&chat).await?))),
-        Order::Models { own } => return models(client, own).await,
+        Order::Fork { chat, at } => return Ok(Outcome::Opened(Box::new(client.fork(chat, *at).await?))),
+        Order::Cost { chat } => return Ok(Outcome::Told(cost(&client.usage(chat).await?))),
+        Order::Models { own } => return models(client, own.as_deref()).await,
         Order::Names => {
             let names = client.models().await?.models.into_iter().map(|model| model.id);
             return Ok(Outcome::Names(names.collect()));
         }
         Order::Choose { chat, model } => {
-            let chosen = client.patch(&chat, &Patch { model: Some(model), ..Patch::default() }).await?;
+            let chosen = client.patch(chat, &Patch { model: Some(model.clone()), ..Patch::default() }).await?;
             let model = chosen.standing.model.unwrap_or_else(|| format!("the model of the agent {}", chosen.agent));
             return Ok(Outcome::Told(vec![format!("From its next turn on this chat asks {model}.")]));
         }
-        Order::Send { chat, text, when } => client.send(&chat, &text, when).await.map(drop)?,
-        Order::Edit { chat, message, text } => client.edit(&chat, message, &text).await.map(drop)?,
-        Order::Answer { chat, answer } => client.answer(&chat, vec![answer]).await.map(drop)?,
-        Order::Compact { chat } => client.compact(&chat).await.map(drop)?,
-        Order::Promote { chat, id } => client.promote(&chat, id).await.map(drop)?,
-        Order::Unqueue { chat, id } => client.unqueue(&chat, id).await.map(drop)?,
+        Order::Send { chat, text, when } => client.send(chat, text, *when).await.map(drop)?,
+        Order::Edit { chat, message, text } => client.edit(chat, *message, text).await.map(drop)?,
+        Order::Answer { chat, answer } => client.answer(chat, vec![answer.clone()]).await.map(drop)?,
+        Order::Compact { chat } => client.compact(chat).await.map(drop)?,
+        Order::Promote { chat, id } => client.promote(chat, *id).await.map(drop)?,
+        Order::Unqueue { chat, id } => client.unqueue(chat, *id).await.map(drop)?,
         Order::Title { chat, title } => {
-            let titled = client.patch(&chat, &Patch { title: Some(title), ..Patch::default() }).await?;
+            let titled = client.patch(chat, &Patch { title: Some(title.clone()), ..Patch::default() }).await?;
             return Ok(Outcome::Told(vec![format!("It is called: {}", titled.standing.title)]));
         }
     }
     Ok(Outcome::Done)
 }
 
-async fn models(client: &Client, own: Option<String>) -> Result<Outcome, ClientError> {
+async fn models(client: &Client, own: Option<&str>) -> Result<Outcome, ClientError> {
     let mut lines: Vec<String> = Vec::new();
     for model in client.models().await?.models {
         let limit = model.context_limit.map(|limit| format!(", {} tokens", grouped(limit))).unwrap_or_default();
@@ -187,4 +220,70 @@ fn cost(usage: &Usage) -> Vec<String> {
         )
     }));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn::core::ids::ChatId;
+    use everturn::core::view::Standing;
+
+    use super::*;
+    use crate::client::tests::{answer, daemon, key, problem};
+
+    fn send(text: &str) -> Order {
+        Order::Send { chat: "c".into(), text: text.into(), when: When::Queue }
+    }
+
+    fn accepted() -> String {
+        answer("202 Accepted", "application/json", r#"{"chat":"c","id":7}"#)
+    }
+
+    /// What was typed while nobody was there is said later, in the order in which it was typed, each once under its name.
+    #[tokio::test]
+    async fn orders_outlast_a_daemon_that_is_away() {
+        let away = || problem(503, "unavailable");
+        let (client, served) = daemon(vec![away(), String::new(), away(), accepted(), accepted()]).await;
+        let (orders, mut outcomes) = carry_out(client.hasty());
+        for text in ["one", "two"] {
+            orders.send(send(text)).await.unwrap();
+        }
+        assert!(matches!(outcomes.recv().await, Some(Outcome::Waits(_))), "it is told once");
+        for _ in 0..2 {
+            let outcome = outcomes.recv().await;
+            assert!(matches!(outcome, Some(Outcome::Done)), "{outcome:?}");
+        }
+        let asked = served.await.unwrap();
+        assert!(asked[..4].iter().all(|request| request.contains("one") && key(request) == key(&asked[0])));
+        assert!(asked[4].contains("two") && key(&asked[4]) != key(&asked[0]));
+    }
+
+    /// A chat that may have been begun is not begun again, and what is said in it is not said again.
+    #[tokio::test]
+    async fn a_chat_is_begun_once() {
+        let standing = (&Standing::from(&everturn::core::chat::Chat::new(ChatId::from_u128(7), "it", "me"))).into();
+        let made = Chat { id: "c".into(), agent: "it".into(), standing };
+        let made = answer("201 Created", "application/json", &serde_json::to_string(&made).unwrap());
+        let (client, served) = daemon(vec![String::new(), made.clone(), String::new(), made, accepted()]).await;
+        let (orders, mut outcomes) = carry_out(client.hasty());
+        orders.send(Order::Begin { begin: Begin::default(), text: "one".into() }).await.unwrap();
+        assert!(matches!(outcomes.recv().await, Some(Outcome::Waits(_))));
+        let outcome = outcomes.recv().await;
+        assert!(matches!(outcome, Some(Outcome::Opened(_))), "{outcome:?}");
+        let asked = served.await.unwrap();
+        assert!(asked.iter().all(|request| key(request) == key(&asked[0])), "{asked:?}");
+    }
+
+    /// What is refused comes back, and whoever asks something is not kept waiting.
+    #[tokio::test]
+    async fn what_is_refused_comes_back() {
+        let answers = vec![problem(409, "status"), problem(503, "unavailable")];
+        let (client, _served) = daemon(answers).await;
+        let (orders, mut outcomes) = carry_out(client.hasty());
+        orders.send(send("one")).await.unwrap();
+        orders.send(Order::Cost { chat: "c".into() }).await.unwrap();
+        for expected in [Some("one"), None] {
+            let Some(Outcome::Failed { unsaid, .. }) = outcomes.recv().await else { panic!("it is not told") };
+            assert_eq!(unsaid.as_deref(), expected);
+        }
+    }
 }

@@ -11,10 +11,11 @@ use crossterm::event::{Event as Input, EventStream};
 use everturn_server::wire::{Ask, AskKind, Chat, Event, View};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
 
 use super::live::{Around, live, open_calls};
 use super::order::{Order, Outcome, carry_out};
+use super::outbox::Outbox;
 use super::story::{Story, is_busy};
 use super::{look, short};
 use crate::client::{ClientError, News, Watch};
@@ -24,11 +25,14 @@ use crate::signals::Ends;
 use crate::terminal::editor::Editor;
 use crate::terminal::screen::{Live, Raw, Screen};
 use crate::terminal::style::Colours;
+use crate::terminal::visible::visible;
 use crate::terminal::{Ink, Line, Look};
 
 /// The screen is drawn so often at most, however fast the answer comes.
 const FRAME: Duration = Duration::from_millis(25);
 const TICK: Duration = Duration::from_millis(100);
+/// How long whoever leaves waits for what was typed last to get there.
+const PARTING_MAX: Duration = Duration::from_secs(2);
 
 /// What a new chat is.
 #[derive(Debug, Clone, Default)]
@@ -54,8 +58,7 @@ pub struct Session {
     editor: Editor,
     screen: Screen<Stdout>,
     orders: mpsc::Sender<Order>,
-    /// How many orders have no outcome yet.
-    under_way: usize,
+    outbox: Outbox,
     /// Lines to let scroll by.
     said: Vec<Line>,
     /// Since when the turn is under way.
@@ -74,7 +77,7 @@ pub struct Session {
 impl Session {
     /// Chats until somebody leaves.
     pub async fn run(house: House, chat: Option<Chat>, begin: Begin, colours: Colours) -> anyhow::Result<ExitCode> {
-        let (orders, outcomes) = carry_out(house.client.clone());
+        let (orders, mut outcomes) = carry_out(house.client.clone());
         let raw = Raw::enter()?;
         let screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
         let mut session = Self {
@@ -88,7 +91,7 @@ impl Session {
             editor: Editor::default(),
             screen,
             orders,
-            under_way: 0,
+            outbox: Outbox::default(),
             said: Vec::new(),
             since: None,
             lost: None,
@@ -99,7 +102,8 @@ impl Session {
             is_over: false,
         };
         session.greet();
-        let ended = session.follow(outcomes).await;
+        let ended = session.follow(&mut outcomes).await;
+        session.see_off(&mut outcomes).await;
         // A window that was closed shows nothing any more, and the daemon is left in good order all the same.
         let _ = session.screen.draw(&std::mem::take(&mut session.said), Live::default());
         drop(raw);
@@ -119,7 +123,7 @@ impl Session {
         self.view().status.as_ref().is_some_and(|standing| is_busy(standing.status))
     }
 
-    async fn follow(&mut self, mut outcomes: mpsc::Receiver<Outcome>) -> anyhow::Result<()> {
+    async fn follow(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) -> anyhow::Result<()> {
         let mut told_to_end = Ends::of_window()?;
         let mut keys = EventStream::new();
         let mut ticks = interval(TICK);
@@ -127,7 +131,7 @@ impl Session {
         let (mut drawn_at, mut is_stale) = (None, true);
         while !self.is_over {
             let frame = drawn_at.map_or_else(Instant::now, |at: Instant| at + FRAME);
-            let moves = self.is_busy() || self.lost.is_some() || self.under_way > 0 || self.stopped.is_some();
+            let moves = self.is_busy() || self.lost.is_some() || !self.outbox.is_empty() || self.stopped.is_some();
             tokio::select! {
                 biased;
                 () = told_to_end.next() => return Ok(()),
@@ -141,7 +145,7 @@ impl Session {
                     Some(Err(error)) => return Err(error.into()),
                     None => return Ok(()),
                 },
-                outcome = outcomes.recv() => self.outcome(outcome),
+                outcome = outcomes.recv() => self.outcome(outcome).await,
                 news = next(&mut self.watch) => self.news(news).await?,
                 _ = ticks.tick(), if moves => self.tick += 1,
             }
@@ -191,21 +195,58 @@ impl Session {
         Ok(())
     }
 
-    fn outcome(&mut self, outcome: Option<Outcome>) {
-        self.under_way = self.under_way.saturating_sub(1);
-        let width = self.screen.width();
+    /// Lets what is on its way get there, if somebody is there to take it.
+    async fn see_off(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) {
+        let until = Instant::now() + PARTING_MAX;
+        while self.lost.is_none() && !self.outbox.is_empty() && self.outbox.held().next().is_none() {
+            let Ok(outcome) = timeout_at(until, outcomes.recv()).await else { return };
+            self.outcome(outcome).await;
+        }
+    }
+
+    async fn outcome(&mut self, outcome: Option<Outcome>) {
+        if let Some(Outcome::Waits(error)) = outcome {
+            return self.wait(error).await;
+        }
+        self.outbox.answered();
         match outcome {
-            Some(Outcome::Done) | None => {}
+            Some(Outcome::Done | Outcome::Waits(_)) | None => {}
             Some(Outcome::Told(lines)) => self.tell(&lines),
             Some(Outcome::Names(names)) => self.complete_model(names),
             Some(Outcome::Opened(chat)) => self.open(*chat),
             Some(Outcome::Failed { error, unsaid }) => {
-                let lines = self.story.aside(look::trouble(&format!("{:#}", anyhow::Error::from(error)), width));
-                self.said.extend(lines);
-                if let Some(text) = unsaid.filter(|_| self.editor.text().is_empty()) {
-                    self.editor.replace(&text);
+                self.trouble(error);
+                if let Some(text) = unsaid {
+                    self.give_back(&text);
                 }
             }
+        }
+    }
+
+    /// The daemon is away, and has been for some time.
+    async fn wait(&mut self, error: ClientError) {
+        self.outbox.wait();
+        self.trouble(error);
+        self.tell(&["What you type is kept, and goes out when the daemon is back.".into()]);
+        // Whoever watches finds out by themselves.
+        if self.watch.is_none()
+            && let Err(error) = self.house.settle_in().await
+        {
+            self.tell(&[format!("{error:#}")]);
+        }
+    }
+
+    fn trouble(&mut self, error: ClientError) {
+        let lines = look::trouble(&format!("{:#}", anyhow::Error::from(error)), self.screen.width());
+        let lines = self.story.aside(lines);
+        self.said.extend(lines);
+    }
+
+    /// What could not be said is there to be said again.
+    fn give_back(&mut self, text: &str) {
+        match self.editing {
+            None => self.editor.give_back(text),
+            Some(_) => self.tell(&[format!("Not said: {text}")]), // What is typed belongs to another message.
         }
     }
 
@@ -256,7 +297,7 @@ impl Session {
         let again = self.stopped.filter(|at| at.elapsed() < keys::TWICE).map(|_| "Ctrl-C again leaves");
         self.stopped = self.stopped.filter(|_| again.is_some());
         let editing = self.editing.map(|_| "what you change here replaces it and all that came after; Esc leaves it");
-        let is_new = self.chat.is_none() && self.editor.text().is_empty() && self.under_way == 0;
+        let is_new = self.chat.is_none() && self.editor.text().is_empty() && self.outbox.is_empty();
         let hint = again.or(editing).or(is_new.then_some("Enter sends · /help says what else there is"));
         let around = Around {
             view: self.view(),
@@ -265,7 +306,8 @@ impl Session {
             since: self.since,
             lost: self.lost.as_deref(),
             hint,
-            is_sending: self.under_way > 0,
+            is_sending: !self.outbox.is_empty(),
+            unsent: self.outbox.held().collect(),
             tick: self.tick,
             now: clock::now(),
         };
@@ -288,8 +330,11 @@ impl Session {
         self.said.push(Line::default());
     }
 
-    /// Says how to come back.
+    /// Says what did not get there, and how to come back.
     fn part(&self, out: &mut impl Write) -> std::io::Result<()> {
+        for words in self.outbox.words() {
+            writeln!(out, "Not sent yet, and lost if it is not said again: {}", visible(words))?;
+        }
         let Some(chat) = &self.chat else { return Ok(()) };
         if self.is_busy() && self.house.is_own() {
             writeln!(out, "The turn goes on when everturn runs again.")?;

@@ -131,6 +131,7 @@ impl Client {
         // What is deleted is named by the path.
         let body = (method != Method::DELETE).then(|| serde_json::to_vec(body)).transpose();
         let body = body.map_err(ClientError::Malformed)?;
-        self.ask(Asked { method, path, key: Some(new_key()?), body }).await
+        let key = self.name.clone().map_or_else(new_key, Ok)?;
+        self.ask(Asked { method, path, key: Some(key), body }).await
     }
 }

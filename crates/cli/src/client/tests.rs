@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use super::*;
 
 /// A daemon that gives each connection the next of these answers, whatever it is asked, and then closes it.
-async fn daemon(answers: Vec<String>) -> (Client, JoinHandle<Vec<String>>) {
+pub(crate) async fn daemon(answers: Vec<String>) -> (Client, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let served = tokio::spawn(async move {
@@ -23,7 +23,7 @@ async fn daemon(answers: Vec<String>) -> (Client, JoinHandle<Vec<String>>) {
     (Client::new(base.parse().unwrap(), "evt_token".into()), served)
 }
 
-fn answer(status: &str, kind: &str, body: &str) -> String {
+pub(crate) fn answer(status: &str, kind: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
@@ -34,13 +34,13 @@ fn stream(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{body}")
 }
 
-fn problem(status: u16, kind: &str) -> String {
+pub(crate) fn problem(status: u16, kind: &str) -> String {
     let body =
         format!(r#"{{"type":"urn:everturn:problem:{kind}","title":"T","status":{status},"detail":"What happened."}}"#);
     answer(&format!("{status} No"), "application/problem+json", &body)
 }
 
-fn key(request: &str) -> &str {
+pub(crate) fn key(request: &str) -> &str {
     request.lines().find(|line| line.starts_with("idempotency-key")).expect("it has a name")
 }
 
@@ -53,6 +53,36 @@ async fn a_command_keeps_its_name_until_it_is_answered() {
     let asked = served.await.unwrap();
     assert!(asked.iter().all(|request| key(request) == key(&asked[0])), "{asked:?}");
     assert!(asked[0].contains("authorization: bearer evt_token"));
+}
+
+impl Client {
+    /// One that gives up at once.
+    pub(crate) fn hasty(self) -> Self {
+        Self { patience: Patience { total: Duration::ZERO, ..self.patience }, ..self }
+    }
+}
+
+/// A connection that leads nowhere is not the last one that is tried.
+#[tokio::test]
+async fn a_silent_connection_is_given_up_for_another() {
+    let Patience { total, begin_max } = Patience::default();
+    assert!(begin_max < total);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let _silent = listener.accept().await.unwrap();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 8192]).await.unwrap();
+            let accepted = answer("202 Accepted", "application/json", r#"{"chat":"c","id":7}"#);
+            let _ = stream.write_all(accepted.as_bytes()).await; // It may have been given up as well.
+        }
+    });
+    let client = Client::new(base.parse().unwrap(), "evt_token".into());
+    let patience = Patience { total: Duration::from_secs(60), begin_max: Duration::from_millis(100) };
+    let client = Client { patience, ..client };
+    assert_eq!(client.send("c", "Hi!", When::Queue).await.unwrap().id, 7);
+    serving.abort();
 }
 
 #[tokio::test]

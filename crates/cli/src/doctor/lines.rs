@@ -179,3 +179,62 @@ fn push(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(number: u32, kind: &str, message: &Value) -> String {
+        let line = json!({"type": kind, "uuid": number.to_string(), "sessionId": "s", "isSidechain": false,
+            "timestamp": "2026-01-02T03:04:05.678Z", "message": message});
+        format!("{line}\n")
+    }
+
+    fn asked(number: u32, text: &str) -> String {
+        entry(number, "user", &json!({"role": "user", "content": text}))
+    }
+
+    fn answered(number: u32, part: &Value) -> String {
+        let message = json!({"id": "msg_1", "role": "assistant", "model": "claude-x", "content": [part]});
+        entry(number, "assistant", &message)
+    }
+
+    fn of(text: &str) -> Session {
+        read(text.as_bytes(), Timestamp(0)).unwrap()
+    }
+
+    /// What was written is believed only if it says everything, nothing else, and nothing is wrong with it.
+    #[test]
+    fn what_was_written_is_read_again() {
+        let call = json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}});
+        let text = [asked(1, "List."), answered(2, &call), asked(3, "Well?")].concat();
+        let session = of(&text);
+        let repaired = repair(&session.messages, Whose::Foreign);
+        let written = String::from_utf8(written(text.as_bytes(), &session, &repaired).unwrap()).unwrap();
+        assert!(is_mended(&written, &repaired));
+        let cut = written.trim_end().rfind('\n').unwrap();
+        for other in [&written[..cut], &written.replace("Well?", "What?"), &(written.clone() + &asked(9, "So?")), "{"] {
+            assert!(!is_mended(other, &repaired), "{other}");
+        }
+        let unmended = Repaired { messages: session.messages.clone(), ..repaired };
+        assert!(!is_mended(&text, &unmended), "it says what it is meant to say, and that is wrong");
+    }
+
+    /// An answer in several lines is not taken out by its first.
+    #[test]
+    fn an_answer_that_goes_on_is_not_taken_out() {
+        let says = |number, text: &str| answered(number, &json!({"type": "text", "text": text}));
+        for (text, is_taken) in [
+            ([asked(1, "Hello."), says(2, "One."), says(3, "Two.")].concat(), false),
+            ([asked(1, "Hello."), says(2, "One.")].concat(), true),
+        ] {
+            let session = of(&text);
+            let repaired = repair(&session.messages, Whose::Foreign);
+            let plan = Plan { stays: vec![true, false], behind: BTreeMap::new() };
+            let mended = Sheet::new(&text, &session).unwrap().mend(&plan, &repaired);
+            assert_eq!(mended, is_taken.then(|| asked(1, "Hello.")));
+        }
+    }
+}

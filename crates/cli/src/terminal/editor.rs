@@ -63,6 +63,13 @@ impl Editor {
         self.at = self.text.len();
     }
 
+    /// Puts a text before what is typed, which goes on as it is.
+    pub fn give_back(&mut self, text: &str) {
+        let gap = if self.text.is_empty() { "" } else { "\n" };
+        self.text.insert_str(0, &format!("{text}{gap}"));
+        self.at += text.len() + gap.len();
+    }
+
     /// Takes pasted text: its line breaks are breaks, not the end.
     pub fn paste(&mut self, text: &str) {
         self.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));

@@ -170,6 +170,39 @@ async fn an_answer_goes_on_when_the_daemon_is_killed_and_started_again() {
     assert!(!terminal.window().contains("looking for it"));
 }
 
+/// The daemon is away for longer than a request is tried: what is typed meanwhile is shown as not sent, and goes out in
+/// order and once when it is back. Whoever leaves before is told what did not get there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_typed_is_lost_while_the_daemon_is_away() {
+    let data = Scratch::new();
+    let mut daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let mut terminal = chat(&data, &[], WINDOW).await;
+    terminal.keys("count to 1\r").await;
+    terminal.has("t1 understudy/numbered").await;
+    daemon.child.kill().await.unwrap();
+    terminal.shows("looking for it").await;
+    terminal.keys("count to 2\rcount to 3\rcount to 4").await;
+    terminal.has("What you type is kept").await;
+    terminal.shows("⋯ not sent count to 3").await;
+    assert!(terminal.window().contains("⋯ not sent count to 2"), "{}", terminal.window());
+    let mut daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    terminal.has("› count to 2 t1 t2").await;
+    terminal.has("› count to 3 t1 t2 t3").await;
+    terminal.shows("› count to 4").await;
+    let words = terminal.words();
+    assert_eq!((words.matches("› count to 2").count(), words.matches("› count to 3").count()), (1, 1), "{words}");
+    daemon.child.kill().await.unwrap();
+    terminal.shows("looking for it").await;
+    terminal.keys("\r").await;
+    terminal.keys("\x04").await;
+    assert!(terminal.ended().await.success());
+    assert!(
+        terminal.words().contains("Not sent yet, and lost if it is not said again: count to 4"),
+        "{}",
+        terminal.words()
+    );
+}
+
 /// Where no daemon runs, the chat is one: others find it, and nothing is lost when it leaves.
 #[tokio::test]
 async fn a_chat_without_a_daemon_is_one() {

@@ -6,7 +6,7 @@ use everturn::core::chat::{Tail, TurnEnd};
 use everturn::core::doctor::foreign::read;
 use everturn::core::fact::Fact;
 use everturn::core::ids::{ChatId, Timestamp};
-use everturn::stores::Store as _;
+use everturn::stores::Store;
 use everturn::stores::sqlite::{Options, Sqlite};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -42,14 +42,19 @@ fn scratch(name: &str, text: &str) -> (Scratch, String) {
 
 /// A chat as no driver would leave it, in a data directory.
 async fn store_broken(dir: &Path) -> ChatId {
-    let store = Sqlite::open(dir, &Options::default()).unwrap();
-    let session = read(broken().to_string().as_bytes(), Timestamp(1_000)).unwrap();
+    store_as_it_is(&Sqlite::open(dir, &Options::default()).unwrap(), &broken()).await
+}
+
+/// A chat in which a session of messages was said, whatever is wrong with it.
+pub async fn store_as_it_is(store: &dyn Store, session: &Value) -> ChatId {
+    let session = read(session.to_string().as_bytes(), Timestamp(1_000)).unwrap();
     let chat = ChatId::new(Timestamp(1_000), 7);
     store.create(chat, "default", "local").await.unwrap();
     let mut lease = store.acquire(chat).await.unwrap();
     let said = session.messages.iter().map(|message| Fact::Said(message.clone(), Tail::Nothing));
     let facts: Vec<Fact> = said.chain([Fact::TurnEnded(TurnEnd::Done)]).collect();
     store.commit(&mut lease, &facts).await.unwrap();
+    store.release(lease).await.unwrap();
     chat
 }
 
@@ -132,7 +137,7 @@ async fn a_data_directory_is_checked_and_mended() {
     let (code, told, _) = ran(&["doctor", "--data", data]).await;
     assert_eq!(code, Some(1), "{told}");
     for part in
-        ["only its owner", "schema 3", "no damage", "the call of pay␛ has no result", "1 chat, 4 messages: 1 has flaws"]
+        ["only its owner", "schema 4", "no damage", "the call of pay␛ has no result", "1 chat, 4 messages: 1 has flaws"]
     {
         assert!(told.contains(part), "{part} is missing:\n{told}");
     }

@@ -1,14 +1,12 @@
 //! Looking at chats in Postgres changes nothing, and is not fooled by servers that are at work.
 
-use everturn::core::chat::{Tail, TurnEnd};
-use everturn::core::doctor::foreign::read;
-use everturn::core::fact::Fact;
-use everturn::core::ids::{ChatId, Timestamp};
-use everturn::stores::{Postgres, Store as _, postgres};
+use everturn::core::ids::ChatId;
+use everturn::stores::{Postgres, postgres};
 use everturn_props::shared::psql;
 use serde_json::json;
 
 use crate::daemon::everturn;
+use crate::doctor::store_as_it_is;
 
 /// A chat in which a tool was called, and has answered.
 async fn store_call(url: &str) -> ChatId {
@@ -18,15 +16,7 @@ async fn store_call(url: &str) -> ChatId {
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "paid"}]},
     ]);
-    let session = read(said.to_string().as_bytes(), Timestamp(1_000)).unwrap();
-    let chat = ChatId::new(Timestamp(1_000), 7);
-    store.create(chat, "default", "local").await.unwrap();
-    let mut lease = store.acquire(chat).await.unwrap();
-    let said = session.messages.iter().map(|message| Fact::Said(message.clone(), Tail::Nothing));
-    let facts: Vec<Fact> = said.chain([Fact::TurnEnded(TurnEnd::Done)]).collect();
-    store.commit(&mut lease, &facts).await.unwrap();
-    store.release(lease).await.unwrap();
-    chat
+    store_as_it_is(&store, &said).await
 }
 
 async fn looked(url: &str, arguments: &[&str]) -> (Option<i32>, String) {

@@ -10,7 +10,7 @@ use everturn::core::message::Stop;
 use everturn::core::view::Event;
 use everturn::stores::{Hint, Store as _};
 use everturn::{Approval, Changed, Policy};
-use everturn_understudy::{Script, Understudy, call, script, stop, text, wait};
+use everturn_understudy::{Script, Understudy, call, hang, script, stop, text, wait};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -52,6 +52,27 @@ async fn a_slow_inbox_keeps_no_delta_waiting() {
     assert_eq!(since.elapsed(), 2 * SECOND);
     watch.until(has_queue).await;
     assert_eq!(since.elapsed(), 10 * SECOND, "and it is obeyed as soon as the store says so");
+}
+
+/// Whoever waits for a command to be obeyed, or for a turn to stop, asks when something was committed: not for each delta,
+/// and not for what was said.
+#[tokio::test(start_paused = true)]
+async fn waiting_costs_no_read_for_a_delta() {
+    let long = (0..100).flat_map(|n| [text(format!("{n} ")), wait(1)]);
+    let stage = stage([script(long.chain([hang()]))]).await;
+    stage.chat.send("tell me").await.unwrap();
+    sleep(SECOND).await;
+    stage.store.read_inbox_in(50 * SECOND);
+    let receipt = stage.chat.submit(Command::Rename("A long one".into()), None).await.unwrap();
+    let since = Instant::now();
+    assert_eq!(stage.chat.outcome(receipt).await, Ok(Ok(())));
+    assert_eq!(since.elapsed(), 50 * SECOND, "as soon as it was obeyed");
+    let reads = stage.store.outcome_reads();
+    assert!(reads <= 15, "{reads} reads, and 50 deltas meanwhile");
+    stage.store.read_inbox_in(Duration::ZERO);
+    stage.chat.interrupt().await.unwrap();
+    assert_eq!(stage.store.looks(), 0, "nobody had to see what was said");
+    assert_eq!(stage.ended().await, TurnEnd::Interrupted);
 }
 
 /// An inbox that cannot be read is read again a little later. The answer, which costs money, goes on.

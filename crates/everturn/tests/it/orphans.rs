@@ -5,11 +5,11 @@ use std::time::Duration;
 use everturn::core::chat::{Failure, TurnEnd};
 use everturn::core::command::{Answer, Answered, Command};
 use everturn::core::error::Kind;
-use everturn::core::ids::{CallUid, InboxSeq, StepId, Timestamp};
+use everturn::core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
 use everturn::core::message::Stop;
 use everturn::core::status::Status;
-use everturn::stores::SubmitError;
-use everturn::{ChatHandle, Engine};
+use everturn::stores::{Fork, MakeError, New, SubmitError};
+use everturn::{ChatHandle, CreateError, Engine};
 use everturn_understudy::{Understudy, call, hang, script, stop, text};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -41,6 +41,37 @@ async fn what_was_taken_is_not_refused_when_it_comes_again() {
     let another = chat.submit(send("Are you there?"), Some("another".into())).await;
     assert_eq!(another, Err(SubmitError::NoAgent("it".into())));
     assert_eq!(chat.transcript().await.unwrap().len(), 2, "it was said once");
+}
+
+/// I2: the same for a chat that was made under a request id, empty or with what was said in another.
+#[tokio::test(start_paused = true)]
+async fn what_was_made_is_not_refused_when_it_comes_again() {
+    let stage = Stage::new(Understudy::new([script([text("Yes."), stop(Stop::End)])]), agent()).await;
+    stage.chat.send("Are you there?").await.unwrap();
+    stage.chat.rest().await.unwrap();
+    let fork = Some(Fork { chat: stage.chat.id(), at: MessageId(2) });
+    let new = |engine: &Engine, fork: Option<Fork>, key: &str| New {
+        id: engine.new_id(),
+        agent: "it".into(),
+        is_named: true,
+        model: None,
+        is_chosen: false,
+        owner: "me".into(),
+        title: String::new(),
+        is_titled: false,
+        fork,
+        key: Some(key.into()),
+    };
+    let made = stage.engine.make(&new(&stage.engine, None, "empty")).await.unwrap().id();
+    let forked = stage.engine.make(&new(&stage.engine, fork, "fork")).await.unwrap().id();
+    let (engine, _) = orphaned(&stage).await;
+    let again = async |fork, key| engine.make(&new(&engine, fork, key)).await.map(|chat| chat.id());
+    assert_eq!(again(None, "empty").await, Ok(made));
+    assert_eq!(again(fork, "fork").await, Ok(forked));
+    assert_eq!(again(fork, "empty").await, Err(MakeError::Conflict.into()));
+    for fork in [None, fork] {
+        assert_eq!(again(fork, "another").await, Err(CreateError::NoSuchAgent("it".into())));
+    }
 }
 
 fn is_told(end: Option<TurnEnd>) {

@@ -37,6 +37,7 @@ pub struct Stepwise {
     inbox_faults: AtomicUsize,
     inbox_reads: AtomicUsize,
     looks: AtomicUsize,
+    outcome_reads: AtomicUsize,
     hints: Mutex<VecDeque<Hint>>,
     hinted: Notify,
     is_mute: AtomicBool,
@@ -116,6 +117,11 @@ impl Stepwise {
         self.looks.load(Ordering::SeqCst)
     }
 
+    /// How often somebody asked what became of a command.
+    pub fn outcome_reads(&self) -> usize {
+        self.outcome_reads.load(Ordering::SeqCst)
+    }
+
     /// How many messages were fetched with their bytes.
     pub fn fetches(&self) -> usize {
         self.fetches.load(Ordering::SeqCst)
@@ -161,6 +167,10 @@ impl Store for Stepwise {
         slowly(self.memory.make(new)).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        slowly(self.memory.made(new)).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         slowly(self.memory.delete(lease)).await
     }
@@ -182,6 +192,7 @@ impl Store for Stepwise {
     }
 
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
+        self.outcome_reads.fetch_add(1, Ordering::SeqCst);
         self.memory.outcome(chat, seq).await
     }
 
@@ -260,6 +271,10 @@ impl Store for Stepwise {
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         self.memory.used(owner, days).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.memory.ready().await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -81,10 +81,9 @@ pub async fn create(
     key: Key,
     Json(new): Json<wire::Create>,
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
-    let agent = new.agent.unwrap_or_else(|| app.agent.clone());
     let title = new.title.as_deref().map(command::title).transpose()?;
-    let model = app.choice(new.model.as_deref())?.model();
-    let chat = app.make(&caller, NewChat { agent, model, title, key: key.0 }).await?;
+    let model = app.pick(new.model.as_deref())?;
+    let chat = app.make(&caller, NewChat { agent: new.agent, model, title, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Answer(chat.now().await?)))
 }
 
@@ -107,7 +106,7 @@ pub async fn fork(
     Json(fork): Json<wire::Fork>,
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
     let title = fork.title.as_deref().map(command::title).transpose()?;
-    let model = fork.model.as_ref().map(|model| app.choice(model.as_deref())).transpose()?;
+    let model = fork.model.as_ref().map(|model| app.pick(model.as_deref())).transpose()?;
     let forked = Forked { at: MessageId(fork.at), title, model, key: key.0 };
     let made = match &left.chat {
         Some(chat) => match app.fork(&left.caller, chat, forked).await {
@@ -181,7 +180,10 @@ pub async fn patch(
     key: Key,
     Json(patch): Json<wire::Patch>,
 ) -> Result<Answer<wire::Chat>, Problem> {
-    let model = patch.model.as_ref().map(|model| app.choice(model.as_deref())).transpose()?;
+    let model = match patch.model {
+        Some(model) => Some(app.choice(&chat, app.pick(model.as_deref())?, &key).await?),
+        None => None,
+    };
     let command = match (patch.title, patch.archived, model) {
         (None, None, None) => None,
         (Some(title), None, None) => Some(Command::Rename(title)),

@@ -28,7 +28,7 @@ pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> 
     if app.is_ready().await {
         return Ok("ready\n");
     }
-    Err(Problem::new(Kind::Unavailable, "The store cannot be read, or the server is going down."))
+    Err(Problem::new(Kind::Unavailable, "The store cannot be read or written, or the server is going down."))
 }
 
 /// Numbers for Prometheus.

@@ -1,8 +1,8 @@
 //! How every stream begins, lives and ends.
 
 use std::convert::Infallible;
-use std::future::pending;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -15,6 +15,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::checks::Check;
 use crate::entropy;
 use crate::places::Place;
 use crate::problem::{Kind, Problem};
@@ -28,18 +29,16 @@ const HEARTBEAT: &str = ": still here\n\n";
 /// What a stream has besides its events.
 pub(super) struct Life {
     pub(super) app: Shared,
-    token: TokenHash,
-    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// The server goes down, or the token is not good any more. It is asked about elsewhere: on a busy machine the answer
+    /// may take long, and events do not wait for it.
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
     /// One timer for all that is due some time. It is not moved with every event: when it fires, it asks what is due.
     alarm: Pin<Box<Sleep>>,
     /// When something was said last.
     spoke: Instant,
-    /// When to ask whether the token is still good, and that question. Events do not wait for the answer: on a busy
-    /// machine it may take long.
-    recheck: Instant,
-    asked: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
     until: Instant,
     state: State,
+    _check: Arc<Check>,
     _place: Place<TokenHash>,
 }
 
@@ -52,12 +51,10 @@ enum State {
 
 /// What comes, whatever the events are.
 pub(super) enum Beat {
-    /// The server goes down.
-    Down,
+    /// The server goes down, or the token is not good any more.
+    Over,
     /// Something is due.
     Due,
-    /// Whether the token is still good.
-    Checked(bool),
 }
 
 impl Life {
@@ -67,18 +64,16 @@ impl Life {
         let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
         app.meter.streams.inc();
         let now = Instant::now();
-        let lasts = app.bounds.stream_time_max.as_millis() as u64;
-        let lasts = Duration::from_millis(lasts - entropy::below(lasts / 5 + 1)); // Those that came together go one by one.
+        let lasts = lasts(app.bounds.stream_time_max);
+        let check = app.checks.of(&app, token);
         Ok(Self {
-            token,
-            shutdown: Box::pin(app.shutdown.clone().cancelled_owned()),
+            over: Box::pin(check.over().clone().cancelled_owned()),
             alarm: Box::pin(sleep_until(now)),
             spoke: now,
-            recheck: now + app.bounds.recheck,
-            asked: None,
             until: now + lasts,
             state: State::New,
             app,
+            _check: check,
             _place: place,
         })
     }
@@ -88,8 +83,7 @@ impl Life {
         match self.state {
             State::New => {
                 self.state = State::Open;
-                let retry = RETRY_MS.start + entropy::below(RETRY_MS.end - RETRY_MS.start);
-                Some(Some(format!("retry: {retry}\n: everturn\n\n").into()))
+                Some(Some(format!("retry: {}\n: everturn\n\n", retry_ms()).into()))
             }
             State::Open => None,
             State::Over => Some(None),
@@ -98,16 +92,9 @@ impl Life {
 
     /// What comes, whatever the events are. Dropping the future loses nothing.
     pub(super) async fn beat(&mut self) -> Beat {
-        let answer = async {
-            match &mut self.asked {
-                Some(asked) => asked.await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             biased;
-            () = self.shutdown.as_mut() => Beat::Down,
-            is_good = answer => Beat::Checked(is_good),
+            () = self.over.as_mut() => Beat::Over,
             () = self.alarm.as_mut() => Beat::Due,
         }
     }
@@ -121,26 +108,17 @@ impl Life {
     pub(super) fn heed(&mut self, beat: Beat) -> Option<Bytes> {
         let now = Instant::now();
         match beat {
-            Beat::Down => return self.end("the server is going down"),
-            Beat::Checked(false) => return self.end("the token is not good any more"),
-            Beat::Checked(true) => (self.asked, self.recheck) = (None, now + self.app.bounds.recheck),
+            Beat::Over if self.app.shutdown.is_cancelled() => return self.end("the server is going down"),
+            Beat::Over => return self.end("the token is not good any more"),
             Beat::Due if now >= self.until => return self.end("time to reconnect"),
-            Beat::Due if now >= self.recheck && self.asked.is_none() => self.ask(),
             Beat::Due => {}
         }
         let is_quiet = now >= self.spoke + self.app.bounds.heartbeat;
         if is_quiet {
             self.spoke = now;
         }
-        let recheck = if self.asked.is_none() { self.recheck } else { self.until };
-        self.alarm.as_mut().reset(self.until.min(recheck).min(self.spoke + self.app.bounds.heartbeat));
+        self.alarm.as_mut().reset(self.until.min(self.spoke + self.app.bounds.heartbeat));
         is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
-    }
-
-    /// Asks whether the token is still good. A store that cannot be asked is not a reason to cut everybody.
-    fn ask(&mut self) {
-        let (app, token) = (self.app.clone(), self.token);
-        self.asked = Some(Box::pin(async move { !matches!(app.token(&token).await, Ok(None)) }));
     }
 
     /// Says why the stream ends. A comment: clients come back with the cursor they have.
@@ -154,6 +132,16 @@ impl Drop for Life {
     fn drop(&mut self) {
         self.app.meter.streams.dec();
     }
+}
+
+/// How long a stream lasts: those that came together go one by one.
+fn lasts(max: Duration) -> Duration {
+    let max = max.as_millis() as u64;
+    Duration::from_millis(max - entropy::below(max / 5 + 1))
+}
+
+fn retry_ms() -> u64 {
+    RETRY_MS.start + entropy::below(RETRY_MS.end - RETRY_MS.start)
 }
 
 /// Something that is said piece by piece.
@@ -173,4 +161,26 @@ pub(super) fn response(watch: impl Frames) -> Response {
     let mut response = (headers, Body::from_stream(frames)).into_response();
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Streams that began together do not end together, and do not all come back in the same moment.
+    #[test]
+    fn streams_go_and_come_back_one_by_one() {
+        let max = Duration::from_secs(60 * 60);
+        let times: BTreeSet<Duration> = (0..200).map(|_| lasts(max)).collect();
+        assert!(times.iter().all(|time| (max * 4 / 5..=max).contains(time)), "{times:?}");
+        assert!(*times.last().unwrap() - *times.first().unwrap() > max / 10, "they are spread");
+        assert!(times.len() > 150, "{}", times.len());
+        assert_eq!(lasts(Duration::ZERO), Duration::ZERO);
+        let retries: BTreeSet<u64> = (0..200).map(|_| retry_ms()).collect();
+        assert!(retries.iter().all(|retry| (500..2_000).contains(retry)), "{retries:?}");
+        assert!(retries.last().unwrap() - retries.first().unwrap() > 1_000, "they are spread");
+        assert!(retries.len() > 100, "{}", retries.len());
+    }
 }

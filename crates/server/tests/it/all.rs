@@ -273,3 +273,45 @@ async fn of_many_that_go_at_once_none_stays_in_the_list() {
     }
     stage.server.stop().await;
 }
+
+/// A list that takes long to read holds up no event of the chats beside it.
+#[tokio::test]
+async fn a_slow_list_holds_up_no_chat() {
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let chat = stage.chat("numbered").await;
+    store.lists.shut();
+    let mut watcher = Watcher::of(&stage, &[&chat]).await;
+    timeout(PATIENCE, store.lists.until(1)).await.expect("it is asked for");
+    let id_of: everturn::core::ids::ChatId = id(&chat).parse().unwrap();
+    stage.engine.chat(id_of).send("count to 3").await.unwrap(); // A request would ask for the list as well.
+    watcher.until(|watcher| rests(watcher.view(&chat))).await;
+    assert_eq!(watcher.title(&chat), None, "nobody has said what is on it");
+    store.lists.open();
+    watcher.until(|watcher| watcher.title(&chat) == Some("count to 3")).await;
+    stage.server.stop().await;
+}
+
+/// Whoever follows many chats has a few of them looked at together, and not all.
+#[tokio::test]
+async fn a_stream_begins_with_a_few_glances_at_a_time() {
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let mut chats = Vec::new();
+    for _ in 0..12 {
+        chats.push(stage.chat("numbered").await);
+    }
+    store.glances.shut();
+    let opened = async {
+        let chats: Vec<&String> = chats.iter().collect();
+        Watcher::of(&stage, &chats).await
+    };
+    let ((), mut watcher) = tokio::join!(
+        async {
+            timeout(PATIENCE, store.glances.until(4)).await.expect("they are looked at");
+            store.glances.open();
+        },
+        opened
+    );
+    watcher.until(|watcher| chats.iter().all(|chat| watcher.view(chat).status.is_some())).await;
+    assert_eq!(store.glances.most(), 4);
+    stage.server.stop().await;
+}

@@ -1,5 +1,7 @@
 //! Making, finding and naming chats, and talking to them.
 
+use std::sync::atomic::Ordering;
+
 use everturn_server::wire::{Status, View};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -202,6 +204,20 @@ async fn the_house_describes_itself() {
     let metrics = metrics.as_str().unwrap();
     assert!(metrics.contains(r#"everturn_http_requests_total{method="GET",route="/v1/models",status="200"} 1"#));
     assert!(metrics.contains("everturn_drivers"), "the engine's are there too");
+    stage.server.stop().await;
+}
+
+/// A server whose store cannot write is alive and not ready, until it can.
+#[tokio::test]
+async fn a_server_that_cannot_write_is_not_ready() {
+    let (stage, store) = Stage::sluggish(everturn_server::Bounds::default()).await;
+    let probe = async |path: &str| stage.client.get(format!("{}{path}", stage.base)).send().await.unwrap().status();
+    assert_eq!(probe("/readyz").await, StatusCode::OK);
+    store.is_broken.store(true, Ordering::SeqCst);
+    assert_eq!(probe("/readyz").await, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(probe("/healthz").await, StatusCode::OK);
+    store.is_broken.store(false, Ordering::SeqCst);
+    assert_eq!(probe("/readyz").await, StatusCode::OK);
     stage.server.stop().await;
 }
 

@@ -192,12 +192,14 @@ struct Fragile {
     memory: Arc<Memory>,
     left: AtomicUsize,
     hangs: Option<Notify>,
+    /// How many were not answered.
+    hung: AtomicUsize,
 }
 
 impl Fragile {
     fn new(left: usize, hangs: Option<Notify>) -> (Arc<Memory>, Arc<Self>) {
         let memory = Arc::new(Memory::new());
-        (memory.clone(), Arc::new(Self { memory, left: AtomicUsize::new(left), hangs }))
+        (memory.clone(), Arc::new(Self { memory, left: AtomicUsize::new(left), hangs, hung: AtomicUsize::new(0) }))
     }
 }
 
@@ -210,6 +212,7 @@ impl Tokens for Fragile {
     async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if let (Err(_), Some(hangs)) = (left, &self.hangs) {
+            self.hung.fetch_add(1, Ordering::SeqCst);
             hangs.notify_one();
             std::future::pending().await
         }
@@ -275,17 +278,50 @@ async fn events_do_not_wait_for_a_check() {
     inn.server.stop().await;
 }
 
+/// Streams whose token cannot be checked end, rather than go on for ever: whoever checks it has panicked.
+#[tokio::test]
+async fn a_panic_in_a_check_ends_the_streams() {
+    let (memory, fragile) = Fragile::new(2, None);
+    let inn = Inn::with(memory, fragile, Bounds { recheck: SOON, ..Bounds::default() }).await;
+    let (_, mut reader) = watched(&inn).await;
+    timeout(PATIENCE, reader.until_the_end()).await.expect("it ends");
+    inn.server.stop().await;
+}
+
+/// However many streams a token has, it is asked about for all of them at once.
+#[tokio::test]
+async fn a_token_is_checked_once_for_all_its_streams() {
+    let (memory, fragile) = Fragile::new(1_000, Some(Notify::new()));
+    let bounds = Bounds { recheck: SOON, heartbeat: SOON, ..Bounds::default() };
+    let inn = Inn::with(memory, fragile.clone(), bounds).await;
+    let (chat, reader) = watched(&inn).await;
+    let mut readers = vec![reader];
+    for _ in 1..20 {
+        readers.push(Reader::open(inn.client.get(format!("{chat}/stream")).bearer_auth(TOKEN)).await);
+    }
+    fragile.left.store(0, Ordering::SeqCst);
+    timeout(PATIENCE, fragile.hangs.as_ref().unwrap().notified()).await.expect("it is asked");
+    for reader in &mut readers {
+        let before = reader.comments.len();
+        while reader.comments.len() < before + 5 {
+            timeout(PATIENCE, reader.next()).await.expect("it lives"); // Longer than until its next check.
+        }
+    }
+    assert_eq!(fragile.hung.load(Ordering::SeqCst), 1, "one for all of them");
+    inn.server.stop().await;
+}
+
 /// S34: what panics in a stream ends that connection, and nobody counts it any more.
 #[tokio::test]
 async fn a_panic_gives_its_place_back() {
-    let (memory, fragile) = Fragile::new(2, None);
-    let inn = Inn::with(memory, fragile.clone(), Bounds { recheck: SOON, ..Bounds::default() }).await;
-    let (_, mut reader) = watched(&inn).await;
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let mut reader = stage.watch(&stage.chat("default").await).await;
+    reader.until(|view| view.status.is_some()).await;
+    store.panics.store(true, Ordering::SeqCst);
     while !matches!(reader.next().await, Came::Cut | Came::End) {}
-    fragile.left.store(1_000_000, Ordering::Relaxed);
     let counted = async {
         loop {
-            let request = reqwest::Client::new().get(format!("{}/metrics", inn.base)).bearer_auth(TOKEN);
+            let request = reqwest::Client::new().get(format!("{}/metrics", stage.base)).bearer_auth(TOKEN);
             let text = request.send().await.unwrap().text().await.unwrap();
             if text.contains("everturn_http_connections 1\n") && text.contains("everturn_http_streams 0\n") {
                 return;
@@ -294,5 +330,5 @@ async fn a_panic_gives_its_place_back() {
         }
     };
     timeout(PATIENCE, counted).await.expect("the broken one is gone");
-    inn.server.stop().await;
+    stage.server.stop().await;
 }

@@ -198,3 +198,51 @@ async fn what_nothing_else_remembers_is_remembered_too() {
     assert_eq!(tokens, 6, "three were there, and three were made");
     stage.server.stop().await;
 }
+
+/// I2: what was done under a key is answered as before, though the agent or the model it names is in the configuration no
+/// more, or another agent is there for whoever names none. What is new is refused.
+#[tokio::test]
+async fn what_was_done_is_not_refused_when_its_agent_and_model_are_gone() {
+    let stage = Stage::new().await;
+    let chat = stage.talk("numbered", &["count to 3"]).await;
+    let fork = format!("{chat}/fork");
+    let requests = [
+        (Method::POST, "/v1/chats", "agent", json!({"agent": "numbered"})),
+        (Method::POST, "/v1/chats", "model", json!({"model": "understudy/extra"})),
+        (Method::POST, "/v1/chats", "neither", json!({})),
+        (Method::POST, &fork, "fork", json!({"at": 2})),
+        (Method::POST, &fork, "fork-model", json!({"at": 2, "model": "understudy/extra"})),
+        (Method::PATCH, &chat, "patch", json!({"title": "Numbers", "model": "understudy/extra"})),
+    ];
+    let mut before = Vec::new();
+    for (method, path, key, body) in &requests {
+        let (status, done) = keyed(&stage, method.clone(), path, key, body.clone()).await;
+        assert!(status.is_success(), "{key}: {done}");
+        before.push((status, done["id"].clone()));
+    }
+    let stage = stage.reconfigured().await;
+    for ((method, path, key, body), before) in requests.iter().zip(&before) {
+        let (status, again) = keyed(&stage, method.clone(), path, key, body.clone()).await;
+        assert_eq!((status, again["id"].clone()), *before, "{key}: {again}");
+        if body != &json!({}) {
+            let (status, problem) = keyed(&stage, method.clone(), path, &format!("{key}-new"), body.clone()).await;
+            assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{key}");
+        }
+        let mut other = body.clone();
+        other["model"] = json!("understudy/other");
+        let (status, problem) = keyed(&stage, method.clone(), path, key, other.clone()).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"), "{key}");
+        other["model"] = json!("nobody");
+        let (status, problem) = keyed(&stage, method.clone(), path, key, other).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{key}");
+    }
+    assert_eq!(stage.get("/v1/chats").await.1["chats"].as_array().unwrap().len(), 6, "nothing was made again");
+    assert_eq!(stage.ask(Method::DELETE, &chat).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    for ((method, path, key, body), before) in requests.iter().zip(&before).filter(|((_, path, ..), _)| *path == fork) {
+        let (status, again) = keyed(&stage, method.clone(), path, key, body.clone()).await;
+        assert_eq!((status, again["id"].clone()), *before, "{key}: though the other chat is gone");
+        let (status, _) = keyed(&stage, method.clone(), path, &format!("{key}-late"), body.clone()).await;
+        assert!(status.is_client_error(), "{key}");
+    }
+    stage.server.stop().await;
+}

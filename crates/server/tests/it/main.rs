@@ -21,6 +21,7 @@ mod keys;
 mod orphans;
 mod races;
 mod reader;
+mod sluggish;
 mod stage;
 mod steering;
 mod tokens;

@@ -15,6 +15,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::reader::Reader;
+use crate::sluggish::Sluggish;
 
 /// The token of whoever the tests are.
 pub const TOKEN: &str = "evt_of-whoever-the-tests-are-in-most-cases";
@@ -34,6 +35,25 @@ struct Launch {
     target: String,
 }
 
+/// Who is there: agents, the first one for whoever names none, and models to choose.
+struct Cast {
+    agents: Vec<(&'static str, Agent)>,
+    models: Vec<Offered>,
+}
+
+impl Cast {
+    fn usual() -> Self {
+        let agents = vec![
+            ("default", agent("persona")),
+            ("numbered", agent("numbered")),
+            ("asks", asking()),
+            ("launches", launching()),
+            ("fails", failing()),
+        ];
+        Self { agents, models: vec![Offered::Family("understudy/extra".parse().unwrap())] }
+    }
+}
+
 impl Stage {
     /// A server whose agents answer at once: `default`, `numbered` (t1 t2 t3 …), `asks` (runs a tool of its client),
     /// `launches` (needs an approval) and `fails` (has no model).
@@ -50,20 +70,35 @@ impl Stage {
 
     /// The same on another store. Tokens are kept in memory.
     pub async fn on(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration) -> Self {
+        Self::play(store, memory, bounds, pace, Cast::usual()).await
+    }
+
+    /// The usual server on a store that keeps people waiting when it is told to.
+    pub async fn sluggish(bounds: Bounds) -> (Self, Arc<Sluggish>) {
+        let store = Arc::new(Sluggish::default());
+        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds };
+        (Self::on(store.clone(), store.memory.clone(), bounds, Duration::ZERO).await, store)
+    }
+
+    /// The next server on the same store, in whose configuration there is nobody but `heir`, and no model to choose.
+    pub async fn reconfigured(self) -> Self {
+        self.server.stop().await;
+        let cast = Cast { agents: vec![("heir", agent("persona"))], models: vec![] };
+        let bounds = Bounds { grace_max: Duration::ZERO, ..Bounds::default() };
+        Self::play(self.memory.clone(), self.memory, bounds, Duration::ZERO, cast).await
+    }
+
+    async fn play(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration, cast: Cast) -> Self {
+        let Cast { agents, models } = cast;
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let mut registry = Registry::default();
-        let engine = Engine::builder()
+        let builder = Engine::builder()
             .store(store.clone())
             .metrics(Metrics::register(&mut registry))
-            .provider(Understudy::company(Manner { pace, seed: 7 }))
-            .agent("default", agent("persona"))
-            .agent("numbered", agent("numbered"))
-            .agent("asks", asking())
-            .agent("launches", launching())
-            .agent("fails", failing())
-            .start();
-        let (tokens, models) = (memory.clone(), vec![Offered::Family("understudy/extra".parse().unwrap())]);
-        let parts = Parts { engine: engine.clone(), store, tokens, registry, agent: "default".into(), models, bounds };
+            .provider(Understudy::company(Manner { pace, seed: 7 }));
+        let (tokens, agent) = (memory.clone(), agents[0].0.into());
+        let engine = agents.into_iter().fold(builder, |builder, (name, agent)| builder.agent(name, agent)).start();
+        let parts = Parts { engine: engine.clone(), store, tokens, registry, agent, models, bounds };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(parts, address, &["everturn.test".into()]).await.unwrap();
         let base = format!("http://{}", server.address());

@@ -21,6 +21,7 @@ fn new(number: u128) -> New {
     New {
         id: chat_id(number),
         agent,
+        is_named: true,
         model: None,
         is_chosen: false,
         owner,
@@ -43,14 +44,17 @@ fn forked(number: u128, at: u64) -> New {
 /// request it is a conflict, and another owner's keys are another's.
 pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
     let titled = |number| New { title: "Kelp".into(), ..keyed(number, "k") };
+    assert_eq!(store.made(&titled(1)).await, Ok(None));
     assert_eq!(store.make(&titled(1)).await, Ok(chat_id(1)));
     assert_eq!(store.make(&titled(2)).await, Ok(chat_id(1)), "whatever id it came with");
+    assert_eq!(store.made(&titled(2)).await, Ok(Some(chat_id(1))));
     assert_eq!(store.heading(chat_id(2)).await, Err(StoreError::NoSuchChat));
     let heading = store.heading(chat_id(1)).await.expect("it was made");
     assert_eq!((heading.title.as_str(), heading.version.0), ("Kelp", 0));
     let others = [
         keyed(2, "k"),
         New { agent: "another".into(), ..titled(2) },
+        New { is_named: false, ..titled(2) },
         New { title: "kelp".into(), ..titled(2) },
         New { is_chosen: true, ..titled(2) },
         New { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
@@ -58,11 +62,17 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
     ];
     for other in others {
         assert_eq!(store.make(&other).await, Err(MakeError::Conflict), "{other:?}");
+        assert_eq!(store.made(&other).await, Err(MakeError::Conflict), "{other:?}");
     }
+    assert_eq!(store.made(&New { owner: "you".into(), ..titled(3) }).await, Ok(None), "that is another's");
     assert_eq!(store.make(&New { owner: "you".into(), ..titled(3) }).await, Ok(chat_id(3)));
     assert_eq!(store.make(&keyed(4, "k ")).await, Ok(chat_id(4)));
     assert_eq!(store.make(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
-    assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(4));
+    assert_eq!(store.made(&new(5)).await, Ok(None));
+    assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(4), "looking has made nothing");
+    let whoever = |number, agent: &str| New { agent: agent.into(), is_named: false, ..keyed(number, "w") };
+    assert_eq!(store.make(&whoever(6, "one")).await, Ok(chat_id(6)));
+    assert_eq!(store.make(&whoever(7, "another")).await, Ok(chat_id(6)), "whoever is there for all by now");
 }
 
 /// A chat has the model it was made with, whether it begins with nothing or with what was said elsewhere.
@@ -90,6 +100,7 @@ pub async fn a_key_of_a_fork_outlives_its_source<S: Store>(store: Arc<S>) {
     assert_eq!(store.make(&New { fork: None, ..titled }).await, Err(MakeError::Conflict));
     store.delete(source.lease).await.expect("the lease is ours");
     assert_eq!(store.make(&New { agent: String::new(), ..fork(3, "") }).await, Ok(chat_id(2)));
+    assert_eq!(store.made(&New { agent: String::new(), ..fork(3, "") }).await, Ok(Some(chat_id(2))));
     let other = New { key: Some("g".into()), ..fork(3, "") };
     assert_eq!(store.make(&other).await, Err(StoreError::NoSuchChat.into()), "nothing is made of nothing");
 }

@@ -73,6 +73,18 @@ impl Inner {
         }
     }
 
+    pub(super) async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        let mut patience = self.patience();
+        loop {
+            match self.earlier_make(new).await {
+                Ok(Some(Tried::Made(chat))) => return Ok(Some(chat)),
+                Ok(Some(Tried::No(error))) => return Err(error),
+                Ok(None | Some(Tried::Moved)) => return Ok(None),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
     async fn try_make(&self, new: &New) -> Result<Tried, Fault> {
         if let Some(earlier) = self.earlier_make(new).await? {
             return Ok(earlier);

@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::Options;
 use super::address::Address;
 use super::fault::Fault;
 use super::hints::Hints;
 use super::link::Param;
 use super::wire::LOOK;
+use super::{Options, lasting};
 use crate::clock;
 use crate::store::{Hint, StoreError};
 
@@ -41,6 +41,8 @@ struct Standing {
     renewed: Instant,
     /// Whether it was told that this number is no good any more.
     is_lost: bool,
+    /// Why this process could not say that it is alive when it last tried to.
+    trouble: Option<StoreError>,
 }
 
 impl Life {
@@ -49,6 +51,16 @@ impl Life {
         let standing = self.standing();
         let is_trusted = !standing.is_lost && clock::now() < standing.renewed + self.trusted();
         standing.id.filter(|_| is_trusted)
+    }
+
+    /// Nothing, if this process has a standing and could write when it last did. Asks nobody.
+    pub(super) fn ready(&self) -> Result<(), StoreError> {
+        let is_current = self.current().is_some();
+        match &self.standing().trouble {
+            Some(trouble) => Err(trouble.clone()),
+            None if is_current => Ok(()),
+            None => Err(StoreError::Unavailable("the database was not told that this process is alive".into())),
+        }
     }
 
     /// For tests: as if the process stood still.
@@ -82,7 +94,7 @@ impl Worker {
         belief: f64,
         hints: Arc<Hints>,
     ) -> Result<Self, StoreError> {
-        let standing = Mutex::new(Standing { id: None, renewed: clock::now(), is_lost: true });
+        let standing = Mutex::new(Standing { id: None, renewed: clock::now(), is_lost: true, trouble: None });
         let life = Arc::new(Life { standing, lasts: options.lease_max, is_paused: AtomicBool::new(false) });
         let (stop, stopped) = watch::channel(false);
         let (is_done, done) = mpsc::channel();
@@ -138,6 +150,7 @@ impl Pulse {
             loop {
                 if let Err(fault) = self.session(&mut known).await {
                     tracing::debug!(?fault, "this process could not say that it is alive");
+                    self.life.standing().trouble = Some(lasting(fault));
                     self.hints.put(Hint::Late);
                 }
                 tokio::time::sleep(RECONNECT_PAUSE).await;
@@ -178,6 +191,7 @@ impl Pulse {
         loop {
             if !self.life.is_paused.load(Ordering::Relaxed) {
                 self.beat(&client).await?;
+                self.life.standing().trouble = None;
                 if let Some(known) = known.take() {
                     let _ = known.send(()); // Whoever opens may have given up.
                 }
@@ -232,7 +246,7 @@ impl Pulse {
         let row = self.answer(client.query_typed_one(insert, &[(&lasts, Type::INT8)])).await?;
         let before = std::mem::replace(
             &mut *self.life.standing(),
-            Standing { id: Some(row.get(0)), renewed: asked, is_lost: false },
+            Standing { id: Some(row.get(0)), renewed: asked, is_lost: false, trouble: None },
         );
         if let Some(before) = before.id {
             self.remove(client, before).await?;

@@ -12,6 +12,7 @@ use everturn_core::ids::{ChatId, Fence, InboxSeq, Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::heads::{Heads, Told};
+use super::migrate;
 use super::rows;
 use super::trouble::Halt;
 use super::value::{id, number, unsigned};
@@ -71,6 +72,11 @@ pub(super) struct Desk<'a> {
 }
 
 impl Desk<'_> {
+    /// Writes what is there already: whether that works is all that is asked.
+    pub(super) fn touch(&self) -> Result<(), Halt<StoreError>> {
+        Ok(self.connection.pragma_update(None, "user_version", migrate::SCHEMA)?)
+    }
+
     /// What is known of a chat.
     pub(super) fn seat<E: From<StoreError>>(&mut self, chat: ChatId) -> Result<&mut Seat, Halt<E>> {
         match self.seats.entry(chat) {

@@ -4,10 +4,10 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -19,7 +19,10 @@ const UNSYNCED_MAX: Duration = Duration::from_millis(100);
 /// How long the log gets before it is written back, in pages of 4 KiB.
 const PAGES_WRITTEN_BACK: u32 = 1_000;
 
-/// What the two threads tell each other.
+/// How long a write that worked shows that writing works.
+const PROOF_MAX: Duration = Duration::from_secs(5);
+
+/// What the two threads tell each other, and whoever asks how they are.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// Something was committed and may be lost in a power cut.
@@ -28,9 +31,23 @@ pub(super) struct Health {
     pub(super) is_doubtful: AtomicBool,
     /// How long the log is.
     pub(super) pages: Arc<AtomicU32>,
+    /// When something was written last, if nothing has failed since.
+    written: Mutex<Option<Instant>>,
 }
 
 impl Health {
+    /// Something was written just now, or could not be.
+    pub(super) fn wrote(&self, written: Option<Instant>) {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = written;
+    }
+
+    /// Whether writing has worked a moment ago.
+    pub(super) fn has_written(&self, now: Instant) -> bool {
+        let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = written.is_some_and(|written| now.saturating_duration_since(written) < PROOF_MAX);
+        is_fresh && !self.is_doubtful.load(Ordering::Relaxed)
+    }
+
     /// Counts the pages of the log that `connection` writes.
     pub(super) fn count_pages(&self, connection: &mut Connection) -> Result<(), rusqlite::Error> {
         let pages = self.pages.clone();
@@ -87,5 +104,26 @@ fn sync(file: &Path) -> std::io::Result<()> {
         Ok(log) => log.sync_data(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()), // Written back whole.
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    /// That writing works is believed for a while, so that whoever asks often does not write often.
+    #[test]
+    fn a_write_shows_for_a_while_that_writing_works() {
+        let (health, now) = (Health::default(), clock::now());
+        assert!(!health.has_written(now), "nothing was");
+        health.wrote(Some(now));
+        assert!(health.has_written(now + PROOF_MAX - Duration::from_millis(1)));
+        assert!(!health.has_written(now + PROOF_MAX), "that was long ago");
+        health.is_doubtful.store(true, Ordering::Relaxed);
+        assert!(!health.has_written(now), "what was written may be lost");
+        health.is_doubtful.store(false, Ordering::Relaxed);
+        health.wrote(None);
+        assert!(!health.has_written(now), "it has failed since");
     }
 }

@@ -37,12 +37,17 @@ fn heading_of(row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
     })
 }
 
-/// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
+/// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other;
+/// those at work are few, and lie together in an index of their own.
 pub(super) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Heading>, Halt<StoreError>> {
     let mut headings = Vec::new();
+    if query.works {
+        some(connection, query, query.archived, &mut headings)?;
+        return Ok(headings);
+    }
     for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
     {
-        some(connection, query, archived, &mut headings)?;
+        some(connection, query, Some(archived), &mut headings)?;
     }
     headings.sort_by_key(|heading: &Heading| std::cmp::Reverse(heading.place()));
     headings.truncate(query.len);
@@ -52,13 +57,17 @@ pub(super) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Hea
 fn some(
     connection: &Connection,
     query: &Query,
-    archived: bool,
+    archived: Option<bool>,
     headings: &mut Vec<Heading>,
 ) -> Result<(), Halt<StoreError>> {
-    // Those at work are few, however many there are: they have an index, which would not be chosen for the order's sake.
+    // The index of those at work would not be chosen for the order's sake.
     let by = if query.works { "INDEXED BY chats_unsettled" } else { "" };
-    let mut sql = format!("SELECT {COLUMNS} FROM chats {by} WHERE archived = ?");
-    let mut values = vec![Value::from(archived)];
+    let mut sql = format!("SELECT {COLUMNS} FROM chats {by} WHERE true");
+    let mut values = Vec::new();
+    if let Some(archived) = archived {
+        sql.push_str(" AND archived = ?");
+        values.push(Value::from(archived));
+    }
     if let Some(owner) = &query.owner {
         sql.push_str(" AND owner = ?");
         values.push(owner.as_bytes().to_vec().into());
@@ -107,4 +116,57 @@ pub(super) fn unsettled(connection: &Connection) -> Result<Vec<Unsettled>, Halt<
     let mut select = connection.prepare_cached(sql)?;
     let found = select.query_map([], |row| Ok(Unsettled { chat: chat_id(row, 0)?, has_commands: row.get(1)? }))?;
     Ok(found.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::sqlite::migrate;
+
+    /// Who asks how many of their chats are at work does not pay for those of others, nor for those that rest.
+    #[test]
+    fn chats_at_work_are_found_by_their_owner() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate::migrate(&mut connection).unwrap();
+        let mut next = 0_u128;
+        let mut make = |connection: &Connection, owner: &str, unsettled: bool| {
+            next += 1;
+            let insert =
+                "INSERT INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, step,
+                    obeyed, submitted, unsettled, fence, body)
+                VALUES (?1, x'61', ?2, x'', x'', ?3, 0, 0, 0, 0, 0, 0, ?4, 0, '{}')";
+            let status = if unsettled { "running" } else { "idle" };
+            let id = next.to_be_bytes();
+            connection.execute(insert, params![id, owner.as_bytes(), status, unsettled]).unwrap();
+        };
+        for _ in 0..3 {
+            make(&connection, "me", true);
+        }
+        let query = Query { owner: Some("me".into()), works: true, ..Query::default() };
+        let steps = |connection: &mut Connection| {
+            let count = Arc::new(AtomicUsize::new(0));
+            let counted = count.clone();
+            let step = move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                false
+            };
+            connection.progress_handler(1, Some(step)).unwrap();
+            assert_eq!(headings(connection, &query).unwrap().len(), 3);
+            connection.progress_handler(0, None::<fn() -> bool>).unwrap();
+            count.load(Ordering::Relaxed)
+        };
+        steps(&mut connection); // The first time it is told what there is.
+        let before = steps(&mut connection);
+        for n in 0..1_000 {
+            make(&connection, &format!("owner {}", n % 7), true);
+            make(&connection, "me", false);
+        }
+        let after = steps(&mut connection);
+        assert!(after < before + 10, "{before} steps became {after}"); // One or two to see that the next is another's.
+    }
 }

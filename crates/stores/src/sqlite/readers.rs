@@ -2,6 +2,8 @@
 //!
 //! Reads wait in one queue, and a few threads take them from there one after the other. A thread does not go back to the
 //! runtime between two reads: where that has more to do than it can, each of its turns would be a wait for all of them.
+//! Whoever looks for words in everything that was ever said takes long, so searches never have all threads: other reads
+//! go past those that wait.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,19 +19,32 @@ use crate::store::StoreError;
 
 type Read = Box<dyn FnOnce(&Readers) + Send>;
 
+/// How long a read may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// About as long as others.
+    Short,
+    /// As long as there is something to read.
+    Search,
+}
+
 /// A few connections, and what waits for one.
 #[derive(Debug)]
 pub(super) struct Readers {
     file: PathBuf,
     len_max: usize,
+    /// How many of them may search at once.
+    searches_max: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Read>,
+    waiting: VecDeque<(Kind, Read)>,
     /// How many threads read.
     threads: usize,
+    /// How many of them search.
+    searches: usize,
     idle: Vec<Connection>,
 }
 
@@ -41,7 +56,7 @@ impl std::fmt::Debug for State {
 
 impl Readers {
     pub(super) fn new(file: PathBuf, len_max: usize) -> Arc<Self> {
-        Arc::new(Self { file, len_max, state: Mutex::default() })
+        Arc::new(Self { file, len_max, searches_max: (len_max / 2).max(1), state: Mutex::default() })
     }
 
     /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile. One that
@@ -54,13 +69,38 @@ impl Readers {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
+        self.wait(Kind::Short, read).await
+    }
+
+    /// The same for a read that may take long.
+    pub(super) async fn search<T, E>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.wait(Kind::Search, read).await
+    }
+
+    async fn wait<T, E>(
+        self: &Arc<Self>,
+        kind: Kind,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
         let (reply, done) = oneshot::channel();
-        self.put(Box::new(move |readers| {
+        let read: Read = Box::new(move |readers| {
             if !reply.is_closed() {
                 let done = catch_unwind(AssertUnwindSafe(|| readers.on_connection(read)));
                 let _ = reply.send(done); // Whoever asked may be gone.
             }
-        }));
+        });
+        self.put(kind, read);
         match done.await {
             Ok(Ok(Ok(done))) => Ok(done),
             Ok(Ok(Err(Halt::No(error)))) => Err(error),
@@ -71,9 +111,9 @@ impl Readers {
     }
 
     /// Puts a read behind the others, and finds it a thread if there may be one more.
-    fn put(self: &Arc<Self>, read: Read) {
+    fn put(self: &Arc<Self>, kind: Kind, read: Read) {
         let mut state = self.state();
-        state.waiting.push_back(read);
+        state.waiting.push_back((kind, read));
         let is_short = state.threads < self.len_max;
         state.threads += usize::from(is_short);
         drop(state); // A runtime that ends drops what it is given, and that counts itself off.
@@ -110,18 +150,27 @@ struct Thread {
 impl Thread {
     /// Does what waits, until nothing does.
     fn work(mut self) {
-        while let Some(read) = self.next() {
+        let mut before = Kind::Short;
+        while let Some((kind, read)) = self.next(before) {
             read(&self.readers);
+            before = kind;
         }
     }
 
-    /// What waits. If nothing does, whoever comes next needs another thread.
-    fn next(&mut self) -> Option<Read> {
+    /// What waits and may be read, after a read of this kind. If nothing does, whoever comes next needs another thread; a
+    /// search that may not be read yet is taken up by whoever searches now.
+    fn next(&mut self, before: Kind) -> Option<(Kind, Read)> {
         let mut state = self.readers.state();
-        let next = state.waiting.pop_front();
-        if next.is_none() {
-            state.threads -= 1;
-            self.is_counted = false;
+        state.searches -= usize::from(before == Kind::Search);
+        let may_search = state.searches < self.readers.searches_max;
+        let place = state.waiting.iter().position(|(kind, _)| *kind == Kind::Short || may_search);
+        let next = place.and_then(|place| state.waiting.remove(place));
+        match &next {
+            Some((kind, _)) => state.searches += usize::from(*kind == Kind::Search),
+            None => {
+                state.threads -= 1;
+                self.is_counted = false;
+            }
         }
         next
     }
@@ -172,6 +221,46 @@ mod tests {
         end.send(()).unwrap();
         second.await.unwrap();
         assert_eq!(readers.state().idle.len(), 1, "and its connection was used again");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// However many search, somebody who reads does not wait for them; and every search has its turn.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn searches_leave_room_for_others() {
+        let dir = dir("readers-searching");
+        drop(open(&dir));
+        let readers = Readers::new(dir.join("everturn.db"), 4);
+        let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+        let ends = Arc::new(Mutex::new(ends));
+        let mut searches = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            let (readers, begun, ends) = (readers.clone(), begun.clone(), ends.clone());
+            let search = move |_: &Transaction<'_>| {
+                begun.send(()).unwrap();
+                let ends = ends.lock().unwrap();
+                ends.recv().unwrap();
+                Ok::<_, Halt<StoreError>>(())
+            };
+            searches.spawn(async move { readers.search(search).await });
+        }
+        for _ in 0..2 {
+            begins.recv().unwrap();
+        }
+        for _ in 0..10 {
+            readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
+        }
+        assert!(begins.try_recv().is_err(), "the others wait");
+        assert_eq!(readers.state().searches, 2);
+        for _ in 0..6 {
+            end.send(()).unwrap();
+        }
+        searches.join_all().await.into_iter().for_each(|searched| searched.unwrap());
+        assert_eq!(begins.try_iter().count(), 4);
+        // The threads that have nothing left to do say so a moment later.
+        while readers.state().threads > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(readers.state().searches, 0);
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -172,6 +172,7 @@ impl Writer {
             Err(_) => StoreError::Unavailable("the writer panicked; see the log".into()),
         };
         self.seats.clear();
+        self.health.wrote(None);
         let rolled_back = self.connection.as_ref().map(|connection| match connection.is_autocommit() {
             true => Ok(()),
             false => connection.execute_batch("ROLLBACK"),
@@ -215,6 +216,7 @@ impl Writer {
             failpoint!("sqlite-commit");
             connection.prepare_cached("COMMIT")?.execute([])?;
             failpoint!("sqlite-committed");
+            self.health.wrote(Some(clock::now()));
             self.health.is_unsynced.store(needs == Needs::Process, Ordering::Release);
             let _ = self.keeper.try_send(()); // It has been told already.
         }

@@ -64,6 +64,10 @@ impl Store for Housed {
         self.at_hand().await.make(new).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.at_hand().await.made(new).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         self.at_hand().await.delete(lease).await
     }
@@ -146,6 +150,10 @@ impl Store for Housed {
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         self.at_hand().await.used(owner, days).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.at_hand().await.ready().await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -22,7 +22,7 @@ const MODEL: &str = "/model ";
 impl Session {
     pub(super) async fn key(&mut self, key: KeyEvent) -> anyhow::Result<()> {
         if key.code == KeyCode::Tab {
-            self.complete().await;
+            self.complete();
             return Ok(());
         }
         match self.editor.key(key) {
@@ -41,11 +41,11 @@ impl Session {
     }
 
     /// Completes the name of a command, or of a model.
-    async fn complete(&mut self) {
+    fn complete(&mut self) {
         let typed = self.editor.text();
         if typed.starts_with(MODEL) {
             match self.names.is_empty() {
-                true => self.order(Order::Names).await, // It goes on when they are there.
+                true => self.order(Order::Names), // It goes on when they are there.
                 false => self.complete_model(self.names.clone()),
             }
             return;
@@ -79,13 +79,13 @@ impl Session {
     async fn submit(&mut self, text: String) {
         if let Some(message) = self.editing.take() {
             if let Some(chat) = self.id() {
-                self.order(Order::Edit { chat, message, text }).await;
+                self.order(Order::Edit { chat, message, text });
             }
             return;
         }
         if let Some(answer) = self.answer(&text) {
             if let Some(chat) = self.id() {
-                self.order(Order::Answer { chat, answer }).await;
+                self.order(Order::Answer { chat, answer });
             }
             return;
         }
@@ -109,8 +109,8 @@ impl Session {
 
     async fn send(&mut self, text: String, when: When) {
         match self.id() {
-            Some(chat) => self.order(Order::Send { chat, text, when }).await,
-            None if self.under_way > 0 => {
+            Some(chat) => self.order(Order::Send { chat, text, when }),
+            None if !self.outbox.is_empty() => {
                 self.tell(&["The chat is just being made; say it again in a moment.".into()]);
                 self.editor.replace(&text);
             }
@@ -119,15 +119,20 @@ impl Session {
                 if let Err(error) = self.house.settle_in().await {
                     self.tell(&[format!("{error:#}")]);
                 }
-                self.order(Order::Begin { begin: self.begin.clone(), text }).await;
+                self.order(Order::Begin { begin: self.begin.clone(), text });
             }
         }
     }
 
-    async fn order(&mut self, order: Order) {
-        self.under_way += 1;
-        // It only fails if nobody carries orders out any more, and then nothing comes of anything.
-        let _ = self.orders.send(order).await;
+    fn order(&mut self, order: Order) {
+        let words = order.words().map(ToOwned::to_owned);
+        match self.orders.try_send(order) {
+            Ok(()) => self.outbox.put(words),
+            Err(_) => {
+                self.tell(&["Too much waits already: this has to be said again.".into()]);
+                words.iter().for_each(|words| self.give_back(words));
+            }
+        }
     }
 
     fn id(&self) -> Option<String> {
@@ -163,9 +168,9 @@ impl Session {
             Slash::Models => {
                 let standing = self.view().status.as_ref();
                 let own = standing.map_or(&self.begin.model, |standing| &standing.model).clone();
-                self.order(Order::Models { own }).await;
+                self.order(Order::Models { own });
             }
-            Slash::Model(model) => self.choose(model).await,
+            Slash::Model(model) => self.choose(model),
             Slash::Unknown(what) => self.tell(&[what]),
             Slash::New(agent) => {
                 (self.chat, self.watch, self.begin) = (None, None, Begin { agent, model: None });
@@ -180,9 +185,9 @@ impl Session {
     }
 
     /// Has the chat ask another model; or the one that will be begun.
-    async fn choose(&mut self, model: Option<String>) {
+    fn choose(&mut self, model: Option<String>) {
         if let Some(chat) = self.id() {
-            return self.order(Order::Choose { chat, model }).await;
+            return self.order(Order::Choose { chat, model });
         }
         let whom = model.clone().unwrap_or_else(|| "the model of its agent".into());
         self.begin.model = model;
@@ -192,17 +197,17 @@ impl Session {
     /// Commands that need a chat.
     async fn of_chat(&mut self, command: Slash, chat: String) {
         match command {
-            Slash::Compact => self.order(Order::Compact { chat }).await,
-            Slash::Cost => self.order(Order::Cost { chat }).await,
-            Slash::Title(title) => self.order(Order::Title { chat, title }).await,
+            Slash::Compact => self.order(Order::Compact { chat }),
+            Slash::Cost => self.order(Order::Cost { chat }),
+            Slash::Title(title) => self.order(Order::Title { chat, title }),
             Slash::Steer(text) => self.send(text, When::Steer).await,
             Slash::Now(text) => self.send(text, When::Now).await,
-            Slash::Promote(id) => self.order(Order::Promote { chat, id }).await,
-            Slash::Unqueue(id) => self.order(Order::Unqueue { chat, id }).await,
+            Slash::Promote(id) => self.order(Order::Promote { chat, id }),
+            Slash::Unqueue(id) => self.order(Order::Unqueue { chat, id }),
             Slash::Stop => self.interrupt(),
             Slash::Edit => self.edit(),
             Slash::Fork => match self.view().messages.last().map(|message| message.id) {
-                Some(at) => self.order(Order::Fork { chat, at }).await,
+                Some(at) => self.order(Order::Fork { chat, at }),
                 None => self.tell(&["Nothing was said yet.".into()]),
             },
             Slash::Queue => {

@@ -52,6 +52,18 @@ fn what_is_pasted_is_not_sent_by_its_line_breaks() {
 }
 
 #[test]
+fn what_comes_back_stands_before_what_is_typed() {
+    let mut editor = typed("two");
+    editor.key(key(KeyCode::Left));
+    editor.give_back("one");
+    editor.key(key(KeyCode::Char('!')));
+    assert_eq!(editor.text(), "one\ntw!o");
+    editor.replace("");
+    editor.give_back("one");
+    assert_eq!(editor.key(key(KeyCode::Enter)), Some(Wish::Submit("one".into())));
+}
+
+#[test]
 fn a_backslash_continues_the_line() {
     let mut editor = typed("one\\");
     assert_eq!(editor.key(key(KeyCode::Enter)), None);

@@ -74,6 +74,10 @@ impl Store for Elsewhere {
         self.there.make(new).await
     }
 
+    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        self.there.made(new).await
+    }
+
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         self.here.delete(lease).await
     }
@@ -156,6 +160,10 @@ impl Store for Elsewhere {
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         self.there.used(owner, days).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.there.ready().await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {

@@ -241,6 +241,7 @@ async fn a_failover_is_waited_for() {
     let store = open(&url, patient()).await;
     let (chat, driven) = (make(&store, 1).await, make(&store, 2).await);
     let mut lease = store.acquire(driven).await.expect("nobody holds it");
+    assert_eq!(store.ready().await, Ok(()));
     let standing_by = tokio::task::spawn_blocking({
         let server = server.clone();
         move || server.stand_by()
@@ -259,8 +260,14 @@ async fn a_failover_is_waited_for() {
     tokio::pin!(writing);
     let turned_away = timeout(Duration::from_secs(1), &mut writing).await;
     assert!(turned_away.is_err(), "nobody can write: {turned_away:?}");
+    while !matches!(store.ready().await, Err(StoreError::Unavailable(why)) if why.contains("only reads")) {
+        store.hint().await; // It comes by this when it says the next time that it is alive.
+    }
     psql(&url, "SELECT pg_promote()").expect("a standby can be made the primary");
     let (submitted, committed) = writing.await;
     assert_eq!(submitted.expect("it is accepted in the end").seq.0, 1);
     assert_eq!(committed.expect("it is committed in the end").0, 1);
+    while store.ready().await.is_err() {
+        store.hint().await;
+    }
 }

@@ -113,6 +113,7 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
         assert_eq!(one.append(lease.pen(), Vec::new()).await, Err(WriteError::Fenced));
         assert_eq!(one.commit(lease, &[]).await, Err(WriteError::Fenced));
     };
+    assert!(matches!(one.ready().await, Err(StoreError::Unavailable(_))), "others should be asked now");
     shut_out(&mut lease).await;
     assert_eq!(everything(&url), before, "it has let go though nobody took it");
     let mut taken = take(&two, chat).await;

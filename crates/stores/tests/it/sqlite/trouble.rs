@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use everturn_core::command::{Command, When};
 use everturn_core::ids::{InboxSeq, Timestamp};
-use everturn_core::rehearsal::sample::{attempt, send, text};
+use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_core::view::Row;
 use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{Options, Sqlite};
@@ -39,11 +39,19 @@ fn shim(dir: &Path) -> PathBuf {
 /// and once the disk works everything does: without a restart, and after one.
 #[test]
 fn what_was_accepted_outlives_a_failing_disk() {
+    plays("lives_with_a_failing_disk", ("EVERTURN_TROUBLE", "trouble"));
+}
+
+/// Plays a part in another process whose disk does what is said in a file.
+fn plays(part: &str, (variable, file): (&str, &str)) {
     let dir = Scratch::new();
     let library = shim(dir.as_ref());
-    let mut plays = other("sqlite::trouble::lives_with_a_failing_disk", &dir);
-    plays.env("LD_PRELOAD", library).env("EVERTURN_TROUBLE", dir.as_ref().join("trouble"));
-    let played = plays.output().unwrap();
+    let mut plays = other(&format!("sqlite::trouble::{part}"), &dir);
+    let played = plays
+        .env("LD_PRELOAD", library)
+        .env(variable, dir.as_ref().join(file))
+        .output()
+        .expect("this program can be started");
     let (out, err) = (String::from_utf8_lossy(&played.stdout), String::from_utf8_lossy(&played.stderr));
     assert!(played.status.success() && out.contains("1 passed"), "{out}{err}");
 }
@@ -106,6 +114,35 @@ fn next_row(witness: &Witness<Sqlite>) -> Row {
     Row { seq: newest.seq.next(), at: Timestamp(0), delta: Arc::new(text("never")), ..newest.clone() }
 }
 
+/// I21: a store on a disk that does not take anything is not ready, whether or not somebody has tried to write; and it
+/// is again once the disk works, though nobody but whoever asks that writes to it.
+#[test]
+fn a_store_that_cannot_write_is_not_ready() {
+    plays("asks_whether_it_is_ready", ("EVERTURN_TROUBLE", "trouble"));
+}
+
+#[tokio::test]
+#[ignore = "a part that is played in another process"]
+async fn asks_whether_it_is_ready() {
+    let dir = given();
+    let control = dir.join("trouble");
+    for (round, (what, number, told)) in TROUBLES.into_iter().enumerate() {
+        let store = open(dir.join(round.to_string()));
+        let is_refused = async || store.ready().await.is_err_and(|error| is_told(&error.into(), told));
+        std::fs::write(&control, format!("{what} {number}")).unwrap();
+        assert!(is_refused().await, "{what} {number}: nobody has tried before");
+        assert!(is_refused().await, "{what} {number}: it still does not work");
+        std::fs::write(&control, "").unwrap();
+        assert_eq!(store.ready().await, Ok(()), "the disk works again");
+        std::fs::write(&control, format!("{what} {number}")).unwrap();
+        store.create(chat_id(1), "agent", "owner").await.expect_err("the disk refuses");
+        assert!(is_refused().await, "{what} {number}: somebody has tried");
+        std::fs::write(&control, "").unwrap();
+        store.create(chat_id(1), "agent", "owner").await.expect("the disk works again");
+        assert_eq!(store.ready().await, Ok(()));
+    }
+}
+
 /// I21: the same on a file system that is really full. Needs the right to mount one; where there is none, the test above
 /// says the same.
 #[tokio::test]
@@ -146,12 +183,7 @@ async fn a_full_disk_is_survived() {
 /// is wanted.
 #[test]
 fn what_is_answered_is_synced() {
-    let dir = Scratch::new();
-    let library = shim(dir.as_ref());
-    let mut plays = other("sqlite::trouble::counts_syncs", &dir);
-    let played = plays.env("LD_PRELOAD", library).env("EVERTURN_SYNCS", dir.as_ref().join("syncs")).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&played.stdout), String::from_utf8_lossy(&played.stderr));
-    assert!(played.status.success() && out.contains("1 passed"), "{out}{err}");
+    plays("counts_syncs", ("EVERTURN_SYNCS", "syncs"));
 }
 
 #[tokio::test]

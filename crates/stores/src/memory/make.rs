@@ -1,0 +1,50 @@
+//! Chats are made: empty, or with what was said in another.
+
+use std::sync::Arc;
+
+use everturn_core::fork;
+use everturn_core::ids::{ChatId, MessageId};
+use everturn_core::message::{Body, Message};
+
+use super::{House, Room};
+use crate::new::{Fork, MakeError, New};
+use crate::store::StoreError;
+
+impl House {
+    /// What was made under the same key.
+    pub(super) fn made_before(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
+        match key.and_then(|key| self.made.get(&key)) {
+            Some((chat, request)) if *request == new.digest() => Ok(Some(*chat)),
+            Some(_) => Err(MakeError::Conflict),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn make(&mut self, new: &New) -> Result<ChatId, MakeError> {
+        if let Some(made) = self.made_before(new)? {
+            return Ok(made);
+        }
+        let room = match &new.fork {
+            Some(Fork { chat, at }) => self.rooms.get(chat).ok_or(StoreError::NoSuchChat)?.fork(new, *at)?,
+            None => Room::new(new.empty()),
+        };
+        self.rooms.entry(new.id).or_insert(room);
+        let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
+        self.made.extend(key.map(|key| (key, (new.id, new.digest()))));
+        Ok(new.id)
+    }
+}
+
+impl Room {
+    fn fork(&self, new: &New, at: MessageId) -> Result<Self, MakeError> {
+        let there = self.messages.binary_search_by_key(&at, |(_, message)| message.id);
+        let end = there.map_err(|_| MakeError::NoSuchMessage(at))? + 1;
+        let messages: Vec<Arc<Message>> = self.messages[..end].iter().map(|(_, message)| message.clone()).collect();
+        let reply = messages.iter().rposition(|message| matches!(message.body, Body::Reply(_)));
+        let step = fork::next_step(&messages[reply.unwrap_or(0)..])?;
+        let mut room = Self::new(fork::fork(new.empty(), at, step));
+        room.messages = messages.into_iter().map(|message| (room.chat.version, message)).collect();
+        Ok(room)
+    }
+}
