@@ -108,12 +108,12 @@ impl Driver {
         if kept { Progress::Output } else { Progress::None }
     }
 
-    /// What the step has spent on failures, now that an attempt has ended.
-    pub(crate) fn spent(&self, outcome: AttemptOutcome, took: Duration, cost: Micros) -> Spent {
+    /// What the step has spent on failures, now that an attempt has ended at which nothing came for so long.
+    pub(crate) fn spent(&self, outcome: AttemptOutcome, silent: Duration, cost: Micros) -> Spent {
         let (spent, limits) = (self.chat.tried.spent, &self.agent.limits.retry);
         match outcome {
-            AttemptOutcome::Broke(Cause::Resumed, _) => spent.resumed(took, cost),
-            AttemptOutcome::Broke(cause, _) => spent.failed(self.progress(cause), took, cost, limits),
+            AttemptOutcome::Broke(Cause::Resumed, _) => spent.resumed(cost),
+            AttemptOutcome::Broke(cause, _) => spent.failed(self.progress(cause), silent, cost, limits),
             AttemptOutcome::Lost => spent.paid(cost), // It was counted when it broke.
             AttemptOutcome::Answered | AttemptOutcome::Interrupted => spent,
         }

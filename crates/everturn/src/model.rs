@@ -424,8 +424,8 @@ impl Driver {
         let tally = draft.usage().settle(end, sent, draft.generation_bytes() as u64);
         let spend = tally.cost(&price);
         let began_at = if is_made { draft.current_began() } else { self.attempt_ended() };
-        let took = self.attempt_ended().since(began_at);
-        let spent = self.spent(outcome, took, spend.total());
+        let (took, silent) = (self.attempt_ended().since(began_at), self.attempt_ended().since(draft.newest_at()));
+        let spent = self.spent(outcome, silent, spend.total());
         let tried = Tried { attempts: began.number, spent, owed: false, ..self.chat.tried };
         let row = Attempted {
             step: draft.step(),

@@ -124,10 +124,10 @@ fn progress_refills_the_budget_but_not_the_totals() {
 #[test]
 fn a_lost_process_is_nobodys_failure() {
     let limits = RetryLimits::default();
-    let spent = tried(7).resumed(SECOND, Micros(5));
-    assert_eq!(spent, Spent { tries: 7, attempts: 8, time: SECOND, cost: Micros(5) });
+    let spent = tried(7).resumed(Micros(5));
+    assert_eq!(spent, Spent { attempts: 8, cost: Micros(5), ..tried(7) });
     assert_eq!(verdict(Retry::Now, &spent, &limits, 1.0), Verdict::Wait(Duration::ZERO));
-    let often = (0..17).fold(spent, |spent, _| spent.resumed(SECOND, Micros(0)));
+    let often = (0..17).fold(spent, |spent, _| spent.resumed(Micros(0)));
     assert_eq!(verdict(Retry::Now, &often, &limits, 1.0), Verdict::GiveUp(Why::Attempts));
     assert_eq!(spent.paid(Micros(2)), Spent { cost: Micros(7), ..spent });
 }

@@ -110,7 +110,7 @@ async fn what_the_next_process_may_not_find_is_counted() {
 }
 
 /// The generations that were to be ended.
-fn cancelled(understudy: &Understudy) -> Vec<String> {
+pub fn cancelled(understudy: &Understudy) -> Vec<String> {
     let ended = understudy.asked().into_iter().filter_map(|asked| match asked {
         Asked::Cancel(handle) => Some(handle.id),
         Asked::Answer(_) | Asked::Reattach(_) => None,

@@ -21,6 +21,7 @@ mod handles;
 mod interrupts;
 mod kept;
 mod ladder;
+mod long;
 mod looks;
 mod metrics;
 mod orphans;
