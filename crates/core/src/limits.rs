@@ -37,7 +37,7 @@ pub struct Limits {
     pub turn_tokens_max: u64,
     /// Money a turn, reported and estimated, where the price is known: 50 units.
     pub turn_cost_max: Micros,
-    /// How often a turn may make the same call with the same input: 5.
+    /// In how many replies in a row a turn may make the same call with the same input: 5.
     pub same_call_max: u32,
     /// Compactions a turn; more would mean that they do not help: 3.
     pub compactions_max: u32,

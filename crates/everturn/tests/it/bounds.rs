@@ -59,6 +59,16 @@ async fn every_bound_ends_the_turn_with_its_own_reason() {
     assert_eq!(ended(stuck, agent()).await, (TurnEnd::SameCallMax, 5));
 }
 
+/// I17: whoever makes the same call many times in one reply means it, and goes on.
+#[tokio::test(start_paused = true)]
+async fn equal_calls_in_one_reply_are_no_circle() {
+    let dice = (0..6).map(|_| call("look", json!({}))).chain([stop(Stop::ToolUse)]);
+    let understudy = Understudy::new([script(dice), script([text("A full house."), stop(Stop::End)])]);
+    let stage = Stage::new(understudy, agent().tool(Diary::new().tool("look", 1, ANY)).unwrap()).await;
+    stage.run("Roll six dice.").await;
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "|A full house."));
+}
+
 /// The next turn has bounds of its own.
 #[tokio::test(start_paused = true)]
 async fn a_turn_does_not_inherit_what_the_last_one_spent() {
