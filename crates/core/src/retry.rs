@@ -72,6 +72,8 @@ pub struct Spent {
     pub tries: u32,
     /// Failed attempts.
     pub attempts: u32,
+    /// Of these, how many were worth one more try and no other.
+    pub once: u32,
     /// In waits, and in silence that an attempt ended with.
     pub time: Duration,
     /// For all of them.
@@ -101,6 +103,16 @@ impl Spent {
             attempts: self.attempts.saturating_add(1),
             time: self.time.saturating_add(silent),
             cost: self.cost.plus(cost),
+            ..self
+        }
+    }
+
+    /// Notes what the newest failure leaves to be done. Whatever failed before it for another reason used up nothing.
+    #[must_use]
+    pub const fn leaving(self, retry: Retry) -> Self {
+        match retry {
+            Retry::Once => Self { once: self.once.saturating_add(1), ..self },
+            Retry::Never | Retry::Now | Retry::Backoff | Retry::After(_) => self,
         }
     }
 
@@ -177,7 +189,7 @@ pub fn verdict(retry: Retry, spent: &Spent, limits: &RetryLimits, jitter: f64) -
     let drawn = drawn(limits.span(spent.tries), jitter);
     let wait = match retry {
         Retry::Never => return Verdict::GiveUp(Why::Permanent),
-        Retry::Once if spent.attempts > 1 => return Verdict::GiveUp(Why::Again),
+        Retry::Once if spent.once > 1 => return Verdict::GiveUp(Why::Again),
         Retry::After(floor) if floor > limits.retry_after_max => return Verdict::GiveUp(Why::TooLong(floor)),
         Retry::After(floor) => drawn.max(floor.saturating_add(self::drawn(limits.delay_base, jitter))),
         Retry::Once | Retry::Backoff => drawn,

@@ -324,6 +324,7 @@ impl Driver {
         let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
             return self.fail(&error, None).await;
         };
+        let tried = Tried { spent: tried.spent.leaving(error.retry), ..tried };
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
             Kind::ContextFull => return self.overflowed(row(tried)).await,

@@ -63,8 +63,9 @@ fn every_bound_ends_the_trying() {
     let give_up = |retry, spent: Spent| verdict(retry, &spent, &limits, 0.5);
     let spent = tried(1);
     assert_eq!(give_up(Retry::Never, spent), Verdict::GiveUp(Why::Permanent));
-    assert_eq!(give_up(Retry::Once, spent), Verdict::Wait(SECOND / 2));
-    assert_eq!(give_up(Retry::Once, tried(2)), Verdict::GiveUp(Why::Again));
+    let once = |times| Spent { once: times, ..tried(2) };
+    assert_eq!(give_up(Retry::Once, once(1)), Verdict::Wait(SECOND), "what failed before had another reason");
+    assert_eq!(give_up(Retry::Once, once(2)), Verdict::GiveUp(Why::Again));
     assert_eq!(give_up(Retry::Backoff, tried(7)), Verdict::Wait(secs(30)));
     assert_eq!(give_up(Retry::Backoff, tried(8)), Verdict::GiveUp(Why::Tries));
     assert_eq!(give_up(Retry::Backoff, Spent { attempts: 24, ..spent }), Verdict::GiveUp(Why::Attempts));
@@ -86,7 +87,7 @@ fn every_bound_ends_the_trying() {
 fn play(failures: &[(Retry, Progress)], limits: &RetryLimits) -> (u32, Option<Why>) {
     let mut spent = Spent::default();
     for &(retry, progress) in failures {
-        spent = spent.failed(progress, SECOND, Micros(1), limits);
+        spent = spent.failed(progress, SECOND, Micros(1), limits).leaving(retry);
         match verdict(retry, &spent, limits, 0.5) {
             Verdict::Wait(wait) => spent = spent.waited(wait),
             Verdict::GiveUp(why) => return (spent.attempts, Some(why)),
@@ -302,7 +303,7 @@ proptest! {
         retry in any_retry(), tries in any::<u32>(), attempts in any::<u32>(), time in any::<Duration>(), jitter in any::<f64>(),
     ) {
         let limits = RetryLimits::default();
-        let spent = Spent { tries, attempts, time, cost: Micros(0) };
+        let spent = Spent { tries, attempts, time, ..Spent::default() };
         if let Verdict::Wait(wait) = verdict(retry, &spent, &limits, jitter) {
             prop_assert!(wait <= limits.delay_max.max(limits.retry_after_max + limits.delay_base));
             prop_assert!(time + wait <= limits.time_max);
