@@ -49,6 +49,8 @@ pub(crate) struct Attempt {
     pub(crate) draft: Draft,
     /// Dropped once content is stored: that is what the next process sees, if this one dies now.
     pub(crate) alone: Option<DropGuard>,
+    /// Whether somebody there showed that they live.
+    pub(crate) pinged: bool,
 }
 
 /// How long and how much.
@@ -94,6 +96,7 @@ pub(crate) struct Outcome {
     pub(crate) alone: Option<DropGuard>,
     pub(crate) ended: Result<Ended, WriteError>,
     pub(crate) first_after: Option<Duration>,
+    pub(crate) pinged: bool,
 }
 
 impl Attempt {
@@ -101,7 +104,8 @@ impl Attempt {
     pub(crate) async fn run(mut self, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
         let mut first_after = None;
         let ended = self.stream(retract, began, opening, &mut first_after).await;
-        Outcome { draft: self.draft, permit: self.permit, alone: self.alone, ended, first_after }
+        let Self { draft, permit, alone, pinged, .. } = self;
+        Outcome { draft, permit, alone, ended, first_after, pinged }
     }
 
     async fn stream(
@@ -118,7 +122,7 @@ impl Attempt {
         if let Err(broke) = broke {
             return Ok(Ended::Broke(broke));
         }
-        let batch = Batch::of(&self.draft, &opening);
+        let mut batch = Batch::of(&self.draft, &opening);
         let started = Instant::now();
         let frames = tokio::select! {
             biased;
@@ -131,13 +135,15 @@ impl Attempt {
             Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
         };
         self.permit.opened();
-        self.pump(frames, batch, started, first_after).await
+        let ended = self.pump(frames, &mut batch, started, first_after).await;
+        self.pinged = batch.pinged;
+        ended
     }
 
     async fn pump(
         &mut self,
         mut frames: Frames,
-        mut batch: Batch,
+        batch: &mut Batch,
         started: Instant,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
@@ -175,7 +181,7 @@ impl Attempt {
             if ended.is_some() {
                 self.append(rows).await?;
             } else {
-                over = self.append_reading(rows, &mut batch, &mut frames).await?;
+                over = self.append_reading(rows, batch, &mut frames).await?;
             }
             if self.draft.current_bytes() > 0 {
                 self.alone = None;
@@ -270,6 +276,7 @@ struct Batch {
     len: usize,
     bytes: usize,
     progressed: bool,
+    pinged: bool,
     /// The head of a continuation, until it is decided how much of it was said before.
     head: Option<Head>,
     /// Whether the draft knows how to find the generation again.
@@ -299,7 +306,8 @@ impl Batch {
             let joiner = Joiner::new(&everturn_core::message::text_of(draft.parts()));
             Head { joiner, begun: false, handle: None }
         });
-        Self { deltas: Vec::new(), len: 0, bytes: 0, progressed: false, head, kept: draft.handle().is_some() }
+        let kept = draft.handle().is_some();
+        Self { deltas: Vec::new(), len: 0, bytes: 0, progressed: false, pinged: false, head, kept }
     }
 
     /// Takes `frame` and whatever else is ready, up to a bound.
@@ -320,7 +328,10 @@ impl Batch {
                     deltas.into_iter().for_each(|delta| self.push(delta));
                     None
                 }
-                Some(Ok(Frame::Ping)) => None,
+                Some(Ok(Frame::Ping)) => {
+                    self.pinged = true;
+                    None
+                }
                 Some(Ok(Frame::Stop(stop))) => Some(Over::Stop(stop)),
                 Some(Err(error)) => Some(Over::Error(error)),
                 None => Some(Over::Eof),

@@ -75,9 +75,10 @@ impl Driver {
     /// asked to outlive its stream, and nobody goes on from another's tools.
     pub(crate) fn can(&self, asked: &Asked) -> Capabilities {
         let own = self.draft.as_ref().filter(|draft| draft.model() == Some(&asked.model));
-        let reattach = match self.agent.background {
-            Background::On if own.is_some() => asked.facts.can.reattach,
-            Background::On | Background::Off => Reattach::No,
+        let reattach = match (self.agent.background, asked.facts.can.reattach) {
+            (Background::On, Reattach::Yes | Reattach::Alive) if own.is_some() && self.pinged => Reattach::Alive,
+            (Background::On, reattach) if own.is_some() => reattach,
+            (Background::On | Background::Off, _) => Reattach::No,
         };
         let echo = match own.map(|draft| Unfinished { parts: draft.parts(), by: &asked.model }) {
             Some(unfinished) if echoes(unfinished, &asked.facts.target) => Echo::Yes,

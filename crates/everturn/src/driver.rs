@@ -56,6 +56,8 @@ pub(crate) struct Driver {
     pub(crate) kept: Option<Kept>,
     /// How it broke off.
     pub(crate) cause: Cause,
+    /// Whether somebody there showed that they lived before it did.
+    pub(crate) pinged: bool,
     /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
     pub(crate) inherited: bool,
     /// How far the open step's journal went when it was taken from others, as long as that is not written down.
@@ -115,6 +117,7 @@ impl Driver {
             draft,
             kept,
             cause: Cause::Resumed,
+            pinged: false,
             inherited: true,
             found,
             gauge: Gauge::default(),

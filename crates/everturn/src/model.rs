@@ -222,6 +222,7 @@ impl Driver {
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
             alone: self.lend_alone(),
+            pinged: false,
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
         };
         // In a box, or every wrapper around it has room for it twice: that is memory of each chat that streams.
@@ -230,6 +231,7 @@ impl Driver {
         let outcome = self.listening(attempt, &cancel).await?;
         self.draft = Some(outcome.draft);
         self.alone = self.alone.take().or(outcome.alone);
+        self.pinged = outcome.pinged;
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);
