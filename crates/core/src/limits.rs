@@ -31,7 +31,7 @@ pub struct Limits {
     pub steps_max: u32,
     /// Processes in a row that die with a turn that does not get on, before it is ended: 3.
     pub deaths_max: u32,
-    /// How long a turn may work; waiting for a person does not count: 4 h.
+    /// How long a turn may work; waiting for a person does not count: 4 h. Whatever streams or runs then is stopped.
     pub turn_time_max: Duration,
     /// Tokens a turn, prompts included, reported and estimated: 50 million, two hundred full windows.
     pub turn_tokens_max: u64,

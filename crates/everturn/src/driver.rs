@@ -21,7 +21,7 @@ use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
 use everturn_stores::{Lease, Loaded, StoreError, WriteError};
 use futures_util::FutureExt as _;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent::Agent;
@@ -336,8 +336,14 @@ impl Driver {
             || self.messages.iter().any(|message| message.id == id && matches!(message.body, Body::User(_)))
     }
 
-    /// Runs `act` to its end while listening. Whoever wants the turn stopped makes `cancel` fire, and so does a halt;
-    /// everyone else is obeyed at once.
+    /// How long the turn may still work.
+    pub(crate) fn time_left(&self) -> Duration {
+        let worked = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.worked(self.now()));
+        self.agent.limits.turn_time_max.saturating_sub(worked)
+    }
+
+    /// Runs `act` to its end while listening. Whoever wants the turn stopped makes `cancel` fire, and so do a halt and the
+    /// end of the turn's time; everyone else is obeyed at once.
     pub(crate) async fn listening<T>(
         &mut self,
         act: impl Future<Output = T>,
@@ -346,6 +352,7 @@ impl Driver {
         let mut act = std::pin::pin!(act);
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
         let mut ear = Ear::default();
+        let mut late = std::pin::pin!(sleep(self.time_left()));
         loop {
             tokio::select! {
                 biased;
@@ -358,6 +365,10 @@ impl Driver {
                     }
                     return Ok(done);
                 }
+                () = &mut late, if !cancel.is_cancelled() => match self.time_left() {
+                    Duration::ZERO => cancel.cancel(), // The plan knows why.
+                    left => late.set(sleep(left)), // The clock was put back.
+                },
             }
         }
     }
