@@ -21,9 +21,9 @@ use everturn_core::recovery;
 use everturn_core::seam::{Joined, Joiner};
 use everturn_core::view::Row;
 use everturn_providers::{Frame, Frames, Provider};
-use everturn_stores::{Pen, Store, WriteError};
+use everturn_stores::{Pen, Store, StoreError, WriteError};
 use futures_util::{FutureExt as _, StreamExt as _};
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
@@ -34,6 +34,9 @@ use crate::metrics::Metrics;
 /// How much longer than the adapter we wait for a stream to open. It keeps the same bound and knows what it waited for;
 /// this is for one that does not come back.
 const OPEN_GRACE: Duration = Duration::from_secs(1);
+
+/// How long it is until rows that could not be stored are tried again.
+const APPEND_AGAIN: Duration = Duration::from_secs(1);
 
 /// Everything one provider call needs.
 pub(crate) struct Attempt {
@@ -51,6 +54,8 @@ pub(crate) struct Attempt {
     pub(crate) alone: Option<DropGuard>,
     /// Whether somebody there showed that they live.
     pub(crate) pinged: bool,
+    /// Whether a store that is away is waited for.
+    pub(crate) insists: bool,
 }
 
 /// How long and how much.
@@ -252,10 +257,30 @@ impl Attempt {
             return Ok(());
         }
         let started = Instant::now();
-        self.store.append(self.pen, rows).await?;
+        match self.store.append(self.pen, rows.clone()).await {
+            Err(WriteError::Store(away @ StoreError::Unavailable(_))) if self.insists => {
+                self.append_later(&rows, away).await?;
+            }
+            stored => stored?,
+        }
         self.metrics.appended(started.elapsed());
         self.bell.ring();
         Ok(())
+    }
+
+    /// Stores rows as soon as the store can take them, unless somebody wants the attempt stopped meanwhile: what is still to
+    /// come would be paid for twice.
+    async fn append_later(&self, rows: &[Row], away: StoreError) -> Result<(), WriteError> {
+        tracing::warn!(chat = %self.pen.chat, %away, "an answer waits until it can be stored");
+        while self.cancel.run_until_cancelled(sleep(APPEND_AGAIN)).await.is_some() {
+            match self.store.append(self.pen, rows.to_vec()).await {
+                Err(WriteError::Store(StoreError::Unavailable(_))) => {}
+                Err(WriteError::OutOfPlace) => return Ok(()), // They are stored: nobody else writes here.
+                Err(WriteError::Fenced) => break,             // A store in doubt wants the chat to be taken anew.
+                stored => return stored,
+            }
+        }
+        Err(away.into())
     }
 
     fn error(&self, kind: Kind, cause: Cause) -> ProviderError {

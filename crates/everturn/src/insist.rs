@@ -53,7 +53,7 @@ impl Driver {
     }
 
     /// Whether it waits for its store: if the engine drives, and nobody else can have had the chat since it was loaded.
-    fn insists(&self) -> bool {
+    pub(crate) fn insists(&self) -> bool {
         let is_known = lock(&self.ports.known).get(&self.chat.id) == Some(&self.lease.fence());
         self.ports.drivers == Drivers::Spawned && is_known
     }

@@ -223,6 +223,7 @@ impl Driver {
             cancel: cancel.clone(),
             alone: self.lend_alone(),
             pinged: false,
+            insists: self.insists(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
         };
         // In a box, or every wrapper around it has room for it twice: that is memory of each chat that streams.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
+use everturn::core::command::Command;
 use everturn::core::message::Stop;
 use everturn_understudy::{Understudy, call, script, stop, text, wait};
 use serde_json::json;
@@ -83,6 +84,38 @@ async fn a_message_that_cannot_be_queued_costs_no_answer() {
         assert_eq!(stage.replies().await, "Once upon a time.|And more.", "{fault:?}");
         assert_eq!(stage.understudy.requests().len(), 2, "{fault:?}: nothing was asked for twice");
     }
+}
+
+/// I7, I21: an answer goes on when the store can take it again: nothing of it is asked for twice, missing or doubled.
+#[tokio::test(start_paused = true)]
+async fn a_stream_waits_for_the_store() {
+    for fault in FAULTS {
+        let slow = script([text("Once "), wait(5), text("upon "), wait(1), text("a "), text("time."), stop(Stop::End)]);
+        let stage = Stage::new(Understudy::new([slow]), agent()).await;
+        let watching = tokio::spawn(stage.watch().until_rest());
+        stage.chat.send("go").await.unwrap();
+        sleep(SECOND).await;
+        stage.store.fail_after(0, fault);
+        watching.await.unwrap();
+        assert_eq!(stage.replies().await, "Once upon a time.", "{fault:?}");
+        assert_eq!((stage.understudy.requests().len(), stage.store.is_to_fail()), (1, false), "{fault:?}");
+    }
+}
+
+/// I11: who wants it stopped is heard meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_waits_for_the_store_can_be_stopped() {
+    let endless = (0..99).flat_map(|_| [text("and "), wait(5)]);
+    let stage = Stage::new(Understudy::new([script(endless)]), agent()).await;
+    stage.chat.send("go").await.unwrap();
+    sleep(SECOND).await;
+    stage.store.fail_always();
+    sleep(60 * SECOND).await;
+    stage.chat.submit(Command::Interrupt, None).await.unwrap();
+    sleep(60 * SECOND).await;
+    stage.store.recover();
+    assert_eq!((stage.ended().await, stage.understudy.requests().len()), (TurnEnd::Interrupted, 1));
+    assert_eq!(stage.replies().await, "and ", "what was stored was shown, and is kept");
 }
 
 /// I7, I21: an answer that is complete is not asked for again because it could not be written down just then.

@@ -80,6 +80,11 @@ impl Stepwise {
         self.is_away.store(true, Ordering::SeqCst);
     }
 
+    /// Can write again.
+    pub fn recover(&self) {
+        self.is_away.store(false, Ordering::SeqCst);
+    }
+
     /// Answers no write and no look at everything from now on.
     pub fn fall_silent(&self) {
         self.is_mute.store(true, Ordering::SeqCst);
