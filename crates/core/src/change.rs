@@ -117,8 +117,13 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Ends the turn where it stands and keeps what was shown: a bound may be reached between two attempts at an answer.
+    /// Ends the turn where it stands and keeps what was shown: a bound may be reached between two attempts at an answer, or
+    /// while calls run.
     pub fn stop(&mut self, reply: Option<Reply>, end: TurnEnd) -> &mut Self {
+        for open in &self.chat.calls {
+            let (verdict, told) = stopped(open.state);
+            self.answer_open(std::slice::from_ref(open), verdict, |_| told);
+        }
         self.keep(reply, Verdict::Error, BROKEN);
         self.finish(end)
     }
@@ -311,6 +316,22 @@ const fn failed(state: CallState) -> (Verdict, &'static str) {
         CallState::AsksClient => (Verdict::Error, "The turn failed before the client answered this call."),
         CallState::Ready | CallState::Approved | CallState::AsksApproval => {
             (Verdict::Error, "The turn failed before this call could be run. It was not run.")
+        }
+    }
+}
+
+/// What became of a call when the turn reached a bound, and what the model is told of it.
+const fn stopped(state: CallState) -> (Verdict, &'static str) {
+    match state {
+        CallState::Started { .. } => (
+            Verdict::Unknown,
+            "The turn took longer than it may while this call ran, and it was stopped. Whether it took effect is unknown.",
+        ),
+        CallState::AsksClient => {
+            (Verdict::Error, "The turn took longer than it may before the client answered this call.")
+        }
+        CallState::Ready | CallState::Approved | CallState::AsksApproval => {
+            (Verdict::Error, "The turn took longer than it may before this call could be run. It was not run.")
         }
     }
 }

@@ -175,7 +175,7 @@ pub struct Turn {
     pub reasked: bool,
     /// Whether the provider already refused a request as too long since the last summary.
     pub overflowed: bool,
-    /// The newest call's tool and input, hashed, and how often it came in a row.
+    /// The newest call's tool and input, hashed, and in how many replies in a row it came.
     pub same_call: (u64, u32),
 }
 
@@ -430,9 +430,10 @@ impl Chat {
     fn opened(&mut self, calls: &[OpenCall]) {
         self.calls = calls.to_vec();
         self.in_turn(|turn| {
-            for call in calls {
-                let (hash, times) = turn.same_call;
-                turn.same_call = if hash == call.input_hash { (hash, times + 1) } else { (call.input_hash, 1) };
+            // Beside each other in one reply they are meant: five dice are five calls, and one decision.
+            for alike in calls.chunk_by(|one, next| one.input_hash == next.input_hash) {
+                let ((hash, times), input_hash) = (turn.same_call, alike[0].input_hash);
+                turn.same_call = if hash == input_hash { (hash, times + 1) } else { (input_hash, 1) };
             }
         });
     }

@@ -31,13 +31,13 @@ pub struct Limits {
     pub steps_max: u32,
     /// Processes in a row that die with a turn that does not get on, before it is ended: 3.
     pub deaths_max: u32,
-    /// How long a turn may work; waiting for a person does not count: 4 h.
+    /// How long a turn may work; waiting for a person does not count: 4 h. Whatever streams or runs then is stopped.
     pub turn_time_max: Duration,
     /// Tokens a turn, prompts included, reported and estimated: 50 million, two hundred full windows.
     pub turn_tokens_max: u64,
     /// Money a turn, reported and estimated, where the price is known: 50 units.
     pub turn_cost_max: Micros,
-    /// How often a turn may make the same call with the same input: 5.
+    /// In how many replies in a row a turn may make the same call with the same input: 5.
     pub same_call_max: u32,
     /// Compactions a turn; more would mean that they do not help: 3.
     pub compactions_max: u32,

@@ -50,6 +50,10 @@ fn running(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) 
     let Some(turn) = &chat.turn else {
         return Next::Begin;
     };
+    let is_late = turn.worked(now) >= limits.turn_time_max;
+    if is_late && (!chat.calls.is_empty() || chat.compaction_asked) {
+        return Next::Finish(TurnEnd::TimeMax); // Nothing more begins, and whatever ran was stopped.
+    }
     if chat.calls.iter().any(|call| !call.state.asks()) {
         return Next::RunCalls;
     }

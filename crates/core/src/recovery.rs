@@ -27,6 +27,8 @@ pub enum Reattach {
     No,
     /// The provider keeps it for a while.
     Yes,
+    /// It does, and showed that it lives while it was silent: whoever thinks for long need not say so.
+    Alive,
 }
 
 /// Whether a request may end with the beginning of the answer.
@@ -119,8 +121,8 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
     // output, so whatever the draft holds then is of an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
     // A generation that ended in failure, or that its provider no longer has, is not there to be found again.
-    let is_over = ends_generation(cause) || found_dumb(draft, cause);
-    let reattach = can.reattach == Reattach::Yes && !is_over && budget == Budget::Left;
+    let is_over = ends_generation(cause) || found_dumb(draft, cause, can.reattach);
+    let reattach = can.reattach != Reattach::No && !is_over && budget == Budget::Left;
     if let Some(handle) = draft.handle().filter(|_| reattach) {
         return Recovery::Reattach(handle.clone());
     }
@@ -144,10 +146,15 @@ pub const fn ends_generation(cause: Cause) -> bool {
 }
 
 /// Whether the generation was found again and said nothing more. A connection that broke proves nothing about it; a
-/// stream that ended, failed or fell silent at once does, and would again.
-fn found_dumb(draft: &Draft, cause: Cause) -> bool {
+/// stream that failed at once does, and would again; so does one that ended or fell silent, unless it showed that it lived.
+fn found_dumb(draft: &Draft, cause: Cause, reattach: Reattach) -> bool {
     let found = draft.current().is_some_and(|began| began.rung == Rung::Reattach);
-    found && draft.current_bytes() == 0 && matches!(cause, Cause::Truncated | Cause::IdleStall | Cause::ServerError)
+    let is_proof = match cause {
+        Cause::ServerError => true,
+        Cause::Truncated | Cause::IdleStall => reattach != Reattach::Alive,
+        _ => false,
+    };
+    found && draft.current_bytes() == 0 && is_proof
 }
 
 /// How this model is brought to go on.

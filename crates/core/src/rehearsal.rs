@@ -46,7 +46,7 @@ pub enum Deed {
 /// Bounds so small that a short rehearsal meets all of them.
 #[must_use]
 pub fn tiny_limits() -> Limits {
-    Limits { steps_max: 3, same_call_max: 3, queue_len_max: 3, compactions_max: 2, ..Limits::default() }
+    Limits { steps_max: 4, same_call_max: 2, queue_len_max: 3, compactions_max: 2, ..Limits::default() }
 }
 
 /// What a driver of `chat` does at `at`, whose draft is `draft`.

@@ -3,7 +3,7 @@
 //! Trying again is how a chat survives a bad minute at a provider, and how a thousand chats make that minute an hour.
 //! So every wait is drawn by lot over the whole span (full jitter), a Retry-After is obeyed, and a budget ends it. The
 //! budget is by progress: an attempt that brought some of the answer earns part of it back, an attempt that brought
-//! nothing does not, and totals in attempts, time and money hold whatever happens.
+//! nothing does not, and totals in attempts, idle time and money hold whatever happens.
 //!
 //! Nothing here waits or draws. The shell measures, draws a number in `0..1` and stores the verdict as *not before*, so
 //! that a takeover obeys it too.
@@ -29,7 +29,8 @@ pub struct RetryLimits {
     pub tries_max: u32,
     /// Failed attempts in all, with progress or without: 24.
     pub attempts_max: u32,
-    /// From the first attempt to the end of the last wait: 20 minutes.
+    /// In which nothing comes, in waits and at the end of attempts: 20 minutes. How long an answer takes that comes is
+    /// not their business.
     pub time_max: Duration,
     /// What all attempts together may cost: 10 units.
     pub cost_max: Micros,
@@ -71,7 +72,9 @@ pub struct Spent {
     pub tries: u32,
     /// Failed attempts.
     pub attempts: u32,
-    /// In attempts and in waits.
+    /// Of these, how many were worth one more try and no other.
+    pub once: u32,
+    /// In waits, and in silence that an attempt ended with.
     pub time: Duration,
     /// For all of them.
     pub cost: Micros,
@@ -87,9 +90,10 @@ pub enum Progress {
 }
 
 impl Spent {
-    /// Counts one more failed attempt. Output earns half of the tries back.
+    /// Counts one more failed attempt, which was silent for so long at its end. Output earns half of the tries back, and
+    /// the time in which any came is not counted: whoever spoke for an hour may be asked for the rest.
     #[must_use]
-    pub fn failed(self, progress: Progress, took: Duration, cost: Micros, limits: &RetryLimits) -> Self {
+    pub fn failed(self, progress: Progress, silent: Duration, cost: Micros, limits: &RetryLimits) -> Self {
         let tries = match progress {
             Progress::None => self.tries,
             Progress::Output => self.tries.saturating_sub(limits.tries_max / 2),
@@ -97,16 +101,26 @@ impl Spent {
         Self {
             tries: tries.saturating_add(1),
             attempts: self.attempts.saturating_add(1),
-            time: self.time.saturating_add(took),
+            time: self.time.saturating_add(silent),
             cost: self.cost.plus(cost),
+            ..self
         }
     }
 
-    /// Counts one more attempt, which its process took with it. No provider failed, so it costs no try, and it is one of
-    /// all attempts all the same.
+    /// Notes what the newest failure leaves to be done. Whatever failed before it for another reason used up nothing.
     #[must_use]
-    pub fn resumed(self, took: Duration, cost: Micros) -> Self {
-        Self { attempts: self.attempts.saturating_add(1), time: self.time.saturating_add(took), ..self.paid(cost) }
+    pub const fn leaving(self, retry: Retry) -> Self {
+        match retry {
+            Retry::Once => Self { once: self.once.saturating_add(1), ..self },
+            Retry::Never | Retry::Now | Retry::Backoff | Retry::After(_) => self,
+        }
+    }
+
+    /// Counts one more attempt, which its process took with it. No provider failed, so it costs no try and no time, and it
+    /// is one of all attempts all the same.
+    #[must_use]
+    pub fn resumed(self, cost: Micros) -> Self {
+        Self { attempts: self.attempts.saturating_add(1), ..self.paid(cost) }
     }
 
     /// Counts what an attempt cost that is counted already.
@@ -142,7 +156,7 @@ pub enum Why {
     Tries,
     /// Too many attempts in all.
     Attempts,
-    /// Too long in all.
+    /// Too long in all without anything coming.
     Time,
     /// Too dear in all.
     Cost,
@@ -175,7 +189,7 @@ pub fn verdict(retry: Retry, spent: &Spent, limits: &RetryLimits, jitter: f64) -
     let drawn = drawn(limits.span(spent.tries), jitter);
     let wait = match retry {
         Retry::Never => return Verdict::GiveUp(Why::Permanent),
-        Retry::Once if spent.attempts > 1 => return Verdict::GiveUp(Why::Again),
+        Retry::Once if spent.once > 1 => return Verdict::GiveUp(Why::Again),
         Retry::After(floor) if floor > limits.retry_after_max => return Verdict::GiveUp(Why::TooLong(floor)),
         Retry::After(floor) => drawn.max(floor.saturating_add(self::drawn(limits.delay_base, jitter))),
         Retry::Once | Retry::Backoff => drawn,

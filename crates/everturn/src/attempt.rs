@@ -21,9 +21,9 @@ use everturn_core::recovery;
 use everturn_core::seam::{Joined, Joiner};
 use everturn_core::view::Row;
 use everturn_providers::{Frame, Frames, Provider};
-use everturn_stores::{Pen, Store, WriteError};
+use everturn_stores::{Pen, Store, StoreError, WriteError};
 use futures_util::{FutureExt as _, StreamExt as _};
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
@@ -34,6 +34,9 @@ use crate::metrics::Metrics;
 /// How much longer than the adapter we wait for a stream to open. It keeps the same bound and knows what it waited for;
 /// this is for one that does not come back.
 const OPEN_GRACE: Duration = Duration::from_secs(1);
+
+/// How long it is until rows that could not be stored are tried again.
+const APPEND_AGAIN: Duration = Duration::from_secs(1);
 
 /// Everything one provider call needs.
 pub(crate) struct Attempt {
@@ -49,6 +52,10 @@ pub(crate) struct Attempt {
     pub(crate) draft: Draft,
     /// Dropped once content is stored: that is what the next process sees, if this one dies now.
     pub(crate) alone: Option<DropGuard>,
+    /// Whether somebody there showed that they live.
+    pub(crate) pinged: bool,
+    /// Whether a store that is away is waited for.
+    pub(crate) insists: bool,
 }
 
 /// How long and how much.
@@ -94,6 +101,7 @@ pub(crate) struct Outcome {
     pub(crate) alone: Option<DropGuard>,
     pub(crate) ended: Result<Ended, WriteError>,
     pub(crate) first_after: Option<Duration>,
+    pub(crate) pinged: bool,
 }
 
 impl Attempt {
@@ -101,7 +109,8 @@ impl Attempt {
     pub(crate) async fn run(mut self, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
         let mut first_after = None;
         let ended = self.stream(retract, began, opening, &mut first_after).await;
-        Outcome { draft: self.draft, permit: self.permit, alone: self.alone, ended, first_after }
+        let Self { draft, permit, alone, pinged, .. } = self;
+        Outcome { draft, permit, alone, ended, first_after, pinged }
     }
 
     async fn stream(
@@ -118,7 +127,7 @@ impl Attempt {
         if let Err(broke) = broke {
             return Ok(Ended::Broke(broke));
         }
-        let batch = Batch::of(&self.draft, &opening);
+        let mut batch = Batch::of(&self.draft, &opening);
         let started = Instant::now();
         let frames = tokio::select! {
             biased;
@@ -131,13 +140,15 @@ impl Attempt {
             Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
         };
         self.permit.opened();
-        self.pump(frames, batch, started, first_after).await
+        let ended = self.pump(frames, &mut batch, started, first_after).await;
+        self.pinged = batch.pinged;
+        ended
     }
 
     async fn pump(
         &mut self,
         mut frames: Frames,
-        mut batch: Batch,
+        batch: &mut Batch,
         started: Instant,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
@@ -175,7 +186,7 @@ impl Attempt {
             if ended.is_some() {
                 self.append(rows).await?;
             } else {
-                over = self.append_reading(rows, &mut batch, &mut frames).await?;
+                over = self.append_reading(rows, batch, &mut frames).await?;
             }
             if self.draft.current_bytes() > 0 {
                 self.alone = None;
@@ -246,10 +257,30 @@ impl Attempt {
             return Ok(());
         }
         let started = Instant::now();
-        self.store.append(self.pen, rows).await?;
+        match self.store.append(self.pen, rows.clone()).await {
+            Err(WriteError::Store(away @ StoreError::Unavailable(_))) if self.insists => {
+                self.append_later(&rows, away).await?;
+            }
+            stored => stored?,
+        }
         self.metrics.appended(started.elapsed());
         self.bell.ring_for_deltas();
         Ok(())
+    }
+
+    /// Stores rows as soon as the store can take them, unless somebody wants the attempt stopped meanwhile: what is still to
+    /// come would be paid for twice.
+    async fn append_later(&self, rows: &[Row], away: StoreError) -> Result<(), WriteError> {
+        tracing::warn!(chat = %self.pen.chat, %away, "an answer waits until it can be stored");
+        while self.cancel.run_until_cancelled(sleep(APPEND_AGAIN)).await.is_some() {
+            match self.store.append(self.pen, rows.to_vec()).await {
+                Err(WriteError::Store(StoreError::Unavailable(_))) => {}
+                Err(WriteError::OutOfPlace) => return Ok(()), // They are stored: nobody else writes here.
+                Err(WriteError::Fenced) => break,             // A store in doubt wants the chat to be taken anew.
+                stored => return stored,
+            }
+        }
+        Err(away.into())
     }
 
     fn error(&self, kind: Kind, cause: Cause) -> ProviderError {
@@ -270,6 +301,7 @@ struct Batch {
     len: usize,
     bytes: usize,
     progressed: bool,
+    pinged: bool,
     /// The head of a continuation, until it is decided how much of it was said before.
     head: Option<Head>,
     /// Whether the draft knows how to find the generation again.
@@ -299,7 +331,8 @@ impl Batch {
             let joiner = Joiner::new(&everturn_core::message::text_of(draft.parts()));
             Head { joiner, begun: false, handle: None }
         });
-        Self { deltas: Vec::new(), len: 0, bytes: 0, progressed: false, head, kept: draft.handle().is_some() }
+        let kept = draft.handle().is_some();
+        Self { deltas: Vec::new(), len: 0, bytes: 0, progressed: false, pinged: false, head, kept }
     }
 
     /// Takes `frame` and whatever else is ready, up to a bound.
@@ -320,7 +353,10 @@ impl Batch {
                     deltas.into_iter().for_each(|delta| self.push(delta));
                     None
                 }
-                Some(Ok(Frame::Ping)) => None,
+                Some(Ok(Frame::Ping)) => {
+                    self.pinged = true;
+                    None
+                }
                 Some(Ok(Frame::Stop(stop))) => Some(Over::Stop(stop)),
                 Some(Err(error)) => Some(Over::Error(error)),
                 None => Some(Over::Eof),

@@ -176,6 +176,10 @@ impl Driver {
         if self.halt.is_cancelled() {
             return Ok(());
         }
+        if self.time_left().is_zero() {
+            batch.stop.cancel();
+            return Ok(());
+        }
         if self.ports.drain.is_cancelled() {
             if batch.running.is_empty() {
                 batch.stop.cancel();

@@ -75,9 +75,10 @@ impl Driver {
     /// asked to outlive its stream, and nobody goes on from another's tools.
     pub(crate) fn can(&self, asked: &Asked) -> Capabilities {
         let own = self.draft.as_ref().filter(|draft| draft.model() == Some(&asked.model));
-        let reattach = match self.agent.background {
-            Background::On if own.is_some() => asked.facts.can.reattach,
-            Background::On | Background::Off => Reattach::No,
+        let reattach = match (self.agent.background, asked.facts.can.reattach) {
+            (Background::On, Reattach::Yes | Reattach::Alive) if own.is_some() && self.pinged => Reattach::Alive,
+            (Background::On, reattach) if own.is_some() => reattach,
+            (Background::On | Background::Off, _) => Reattach::No,
         };
         let echo = match own.map(|draft| Unfinished { parts: draft.parts(), by: &asked.model }) {
             Some(unfinished) if echoes(unfinished, &asked.facts.target) => Echo::Yes,
@@ -108,12 +109,12 @@ impl Driver {
         if kept { Progress::Output } else { Progress::None }
     }
 
-    /// What the step has spent on failures, now that an attempt has ended.
-    pub(crate) fn spent(&self, outcome: AttemptOutcome, took: Duration, cost: Micros) -> Spent {
+    /// What the step has spent on failures, now that an attempt has ended at which nothing came for so long.
+    pub(crate) fn spent(&self, outcome: AttemptOutcome, silent: Duration, cost: Micros) -> Spent {
         let (spent, limits) = (self.chat.tried.spent, &self.agent.limits.retry);
         match outcome {
-            AttemptOutcome::Broke(Cause::Resumed, _) => spent.resumed(took, cost),
-            AttemptOutcome::Broke(cause, _) => spent.failed(self.progress(cause), took, cost, limits),
+            AttemptOutcome::Broke(Cause::Resumed, _) => spent.resumed(cost),
+            AttemptOutcome::Broke(cause, _) => spent.failed(self.progress(cause), silent, cost, limits),
             AttemptOutcome::Lost => spent.paid(cost), // It was counted when it broke.
             AttemptOutcome::Answered | AttemptOutcome::Interrupted => spent,
         }

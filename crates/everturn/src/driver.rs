@@ -4,7 +4,6 @@
 //! [`everturn_core::change`]'s, and a driver that was killed anywhere is replaced by one that asks the same question.
 //! While it acts it listens: messages are queued at once, and whoever wants the turn stopped is heard at every wait.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +19,11 @@ use everturn_core::message::{Body, Message, Reply, Stop};
 use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
 use everturn_stores::{Lease, Loaded, StoreError, WriteError};
-use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent::Agent;
 use crate::compact::Room;
-use crate::ear::{Ear, inbox};
 use crate::engine::Ports;
 use crate::hub::Bell;
 use crate::kept::Kept;
@@ -56,6 +53,8 @@ pub(crate) struct Driver {
     pub(crate) kept: Option<Kept>,
     /// How it broke off.
     pub(crate) cause: Cause,
+    /// Whether somebody there showed that they lived before it did.
+    pub(crate) pinged: bool,
     /// Whether it is of a process that is gone: then it ended with its newest delta, however long ago that was.
     pub(crate) inherited: bool,
     /// How far the open step's journal went when it was taken from others, as long as that is not written down.
@@ -70,6 +69,10 @@ pub(crate) struct Driver {
     pub(crate) left_behind: bool,
     /// Keeps other suspects out while this one works, until it has got on.
     pub(crate) alone: Option<DropGuard>,
+    /// Why the newest command may have been obeyed, or not: the store did not say. Nothing else is written before it does.
+    pub(crate) doubt: Option<StoreError>,
+    /// The newest such doubt.
+    pub(crate) shaken: Option<StoreError>,
     /// Fires when this process may not drive any more: it shuts down, or it may no longer be the one that should.
     pub(crate) halt: CancellationToken,
 }
@@ -116,6 +119,7 @@ impl Driver {
             draft,
             kept,
             cause: Cause::Resumed,
+            pinged: false,
             inherited: true,
             found,
             gauge: Gauge::default(),
@@ -125,13 +129,18 @@ impl Driver {
             seat,
             left_behind,
             alone: None,
+            doubt: None,
+            shaken: None,
             halt,
         }))
     }
 
     /// Advances the chat until it rests, then lets go of it.
     pub(crate) async fn run(mut self: Box<Self>) -> Result<Parked, WriteError> {
-        let parked = self.go_on().await;
+        let parked = match (self.go_on().await, self.shaken.take()) {
+            (Err(WriteError::Fenced), Some(away)) => Err(away.into()), // By ourselves, perhaps: looking again will tell.
+            (parked, _) => parked,
+        };
         self.ports.forget(self.chat.id, &parked);
         self.stay_in_line(&parked);
         let parked = parked?;
@@ -254,15 +263,26 @@ impl Driver {
 
     /// Writes a change, and follows it in everything kept here.
     pub(crate) async fn commit(&mut self, facts: Vec<Fact>) -> Result<(), WriteError> {
-        let (step, model, started) = (self.chat.step, self.chat.tried.model, Instant::now());
-        let own = self.chat.own_model().cloned();
+        let started = Instant::now();
+        self.write(&facts).await?;
+        self.follow(&facts, started).await
+    }
+
+    /// The same while something goes on: a store that is away is not waited for.
+    pub(crate) async fn commit_now(&mut self, facts: Vec<Fact>) -> Result<(), WriteError> {
+        let started = Instant::now();
         self.ports.store.commit(&mut self.lease, &facts).await?;
-        let commit = Commit { before: &self.chat, facts: &facts, at: self.now(), took: started.elapsed() };
+        self.follow(&facts, started).await
+    }
+
+    async fn follow(&mut self, facts: &[Fact], started: Instant) -> Result<(), WriteError> {
+        let (step, model, own) = (self.chat.step, self.chat.tried.model, self.chat.own_model().cloned());
+        let commit = Commit { before: &self.chat, facts, at: self.now(), took: started.elapsed() };
         self.meter.committed(&commit, &self.agent.toolbox.shelf());
-        self.spans.committed(&self.chat, &facts);
-        self.chat.apply(&facts);
-        self.forsake(&facts);
-        for fact in &facts {
+        self.spans.committed(&self.chat, facts);
+        self.chat.apply(facts);
+        self.forsake(facts);
+        for fact in facts {
             match fact {
                 Fact::Said(message, _) => self.said(message),
                 Fact::Rewound { from } => self.rewound(*from).await?,
@@ -311,90 +331,32 @@ impl Driver {
         Ok(())
     }
 
-    async fn obey(&mut self, inbound: Inbound) -> Result<(), WriteError> {
+    pub(crate) async fn obey(&mut self, inbound: Inbound) -> Result<(), WriteError> {
+        let facts = self.obeyed(inbound);
+        self.commit(facts).await
+    }
+
+    /// What doing what a command says comes to.
+    pub(crate) fn obeyed(&mut self, inbound: Inbound) -> Vec<Fact> {
         let verdict = check_inbound(&self.chat, &inbound, |id| self.is_users(id));
         let inbound = Inbound { command: self.bounded_answers(inbound.command), ..inbound };
         let lost = match inbound.command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
             _ => None,
         };
-        self.change(|change| {
-            if let Some(attempted) = lost {
-                change.fact(attempted);
-            }
-            change.obey(&inbound, verdict)
-        })
-        .await
+        let mut change = Change::new(&self.chat, self.now());
+        if let Some(attempted) = lost {
+            change.fact(attempted);
+        }
+        change.obey(&inbound, verdict);
+        change.facts()
     }
 
-    fn is_users(&self, id: MessageId) -> bool {
+    pub(crate) fn is_users(&self, id: MessageId) -> bool {
         // A message before the summary was looked up when the command was accepted, and ids are never reused.
         let newest_summary = self.messages.first().filter(|message| matches!(message.body, Body::Summary(_)));
         newest_summary.is_some_and(|summary| id < summary.id)
             || self.messages.iter().any(|message| message.id == id && matches!(message.body, Body::User(_)))
-    }
-
-    /// Runs `act` to its end while listening. Whoever wants the turn stopped makes `cancel` fire, and so does a halt;
-    /// everyone else is obeyed at once.
-    pub(crate) async fn listening<T>(
-        &mut self,
-        act: impl Future<Output = T>,
-        cancel: &CancellationToken,
-    ) -> Result<T, WriteError> {
-        let mut act = std::pin::pin!(act);
-        let (bell, halt) = (self.bell.clone(), self.halt.clone());
-        let mut ear = Ear::default();
-        loop {
-            tokio::select! {
-                biased;
-                () = bell.inbox.notified(), if !ear.is_reading() => ear.read(&self.ports, self.chat.id),
-                pending = ear.heard(), if ear.is_reading() => self.heed(pending?, cancel).await?,
-                () = halt.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
-                done = &mut act => {
-                    if ear.is_reading() {
-                        bell.inbox.notify_one(); // For whoever listens next.
-                    }
-                    return Ok(done);
-                }
-            }
-        }
-    }
-
-    /// Does what the inbox said, unless somebody wants the turn stopped.
-    async fn heed(&mut self, pending: Vec<Inbound>, cancel: &CancellationToken) -> Result<(), WriteError> {
-        let stops = |inbound: &Inbound| {
-            inbound.command.stops_the_turn() && check_inbound(&self.chat, inbound, |id| self.is_users(id)).is_ok()
-        };
-        if pending.iter().any(stops) {
-            cancel.cancel(); // Obeyed once the draft is back, or the tools are.
-            return Ok(());
-        }
-        for inbound in pending {
-            self.obey(inbound).await?;
-        }
-        Ok(())
-    }
-
-    /// Obeys at once who wants the turn stopped, so that everybody sees that it stops. Who replaces what is still being
-    /// said has to wait until it is.
-    pub(crate) async fn acknowledge(&mut self) -> Result<(), WriteError> {
-        let pending = self.ports.store.inbox(self.chat.id).await?;
-        for inbound in pending.into_iter().take_while(|inbound| !matches!(inbound.command, Command::Edit { .. })) {
-            self.obey(inbound).await?;
-        }
-        Ok(())
-    }
-
-    /// Listens if the bell has rung. For where nothing may begin any more once somebody wants the turn stopped.
-    pub(crate) async fn listen_if_rung(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
-        if self.bell.inbox.notified().now_or_never().is_none() {
-            return Ok(());
-        }
-        let pending = self.halt.run_until_cancelled(inbox(&self.ports, self.chat.id)).await;
-        match pending {
-            Some(pending) => self.heed(pending?, cancel).await,
-            None => Err(StoreError::Unavailable("the inbox could not be read in time".into()).into()),
-        }
     }
 
     /// Keeps what was shown, answers what is open.

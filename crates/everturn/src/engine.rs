@@ -61,7 +61,7 @@ pub(crate) struct Ports {
     pub(crate) obeying: Arc<Semaphore>,
     /// One at a time: looks for chats that nobody drives.
     pub(crate) looking: Arc<Semaphore>,
-    drivers: Drivers,
+    pub(crate) drivers: Drivers,
     tasks: TaskTracker,
     /// Ends [`worker::heed_hints`] with the last of us.
     _worker: DropGuard,

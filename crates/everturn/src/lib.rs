@@ -43,6 +43,7 @@ mod governor;
 mod handle;
 mod hub;
 mod inherit;
+mod insist;
 mod kept;
 mod metrics;
 mod model;

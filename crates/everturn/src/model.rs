@@ -222,6 +222,8 @@ impl Driver {
             windows: self.windows(&asked.facts),
             cancel: cancel.clone(),
             alone: self.lend_alone(),
+            pinged: false,
+            insists: self.insists(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
         };
         // In a box, or every wrapper around it has room for it twice: that is memory of each chat that streams.
@@ -230,6 +232,7 @@ impl Driver {
         let outcome = self.listening(attempt, &cancel).await?;
         self.draft = Some(outcome.draft);
         self.alone = self.alone.take().or(outcome.alone);
+        self.pinged = outcome.pinged;
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);
         if let Some(first) = outcome.first_after {
             self.ports.metrics.first_token(&asked.model, first);
@@ -267,6 +270,12 @@ impl Driver {
             let provider = draft.model().map_or("", ModelId::provider);
             let error = ProviderError::filtered(provider, category, detail).with_cause(Cause::ErrorFinish);
             return self.fail(&error, None).await;
+        }
+        let bytes_max = self.agent.limits.draft_bytes_max;
+        if stop == Stop::Length && self.draft.as_ref().is_some_and(|draft| draft.bytes() > bytes_max) {
+            // It was cut here: whoever spoke has not said what that came to, and may go on.
+            let attempted = self.end_attempt(AttemptOutcome::Lost);
+            return self.seal(stop, attempted).await;
         }
         self.kept = None; // It is over.
         let attempted = self.end_attempt(AttemptOutcome::Answered);
@@ -324,6 +333,7 @@ impl Driver {
         let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
             return self.fail(&error, None).await;
         };
+        let tried = Tried { spent: tried.spent.leaving(error.retry), ..tried };
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
             Kind::ContextFull => return self.overflowed(row(tried)).await,
@@ -424,8 +434,8 @@ impl Driver {
         let tally = draft.usage().settle(end, sent, draft.generation_bytes() as u64);
         let spend = tally.cost(&price);
         let began_at = if is_made { draft.current_began() } else { self.attempt_ended() };
-        let took = self.attempt_ended().since(began_at);
-        let spent = self.spent(outcome, took, spend.total());
+        let (took, silent) = (self.attempt_ended().since(began_at), self.attempt_ended().since(draft.newest_at()));
+        let spent = self.spent(outcome, silent, spend.total());
         let tried = Tried { attempts: began.number, spent, owed: false, ..self.chat.tried };
         let row = Attempted {
             step: draft.step(),

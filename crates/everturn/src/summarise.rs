@@ -215,6 +215,7 @@ impl Driver {
         }
         let limits = &self.agent.limits.retry;
         let spent = self.chat.tried.spent.failed(Progress::None, row.took, row.spend.total(), limits);
+        let spent = spent.leaving(error.retry);
         let jitter = jitter.unwrap_or_else(|| self.ports.entropy.unit());
         match verdict(error.retry, &spent, limits, jitter) {
             Verdict::Wait(span) => {

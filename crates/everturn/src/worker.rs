@@ -24,8 +24,8 @@ use crate::feed::Changed;
 use crate::places::{Seat, Waiting};
 
 /// About how long a driver waits before it looks whether its store is back, at first and at most.
-const STORE_RETRY: Duration = Duration::from_secs(1);
-const STORE_RETRY_MAX: Duration = Duration::from_secs(15);
+pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
+pub(crate) const STORE_RETRY_MAX: Duration = Duration::from_secs(15);
 /// A driver that got on for so long begins anew with its waits.
 const STORE_WELL: Duration = Duration::from_secs(60);
 /// How often in a row a driver may panic before its chat is left alone.

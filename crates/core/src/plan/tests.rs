@@ -88,7 +88,9 @@ fn rule(chat: &Chat, half_said: bool, turn: &Turn, over: Option<TurnEnd>) -> Nex
     let steered = chat.queue.iter().any(|queued| queued.steers);
     let finish = |end| Next::Finish(end);
     let says_something = !matches!(chat.tail, Tail::StoppedReply);
+    let is_late = over == Some(TurnEnd::TimeMax);
     let rules = [
+        (is_late && (!chat.calls.is_empty() || chat.compaction_asked), finish(TurnEnd::TimeMax)),
         (chat.calls.iter().any(|call| !call.state.asks()), Next::RunCalls),
         (!chat.calls.is_empty(), Next::Ask),
         (chat.compaction_asked, Next::Compact),
@@ -180,7 +182,7 @@ fn waiting_for_people_uses_up_no_time() {
 #[test]
 fn a_stop_after_tool_is_seen_whatever_follows_it() {
     let mut stage = Stage::new(chat_id(1));
-    stage.chat = running(Tail::Input, Turn::default());
+    stage.chat = running(Tail::Input, fresh_turn());
     stage.chat.calls = open_calls(&[CallState::Ready, CallState::Ready]);
     let result = |ordinal| {
         let (call, tool) = (CallUid { step: StepId(1), ordinal }, "look".into());

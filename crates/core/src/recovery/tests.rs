@@ -128,6 +128,10 @@ fn nobody_reattaches_twice_to_one_that_says_nothing() {
         let recovery = plan(&spoke, cause, EVERYTHING, Budget::Left);
         let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish);
         assert_eq!(recovery == Recovery::Reattach(handle()), !is_over, "{cause:?}, after some words");
+        let alive = Capabilities { reattach: Reattach::Alive, ..EVERYTHING };
+        let recovery = plan(&draft(&found), cause, alive, Budget::Left);
+        let is_over = is_over || cause == Cause::ServerError;
+        assert_eq!(recovery == Recovery::Reattach(handle()), !is_over, "{cause:?}, of one that lives");
     }
 }
 

@@ -63,8 +63,9 @@ fn every_bound_ends_the_trying() {
     let give_up = |retry, spent: Spent| verdict(retry, &spent, &limits, 0.5);
     let spent = tried(1);
     assert_eq!(give_up(Retry::Never, spent), Verdict::GiveUp(Why::Permanent));
-    assert_eq!(give_up(Retry::Once, spent), Verdict::Wait(SECOND / 2));
-    assert_eq!(give_up(Retry::Once, tried(2)), Verdict::GiveUp(Why::Again));
+    let once = |times| Spent { once: times, ..tried(2) };
+    assert_eq!(give_up(Retry::Once, once(1)), Verdict::Wait(SECOND), "what failed before had another reason");
+    assert_eq!(give_up(Retry::Once, once(2)), Verdict::GiveUp(Why::Again));
     assert_eq!(give_up(Retry::Backoff, tried(7)), Verdict::Wait(secs(30)));
     assert_eq!(give_up(Retry::Backoff, tried(8)), Verdict::GiveUp(Why::Tries));
     assert_eq!(give_up(Retry::Backoff, Spent { attempts: 24, ..spent }), Verdict::GiveUp(Why::Attempts));
@@ -86,7 +87,7 @@ fn every_bound_ends_the_trying() {
 fn play(failures: &[(Retry, Progress)], limits: &RetryLimits) -> (u32, Option<Why>) {
     let mut spent = Spent::default();
     for &(retry, progress) in failures {
-        spent = spent.failed(progress, SECOND, Micros(1), limits);
+        spent = spent.failed(progress, SECOND, Micros(1), limits).leaving(retry);
         match verdict(retry, &spent, limits, 0.5) {
             Verdict::Wait(wait) => spent = spent.waited(wait),
             Verdict::GiveUp(why) => return (spent.attempts, Some(why)),
@@ -124,10 +125,10 @@ fn progress_refills_the_budget_but_not_the_totals() {
 #[test]
 fn a_lost_process_is_nobodys_failure() {
     let limits = RetryLimits::default();
-    let spent = tried(7).resumed(SECOND, Micros(5));
-    assert_eq!(spent, Spent { tries: 7, attempts: 8, time: SECOND, cost: Micros(5) });
+    let spent = tried(7).resumed(Micros(5));
+    assert_eq!(spent, Spent { attempts: 8, cost: Micros(5), ..tried(7) });
     assert_eq!(verdict(Retry::Now, &spent, &limits, 1.0), Verdict::Wait(Duration::ZERO));
-    let often = (0..17).fold(spent, |spent, _| spent.resumed(SECOND, Micros(0)));
+    let often = (0..17).fold(spent, |spent, _| spent.resumed(Micros(0)));
     assert_eq!(verdict(Retry::Now, &often, &limits, 1.0), Verdict::GiveUp(Why::Attempts));
     assert_eq!(spent.paid(Micros(2)), Spent { cost: Micros(7), ..spent });
 }
@@ -302,7 +303,7 @@ proptest! {
         retry in any_retry(), tries in any::<u32>(), attempts in any::<u32>(), time in any::<Duration>(), jitter in any::<f64>(),
     ) {
         let limits = RetryLimits::default();
-        let spent = Spent { tries, attempts, time, cost: Micros(0) };
+        let spent = Spent { tries, attempts, time, ..Spent::default() };
         if let Verdict::Wait(wait) = verdict(retry, &spent, &limits, jitter) {
             prop_assert!(wait <= limits.delay_max.max(limits.retry_after_max + limits.delay_base));
             prop_assert!(time + wait <= limits.time_max);

@@ -1,20 +1,23 @@
 //! Turns end: every bound is a reason of its own, and whatever ends a turn leaves it whole.
 
+use std::future::pending;
 use std::time::Duration;
 
-use everturn::Agent;
 use everturn::core::chat::TurnEnd;
 use everturn::core::command::{Command, Refusal, When};
 use everturn::core::cost::{Micros, Price};
 use everturn::core::message::{File, Meta, Part, Stop};
 use everturn::core::prompt::PromptPart;
 use everturn::stores::SubmitError;
-use everturn_understudy::{Understudy, call, script, stop, text, usage};
+use everturn::{Agent, ToolContext, ToolError, tool};
+use everturn_understudy::{Understudy, call, response_id, script, stop, text, usage, wait};
 use expect_test::expect;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
+use crate::kept::{background, cancelled, keeps};
 use crate::stage::{Diary, Stage, agent};
-use crate::tools::{ANY, after_reply};
+use crate::tools::{ANY, SERIAL, after_reply};
 
 /// An understudy that calls `look` for ever, each time with another input.
 fn restless() -> Understudy {
@@ -57,6 +60,88 @@ async fn every_bound_ends_the_turn_with_its_own_reason() {
     let stuck =
         Understudy::improvising(|_| script([call("look", json!({"again": true})), usage(1, 1), stop(Stop::ToolUse)]));
     assert_eq!(ended(stuck, agent()).await, (TurnEnd::SameCallMax, 5));
+}
+
+/// I17: a turn's time ends an answer that trickles, with what it has said, and ends a generation that is kept.
+#[tokio::test(start_paused = true)]
+async fn the_time_ends_an_answer() {
+    let mut agent = background();
+    agent.limits.turn_time_max = Duration::from_secs(60);
+    let trickle = (0..99).flat_map(|_| [text("and "), wait(11)]);
+    let understudy = Understudy::new([script([response_id("r1")].into_iter().chain(trickle))]).with(keeps);
+    let stage = Stage::new(understudy, agent).await;
+    let since = Instant::now();
+    stage.run("go").await;
+    assert_eq!((stage.ended().await, since.elapsed().as_secs()), (TurnEnd::TimeMax, 60));
+    assert_eq!((stage.replies().await, cancelled(&stage.understudy)), ("and ".repeat(6), vec!["r1".to_owned()]));
+}
+
+/// I17: it ends tools as well: those that run are told, and none is begun. Each call has a result that says so.
+#[tokio::test(start_paused = true)]
+async fn the_time_ends_tools() {
+    let diary = Diary::new();
+    let mut agent = agent().tool(diary.tool("look", 25, SERIAL)).unwrap();
+    agent.limits.turn_time_max = Duration::from_secs(60);
+    let calls = (0..4).map(|n| call("look", json!({ "n": n }))).chain([stop(Stop::ToolUse)]);
+    let stage = Stage::new(Understudy::new([script(calls)]), agent).await;
+    let told = after_reply(&stage.run("go").await);
+    expect![[r#"
+        t=000.0 message 2 reply [look({"n":0}) look({"n":1}) look({"n":2}) look({"n":3})] ToolUse
+        t=000.0 running
+        t=000.0 running
+        t=025.0 message 3 result 1.0 look Done "look did {\"n\":0}"
+        t=025.0 running
+        t=025.0 running
+        t=050.0 message 4 result 1.1 look Done "look did {\"n\":1}"
+        t=050.0 running
+        t=050.0 running
+        t=060.0 message 5 result 1.2 look Error "I was told to stop."
+        t=060.0 running
+        t=060.0 message 6 result 1.3 look Error "The turn took longer than it may before this call could be run. It was not run."
+        t=060.0 idle TimeMax
+    "#]].assert_eq(&told);
+    expect![[r#"
+        t=000.0 look {"n":0} begins
+        t=025.0 look {"n":0} ends
+        t=025.0 look {"n":1} begins
+        t=050.0 look {"n":1} ends
+        t=050.0 look {"n":2} begins
+        t=060.0 look {"n":2} is told to stop
+    "#]]
+    .assert_eq(&diary.read());
+    assert_eq!(stage.ended().await, TurnEnd::TimeMax);
+}
+
+/// I17: also one that does not listen; and whoever takes such a turn up begins nothing either.
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_time_is_over_begins_nothing() {
+    let deaf = tool("look", "Never ends.", |_: ToolContext, _: Value| pending::<Result<String, ToolError>>()).with(ANY);
+    let mut agent = agent().tool(deaf).unwrap();
+    agent.limits.turn_time_max = Duration::from_secs(60);
+    let calls = || Understudy::new([script([call("look", json!({})), stop(Stop::ToolUse)])]);
+    let stage = Stage::new(calls(), agent.clone()).await;
+    let since = Instant::now();
+    stage.run("go").await;
+    assert_eq!((stage.ended().await, since.elapsed() <= Duration::from_secs(63)), (TurnEnd::TimeMax, true));
+    assert!(stage.told().await.contains("1.0 look Unknown"), "{}", stage.told().await);
+
+    let stage = Stage::new(calls(), agent.clone()).await;
+    stage.chat.send("go").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    stage.engine.shutdown().await;
+    sleep(Duration::from_secs(60)).await;
+    let stage = stage.moved(Understudy::new([]), agent).await;
+    assert_eq!(stage.ended().await, TurnEnd::TimeMax);
+}
+
+/// I17: whoever makes the same call many times in one reply means it, and goes on.
+#[tokio::test(start_paused = true)]
+async fn equal_calls_in_one_reply_are_no_circle() {
+    let dice = (0..6).map(|_| call("look", json!({}))).chain([stop(Stop::ToolUse)]);
+    let understudy = Understudy::new([script(dice), script([text("A full house."), stop(Stop::End)])]);
+    let stage = Stage::new(understudy, agent().tool(Diary::new().tool("look", 1, ANY)).unwrap()).await;
+    stage.run("Roll six dice.").await;
+    assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "|A full house."));
 }
 
 /// The next turn has bounds of its own.

@@ -110,7 +110,7 @@ async fn what_the_next_process_may_not_find_is_counted() {
 }
 
 /// The generations that were to be ended.
-fn cancelled(understudy: &Understudy) -> Vec<String> {
+pub fn cancelled(understudy: &Understudy) -> Vec<String> {
     let ended = understudy.asked().into_iter().filter_map(|asked| match asked {
         Asked::Cancel(handle) => Some(handle.id),
         Asked::Answer(_) | Asked::Reattach(_) => None,
@@ -154,6 +154,22 @@ async fn what_is_left_for_another_is_ended() {
         is_whole(&stage).await;
         assert_eq!(cancelled(&stage.understudy), left, "one that failed is over");
     }
+}
+
+/// I19: one that says more than a draft may hold is ended, and what it came to is guessed where it has not said so.
+#[tokio::test(start_paused = true)]
+async fn what_is_cut_for_its_length_is_ended_and_counted() {
+    let mut agent = background();
+    agent.limits.draft_bytes_max = 300;
+    let endless = script([response_id("r1"), usage(100, 1), text("a".repeat(400)), hang()]);
+    let stage = Stage::new(keeping([endless]), agent).await;
+    stage.run("Go.").await;
+    assert_eq!((stage.ended().await, stage.replies().await.len()), (TurnEnd::Length, 400));
+    assert_eq!(cancelled(&stage.understudy), ["r1"]);
+    expect![[r#"
+        1.1 understudy/one Lost 0.0s known 100+1 guess 0+133 0.000000
+    "#]]
+    .assert_eq(&rows(&stage.chat).await);
 }
 
 /// One that breaks behind a whole call, and in another.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod asks;
+mod away;
 mod bounds;
 mod budgets;
 mod chaining;
@@ -21,6 +22,7 @@ mod handles;
 mod interrupts;
 mod kept;
 mod ladder;
+mod long;
 mod looks;
 mod metrics;
 mod orphans;

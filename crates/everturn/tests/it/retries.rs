@@ -163,13 +163,27 @@ async fn waits_at_a_shut_door_count() {
     }
 }
 
+fn too_much() -> Script {
+    let error = ProviderError::new("understudy", Kind::Malformed).with_retry(Retry::Once);
+    script([text("Look: "), Cue::Fail(Box::new(error))])
+}
+
+/// What is worth one more try has it, whatever else failed before.
+#[tokio::test(start_paused = true)]
+async fn another_failure_does_not_use_up_the_one_try() {
+    let scripts = [script([refuse(503)]), too_much(), script([refuse(503)]), done()];
+    let stage1 = stage(scripts).await;
+    stage1.run("hi").await;
+    assert_eq!((stage1.ended().await, stage1.understudy.scripts_left()), (TurnEnd::Done, 0));
+    let stage2 = stage([script([refuse(503)]), too_much(), script([refuse(503)]), too_much(), done()]).await;
+    stage2.run("hi").await;
+    assert!(matches!(stage2.ended().await, TurnEnd::Failed(_)));
+    assert_eq!(stage2.understudy.scripts_left(), 1);
+}
+
 /// P15: what is too long would be as long again. It is asked for once more, and then given up.
 #[tokio::test(start_paused = true)]
 async fn too_much_is_asked_for_twice() {
-    let too_much = || {
-        let error = ProviderError::new("understudy", Kind::Malformed).with_retry(Retry::Once);
-        script([text("Look: "), Cue::Fail(Box::new(error))])
-    };
     let stage = stage((0..9).map(|_| too_much())).await;
     stage.run("hi").await;
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };

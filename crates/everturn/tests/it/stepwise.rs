@@ -41,6 +41,7 @@ pub struct Stepwise {
     hints: Mutex<VecDeque<Hint>>,
     hinted: Notify,
     is_mute: AtomicBool,
+    is_away: AtomicBool,
 }
 
 /// How a write goes wrong.
@@ -73,6 +74,16 @@ impl Stepwise {
     /// Cannot say so many times what an inbox holds.
     pub fn fail_inboxes(&self, len: usize) {
         self.inbox_faults.store(len, Ordering::SeqCst);
+    }
+
+    /// Cannot write any more.
+    pub fn fail_always(&self) {
+        self.is_away.store(true, Ordering::SeqCst);
+    }
+
+    /// Can write again.
+    pub fn recover(&self) {
+        self.is_away.store(false, Ordering::SeqCst);
     }
 
     /// Answers no write and no look at everything from now on.
@@ -141,6 +152,9 @@ impl Stepwise {
             written
         };
         let lost = || StoreError::Unavailable("on purpose".into()).into();
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(lost());
+        }
         match fault {
             None => slowly(write).await,
             Some(Fault::Refused) => Err(lost()),

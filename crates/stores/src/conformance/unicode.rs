@@ -139,7 +139,7 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
     let queued = |id, steers| Queued { id: InboxSeq(id), at, parts: parts.clone(), steers };
     let wait = |kind| Fact::Waits(Box::new(Wait { until: at, kind, message: odd.into(), attempt: 3 }));
     let started = |effect| Fact::Started { call: UID, effect, at };
-    let spent = Spent { tries: 1, attempts: 2, time: Duration::from_millis(3), cost: samples::spend().known };
+    let spent = Spent { tries: 1, attempts: 2, once: 1, time: Duration::from_millis(3), cost: samples::spend().known };
     let mut facts = vec![
         Fact::Queued(queued(7, true), Place::Back),
         Fact::Queued(queued(8, false), Place::Front),

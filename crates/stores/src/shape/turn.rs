@@ -187,6 +187,8 @@ struct Spent {
     #[serde(default, skip_serializing_if = "unset")]
     attempts: u32,
     #[serde(default, skip_serializing_if = "unset")]
+    once: u32,
+    #[serde(default, skip_serializing_if = "unset")]
     time_ns: Nanos,
     #[serde(default, skip_serializing_if = "unset")]
     cost: u64,
@@ -194,16 +196,16 @@ struct Spent {
 
 impl From<chat::Tried> for Tried {
     fn from(chat::Tried { attempts, model, spent, unchained, owed }: chat::Tried) -> Self {
-        let retry::Spent { tries, attempts: failed, time, cost } = spent;
-        let spent = Spent { tries, attempts: failed, time_ns: Nanos(time), cost: cost.0 };
+        let retry::Spent { tries, attempts: failed, once, time, cost } = spent;
+        let spent = Spent { tries, attempts: failed, once, time_ns: Nanos(time), cost: cost.0 };
         Self { attempts, model, spent, unchained, owed }
     }
 }
 
 impl From<Tried> for chat::Tried {
     fn from(Tried { attempts, model, spent, unchained, owed }: Tried) -> Self {
-        let Spent { tries, attempts: failed, time_ns, cost } = spent;
-        let spent = retry::Spent { tries, attempts: failed, time: time_ns.0, cost: Micros(cost) };
+        let Spent { tries, attempts: failed, once, time_ns, cost } = spent;
+        let spent = retry::Spent { tries, attempts: failed, once, time: time_ns.0, cost: Micros(cost) };
         Self { attempts, model, spent, unchained, owed }
     }
 }

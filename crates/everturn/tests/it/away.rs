@@ -1,0 +1,144 @@
+//! A store that is away for a moment: nothing that is in hand is lost by it.
+
+use std::time::Duration;
+
+use everturn::core::chat::TurnEnd;
+use everturn::core::command::Command;
+use everturn::core::message::Stop;
+use everturn_understudy::{Understudy, call, script, stop, text, wait};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::stage::{Diary, Stage, agent};
+use crate::stepwise::Fault;
+use crate::tools::{ANY, calling};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Both ways in which a write fails: it did not happen, or it did and nobody knows.
+const FAULTS: [Fault; 2] = [Fault::Refused, Fault::Unanswered];
+
+/// A stage on which two tools are at work that must not run twice.
+async fn at_work() -> (Stage, Diary) {
+    let diary = Diary::new();
+    let agent = agent().tool(diary.tool("one", 3, ANY)).unwrap().tool(diary.tool("two", 5, ANY)).unwrap();
+    let [calls, done] = calling(["one", "two"].map(|tool| call(tool, json!({}))));
+    let next = script([text("And more."), stop(Stop::End)]);
+    let stage = Stage::new(Understudy::new([calls, done, next]), agent).await;
+    stage.chat.send("go").await.unwrap();
+    sleep(SECOND).await;
+    (stage, diary)
+}
+
+/// That each tool ran once, and its result says what it did.
+async fn is_done(stage: &Stage, diary: &Diary, fault: Fault) {
+    assert_eq!(stage.ended().await, TurnEnd::Done, "{fault:?}");
+    let (told, ran) = (stage.told().await, diary.read());
+    assert_eq!((ran.matches("begins").count(), ran.matches("ends").count()), (2, 2), "{fault:?}: {ran}");
+    for tool in ["one", "two"] {
+        assert!(told.contains(&format!("{tool} Done \"{tool} did {{}}\"")), "{fault:?}: {told}");
+    }
+}
+
+/// I8, I21: what a tool came to is kept until the store can take it, and the others run on.
+#[tokio::test(start_paused = true)]
+async fn a_result_waits_for_the_store() {
+    for fault in FAULTS {
+        let (stage, diary) = at_work().await;
+        stage.store.fail_after(0, fault);
+        is_done(&stage, &diary, fault).await;
+        assert!(!stage.store.is_to_fail());
+        assert_eq!(stage.told().await.matches(" result ").count(), 2);
+    }
+}
+
+/// I12, I21: a message that cannot be queued just now costs no tool its run. It is queued a moment later, once.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_cannot_be_queued_costs_no_tool() {
+    for fault in FAULTS {
+        let (stage, diary) = at_work().await;
+        stage.store.fail_after(0, fault);
+        stage.chat.send("and then?").await.unwrap();
+        sleep(Duration::from_millis(1900)).await;
+        let standing = stage.chat.standing().await.unwrap();
+        assert_eq!((standing.queue.len(), stage.store.is_to_fail()), (1, false), "{fault:?}");
+        stage.watch().until_rest().await;
+        is_done(&stage, &diary, fault).await;
+        assert_eq!(stage.replies().await, "|Done.|And more.", "{fault:?}");
+    }
+}
+
+/// I12, I21: nor an answer its stream.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_cannot_be_queued_costs_no_answer() {
+    for fault in FAULTS {
+        let slow = script([text("Once upon "), wait(5), text("a time."), stop(Stop::End)]);
+        let scripts = [slow, script([text("And more."), stop(Stop::End)])];
+        let stage = Stage::new(Understudy::new(scripts), agent()).await;
+        stage.chat.send("go").await.unwrap();
+        sleep(SECOND).await;
+        stage.store.fail_after(0, fault);
+        stage.chat.send("and then?").await.unwrap();
+        stage.watch().until_rest().await;
+        assert_eq!((stage.ended().await, stage.store.is_to_fail()), (TurnEnd::Done, false), "{fault:?}");
+        assert_eq!(stage.replies().await, "Once upon a time.|And more.", "{fault:?}");
+        assert_eq!(stage.understudy.requests().len(), 2, "{fault:?}: nothing was asked for twice");
+    }
+}
+
+/// I7, I21: an answer goes on when the store can take it again: nothing of it is asked for twice, missing or doubled.
+#[tokio::test(start_paused = true)]
+async fn a_stream_waits_for_the_store() {
+    for fault in FAULTS {
+        let slow = script([text("Once "), wait(5), text("upon "), wait(1), text("a "), text("time."), stop(Stop::End)]);
+        let stage = Stage::new(Understudy::new([slow]), agent()).await;
+        let watching = tokio::spawn(stage.watch().until_rest());
+        stage.chat.send("go").await.unwrap();
+        sleep(SECOND).await;
+        stage.store.fail_after(0, fault);
+        watching.await.unwrap();
+        assert_eq!(stage.replies().await, "Once upon a time.", "{fault:?}");
+        assert_eq!((stage.understudy.requests().len(), stage.store.is_to_fail()), (1, false), "{fault:?}");
+    }
+}
+
+/// I11: who wants it stopped is heard meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_waits_for_the_store_can_be_stopped() {
+    let endless = (0..99).flat_map(|_| [text("and "), wait(5)]);
+    let stage = Stage::new(Understudy::new([script(endless)]), agent()).await;
+    stage.chat.send("go").await.unwrap();
+    sleep(SECOND).await;
+    stage.store.fail_always();
+    sleep(60 * SECOND).await;
+    stage.chat.submit(Command::Interrupt, None).await.unwrap();
+    sleep(60 * SECOND).await;
+    stage.store.recover();
+    assert_eq!((stage.ended().await, stage.understudy.requests().len()), (TurnEnd::Interrupted, 1));
+    assert_eq!(stage.replies().await, "and ", "what was stored was shown, and is kept");
+}
+
+/// I7, I21: an answer that is complete is not asked for again because it could not be written down just then.
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_for_the_store() {
+    for fault in FAULTS {
+        let slow = script([text("Once."), wait(5), stop(Stop::End)]);
+        let stage = Stage::new(Understudy::new([slow]), agent()).await;
+        stage.chat.send("go").await.unwrap();
+        sleep(SECOND).await;
+        stage.store.fail_after(0, fault);
+        assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "Once."), "{fault:?}");
+        assert_eq!((stage.understudy.requests().len(), stage.store.is_to_fail()), (1, false), "{fault:?}");
+    }
+}
+
+/// I24: who waits for its store does not keep its process from stopping.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stays_away_keeps_no_process() {
+    let (stage, _) = at_work().await;
+    stage.store.fail_always();
+    sleep(60 * SECOND).await;
+    let since = tokio::time::Instant::now();
+    stage.engine.shutdown().await;
+    assert!(since.elapsed() < 5 * SECOND, "{:?}", since.elapsed());
+}
