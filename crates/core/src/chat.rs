@@ -155,6 +155,8 @@ pub struct Turn {
     pub began: Timestamp,
     /// The step it began with, or was expected to: an interrupt that was meant for an earlier one comes late.
     pub first: StepId,
+    /// The newest message by then: that one and those before it belong to earlier turns.
+    pub after: MessageId,
     /// The chat's own model when it began: whatever is chosen meanwhile is for the next.
     pub model: Option<ModelId>,
     /// Since when it waits for people, if it does.
@@ -453,7 +455,8 @@ impl Chat {
     }
 
     fn turn_began(&mut self, at: Timestamp) {
-        self.turn = Some(Turn { began: at, first: self.step, model: self.model.clone(), ..Turn::default() });
+        let (first, after, model) = (self.step, self.newest, self.model.clone());
+        self.turn = Some(Turn { began: at, first, after, model, ..Turn::default() });
     }
 
     fn turn_ended(&mut self, end: &TurnEnd) {

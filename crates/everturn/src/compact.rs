@@ -4,14 +4,18 @@
 //! summary makes it fit, things are left out of it, in stages; and where nothing is left to leave out, the person is
 //! told the numbers. What to do is [`everturn_core::context`]'s answer. Here it is asked, and done.
 
+use std::sync::Arc;
+
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::limit_in_meta;
-use everturn_core::context::{self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger};
+use everturn_core::context::{
+    self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger, cut_earlier,
+};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::message::{Body, Message, Reply, Summary, SummarySource};
-use everturn_core::prompt::{PromptPart, Request, prepare};
+use everturn_core::prompt::{Entries, PromptPart, Request, Target, prepare};
 use everturn_stores::WriteError;
 
 use crate::agent::Chaining;
@@ -179,8 +183,33 @@ impl Driver {
             summary_tokens: summary.map_or(0, |summary| self.gauge.tokens(shorter(summary))),
             media_tokens: weight(PromptPart::media_bytes),
             result_tokens: weight(PromptPart::result_bytes),
+            earlier_tokens: self.spared(asked, request),
             taken: self.room.leaner,
         }
+    }
+
+    /// The entries of a request with less in them.
+    pub(crate) fn leaner(&self, entries: &Entries, stage: Fallback, target: &Target) -> Entries {
+        match stage {
+            Fallback::StrongerSummary | Fallback::DropMedia | Fallback::DropResults => entries.leaner(stage),
+            Fallback::CutEarlier => {
+                let cut = self.without_earlier();
+                prepare(cut.iter().map(|message| &**message), target).leaner(stage)
+            }
+        }
+    }
+
+    /// The messages, with what was said in earlier turns cut.
+    pub(crate) fn without_earlier(&self) -> Vec<Arc<Message>> {
+        let after = self.chat.turn.as_ref().map_or(self.chat.newest, |turn| turn.after);
+        cut_earlier(&self.messages, after)
+    }
+
+    /// The tokens that cutting what was said in earlier turns would save.
+    fn spared(&self, asked: &Asked, request: &Request) -> u64 {
+        let entries = request.entries.leaner(Fallback::DropResults);
+        let cut = self.leaner(&entries, Fallback::CutEarlier, &asked.facts.target);
+        self.gauge.tokens(Size::text(entries.bytes().saturating_sub(cut.bytes())))
     }
 
     /// What the last summary got requests down to: its own with nothing behind it.

@@ -194,7 +194,7 @@ impl Driver {
             request.chain = prompt.chain(&asked.model);
         }
         if let Some(stage) = self.room.leaner {
-            request.entries = request.entries.leaner(stage);
+            request.entries = self.leaner(&request.entries, stage, target);
             request.chain = None; // The provider's copy is the one that was too long.
         }
         request

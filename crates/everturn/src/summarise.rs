@@ -6,14 +6,14 @@
 //! is nothing to journal. A fact says that it is being written; who finds that fact without having written it knows that
 //! the writer is gone.
 //!
-//! What people said that the model has not answered stands behind the summary word for word, and so do the constraints
-//! that a summary once wrote down.
+//! What people said that the model has not answered stands behind the summary word for word, as long as the model can
+//! read it, and so do the constraints that a summary once wrote down.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::chat::{Compacting, Tried};
-use everturn_core::context::{Fallback, Size, TooLong, summary};
+use everturn_core::context::{Fallback, Size, TooLong, size_of_parts, summary};
 use everturn_core::cost::Price;
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
@@ -171,7 +171,7 @@ impl Driver {
     ) -> Result<(), WriteError> {
         let text = summary::keep_constraints(self.summary().map_or("", |earlier| &earlier.text), &text);
         let (tokens_before, runtime) = (row.tally.known.prompt() + row.tally.estimated.prompt(), row.took);
-        let summary = Summary { text, newest_user: self.newest_words(), source, tokens_before, runtime };
+        let summary = Summary { text, newest_user: self.newest_words(source), source, tokens_before, runtime };
         let told = self.messages[self.heard()..].iter().filter_map(|message| match &message.body {
             Body::Context(text) => Some(Body::Context(text.clone())),
             _ => None,
@@ -187,14 +187,24 @@ impl Driver {
         Ok(())
     }
 
-    /// Everything people said since the model last did; if that is nothing, the last thing they said before.
-    fn newest_words(&self) -> Vec<Part> {
+    /// Everything people said since the model last did; if that is nothing, the last thing they said before. What is of
+    /// earlier turns is cut where nothing could stand beside it.
+    fn newest_words(&self, source: SummarySource) -> Vec<Part> {
+        let whole = self.newest_words_of(&self.messages);
+        let is_over = match self.context_limit() {
+            Some(limit) => self.gauge.tokens(size_of_parts(&whole)) > limit,
+            None => source == SummarySource::Overflow,
+        };
+        if is_over { self.newest_words_of(&self.without_earlier()) } else { whole }
+    }
+
+    fn newest_words_of(&self, messages: &[Arc<Message>]) -> Vec<Part> {
         let said = |message: &Arc<Message>| match &message.body {
             Body::User(parts) => parts.clone(),
             Body::Summary(summary) => summary.newest_user.clone(),
             Body::Context(_) | Body::Reply(_) | Body::Result(_) => Vec::new(),
         };
-        let (heard, unheard) = self.messages.split_at(self.heard());
+        let (heard, unheard) = messages.split_at(self.heard());
         let newest: Vec<Part> = unheard.iter().flat_map(said).collect();
         let earlier = || heard.iter().rev().map(said).find(|parts| !parts.is_empty());
         if newest.is_empty() { earlier().unwrap_or_default() } else { newest }

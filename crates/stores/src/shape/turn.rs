@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use everturn_core::chat;
 use everturn_core::cost::Micros;
-use everturn_core::ids::{ModelId, StepId, Timestamp};
+use everturn_core::ids::{MessageId, ModelId, StepId, Timestamp};
 use everturn_core::retry;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ use super::value::{AsText, Nanos, unset};
 pub(super) struct Turn<'a> {
     began: i64,
     first: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    after: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<AsText<ModelId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +46,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
         let chat::Turn {
             began,
             first,
+            after,
             model,
             rests_since,
             rested,
@@ -59,6 +62,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
         Self {
             began: began.0,
             first: first.0,
+            after: after.0,
             model: model.clone().map(AsText),
             rests_since: rests_since.map(|at| at.0),
             rested_ns: Nanos(*rested),
@@ -79,6 +83,7 @@ impl From<Turn<'_>> for chat::Turn {
         Self {
             began: Timestamp(turn.began),
             first: StepId(turn.first),
+            after: MessageId(turn.after),
             model: turn.model.map(|model| model.0),
             rests_since: turn.rests_since.map(Timestamp),
             rested: turn.rested_ns.0,

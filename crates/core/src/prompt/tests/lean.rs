@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::build::{calls, file, media, model, reply, result, result_with, shown, target, transcript, user};
 use super::generate::{corrupted, healthy};
-use crate::context::Fallback::{self, DropMedia, DropResults, StrongerSummary};
+use crate::context::Fallback::{self, CutEarlier, DropMedia, DropResults, StrongerSummary};
 use crate::message::{Body, Message, Output, Part, Verdict};
 use crate::prompt::{Effort, Entries, Entry, PromptPart, Request, Target, Wire, prepare, validate};
 
@@ -155,7 +155,7 @@ fn gain(entries: &Entries, stage: Fallback) -> usize {
     let weigh: fn(&PromptPart) -> usize = match stage {
         StrongerSummary => |_| 0,
         DropMedia => PromptPart::media_bytes,
-        DropResults => |part| part.media_bytes() + part.result_bytes(),
+        DropResults | CutEarlier => |part| part.media_bytes() + part.result_bytes(),
     };
     old(entries).flat_map(|entry| &entry.parts).map(weigh).sum()
 }

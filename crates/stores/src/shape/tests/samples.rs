@@ -50,6 +50,9 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     let mut chosen = Chat { model: Some(samples::model(odd)), ..chats[0].clone() };
     chosen.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1)), Fact::Chose(None)]);
     chats.push(chosen);
+    let mut later = Chat { newest: MessageId(u64::MAX), ..chats[0].clone() };
+    later.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1))]);
+    chats.push(later);
     chats
 }
 
