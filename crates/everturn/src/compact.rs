@@ -15,7 +15,7 @@ use everturn_core::draft::Draft;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::message::{Body, Message, Reply, Summary, SummarySource};
-use everturn_core::prompt::{Entries, PromptPart, Request, Target, prepare};
+use everturn_core::prompt::{Entries, PromptPart, Request, Target};
 use everturn_stores::WriteError;
 
 use crate::agent::Chaining;
@@ -129,8 +129,8 @@ impl Driver {
         let Some((place, tokens)) = newest.and_then(|(place, reply)| Some((place, reply.usage?.prompt()))) else {
             return;
         };
-        let before = self.messages[..place].iter().map(|message| &**message);
-        let request = Request { entries: prepare(before, &asked.facts.target), ..self.request(asked) };
+        let entries = self.prepared(&self.messages[..place], &asked.facts.target);
+        let request = Request { entries, ..self.request(asked) };
         self.gauge.learn(Size::text(request.bytes()), tokens);
     }
 
@@ -192,10 +192,7 @@ impl Driver {
     pub(crate) fn leaner(&self, entries: &Entries, stage: Fallback, target: &Target) -> Entries {
         match stage {
             Fallback::StrongerSummary | Fallback::DropMedia | Fallback::DropResults => entries.leaner(stage),
-            Fallback::CutEarlier => {
-                let cut = self.without_earlier();
-                prepare(cut.iter().map(|message| &**message), target).leaner(stage)
-            }
+            Fallback::CutEarlier => self.prepared(&self.without_earlier(), target).leaner(stage),
         }
     }
 
@@ -215,7 +212,7 @@ impl Driver {
     /// What the last summary got requests down to: its own with nothing behind it.
     fn floor(&self, asked: &Asked, request: &Request) -> Option<u64> {
         self.summary()?;
-        let entries = prepare(self.messages.first().map(|message| &**message), &asked.facts.target);
+        let entries = self.prepared(self.messages.first(), &asked.facts.target);
         let bytes = request.bytes() - request.entries.bytes() + entries.bytes();
         Some(self.gauge.tokens(Size::text(bytes)))
     }

@@ -147,7 +147,7 @@ impl Driver {
     }
 
     pub(crate) fn next_model(&self) -> Tried {
-        Tried { model: self.chat.tried.model + 1, spent: Spent::default(), ..self.chat.tried }
+        Tried { model: self.chat.tried.model + 1, spent: Spent::default(), blind: false, ..self.chat.tried }
     }
 
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
@@ -171,10 +171,11 @@ impl Driver {
 
     /// Prepares the transcript for the model, if that is not done yet.
     pub(crate) fn prepare(&mut self, asked: &Asked) {
-        if self.prompt.as_ref().is_some_and(|prompt| *prompt.target() == asked.facts.target) {
+        let (target, unseen) = (&asked.facts.target, self.unseen());
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.target() == target && prompt.unseen() == unseen) {
             return;
         }
-        let mut prompt = Prompt::new(asked.facts.target.clone());
+        let mut prompt = Prompt::unseeing(target.clone(), unseen);
         self.messages.iter().for_each(|message| prompt.push(message));
         self.prompt = Some(prompt);
         self.calibrate(asked);
@@ -329,6 +330,10 @@ impl Driver {
             Kind::ContextFull => return self.overflowed(row(tried)).await,
             Kind::ChainBroken if self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some()) => {
                 let row = row(Tried { unchained: true, ..tried });
+                return self.change(|change| change.fact(row)).await;
+            }
+            _ if self.may_be_media(&error) => {
+                let row = row(Tried { blind: true, ..tried });
                 return self.change(|change| change.fact(row)).await;
             }
             _ => {}

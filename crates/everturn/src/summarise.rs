@@ -20,7 +20,7 @@ use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
-use everturn_core::prompt::{Request, ToolChoice, prepare};
+use everturn_core::prompt::{Request, ToolChoice, told_of};
 use everturn_core::retry::{Progress, Spent, Verdict, verdict};
 use everturn_providers::record::recording;
 use everturn_providers::{Frame, Provider};
@@ -125,7 +125,7 @@ impl Driver {
         let gap = (left_out > 0).then(|| note(OLDER_LEFT_OUT));
         let newest = &said[left_out..];
         let all = summary.iter().chain(&gap).chain(newest).cloned().chain([note(how)]).collect::<Vec<_>>();
-        let entries = prepare(all.iter().map(|message| &**message), target);
+        let entries = self.prepared(&all, target);
         let entries = match cuts {
             0 => entries,
             1 => entries.cut(TEXT_BYTES_MAX[0]),
@@ -199,9 +199,10 @@ impl Driver {
     }
 
     fn newest_words_of(&self, messages: &[Arc<Message>]) -> Vec<Part> {
+        let shown = |id, parts: &[Part]| if id > self.chat.unseen { parts.to_vec() } else { told_of(parts) };
         let said = |message: &Arc<Message>| match &message.body {
-            Body::User(parts) => parts.clone(),
-            Body::Summary(summary) => summary.newest_user.clone(),
+            Body::User(parts) => shown(message.id, parts),
+            Body::Summary(summary) => shown(message.id, &summary.newest_user),
             Body::Context(_) | Body::Reply(_) | Body::Result(_) => Vec::new(),
         };
         let (heard, unheard) = messages.split_at(self.heard());
@@ -219,7 +220,7 @@ impl Driver {
         jitter: Option<f64>,
     ) -> Result<(), WriteError> {
         self.room.short |= error.cause == Cause::ErrorFinish;
-        if error.kind == Kind::ContextFull {
+        if error.kind == Kind::ContextFull || (self.room.cuts == 0 && self.may_be_media(&error)) {
             self.room.cuts += 1;
             return self.record(row, self.chat.tried).await;
         }

@@ -10,7 +10,7 @@ use super::entry::{PromptFile, PromptMedia, PromptPart};
 use super::target::{Target, accepts};
 use super::words as say;
 use crate::blob::Blob;
-use crate::message::{File, Media, Meta, Part};
+use crate::message::{File, Media, Meta, Part, Text};
 
 /// How much of a text file is put into the prompt as words.
 pub const INLINE_BYTES_MAX: usize = 128 * 1024;
@@ -23,6 +23,19 @@ pub(super) fn user_parts(parts: &[Part], target: &Target) -> Vec<PromptPart> {
         Part::Reasoning(_) | Part::Call(_) | Part::Provided(_) | Part::Source(_) | Part::Other(_) => None,
     };
     parts.iter().filter_map(sendable).collect()
+}
+
+/// The same parts, with a line in place of each file that would have to be shown: for one that a provider refuses.
+#[must_use]
+pub fn told_of(parts: &[Part]) -> Vec<Part> {
+    let told = |part: &Part| match part {
+        Part::File(File { name, media_type, bytes: Some(bytes), .. }) if !is_text(&essence(media_type)) => {
+            let text = say::unreadable(name, &essence(media_type), bytes.len());
+            Part::Text(Text { text, ..Text::default() })
+        }
+        part => part.clone(),
+    };
+    parts.iter().map(told).collect()
 }
 
 /// Media of a tool's, shown as if the person had.

@@ -41,6 +41,7 @@ mod steers;
 mod stepwise;
 mod tools;
 mod turns;
+mod unseen;
 mod unsummarised;
 mod wires;
 

@@ -182,6 +182,8 @@ pub(super) struct Tried {
     #[serde(default, skip_serializing_if = "unset")]
     unchained: bool,
     #[serde(default, skip_serializing_if = "unset")]
+    blind: bool,
+    #[serde(default, skip_serializing_if = "unset")]
     owed: bool,
 }
 
@@ -198,18 +200,18 @@ struct Spent {
 }
 
 impl From<chat::Tried> for Tried {
-    fn from(chat::Tried { attempts, model, spent, unchained, owed }: chat::Tried) -> Self {
+    fn from(chat::Tried { attempts, model, spent, unchained, blind, owed }: chat::Tried) -> Self {
         let retry::Spent { tries, attempts: failed, time, cost } = spent;
         let spent = Spent { tries, attempts: failed, time_ns: Nanos(time), cost: cost.0 };
-        Self { attempts, model, spent, unchained, owed }
+        Self { attempts, model, spent, unchained, blind, owed }
     }
 }
 
 impl From<Tried> for chat::Tried {
-    fn from(Tried { attempts, model, spent, unchained, owed }: Tried) -> Self {
+    fn from(Tried { attempts, model, spent, unchained, blind, owed }: Tried) -> Self {
         let Spent { tries, attempts: failed, time_ns, cost } = spent;
         let spent = retry::Spent { tries, attempts: failed, time: time_ns.0, cost: Micros(cost) };
-        Self { attempts, model, spent, unchained, owed }
+        Self { attempts, model, spent, unchained, blind, owed }
     }
 }
 
