@@ -64,6 +64,10 @@ impl Completions {
     }
 
     fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        if chunk.is_error() && self.finish.is_some() {
+            self.stop(out); // What failed behind the end is not the answer.
+            return Ok(());
+        }
         if chunk.is_error() {
             return Err(self.failed(&chunk, data));
         }
