@@ -173,12 +173,10 @@ impl Delta {
     #[must_use]
     pub const fn is_progress(&self) -> bool {
         match self {
-            Self::Text(_)
-            | Self::Reasoning(_)
-            | Self::Sealed(_)
+            Self::Text(text) | Self::Reasoning(text) | Self::CallInput { json: text, .. } => !text.is_empty(),
+            Self::Sealed(_)
             | Self::Ended
             | Self::CallBegan(_)
-            | Self::CallInput { .. }
             | Self::CallEnded { .. }
             | Self::Provided(_)
             | Self::Source(_)

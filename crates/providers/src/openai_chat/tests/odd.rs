@@ -119,6 +119,17 @@ fn an_error_behind_the_end_is_none() {
     assert!(read(&[text, &done, text, error]).end.is_err());
 }
 
+/// A part that holds nothing is none: it takes no end back, and nobody counts it as a sign of life.
+#[test]
+fn an_empty_part_says_nothing() {
+    let done = finish("stop");
+    for part in [json!({"type": "text", "text": ""}), json!({"type": "thinking", "thinking": [{"text": ""}]})] {
+        let empty = json!({"choices": [{"delta": {"content": [part]}}]}).to_string();
+        assert_eq!(read(&[&empty]).frames, [Frame::Ping], "{part}");
+        assert_eq!(read(&[&done, &empty]).end, Ok(()), "{part}");
+    }
+}
+
 /// An answer as it comes: these events, and then what comes behind them.
 fn arriving(data: &[String], then: Body) -> Frames {
     let bytes: Vec<_> = data.iter().map(|data| Ok(Bytes::from(format!("data: {data}\n\n")))).collect();
