@@ -325,7 +325,7 @@ impl Teller {
         let mut frames = timeout(self.windows.open_max, provider.open(request)).await.map_err(silent)??;
         self.permit.opened();
         let mut progress = Instant::now();
-        while self.draft.bytes() <= self.windows.draft_bytes_max {
+        while self.draft.weight() <= self.windows.draft_bytes_max {
             match timeout_at(progress + self.windows.silence_max, frames.next()).await.map_err(silent)? {
                 Some(Ok(frame @ (Frame::Delta(_) | Frame::Together(_)))) => {
                     for delta in frame.deltas() {
