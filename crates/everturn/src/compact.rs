@@ -15,7 +15,7 @@ use everturn_core::draft::Draft;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::message::{Body, Message, Reply, Summary, SummarySource};
-use everturn_core::prompt::{Entries, PromptPart, Request, Target};
+use everturn_core::prompt::{Entries, OUTPUT_MAX, PromptPart, Request, Target};
 use everturn_stores::WriteError;
 
 use crate::agent::Chaining;
@@ -27,6 +27,15 @@ const SHORTER_BYTES: usize = 2 * 1024;
 
 /// More bytes than a token has in any text: what is too long even so is too long.
 const BYTES_PER_TOKEN_MAX: u64 = 6;
+
+/// What an answer may always have, however little room there seems to be.
+const OUTPUT_MIN: u32 = 1_024;
+
+/// A request may have a sixteenth more tokens than measured.
+const MEASURE_ERROR: u64 = 16;
+
+/// How many lengths an answer's bound may have.
+const OUTPUT_STEPS: u64 = 32;
 
 /// What a driver has found out about making room for this turn and this model. It is not stored: a driver that does not
 /// know it finds it out again, and bounds that must hold over crashes are in the chat.
@@ -111,6 +120,17 @@ impl Driver {
     /// About how many tokens a request has.
     pub(crate) fn tokens(&self, request: &Request) -> u64 {
         self.gauge.tokens(Size::text(request.bytes()))
+    }
+
+    /// How long an answer to a request may be: many servers refuse one that would not fit behind it. Rounded, because some
+    /// caches hold only as long as nothing about a request changes.
+    pub(crate) fn output_max(&self, asked: &Asked, request: &Request) -> u32 {
+        let max = OUTPUT_MAX.min(asked.facts.output_max);
+        let Some(limit) = self.context_limit() else { return max };
+        let tokens = self.tokens(request);
+        let room = limit.saturating_sub(tokens.saturating_add(tokens / MEASURE_ERROR));
+        let room = room - room % (limit / OUTPUT_STEPS).max(1);
+        u32::try_from(room).map_or(max, |room| max.min(room.max(OUTPUT_MIN)))
     }
 
     /// The window of the model in use: as it told lately, else as it is configured.

@@ -188,7 +188,6 @@ impl Driver {
         let mut request = Request::new(asked.model.clone(), target, prompt.entries());
         request.system = self.agent.system.clone();
         request.tools = self.agent.toolbox.shelf().offered();
-        request.max_output = request.max_output.min(asked.facts.output_max);
         request.effort = self.agent.effort;
         request.background = self.agent.background == Background::On;
         if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
@@ -198,6 +197,7 @@ impl Driver {
             request.entries = self.leaner(&request.entries, stage, target);
             request.chain = None; // The provider's copy is the one that was too long.
         }
+        request.max_output = self.output_max(asked, &request);
         request
     }
 

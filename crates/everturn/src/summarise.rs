@@ -132,7 +132,8 @@ impl Driver {
             _ => entries.cut(TEXT_BYTES_MAX[1]),
         };
         let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
-        let request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
+        let mut request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
+        request.max_output = self.output_max(asked, &request);
         Some(request.fit(target))
     }
 

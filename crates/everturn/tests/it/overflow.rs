@@ -374,3 +374,25 @@ async fn a_file_that_was_too_long_does_not_stand_in_the_way_of_later_turns() {
         }
     }
 }
+
+/// A server that refuses what would not fit together with the longest answer is asked for an answer that does.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_asked_for_that_fits_behind_its_question() {
+    const WINDOW: usize = 16_000;
+    let understudy = Understudy::improvising(|request| {
+        let tokens = request.bytes() / 3 + request.max_output as usize;
+        match asks_summary(request) {
+            _ if tokens > WINDOW => too_long(),
+            true => says("In short."),
+            false => says(long(6_000)),
+        }
+    });
+    let stage = Stage::new(understudy.with(|facts| facts.context_limit = Some(WINDOW as u64)), agent()).await;
+    for turn in 0..12 {
+        stage.run(&format!("Turn {turn}: {}", long(3_000))).await;
+        assert_eq!(stage.ended().await, TurnEnd::Done, "turn {turn}");
+    }
+    let requests = stage.understudy.requests();
+    assert_eq!(rows(&stage.chat).await.matches("Answered").count(), requests.len(), "nothing was refused");
+    assert!(requests.iter().all(|request| request.max_output >= 1_500), "there is always room for an answer");
+}
