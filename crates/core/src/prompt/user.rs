@@ -55,11 +55,27 @@ pub(super) fn essence(media_type: &str) -> String {
     if bare == "image/jpg" { "image/jpeg".into() } else { bare }
 }
 
+/// What bytes are that are said to be a picture or a document. Providers look, and refuse what is not as it is called.
+pub(super) fn true_type(said: String, bytes: &[u8]) -> String {
+    let is_shown = said.starts_with("image/") || said == "application/pdf";
+    let seen = match bytes {
+        _ if !is_shown => None,
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
+        _ => None,
+    };
+    seen.map_or(said, Into::into)
+}
+
 fn file_part(file: &File, target: &Target) -> Option<PromptPart> {
     let media_type = essence(&file.media_type);
     let Some(bytes) = file.bytes.as_ref().and_then(Blob::here) else {
         return words(&say::gone(&file.name, &media_type), Meta::new());
     };
+    let media_type = true_type(media_type, bytes);
     if bytes.is_empty() {
         return None;
     }
