@@ -3,6 +3,7 @@
 //! This is everything the driver decides on: small, whatever the length of the transcript. It is a fold over facts. A
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
+mod pending;
 mod tail;
 
 use std::sync::Arc;
@@ -10,16 +11,17 @@ use std::time::Duration;
 
 use crate::cost::Micros;
 use crate::error::Kind;
-use crate::fact::{Attempted, Fact, Place, Totals};
+use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
 use crate::inherited::{Found, Inherited};
-use crate::message::{Body, Message, Part, SummarySource, Verdict};
+use crate::message::{Body, Message, Part, Verdict};
 use crate::quarantine::Taken;
 use crate::retry;
 use crate::status::{self, Status, Verb};
 use crate::title;
 use crate::view::Cursor;
 
+pub use pending::{Compacting, Wait};
 pub use tail::{Tail, tail_of};
 
 /// Where a chat stands, in every detail but its messages.
@@ -77,6 +79,9 @@ pub struct Chat {
     pub taken: Taken,
     /// How far the open draft went when others took it up.
     pub inherited: Inherited,
+    /// Up to this message, pictures and files are told of and not shown any more: a request that showed them was refused,
+    /// and answered without.
+    pub unseen: MessageId,
 }
 
 /// A message that waits to be heard.
@@ -155,6 +160,8 @@ pub struct Turn {
     pub began: Timestamp,
     /// The step it began with, or was expected to: an interrupt that was meant for an earlier one comes late.
     pub first: StepId,
+    /// The newest message by then: that one and those before it belong to earlier turns.
+    pub after: MessageId,
     /// The chat's own model when it began: whatever is chosen meanwhile is for the next.
     pub model: Option<ModelId>,
     /// Since when it waits for people, if it does.
@@ -240,35 +247,11 @@ pub struct Tried {
     pub spent: retry::Spent,
     /// Whether referring to the provider's copy of the transcript was given up.
     pub unchained: bool,
+    /// Whether pictures and files are left out, because the request was refused with them.
+    pub blind: bool,
     /// Whether the last attempt's generation goes on without us, and no row counts it: the attempt that finds it again
     /// does, or whoever gives it up.
     pub owed: bool,
-}
-
-/// Why the next attempt waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wait {
-    /// Not before this.
-    pub until: Timestamp,
-    /// What went wrong.
-    pub kind: Kind,
-    /// What people are told.
-    pub message: String,
-    /// The attempt that failed.
-    pub attempt: u32,
-}
-
-/// A summary that is being written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compacting {
-    /// Since when.
-    pub began: Timestamp,
-    /// By whom.
-    pub model: ModelId,
-    /// Why.
-    pub source: SummarySource,
-    /// About how many tokens were sent for it.
-    pub tokens: u64,
 }
 
 impl Chat {
@@ -302,6 +285,7 @@ impl Chat {
             totals: Totals::default(),
             taken: Taken::default(),
             inherited: Inherited::default(),
+            unseen: MessageId(0),
         }
     }
 
@@ -454,7 +438,8 @@ impl Chat {
     }
 
     fn turn_began(&mut self, at: Timestamp) {
-        self.turn = Some(Turn { began: at, first: self.step, model: self.model.clone(), ..Turn::default() });
+        let (first, after, model) = (self.step, self.newest, self.model.clone());
+        self.turn = Some(Turn { began: at, first, after, model, ..Turn::default() });
     }
 
     fn turn_ended(&mut self, end: &TurnEnd) {
@@ -468,6 +453,9 @@ impl Chat {
 
     fn attempted(&mut self, attempted: &Attempted, tried: Tried) {
         self.tried = tried;
+        if tried.blind && attempted.outcome == AttemptOutcome::Answered {
+            self.unseen = self.newest;
+        }
         self.wait = None;
         self.compacting = None;
         self.totals.tally.add(&attempted.tally);

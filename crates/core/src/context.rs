@@ -7,6 +7,7 @@
 
 mod compaction;
 mod discover;
+mod earlier;
 mod gauge;
 pub mod summary;
 #[cfg(test)]
@@ -14,4 +15,5 @@ mod tests;
 
 pub use compaction::{Compaction, Fallback, Slack, Threshold, TooLong, Trigger, compaction};
 pub use discover::{limit_in, limit_in_meta};
+pub use earlier::cut_earlier;
 pub use gauge::{Gauge, Size, size_of_body, size_of_output, size_of_parts};

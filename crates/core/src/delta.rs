@@ -173,12 +173,10 @@ impl Delta {
     #[must_use]
     pub const fn is_progress(&self) -> bool {
         match self {
-            Self::Text(_)
-            | Self::Reasoning(_)
-            | Self::Sealed(_)
+            Self::Text(text) | Self::Reasoning(text) | Self::CallInput { json: text, .. } => !text.is_empty(),
+            Self::Sealed(_)
             | Self::Ended
             | Self::CallBegan(_)
-            | Self::CallInput { .. }
             | Self::CallEnded { .. }
             | Self::Provided(_)
             | Self::Source(_)
@@ -207,7 +205,36 @@ impl Delta {
             _ => 0,
         }
     }
+
+    /// Roughly how much memory it takes in a draft. JSON is many times larger there than on its wire, and what a provider
+    /// attaches is held as well: a bound on content alone would be none.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let structure = match self {
+            Self::Provided(provided) => weight_of(&provided.output) + weight_of_meta(&provided.meta),
+            Self::CallBegan(began) => weight_of_meta(&began.meta),
+            Self::Source(source) => weight_of_meta(&source.meta),
+            Self::File(file) => weight_of_meta(&file.meta),
+            Self::Other(meta) | Self::PartMeta(meta) | Self::ReplyMeta(meta) => weight_of_meta(meta),
+            _ => 0,
+        };
+        self.bytes() + structure
+    }
 }
 
 /// What a small piece of structure counts.
 const PIECE_BYTES: usize = 64;
+
+fn weight_of_meta(meta: &Meta) -> usize {
+    meta.iter().map(|(key, value)| key.len() + weight_of(value)).sum()
+}
+
+fn weight_of(value: &Value) -> usize {
+    PIECE_BYTES
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(weight_of).sum(),
+            Value::Object(map) => map.iter().map(|(key, value)| PIECE_BYTES + key.len() + weight_of(value)).sum(),
+        }
+}

@@ -28,6 +28,7 @@ pub struct Draft {
     slots: Vec<(u32, usize)>,
     ordinals: u16,
     bytes: usize,
+    weight: usize,
     attempt_from: usize,
     attempt_parts: usize,
     got_on: bool,
@@ -85,6 +86,7 @@ impl Draft {
             slots: Vec::new(),
             ordinals: 0,
             bytes: 0,
+            weight: 0,
             attempt_from: 0,
             attempt_parts: 0,
             got_on: false,
@@ -152,6 +154,7 @@ impl Draft {
             Delta::RetractAll => self.retract_all(),
         }
         self.bytes += delta.bytes();
+        self.weight += delta.weight();
         self.newest_at = at;
         self.seq = self.seq.next();
         Ok(self.seq)
@@ -309,7 +312,7 @@ impl Draft {
         self.retracted.clear();
         self.meta.clear();
         self.open = Open::Nothing;
-        self.bytes = 0;
+        (self.bytes, self.weight) = (0, 0);
         self.attempt_from = 0;
         self.generation_from = 0;
     }

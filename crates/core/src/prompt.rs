@@ -43,7 +43,7 @@ pub use repair::{Repair, RepairKind};
 pub use request::{CacheMarks, Chain, Continue, Effort, OUTPUT_MAX, Request, ToolChoice, Unfinished};
 pub use schema::{ToolSpec, gemini_schema, normal_schema};
 pub use target::{Target, Wire};
-pub use user::INLINE_BYTES_MAX;
+pub use user::{INLINE_BYTES_MAX, told_of};
 pub use validate::{NotOfferable, Violation, offerable, validate};
 
 use crate::ids::{MessageId, ModelId};
@@ -55,6 +55,10 @@ use segment::Segment;
 #[derive(Debug)]
 pub struct Prompt {
     target: Target,
+    /// Up to this message, media are told of and not shown.
+    unseen: MessageId,
+    /// The target, if it took no media.
+    blind: Target,
     closed: Arc<Vec<Entry>>,
     closed_bytes: usize,
     open: Segment,
@@ -83,8 +87,17 @@ impl Prompt {
     /// A prompt for `target`, of nothing yet.
     #[must_use]
     pub fn new(target: Target) -> Self {
+        Self::unseeing(target, MessageId(0))
+    }
+
+    /// The same, with a line in place of each picture and file up to a message: the target refused a request for them.
+    #[must_use]
+    pub fn unseeing(target: Target, unseen: MessageId) -> Self {
+        let blind = Target { user_media: Vec::new(), result_media: Vec::new(), ..target.clone() };
         Self {
             target,
+            unseen,
+            blind,
             closed: Arc::default(),
             closed_bytes: 0,
             open: Segment::default(),
@@ -99,6 +112,12 @@ impl Prompt {
     #[must_use]
     pub const fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Up to which message media are told of and not shown.
+    #[must_use]
+    pub const fn unseen(&self) -> MessageId {
+        self.unseen
     }
 
     /// What had to be mended so far, since the last summary. A healthy transcript has none.
@@ -116,11 +135,14 @@ impl Prompt {
     /// no request made of this prompt is still around: see [`Entries`].
     pub fn push(&mut self, message: &Message) {
         match &message.body {
-            Body::User(parts) => self.open.say(user::user_parts(parts, &self.target)),
+            Body::User(parts) => {
+                let parts = user::user_parts(parts, self.shown(message.id));
+                self.open.say(parts);
+            }
             Body::Context(text) => self.open.say(clean::words(text, Meta::new())),
             Body::Reply(reply) => self.reply(message.id, reply),
             Body::Result(result) => self.result(message.id, result),
-            Body::Summary(summary) => self.begin_anew(summary),
+            Body::Summary(summary) => self.begin_anew(message.id, summary),
         }
         self.last_was_reply = matches!(message.body, Body::Reply(_));
     }
@@ -160,7 +182,8 @@ impl Prompt {
     }
 
     fn result(&mut self, message: MessageId, result: &CallResult) {
-        let place = self.open.answer(result, &self.target);
+        let target = if message <= self.unseen { &self.blind } else { &self.target };
+        let place = self.open.answer(result, target);
         self.repairs.extend(Repair::of_result(message, place));
     }
 
@@ -172,13 +195,17 @@ impl Prompt {
         Arc::make_mut(&mut self.closed).extend(entries);
     }
 
-    fn begin_anew(&mut self, summary: &Summary) {
-        let target = self.target.clone();
-        *self = Self::new(target);
+    /// The target, as far as what a message shows is concerned.
+    fn shown(&self, message: MessageId) -> &Target {
+        if message <= self.unseen { &self.blind } else { &self.target }
+    }
+
+    fn begin_anew(&mut self, message: MessageId, summary: &Summary) {
+        *self = Self::unseeing(self.target.clone(), self.unseen);
         if !summary.text.trim().is_empty() {
             self.open.say(clean::words(&words::summary(&summary.text), Meta::new()));
         }
-        let newest = user::user_parts(&summary.newest_user, &self.target);
+        let newest = user::user_parts(&summary.newest_user, self.shown(message));
         if !newest.is_empty() {
             self.open.say([PromptPart::text(words::NEWEST)]);
         }

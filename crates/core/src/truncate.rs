@@ -25,7 +25,7 @@ pub const BUDGET_MIN: usize = 16 * 1024;
 /// Room for the marker between head and tail.
 const MARKER_BYTES_MAX: usize = 256;
 /// A budget in which a marker and two ends have no room.
-const TINY_BUDGET: usize = 2 * MARKER_BYTES_MAX;
+pub(crate) const TINY_BUDGET: usize = 2 * MARKER_BYTES_MAX;
 
 /// How many bytes one result may show the model. A window of zero counts as unknown.
 #[must_use]
@@ -57,6 +57,17 @@ pub fn output(bytes: Vec<u8>, budget: usize) -> Output {
 /// is missing. A tiny budget leaves the beginning alone; a budget of zero is none.
 #[must_use]
 pub fn truncate(text: &str, budget: usize) -> Cow<'_, str> {
+    truncate_noting(text, budget, |omitted| {
+        format!(
+            "[{omitted} bytes are left out here. Ask for less at a time to see them: \
+             a narrower search, a range of lines, a filter.]"
+        )
+    })
+}
+
+/// The same with another note, made of how many bytes are missing.
+#[must_use]
+pub fn truncate_noting(text: &str, budget: usize, note: impl FnOnce(usize) -> String) -> Cow<'_, str> {
     if fits(text, budget) {
         return Cow::Borrowed(text);
     }
@@ -67,10 +78,7 @@ pub fn truncate(text: &str, budget: usize) -> Cow<'_, str> {
     let head = &text[..text.floor_char_boundary(room - room / 3)];
     let tail = &text[text.ceil_char_boundary(text.len() - room / 3)..];
     let omitted = text.len() - head.len() - tail.len();
-    Cow::Owned(format!(
-        "{head}\n\n[{omitted} bytes are left out here. Ask for less at a time to see them: \
-         a narrower search, a range of lines, a filter.]\n\n{tail}"
-    ))
+    Cow::Owned(format!("{head}\n\n{}\n\n{tail}", note(omitted)))
 }
 
 const fn fits(text: &str, budget: usize) -> bool {

@@ -195,7 +195,7 @@ impl Attempt {
                 return Ok(Ended::Broke(broke));
             }
             match ended {
-                None if self.draft.bytes() > self.windows.draft_bytes_max => return Ok(Ended::Answered(Stop::Length)),
+                None if self.draft.weight() > self.windows.draft_bytes_max => return Ok(Ended::Answered(Stop::Length)),
                 None => {}
                 Some(Over::Stop(stop)) => return Ok(Ended::Answered(stop)),
                 Some(Over::Error(error)) => return Ok(Ended::Broke(error)),
@@ -378,7 +378,7 @@ impl Batch {
 
     fn push(&mut self, delta: Delta) {
         self.len += 1;
-        self.bytes += delta.bytes();
+        self.bytes += delta.weight();
         self.progressed |= delta.is_progress();
         match (&mut self.head, delta) {
             (Some(head), Delta::Text(text)) => {

@@ -4,14 +4,18 @@
 //! summary makes it fit, things are left out of it, in stages; and where nothing is left to leave out, the person is
 //! told the numbers. What to do is [`everturn_core::context`]'s answer. Here it is asked, and done.
 
+use std::sync::Arc;
+
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::limit_in_meta;
-use everturn_core::context::{self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger};
+use everturn_core::context::{
+    self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger, cut_earlier,
+};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::message::{Body, Message, Reply, Summary, SummarySource};
-use everturn_core::prompt::{PromptPart, Request, prepare};
+use everturn_core::prompt::{Entries, OUTPUT_MAX, PromptPart, Request, Target};
 use everturn_stores::WriteError;
 
 use crate::agent::Chaining;
@@ -23,6 +27,15 @@ const SHORTER_BYTES: usize = 2 * 1024;
 
 /// More bytes than a token has in any text: what is too long even so is too long.
 const BYTES_PER_TOKEN_MAX: u64 = 6;
+
+/// What an answer may always have, however little room there seems to be.
+const OUTPUT_MIN: u32 = 1_024;
+
+/// A request may have a sixteenth more tokens than measured.
+const MEASURE_ERROR: u64 = 16;
+
+/// How many lengths an answer's bound may have.
+const OUTPUT_STEPS: u64 = 32;
 
 /// What a driver has found out about making room for this turn and this model. It is not stored: a driver that does not
 /// know it finds it out again, and bounds that must hold over crashes are in the chat.
@@ -109,6 +122,17 @@ impl Driver {
         self.gauge.tokens(Size::text(request.bytes()))
     }
 
+    /// How long an answer to a request may be: many servers refuse one that would not fit behind it. Rounded, because some
+    /// caches hold only as long as nothing about a request changes.
+    pub(crate) fn output_max(&self, asked: &Asked, request: &Request) -> u32 {
+        let max = OUTPUT_MAX.min(asked.facts.output_max);
+        let Some(limit) = self.context_limit() else { return max };
+        let tokens = self.tokens(request);
+        let room = limit.saturating_sub(tokens.saturating_add(tokens / MEASURE_ERROR));
+        let room = room - room % (limit / OUTPUT_STEPS).max(1);
+        u32::try_from(room).map_or(max, |room| max.min(room.max(OUTPUT_MIN)))
+    }
+
     /// The window of the model in use: as it told lately, else as it is configured.
     pub(crate) fn context_limit(&self) -> Option<u64> {
         let asked = self.asked().ok()?;
@@ -125,8 +149,8 @@ impl Driver {
         let Some((place, tokens)) = newest.and_then(|(place, reply)| Some((place, reply.usage?.prompt()))) else {
             return;
         };
-        let before = self.messages[..place].iter().map(|message| &**message);
-        let request = Request { entries: prepare(before, &asked.facts.target), ..self.request(asked) };
+        let entries = self.prepared(&self.messages[..place], &asked.facts.target);
+        let request = Request { entries, ..self.request(asked) };
         self.gauge.learn(Size::text(request.bytes()), tokens);
     }
 
@@ -179,14 +203,36 @@ impl Driver {
             summary_tokens: summary.map_or(0, |summary| self.gauge.tokens(shorter(summary))),
             media_tokens: weight(PromptPart::media_bytes),
             result_tokens: weight(PromptPart::result_bytes),
+            earlier_tokens: self.spared(asked, request),
             taken: self.room.leaner,
         }
+    }
+
+    /// The entries of a request with less in them.
+    pub(crate) fn leaner(&self, entries: &Entries, stage: Fallback, target: &Target) -> Entries {
+        match stage {
+            Fallback::StrongerSummary | Fallback::DropMedia | Fallback::DropResults => entries.leaner(stage),
+            Fallback::CutEarlier => self.prepared(&self.without_earlier(), target).leaner(stage),
+        }
+    }
+
+    /// The messages, with what was said in earlier turns cut.
+    pub(crate) fn without_earlier(&self) -> Vec<Arc<Message>> {
+        let after = self.chat.turn.as_ref().map_or(self.chat.newest, |turn| turn.after);
+        cut_earlier(&self.messages, after)
+    }
+
+    /// The tokens that cutting what was said in earlier turns would save.
+    fn spared(&self, asked: &Asked, request: &Request) -> u64 {
+        let entries = request.entries.leaner(Fallback::DropResults);
+        let cut = self.leaner(&entries, Fallback::CutEarlier, &asked.facts.target);
+        self.gauge.tokens(Size::text(entries.bytes().saturating_sub(cut.bytes())))
     }
 
     /// What the last summary got requests down to: its own with nothing behind it.
     fn floor(&self, asked: &Asked, request: &Request) -> Option<u64> {
         self.summary()?;
-        let entries = prepare(self.messages.first().map(|message| &**message), &asked.facts.target);
+        let entries = self.prepared(self.messages.first(), &asked.facts.target);
         let bytes = request.bytes() - request.entries.bytes() + entries.bytes();
         Some(self.gauge.tokens(Size::text(bytes)))
     }

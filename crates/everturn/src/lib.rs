@@ -56,6 +56,7 @@ mod subscribe;
 mod summarise;
 mod tool;
 mod toolbox;
+mod unseen;
 mod worker;
 
 pub use agent::{Agent, Background, Chaining, Hook};

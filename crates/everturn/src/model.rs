@@ -147,7 +147,7 @@ impl Driver {
     }
 
     pub(crate) fn next_model(&self) -> Tried {
-        Tried { model: self.chat.tried.model + 1, spent: Spent::default(), ..self.chat.tried }
+        Tried { model: self.chat.tried.model + 1, spent: Spent::default(), blind: false, ..self.chat.tried }
     }
 
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
@@ -171,10 +171,11 @@ impl Driver {
 
     /// Prepares the transcript for the model, if that is not done yet.
     pub(crate) fn prepare(&mut self, asked: &Asked) {
-        if self.prompt.as_ref().is_some_and(|prompt| *prompt.target() == asked.facts.target) {
+        let (target, unseen) = (&asked.facts.target, self.unseen());
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.target() == target && prompt.unseen() == unseen) {
             return;
         }
-        let mut prompt = Prompt::new(asked.facts.target.clone());
+        let mut prompt = Prompt::unseeing(target.clone(), unseen);
         self.messages.iter().for_each(|message| prompt.push(message));
         self.prompt = Some(prompt);
         self.calibrate(asked);
@@ -187,16 +188,16 @@ impl Driver {
         let mut request = Request::new(asked.model.clone(), target, prompt.entries());
         request.system = self.agent.system.clone();
         request.tools = self.agent.toolbox.shelf().offered();
-        request.max_output = request.max_output.min(asked.facts.output_max);
         request.effort = self.agent.effort;
         request.background = self.agent.background == Background::On;
         if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
             request.chain = prompt.chain(&asked.model);
         }
         if let Some(stage) = self.room.leaner {
-            request.entries = request.entries.leaner(stage);
+            request.entries = self.leaner(&request.entries, stage, target);
             request.chain = None; // The provider's copy is the one that was too long.
         }
+        request.max_output = self.output_max(asked, &request);
         request
     }
 
@@ -339,6 +340,10 @@ impl Driver {
             Kind::ContextFull => return self.overflowed(row(tried)).await,
             Kind::ChainBroken if self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some()) => {
                 let row = row(Tried { unchained: true, ..tried });
+                return self.change(|change| change.fact(row)).await;
+            }
+            _ if self.may_be_media(&error) => {
+                let row = row(Tried { blind: true, ..tried });
                 return self.change(|change| change.fact(row)).await;
             }
             _ => {}

@@ -6,21 +6,21 @@
 //! is nothing to journal. A fact says that it is being written; who finds that fact without having written it knows that
 //! the writer is gone.
 //!
-//! What people said that the model has not answered stands behind the summary word for word, and so do the constraints
-//! that a summary once wrote down.
+//! What people said that the model has not answered stands behind the summary word for word, as long as the model can
+//! read it, and so do the constraints that a summary once wrote down.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::chat::{Compacting, Tried};
-use everturn_core::context::{Fallback, Size, TooLong, summary};
+use everturn_core::context::{Fallback, Size, TooLong, size_of_parts, summary};
 use everturn_core::cost::Price;
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
-use everturn_core::prompt::{Request, ToolChoice, prepare};
+use everturn_core::prompt::{Request, ToolChoice, told_of};
 use everturn_core::retry::{Progress, Spent, Verdict, verdict};
 use everturn_providers::record::recording;
 use everturn_providers::{Frame, Provider};
@@ -125,14 +125,15 @@ impl Driver {
         let gap = (left_out > 0).then(|| note(OLDER_LEFT_OUT));
         let newest = &said[left_out..];
         let all = summary.iter().chain(&gap).chain(newest).cloned().chain([note(how)]).collect::<Vec<_>>();
-        let entries = prepare(all.iter().map(|message| &**message), target);
+        let entries = self.prepared(&all, target);
         let entries = match cuts {
             0 => entries,
             1 => entries.cut(TEXT_BYTES_MAX[0]),
             _ => entries.cut(TEXT_BYTES_MAX[1]),
         };
         let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
-        let request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
+        let mut request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
+        request.max_output = self.output_max(asked, &request);
         Some(request.fit(target))
     }
 
@@ -171,7 +172,7 @@ impl Driver {
     ) -> Result<(), WriteError> {
         let text = summary::keep_constraints(self.summary().map_or("", |earlier| &earlier.text), &text);
         let (tokens_before, runtime) = (row.tally.known.prompt() + row.tally.estimated.prompt(), row.took);
-        let summary = Summary { text, newest_user: self.newest_words(), source, tokens_before, runtime };
+        let summary = Summary { text, newest_user: self.newest_words(source), source, tokens_before, runtime };
         let told = self.messages[self.heard()..].iter().filter_map(|message| match &message.body {
             Body::Context(text) => Some(Body::Context(text.clone())),
             _ => None,
@@ -187,14 +188,25 @@ impl Driver {
         Ok(())
     }
 
-    /// Everything people said since the model last did; if that is nothing, the last thing they said before.
-    fn newest_words(&self) -> Vec<Part> {
+    /// Everything people said since the model last did; if that is nothing, the last thing they said before. What is of
+    /// earlier turns is cut where nothing could stand beside it.
+    fn newest_words(&self, source: SummarySource) -> Vec<Part> {
+        let whole = self.newest_words_of(&self.messages);
+        let is_over = match self.context_limit() {
+            Some(limit) => self.gauge.tokens(size_of_parts(&whole)) > limit,
+            None => source == SummarySource::Overflow,
+        };
+        if is_over { self.newest_words_of(&self.without_earlier()) } else { whole }
+    }
+
+    fn newest_words_of(&self, messages: &[Arc<Message>]) -> Vec<Part> {
+        let shown = |id, parts: &[Part]| if id > self.chat.unseen { parts.to_vec() } else { told_of(parts) };
         let said = |message: &Arc<Message>| match &message.body {
-            Body::User(parts) => parts.clone(),
-            Body::Summary(summary) => summary.newest_user.clone(),
+            Body::User(parts) => shown(message.id, parts),
+            Body::Summary(summary) => shown(message.id, &summary.newest_user),
             Body::Context(_) | Body::Reply(_) | Body::Result(_) => Vec::new(),
         };
-        let (heard, unheard) = self.messages.split_at(self.heard());
+        let (heard, unheard) = messages.split_at(self.heard());
         let newest: Vec<Part> = unheard.iter().flat_map(said).collect();
         let earlier = || heard.iter().rev().map(said).find(|parts| !parts.is_empty());
         if newest.is_empty() { earlier().unwrap_or_default() } else { newest }
@@ -209,7 +221,7 @@ impl Driver {
         jitter: Option<f64>,
     ) -> Result<(), WriteError> {
         self.room.short |= error.cause == Cause::ErrorFinish;
-        if error.kind == Kind::ContextFull {
+        if error.kind == Kind::ContextFull || (self.room.cuts == 0 && self.may_be_media(&error)) {
             self.room.cuts += 1;
             return self.record(row, self.chat.tried).await;
         }
@@ -315,7 +327,7 @@ impl Teller {
         let mut frames = timeout(self.windows.open_max, provider.open(request)).await.map_err(silent)??;
         self.permit.opened();
         let mut progress = Instant::now();
-        while self.draft.bytes() <= self.windows.draft_bytes_max {
+        while self.draft.weight() <= self.windows.draft_bytes_max {
             match timeout_at(progress + self.windows.silence_max, frames.next()).await.map_err(silent)? {
                 Some(Ok(frame @ (Frame::Delta(_) | Frame::Together(_)))) => {
                     for delta in frame.deltas() {

@@ -221,8 +221,14 @@ impl Shelf {
     }
 }
 
+/// The longest input that is repaired: what is longer was not meant to be one, and a driver waits for it.
+const REPAIR_BYTES_MAX: usize = 256 * 1024;
+
 /// An input that is almost a JSON object, as one. What a model writes often lacks a quote or a comma.
 pub(crate) fn repaired(raw: &str) -> Option<String> {
+    if raw.len() > REPAIR_BYTES_MAX {
+        return None;
+    }
     jsonrepair_rs::jsonrepair_value(raw).ok().filter(Value::is_object).map(|value| value.to_string())
 }
 
@@ -267,5 +273,18 @@ fn in_place(error: jsonschema::ValidationError<'_>) -> String {
     match error.instance_path().as_str() {
         "" => error.masked().to_string(),
         path => format!("{path}: {}", error.masked()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is nearly right is mended, as long as mending it keeps nobody waiting.
+    #[test]
+    fn only_short_inputs_are_repaired() {
+        let cut = |bytes: usize| format!("{{\"say\":\"{}", "a".repeat(bytes));
+        assert!(repaired(&cut(1_000)).is_some());
+        assert_eq!(repaired(&cut(REPAIR_BYTES_MAX)), None);
     }
 }

@@ -210,6 +210,17 @@ fn a_summary_is_used_up_and_counted() {
     assert_eq!((turn(&stage).compactions, stage.chat.tail), (1, Tail::Reply));
 }
 
+/// What was said before a turn began is told apart from what was said in it.
+#[test]
+fn a_turn_knows_what_was_said_before_it() {
+    let mut stage = Stage::new(chat_id(1));
+    obey(&mut stage, send("one", When::Queue));
+    assert_eq!((turn(&stage).after, stage.chat.newest), (MessageId(0), MessageId(1)));
+    stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
+    obey(&mut stage, send("two", When::Queue));
+    assert_eq!((turn(&stage).after, stage.chat.newest), (MessageId(1), MessageId(2)));
+}
+
 /// A draft that nobody keeps is over all the same: what is journalled next belongs to another step.
 #[test]
 fn every_end_of_a_turn_opens_another_step() {

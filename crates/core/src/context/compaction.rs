@@ -75,6 +75,8 @@ pub struct Slack {
     pub media_tokens: u64,
     /// The tokens of results of tools before the newest step.
     pub result_tokens: u64,
+    /// The tokens that cutting what was said in earlier turns would save.
+    pub earlier_tokens: u64,
     /// The last fallback taken for this request.
     pub taken: Option<Fallback>,
 }
@@ -102,6 +104,8 @@ pub enum Fallback {
     DropMedia,
     /// Leave the bodies of old results out, with a line in place of each.
     DropResults,
+    /// Cut what people said in earlier turns: what was too long to be answered then must not be in the way for ever.
+    CutEarlier,
 }
 
 /// A request that no compaction makes fit.
@@ -161,6 +165,7 @@ impl Slack {
             (Fallback::StrongerSummary, self.summary_tokens),
             (Fallback::DropMedia, self.media_tokens),
             (Fallback::DropResults, self.result_tokens),
+            (Fallback::CutEarlier, self.earlier_tokens),
         ];
         let next = stages.into_iter().find(|&(stage, gain)| gain > 0 && self.taken.is_none_or(|last| stage > last));
         match next {

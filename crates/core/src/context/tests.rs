@@ -1,3 +1,4 @@
 mod compaction;
 mod discover;
+mod earlier;
 mod gauge;

@@ -62,6 +62,12 @@ impl Draft {
         self.ordinals
     }
 
+    /// How much memory it takes, roughly, in bytes.
+    #[must_use]
+    pub const fn weight(&self) -> usize {
+        self.weight
+    }
+
     /// How much it is, roughly, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {

@@ -1,5 +1,7 @@
 //! What a tool that ran at the provider gave back, and to which call that belongs.
 
+use std::collections::HashSet;
+
 use super::Draft;
 use crate::delta::ProvidedDelta;
 use crate::ids::{CallUid, Timestamp};
@@ -21,14 +23,21 @@ impl Draft {
     /// The call that an outcome answers which names none: an attempt that goes on from an earlier one's call knows no
     /// slot of it. Outcomes come in the order of the calls.
     fn asked_before(&self, delta: &ProvidedDelta) -> Option<CallUid> {
-        let answered = |uid: CallUid| {
-            self.parts.iter().any(|part| matches!(part, Part::Provided(provided) if provided.uid == Some(uid)))
-        };
+        if delta.slot.is_some() {
+            return None;
+        }
         let earlier = self.parts.get(..self.attempt_parts).unwrap_or_default();
         let calls = earlier.iter().filter_map(|part| match part {
             Part::Call(call) if call.run_by == RunBy::Provider && call.tool == delta.tool => Some(call.uid),
             _ => None,
         });
-        calls.filter(|_| delta.slot.is_none()).find(|uid| !answered(*uid))
+        let mut calls = calls.peekable();
+        calls.peek()?;
+        let answers = self.parts.iter().filter_map(|part| match part {
+            Part::Provided(provided) => provided.uid,
+            _ => None,
+        });
+        let answered: HashSet<CallUid> = answers.collect();
+        calls.find(|uid| !answered.contains(uid))
     }
 }

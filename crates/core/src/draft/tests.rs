@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::delta::ProvidedDelta;
@@ -298,6 +299,18 @@ proptest! {
         prop_assert_eq!(again.usage(), single.usage());
         prop_assert_eq!(again.seq(), Seq(batched.len() as u64));
     }
+}
+
+/// What is attached weighs, and is not taken for words: those are what an answer is paid by.
+#[test]
+fn structure_weighs_what_it_takes() {
+    let meta = || Box::new(Meta::from([("x".to_owned(), json!([[0, 0], {"a": "bc"}]))]));
+    for delta in [Delta::ReplyMeta(meta()), Delta::PartMeta(meta()), Delta::Other(meta())] {
+        let draft = fold([text("The"), delta.clone()]);
+        assert!(draft.weight() >= 3 + 6 * 64, "{delta:?} weighs {}", draft.weight());
+        assert!(draft.bytes() <= 3 + 64, "{delta:?}");
+    }
+    assert_eq!(fold([text("The"), Delta::ReplyMeta(meta()), Delta::RetractAll]).weight(), 0);
 }
 
 /// A generation that goes on from others' words is joined to them once, whoever reads it when that is decided.

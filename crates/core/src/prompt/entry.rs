@@ -260,6 +260,17 @@ impl Entries {
         self.closed_bytes + self.tail.iter().map(Entry::bytes).sum::<usize>()
     }
 
+    /// Whether pictures, pages or sounds are shown in them.
+    #[must_use]
+    pub fn have_media(&self) -> bool {
+        let shows = |part: &PromptPart| match part {
+            PromptPart::File(_) => true,
+            PromptPart::Result(result) => !result.media.is_empty(),
+            _ => false,
+        };
+        self.iter().any(|entry| entry.parts.iter().any(shows))
+    }
+
     /// Adds an entry for this request alone: how to summarise, for example. What the person says after the person
     /// spoke goes into the same entry, since most wires want the roles to take turns.
     pub fn push(&mut self, entry: Entry) {

@@ -9,7 +9,7 @@ use super::clean::{own_meta, tool_name, without_nul, words};
 use super::entry::{Entry, PromptMedia, PromptPart, PromptResult, Role};
 use super::reply::{Asked, Spoken};
 use super::target::{Neighbours, Target, accepts};
-use super::user::{essence, shown};
+use super::user::{essence, shown, true_type};
 use super::words as say;
 use crate::ids::MessageId;
 use crate::message::{CallResult, Meta, Verdict};
@@ -163,6 +163,7 @@ fn answer(asked: &Asked, result: &CallResult, target: &Target) -> Answer {
             lines.push(without_nul(&say::gone("", &media_type)));
             continue;
         };
+        let media_type = true_type(media_type, bytes);
         if accepts(&target.result_media, &media_type) {
             media.push(PromptMedia { media_type, bytes: bytes.clone() });
         } else if accepts(&target.user_media, &media_type) {

@@ -10,7 +10,7 @@ use super::entry::{PromptFile, PromptMedia, PromptPart};
 use super::target::{Target, accepts};
 use super::words as say;
 use crate::blob::Blob;
-use crate::message::{File, Media, Meta, Part};
+use crate::message::{File, Media, Meta, Part, Text};
 
 /// How much of a text file is put into the prompt as words.
 pub const INLINE_BYTES_MAX: usize = 128 * 1024;
@@ -23,6 +23,19 @@ pub(super) fn user_parts(parts: &[Part], target: &Target) -> Vec<PromptPart> {
         Part::Reasoning(_) | Part::Call(_) | Part::Provided(_) | Part::Source(_) | Part::Other(_) => None,
     };
     parts.iter().filter_map(sendable).collect()
+}
+
+/// The same parts, with a line in place of each file that would have to be shown: for one that a provider refuses.
+#[must_use]
+pub fn told_of(parts: &[Part]) -> Vec<Part> {
+    let told = |part: &Part| match part {
+        Part::File(File { name, media_type, bytes: Some(bytes), .. }) if !is_text(&essence(media_type)) => {
+            let text = say::unreadable(name, &essence(media_type), bytes.len());
+            Part::Text(Text { text, ..Text::default() })
+        }
+        part => part.clone(),
+    };
+    parts.iter().map(told).collect()
 }
 
 /// Media of a tool's, shown as if the person had.
@@ -42,11 +55,27 @@ pub(super) fn essence(media_type: &str) -> String {
     if bare == "image/jpg" { "image/jpeg".into() } else { bare }
 }
 
+/// What bytes are that are said to be a picture or a document. Providers look, and refuse what is not as it is called.
+pub(super) fn true_type(said: String, bytes: &[u8]) -> String {
+    let is_shown = said.starts_with("image/") || said == "application/pdf";
+    let seen = match bytes {
+        _ if !is_shown => None,
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
+        _ => None,
+    };
+    seen.map_or(said, Into::into)
+}
+
 fn file_part(file: &File, target: &Target) -> Option<PromptPart> {
     let media_type = essence(&file.media_type);
     let Some(bytes) = file.bytes.as_ref().and_then(Blob::here) else {
         return words(&say::gone(&file.name, &media_type), Meta::new());
     };
+    let media_type = true_type(media_type, bytes);
     if bytes.is_empty() {
         return None;
     }

@@ -87,7 +87,15 @@ fn described(name: &str, media_type: &str) -> String {
 }
 
 /// In place of an image or a file that made the request too long.
-pub(super) const MEDIA_LEFT_OUT: &str = "[An attachment was left out here to make room.]";
+pub const MEDIA_LEFT_OUT: &str = "[An attachment was left out here to make room.]";
+
+/// In place of what people said in earlier turns, where that made the request too long.
+pub const EARLIER_LEFT_OUT: &str = "[Earlier messages were left out here to make room.]";
+
+/// In place of the middle of a message from an earlier turn that made the request too long.
+pub fn middle_left_out(bytes: usize) -> String {
+    format!("[{bytes} bytes of this message were left out here to make room.]")
+}
 
 /// In place of an old result that made the request too long.
 pub(super) const RESULT_LEFT_OUT: &str = "[This result was left out to make room. Call the tool again if you need it.]";

@@ -2,11 +2,12 @@
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::error::{Cause, Kind};
-use everturn::core::message::{Body, Stop};
+use everturn::core::limits::Limits;
+use everturn::core::message::{Body, Meta, Stop};
 use everturn::core::recovery::{Prefill, Reattach};
 use everturn_understudy::{
-    Asked, Script, Understudy, begin_call, call, cut, fail, malformed, reasoning, response_id, script, sealed, stop,
-    text, usage,
+    Asked, Script, Understudy, begin_call, call, cut, fail, malformed, provided, reasoning, reply_meta, response_id,
+    script, sealed, stop, text, usage,
 };
 use expect_test::expect;
 use serde_json::json;
@@ -257,11 +258,26 @@ async fn the_same_again_is_the_same() {
     assert_eq!(play().await, play().await);
 }
 
+/// I19: what a provider's own tools find, and what it attaches, fills a draft as it fills the memory: `{"":0}` is a few bytes
+/// on the wire and a hundred times that here.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_structure_is_bounded() {
+    let found = json!(vec![json!({"": 0}); 100]);
+    let attached = || Meta::from([("understudy".to_owned(), found.clone())]);
+    for cue in [provided("web", &json!({}), found.clone()), reply_meta(attached())] {
+        let limits = Limits { draft_bytes_max: 64 * 1024, batch_bytes_max: 1024, ..Limits::default() };
+        let cues = std::iter::repeat_n(cue, 30).chain([text("Found."), stop(Stop::End)]);
+        let stage = Stage::new(Understudy::new([script(cues)]), agent().limits(limits)).await;
+        stage.run("go").await;
+        assert_eq!(stage.ended().await, TurnEnd::Length);
+    }
+}
+
 /// I19: batches and drafts have bounds: a flood is shown piece by piece, and ends where a draft must.
 #[tokio::test(start_paused = true)]
 async fn a_flood_is_bounded() {
     let flood = || everturn_understudy::words(&"drop ".repeat(100));
-    let mut limits = everturn::core::limits::Limits::default();
+    let mut limits = Limits::default();
     (limits.batch_len_max, limits.batch_bytes_max, limits.draft_bytes_max) = (1000, 50, 200);
     let understudy = Understudy::new([script([flood(), stop(Stop::End)])]);
     let stage = Stage::new(understudy, agent().limits(limits.clone())).await;

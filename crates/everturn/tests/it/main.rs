@@ -43,6 +43,7 @@ mod steers;
 mod stepwise;
 mod tools;
 mod turns;
+mod unseen;
 mod unsummarised;
 mod wires;
 

@@ -322,3 +322,77 @@ async fn a_chat_outgrows_its_window_and_goes_on() {
         adds_up(&stage.chat).await;
     }
 }
+
+/// A file by this name. Its bytes are nobody's picture.
+fn file(name: &str) -> Part {
+    let (media_type, bytes) = ("application/pdf".into(), Some(b"pages"[..].into()));
+    Part::File(File { name: name.into(), media_type, bytes, meta: Meta::new() })
+}
+
+/// I15: what was too long for the model is not in the way of what is said after it, however often it is said, and whether
+/// or not something was answered before. Only the words of the turn itself are always whole.
+#[tokio::test(start_paused = true)]
+async fn what_was_too_long_does_not_stand_in_the_way_of_later_turns() {
+    for (known, before) in [(Some(10_000), 0), (Some(10_000), 1), (None, 0), (None, 1)] {
+        let understudy = strict(30_000, |request| says(if asks_summary(request) { "In short." } else { "Hello." }));
+        let stage = Stage::new(understudy.with(|facts| facts.context_limit = known), agent()).await;
+        for _ in 0..before {
+            stage.run("Hi.").await;
+        }
+        for tries in 0..5 {
+            stage.run(&format!("Try {tries}: {}", long(70_000))).await;
+            assert!(matches!(stage.ended().await, TurnEnd::Failed(_)), "{known:?}, {before} before");
+        }
+        for newest in [format!("Forget that. {}", long(9_000)), "Who are you?".into(), "Where?".into()] {
+            stage.run(&newest).await;
+            assert_eq!(stage.ended().await, TurnEnd::Done, "{known:?}, {before} before");
+            let last = stage.understudy.requests().pop().unwrap();
+            assert!(words(&last).contains(&newest.as_str()), "{known:?}, {before} before");
+        }
+        adds_up(&stage.chat).await;
+    }
+}
+
+/// The same where a file was too long: nobody can measure that but the provider.
+#[tokio::test(start_paused = true)]
+async fn a_file_that_was_too_long_does_not_stand_in_the_way_of_later_turns() {
+    let has_file = |request: &Request| shown(request).contains("[long.pdf]");
+    let answer = |request: &Request| says(if asks_summary(request) { "In short." } else { "Hello." });
+    for before in [0, 1] {
+        let refuses = move |request: &Request| if has_file(request) { too_long() } else { answer(request) };
+        let stage = Stage::new(Understudy::improvising(refuses), agent()).await;
+        for _ in 0..before {
+            stage.run("Hi.").await;
+        }
+        let watch = stage.watch();
+        stage.chat.submit(Command::Send { parts: [file("long.pdf")].into(), when: When::Queue }, None).await.unwrap();
+        watch.until_rest().await;
+        assert!(matches!(stage.ended().await, TurnEnd::Failed(_)), "{before} before");
+        for newest in ["Forget that.", "Who are you?", "Where?"] {
+            stage.run(newest).await;
+            assert_eq!(stage.ended().await, TurnEnd::Done, "{before} before");
+        }
+    }
+}
+
+/// A server that refuses what would not fit together with the longest answer is asked for an answer that does.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_asked_for_that_fits_behind_its_question() {
+    const WINDOW: usize = 16_000;
+    let understudy = Understudy::improvising(|request| {
+        let tokens = request.bytes() / 3 + request.max_output as usize;
+        match asks_summary(request) {
+            _ if tokens > WINDOW => too_long(),
+            true => says("In short."),
+            false => says(long(6_000)),
+        }
+    });
+    let stage = Stage::new(understudy.with(|facts| facts.context_limit = Some(WINDOW as u64)), agent()).await;
+    for turn in 0..12 {
+        stage.run(&format!("Turn {turn}: {}", long(3_000))).await;
+        assert_eq!(stage.ended().await, TurnEnd::Done, "turn {turn}");
+    }
+    let requests = stage.understudy.requests();
+    assert_eq!(rows(&stage.chat).await.matches("Answered").count(), requests.len(), "nothing was refused");
+    assert!(requests.iter().all(|request| request.max_output >= 1_500), "there is always room for an answer");
+}

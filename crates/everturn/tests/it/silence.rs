@@ -129,6 +129,20 @@ async fn pings_do_not_break_the_silence() {
     .await;
 }
 
+/// Neither are pieces with nothing in them.
+#[tokio::test(start_paused = true)]
+async fn empty_pieces_do_not_break_the_silence() {
+    for empty in [text(""), reasoning("")] {
+        let cues = (0..10).flat_map(|_| [wait(10), empty.clone()]);
+        let understudy =
+            Understudy::new([script(cues.chain([text("never")])), script([text("Hello."), stop(Stop::End)])]);
+        let stage = Stage::new(understudy, impatient()).await;
+        let seen = stage.run("hi").await;
+        assert!(seen.contains("t=030.0 running retry Silence"), "{seen}");
+        assert!(!seen.contains("never"), "{seen}");
+    }
+}
+
 /// CL06, CL13: an error that comes before the window closes stays what it is; silence stays silence.
 #[tokio::test(start_paused = true)]
 async fn whatever_comes_first_is_the_cause() {

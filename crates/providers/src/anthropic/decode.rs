@@ -225,6 +225,8 @@ impl Decode for Messages {
             "message_start" => self.start(wire.message, out)?,
             "message_delta" => self.end(&wire, event.data, out)?,
             "message_stop" => self.stop(out)?,
+            // It has said everything, and why that is all: what fails now is not the answer.
+            "error" if matches!(self.place, Place::Ending(Ending::Over(_))) => self.stop(out)?,
             "error" => {
                 let event = serde_json::from_str(event.data).unwrap_or_default();
                 return Err(classify::of_event(&self.provider, &event));

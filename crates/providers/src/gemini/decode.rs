@@ -161,8 +161,9 @@ impl GenerateContent {
         out: &mut Out<'_>,
     ) -> Result<Option<Ending>, ProviderError> {
         let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
+        let mut whole = None;
         for (nth, part) in parts.into_iter().enumerate() {
-            let raw = || raw_part(data, at, nth);
+            let raw = || raw_part(whole.get_or_insert_with(|| serde_json::from_str(data).unwrap_or_default()), at, nth);
             self.part(part, raw, out)?;
         }
         let beside = [
@@ -191,7 +192,7 @@ impl GenerateContent {
         }))
     }
 
-    fn part(&mut self, part: Part<'_>, raw: impl Fn() -> Value, out: &mut Out<'_>) -> Result<(), ProviderError> {
+    fn part(&mut self, part: Part<'_>, raw: impl FnOnce() -> Value, out: &mut Out<'_>) -> Result<(), ProviderError> {
         let thought = part.thought == Some(true);
         let signature = part.thought_signature.filter(|signature| !signature.is_empty());
         let meta = self.signed(signature.as_deref());
@@ -329,9 +330,8 @@ fn file(blob: chunk::Blob, meta: &Meta) -> Option<File> {
     Some(File { name: String::new(), media_type, bytes: Some(bytes.into()), meta: meta.clone() })
 }
 
-/// A part as it came, for those that nobody knows.
-fn raw_part(data: &str, candidate: usize, part: usize) -> Value {
-    let mut chunk: Value = serde_json::from_str(data).unwrap_or_default();
+/// A part as it came, for those that nobody knows. The chunk is read again for the first of them, and no oftener.
+fn raw_part(chunk: &mut Value, candidate: usize, part: usize) -> Value {
     let place = format!("/candidates/{candidate}/content/parts/{part}");
     chunk.pointer_mut(&place).map(Value::take).unwrap_or_default()
 }

@@ -64,6 +64,10 @@ impl Completions {
     }
 
     fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        if chunk.is_error() && self.finish.is_some() {
+            self.stop(out); // What failed behind the end is not the answer.
+            return Ok(());
+        }
         if chunk.is_error() {
             return Err(self.failed(&chunk, data));
         }
@@ -208,9 +212,10 @@ impl Completions {
 /// A part of a text that comes as a list of parts.
 fn say_part(part: &Value, out: &mut Vec<Frame>) {
     match (&part["text"], &part["thinking"]) {
+        (Value::String(text), _) if text.is_empty() => {}
         (Value::String(text), _) => out.push(Frame::Delta(Delta::Text(text.clone()))),
         (_, Value::Array(thoughts)) => {
-            let texts = thoughts.iter().filter_map(|thought| thought["text"].as_str());
+            let texts = thoughts.iter().filter_map(|thought| thought["text"].as_str()).filter(|text| !text.is_empty());
             out.extend(texts.map(|text| Frame::Delta(Delta::Reasoning(text.to_owned()))));
         }
         _ => {}

@@ -26,8 +26,10 @@ pub(super) fn body(request: &Request, card: &Card, configured: &Map<String, Valu
     body.insert("messages".into(), messages.into());
     body.insert("stream".into(), true.into());
     body.entry("stream_options").or_insert_with(|| json!({"include_usage": true}));
-    let limit = card.output_name.as_deref().unwrap_or(OUTPUT_NAME);
-    body.insert(limit.into(), request.max_output.into());
+    if card.output.is_some() || card.context.is_some() {
+        let limit = card.output_name.as_deref().unwrap_or(OUTPUT_NAME);
+        body.insert(limit.into(), request.max_output.into());
+    } // Else a guess could be more than the server reads in all, and it would refuse everything.
     if let Some(word) = request.effort.and_then(|effort| effort_word(effort, card)) {
         body.insert("reasoning_effort".into(), word.into());
     }

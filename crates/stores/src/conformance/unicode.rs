@@ -162,7 +162,7 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
         Fact::Briefed,
         Fact::CompactionAsked,
         Fact::TakenUp(Taken { still: 1, in_tools: u32::MAX, step: StepId(2), attempt: 3, newest: MessageId(u64::MAX) }),
-        Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true, owed: true }),
+        Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true, blind: false, owed: true }),
         Fact::Compacts(Box::new(Compacting {
             began: Timestamp(-1),
             model: samples::model(odd),

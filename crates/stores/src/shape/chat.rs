@@ -74,6 +74,8 @@ pub struct Chat<'a> {
     taken: Taken,
     #[serde(default, skip_serializing_if = "unset")]
     inherited: Inherited,
+    #[serde(default, skip_serializing_if = "unset")]
+    unseen: u64,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -155,6 +157,7 @@ impl<'a> Chat<'a> {
             totals,
             taken,
             inherited,
+            unseen,
         } = chat;
         Self {
             id: AsText(*id),
@@ -183,6 +186,7 @@ impl<'a> Chat<'a> {
             totals: (*totals).into(),
             taken: (*taken).into(),
             inherited: (*inherited).into(),
+            unseen: unseen.0,
         }
     }
 }
@@ -222,6 +226,7 @@ impl Shape for Chat<'_> {
             totals: self.totals.into(),
             taken: self.taken.into(),
             inherited: self.inherited.into(),
+            unseen: MessageId(self.unseen),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use everturn_core::chat;
 use everturn_core::cost::Micros;
-use everturn_core::ids::{ModelId, StepId, Timestamp};
+use everturn_core::ids::{MessageId, ModelId, StepId, Timestamp};
 use everturn_core::retry;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ use super::value::{AsText, Nanos, unset};
 pub(super) struct Turn<'a> {
     began: i64,
     first: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    after: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<AsText<ModelId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +46,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
         let chat::Turn {
             began,
             first,
+            after,
             model,
             rests_since,
             rested,
@@ -59,6 +62,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
         Self {
             began: began.0,
             first: first.0,
+            after: after.0,
             model: model.clone().map(AsText),
             rests_since: rests_since.map(|at| at.0),
             rested_ns: Nanos(*rested),
@@ -79,6 +83,7 @@ impl From<Turn<'_>> for chat::Turn {
         Self {
             began: Timestamp(turn.began),
             first: StepId(turn.first),
+            after: MessageId(turn.after),
             model: turn.model.map(|model| model.0),
             rests_since: turn.rests_since.map(Timestamp),
             rested: turn.rested_ns.0,
@@ -177,6 +182,8 @@ pub(super) struct Tried {
     #[serde(default, skip_serializing_if = "unset")]
     unchained: bool,
     #[serde(default, skip_serializing_if = "unset")]
+    blind: bool,
+    #[serde(default, skip_serializing_if = "unset")]
     owed: bool,
 }
 
@@ -195,18 +202,18 @@ struct Spent {
 }
 
 impl From<chat::Tried> for Tried {
-    fn from(chat::Tried { attempts, model, spent, unchained, owed }: chat::Tried) -> Self {
+    fn from(chat::Tried { attempts, model, spent, unchained, blind, owed }: chat::Tried) -> Self {
         let retry::Spent { tries, attempts: failed, once, time, cost } = spent;
         let spent = Spent { tries, attempts: failed, once, time_ns: Nanos(time), cost: cost.0 };
-        Self { attempts, model, spent, unchained, owed }
+        Self { attempts, model, spent, unchained, blind, owed }
     }
 }
 
 impl From<Tried> for chat::Tried {
-    fn from(Tried { attempts, model, spent, unchained, owed }: Tried) -> Self {
+    fn from(Tried { attempts, model, spent, unchained, blind, owed }: Tried) -> Self {
         let Spent { tries, attempts: failed, once, time_ns, cost } = spent;
         let spent = retry::Spent { tries, attempts: failed, once, time: time_ns.0, cost: Micros(cost) };
-        Self { attempts, model, spent, unchained, owed }
+        Self { attempts, model, spent, unchained, blind, owed }
     }
 }
 

@@ -93,6 +93,7 @@ fn stages_are_taken_in_order() {
         taken,
         ..fresh()
     };
+    let unheard = |slack| Slack { earlier_tokens: 9, ..slack };
     let hopeless = Hopeless(TooLong { tokens: 1_500, limit: Some(1_000) });
     let cases = [
         (stuck(9, 9, 9, None), StillOver(Fallback::StrongerSummary)),
@@ -104,6 +105,9 @@ fn stages_are_taken_in_order() {
         (stuck(9, 0, 9, Some(Fallback::StrongerSummary)), StillOver(Fallback::DropResults)),
         (stuck(9, 0, 0, Some(Fallback::StrongerSummary)), hopeless),
         (stuck(0, 0, 0, None), hopeless),
+        (unheard(stuck(0, 0, 9, None)), StillOver(Fallback::DropResults)),
+        (unheard(stuck(0, 0, 9, Some(Fallback::DropResults))), StillOver(Fallback::CutEarlier)),
+        (unheard(stuck(9, 9, 9, Some(Fallback::CutEarlier))), hopeless),
     ];
     for (slack, expected) in cases {
         assert_eq!(measured(1_500, SEVENTY, &slack), expected, "{slack:?}");
@@ -134,12 +138,13 @@ proptest! {
     #[test]
     fn doing_what_is_said_ends(
         next in 0..5_000_u64, foldable in 0..5_u64, left in 0..4_u32, after in proptest::option::of(0..2_000_u64),
-        tokens in (0..3_u64, 0..3_u64, 0..3_u64), refused in any::<bool>(),
+        tokens in (0..3_u64, 0..3_u64, 0..3_u64, 0..3_u64), refused in any::<bool>(),
     ) {
         let trigger = if refused { Trigger::Refused } else { Trigger::Measured };
         let mut slack = Slack {
             foldable, compactions_left: left, after_last: after,
-            summary_tokens: tokens.0, media_tokens: tokens.1, result_tokens: tokens.2, taken: None,
+            summary_tokens: tokens.0, media_tokens: tokens.1, result_tokens: tokens.2, earlier_tokens: tokens.3,
+            taken: None,
         };
         for _ in 0..10 {
             match compaction(trigger, next, Some(1_000), Threshold::default(), &slack) {

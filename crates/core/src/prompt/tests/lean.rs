@@ -1,13 +1,17 @@
 //! What is left out when nothing else makes a request fit.
 
+use std::sync::Arc;
+
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::build::{calls, file, media, model, reply, result, result_with, shown, target, transcript, user};
 use super::generate::{corrupted, healthy};
-use crate::context::Fallback::{self, DropMedia, DropResults, StrongerSummary};
+use crate::context::Fallback::{self, CutEarlier, DropMedia, DropResults, StrongerSummary};
+use crate::context::cut_earlier;
+use crate::ids::MessageId;
 use crate::message::{Body, Message, Output, Part, Verdict};
-use crate::prompt::{Effort, Entries, Entry, PromptPart, Request, Target, Wire, prepare, validate};
+use crate::prompt::{Effort, Entries, Entry, Prompt, PromptPart, Request, Target, Wire, prepare, validate};
 
 const STAGES: [Fallback; 3] = [StrongerSummary, DropMedia, DropResults];
 
@@ -155,7 +159,7 @@ fn gain(entries: &Entries, stage: Fallback) -> usize {
     let weigh: fn(&PromptPart) -> usize = match stage {
         StrongerSummary => |_| 0,
         DropMedia => PromptPart::media_bytes,
-        DropResults => |part| part.media_bytes() + part.result_bytes(),
+        DropResults | CutEarlier => |part| part.media_bytes() + part.result_bytes(),
     };
     old(entries).flat_map(|entry| &entry.parts).map(weigh).sum()
 }
@@ -188,6 +192,20 @@ proptest! {
             assert_taken(&cut, &target)?;
             assert_same_shape(&cut, &whole)?;
             prop_assert!(cut.cut(bytes) == cut, "once is enough");
+        }
+    }
+
+    /// Whatever was said in earlier turns and is cut, and whatever is not shown any more, every wire takes what is left.
+    #[test]
+    fn earlier_turns_may_be_cut_and_unseen(transcript in corrupted().prop_map(lengthened), upto in 0..12_u64) {
+        let upto = MessageId(upto);
+        let messages: Vec<_> = transcript.into_iter().map(Arc::new).collect();
+        for target in targets() {
+            for messages in [&messages, &cut_earlier(&messages, upto)] {
+                let mut prompt = Prompt::unseeing(target.clone(), upto);
+                messages.iter().for_each(|message| prompt.push(message));
+                assert_taken(&prompt.entries(), &target)?;
+            }
         }
     }
 

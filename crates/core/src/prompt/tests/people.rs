@@ -88,6 +88,35 @@ fn a_long_text_file_is_cut_between_characters() {
     assert!(!sent.contains('\u{fffd}'));
 }
 
+/// A picture that is called what it is not is called what it is: providers look, and refuse the whole request.
+#[test]
+fn a_picture_goes_by_its_true_type() {
+    let jpeg: &[u8] = b"\xff\xd8\xff\xe0";
+    let cases: [(&str, &[u8], &str); 7] = [
+        ("image/png", jpeg, "image/jpeg"),
+        ("image/jpeg", b"\x89PNG\r\n\x1a\n", "image/png"),
+        ("image/jpeg", b"GIF89a", "image/gif"),
+        ("image/png", b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
+        ("image/png", b"%PDF-1.7", "application/pdf"),
+        ("image/png", b"pixels", "image/png"),
+        ("application/pdf", b"%PDF-1.7", "application/pdf"),
+    ];
+    for (said, bytes, seen) in cases {
+        let output = Output { media: vec![media(said, bytes)], ..Output::default() };
+        let bodies = [
+            Body::User(vec![file("a", said, Some(bytes))]),
+            reply([calls(1, "shoot", "{}")]),
+            result_with(1, Verdict::Done, output),
+        ];
+        let sent = shown(&prepare(&transcript(bodies), &target(Wire::Anthropic)));
+        assert!(sent.contains(&format!("file {seen} {}", bytes.len())), "{said}: {sent}");
+        assert!(sent.contains(&format!("gave \"\" {seen}")), "{said}: {sent}");
+    }
+    let sent =
+        prepare(&transcript([Body::User(vec![file("a", "text/plain", Some(b"%PDF-1.7"))])]), &target(Wire::Anthropic));
+    assert!(shown(&sent).contains("as text"), "a text may look like anything");
+}
+
 /// Two results: words with an image, a sound and nothing; and an image without words.
 fn shots() -> [Body; 5] {
     let output = Output {

@@ -98,7 +98,12 @@ impl Check<'_> {
             let any = format!("{kind}/*");
             let known = taken.iter().any(|taken| *taken == one.media_type || *taken == any);
             let bare = one.media_type.bytes().all(|b| b.is_ascii_graphic() && !b.is_ascii_uppercase() && b != b';');
-            self.expect(known && bare, Violation::MediaType { entry, part });
+            let other = SIGNATURES.iter().any(|(name, signature)| {
+                *name != one.media_type
+                    && one.bytes.starts_with(signature)
+                    && (kind == "image" || one.media_type == PDF)
+            });
+            self.expect(known && bare && !other, Violation::MediaType { entry, part });
         }
     }
 
@@ -124,6 +129,12 @@ impl Check<'_> {
         }
     }
 }
+
+const PDF: &str = "application/pdf";
+
+/// How bytes begin that providers recognise, whatever they are said to be.
+const SIGNATURES: [(&str, &[u8]); 4] =
+    [("image/png", b"\x89PNG\r\n\x1a\n"), ("image/jpeg", b"\xff\xd8\xff"), ("image/gif", b"GIF89a"), (PDF, b"%PDF-")];
 
 fn thinks(entry: &Entry) -> bool {
     entry.parts.iter().any(|part| matches!(part, PromptPart::Reasoning(_)))

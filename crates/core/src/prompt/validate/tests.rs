@@ -170,6 +170,7 @@ const ENTRIES: &[(Wire, Violation, Break)] = &[
     (A, MediaType { entry: 3, part: 1 }, |case| *case.part(3, 1) = file("image/gif", b"gif")),
     (A, MediaType { entry: 3, part: 1 }, |case| *case.part(3, 1) = file("audio/ogg; x=1", b"ogg")),
     (A, MediaType { entry: 2, part: 0 }, |case| of!(case, 2, 0, Result).media[0] = shot("application/zip", b"zip")),
+    (A, MediaType { entry: 3, part: 1 }, |case| *case.part(3, 1) = file("image/png", b"\xff\xd8\xff")),
     (A, ReasoningUnwanted { entry: 1, part: 0 }, |case| case.target.reasoning = false),
     (A, ReasoningForeign { entry: 1, part: 0 }, |case| of!(case, 1, 0, Reasoning).provider = "q".into()),
     (A, ReasoningUnsealed { entry: 1, part: 0 }, |case| *case.part(1, 0) = sealed(" ")),

@@ -4,6 +4,7 @@ use everturn_core::delta::{Began, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind};
 use everturn_core::ids::{StepId, Timestamp};
+use everturn_core::message::Stop;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -77,6 +78,19 @@ fn both_why_and_that_are_needed() {
     }
     assert_eq!(read(&say(&[start(), why("end_turn"), stop()])).end, Ok(()), "P28: an empty answer is one");
     assert_eq!(read(&say(&[start(), why("tool_use"), why("end_turn"), stop()])).end, Ok(()));
+}
+
+/// What fails once a message has said why it stops is not the answer; one that only paused is not over.
+#[test]
+fn an_error_behind_the_end_is_none() {
+    let overloaded = || json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let words = || vec![start(), block(0, "text"), piece(0, "text_delta"), end(0)];
+    let whole = read(&say(&[words(), vec![why("end_turn"), overloaded()]].concat()));
+    assert_eq!((&whole.end, whole.frames.last()), (&Ok(()), Some(&Frame::Stop(Stop::End))));
+    for before in [vec![], vec![why("pause_turn")]] {
+        let broken = read(&say(&[words(), before, vec![overloaded()]].concat()));
+        assert_eq!(error(&broken).kind, Kind::Overloaded);
+    }
 }
 
 /// P16: what is not the JSON it should be fails the attempt, and nothing else.

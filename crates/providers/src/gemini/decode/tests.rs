@@ -56,6 +56,23 @@ fn draft(frames: &[Frame]) -> Draft {
     draft
 }
 
+/// Thousands of parts that nobody knows are kept each as it came. The chunk is not read again for every one of them: that
+/// would take minutes.
+#[test]
+fn many_unknown_parts_are_kept() {
+    let parts: Vec<Value> = (0..12_000).map(|nth| json!({ "hologram": nth })).collect();
+    let all = told(&[&json!({"candidates": [{"content": {"parts": parts}}]}).to_string()]);
+    let kept: Vec<&Value> = all
+        .frames
+        .iter()
+        .filter_map(|frame| match frame {
+            Frame::Delta(Delta::Other(meta)) => meta.get("google"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kept, parts.iter().collect::<Vec<_>>());
+}
+
 /// 3.2: what was streamed as many texts is one part, unless one of them was signed.
 #[test]
 fn texts_join_and_signed_ones_do_not() {

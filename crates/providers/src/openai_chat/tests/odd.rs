@@ -107,6 +107,29 @@ fn the_finish_reason_is_the_evidence() {
     }
 }
 
+/// What fails behind the finish reason is not the answer. What fails behind words that took it back is.
+#[test]
+fn an_error_behind_the_end_is_none() {
+    let text = r#"{"choices":[{"delta":{"content":"Well."}}]}"#;
+    let error = r#"{"error":{"message":"Internal error","code":500}}"#;
+    let done = finish("stop");
+    let whole = read(&[text, &done, error]);
+    assert_eq!((whole.end, whole.frames.last()), (Ok(()), Some(&Frame::Stop(Stop::End))));
+    assert!(read(&[text, error]).end.is_err());
+    assert!(read(&[text, &done, text, error]).end.is_err());
+}
+
+/// A part that holds nothing is none: it takes no end back, and nobody counts it as a sign of life.
+#[test]
+fn an_empty_part_says_nothing() {
+    let done = finish("stop");
+    for part in [json!({"type": "text", "text": ""}), json!({"type": "thinking", "thinking": [{"text": ""}]})] {
+        let empty = json!({"choices": [{"delta": {"content": [part]}}]}).to_string();
+        assert_eq!(read(&[&empty]).frames, [Frame::Ping], "{part}");
+        assert_eq!(read(&[&done, &empty]).end, Ok(()), "{part}");
+    }
+}
+
 /// An answer as it comes: these events, and then what comes behind them.
 fn arriving(data: &[String], then: Body) -> Frames {
     let bytes: Vec<_> = data.iter().map(|data| Ok(Bytes::from(format!("data: {data}\n\n")))).collect();

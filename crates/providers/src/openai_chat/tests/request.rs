@@ -19,7 +19,7 @@ fn target() -> Target {
 }
 
 fn body(request: &Request) -> Value {
-    request::body(request, &Card::default(), &Map::new())
+    request::body(request, &Card { context: Some(64_000), ..Card::default() }, &Map::new())
 }
 
 fn pretty(value: &Value) -> String {
@@ -127,7 +127,9 @@ fn parameters_depend_on_the_model() {
           "top_p": 0.9
         }
     "#]]
-    .assert_eq(&sent(&Card::default()));
+    .assert_eq(&sent(&Card { context: Some(64_000), ..Card::default() }));
+    let unknown = request::body(&request, &Card::default(), &configured);
+    assert_eq!(unknown.get("max_tokens"), None, "nobody knows what the server takes");
     expect![[r#"
         {
           "max_completion_tokens": 32000,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use everturn_core::chat::{CallState, Chat, OpenCall, Tail};
+use everturn_core::chat::{CallState, Chat, OpenCall, Tail, Tried};
 use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
@@ -50,6 +50,14 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     let mut chosen = Chat { model: Some(samples::model(odd)), ..chats[0].clone() };
     chosen.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1)), Fact::Chose(None)]);
     chats.push(chosen);
+    let mut later = Chat { newest: MessageId(u64::MAX), ..chats[0].clone() };
+    later.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1))]);
+    chats.push(later);
+    chats.push(Chat {
+        unseen: MessageId(u64::MAX),
+        tried: Tried { blind: true, ..Tried::default() },
+        ..chats[0].clone()
+    });
     chats
 }
 
