@@ -72,7 +72,8 @@ async fn measure(out: &Out, name: &str, store: Arc<dyn Store>, floor: &Floor<'_>
     }
 }
 
-/// As fast as possible: every chat has its next delta ready when the last one is durable.
+/// As fast as possible, one at a time: every chat has its next delta ready when the last one is durable. No engine does
+/// that, for it would have to wake a task for every delta; it shows what one append costs.
 async fn fast(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) {
     let mut load = Load::new(store, CHATS, 1).await;
     let (mut ours, mut raw, mut ratios, mut delays) = (vec![], vec![], vec![], vec![]);
@@ -96,7 +97,7 @@ async fn fast(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) 
     }
     let (ours, raw) = (median(&mut ours), median(&mut raw));
     out.line(name, "fast: deltas a second", CHATS, ours, "1/s", raw);
-    out.line(name, "fast: part of the floor", CHATS, median(&mut ratios), "", 0.6);
+    out.line(name, "fast: part of the floor", CHATS, median(&mut ratios), "", 1.0);
     out.line(name, "fast: CPU a delta", CHATS, median(&mut cpu), "ns", median(&mut raw_cpu));
     out.line(name, "fast: of it in here", CHATS, median(&mut here), "ns", 1.0);
     out.line(name, "fast: written a byte", CHATS, median(&mut written), "B", median(&mut raw_written));
@@ -107,15 +108,17 @@ async fn fast(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) 
 /// More than can be written, as the engine drives it: what has come while the last append was on its way goes together.
 async fn flood(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) {
     let mut load = Load::new(store, CHATS, 500_000).await;
-    let (mut ours, mut raw, mut cpu, mut delays) = (vec![], vec![], vec![], vec![]);
+    let (mut ours, mut raw, mut ratios, mut cpu, mut delays) = (vec![], vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         let done = load.run(SPAN, Drive::Flooded(FLOOD)).await;
         raw.push(done.deltas as f64 / floor.insert(done.deltas, CHATS).await.0);
         ours.push(done.deltas as f64 / done.took.as_secs_f64());
+        ratios.push(ours[ours.len() - 1] / raw[raw.len() - 1]);
         cpu.push(done.cpu_per_delta());
         delays.extend(done.delays);
     }
     out.line(name, "flood: deltas a second", CHATS, median(&mut ours), "1/s", median(&mut raw));
+    out.line(name, "flood: part of the floor", CHATS, median(&mut ratios), "", 0.6);
     out.line(name, "flood: CPU a delta", CHATS, median(&mut cpu), "ns", 1.0);
     out.line(name, "flood: delay p99", CHATS, percentile(&mut delays, 99.0), "ms", 10.0);
 }
