@@ -273,7 +273,7 @@ impl Driver {
             return self.fail(&error, None).await;
         }
         let bytes_max = self.agent.limits.draft_bytes_max;
-        if stop == Stop::Length && self.draft.as_ref().is_some_and(|draft| draft.bytes() > bytes_max) {
+        if stop == Stop::Length && self.draft.as_ref().is_some_and(|draft| draft.weight() > bytes_max) {
             // It was cut here: whoever spoke has not said what that came to, and may go on.
             let attempted = self.end_attempt(AttemptOutcome::Lost);
             return self.seal(stop, attempted).await;

@@ -8,8 +8,8 @@ use everturn::core::recovery::Reattach;
 use everturn::providers::ModelFacts;
 use everturn::{Agent, Background};
 use everturn_understudy::{
-    Asked, Cue, Script, Understudy, begin_call, call, fail, hang, malformed, marked, part_meta, reasoning, refuse,
-    response_id, script, sealed, stop, text, usage,
+    Asked, Cue, Script, Understudy, begin_call, call, fail, hang, malformed, marked, part_meta, provided, reasoning,
+    refuse, response_id, script, sealed, stop, text, usage,
 };
 use expect_test::expect;
 use serde_json::json;
@@ -170,6 +170,19 @@ async fn what_is_cut_for_its_length_is_ended_and_counted() {
         1.1 understudy/one Lost 0.0s known 100+1 guess 0+133 0.000000
     "#]]
     .assert_eq(&rows(&stage.chat).await);
+}
+
+/// I19: the same if it is the structure of what it attaches that fills the draft.
+#[tokio::test(start_paused = true)]
+async fn what_is_cut_for_its_weight_is_ended() {
+    let mut agent = background();
+    agent.limits.draft_bytes_max = 4096;
+    let found = json!(vec![json!({"": 0}); 100]);
+    let endless = script([response_id("r1"), text("Found."), provided("web", &json!({}), found), hang()]);
+    let stage = Stage::new(keeping([endless]), agent).await;
+    stage.run("Go.").await;
+    assert_eq!(stage.ended().await, TurnEnd::Length);
+    assert_eq!(cancelled(&stage.understudy), ["r1"]);
 }
 
 /// One that breaks behind a whole call, and in another.
