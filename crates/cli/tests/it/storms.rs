@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::daemon::{Daemon, Scratch};
+use crate::reader::Reader;
 
 /// The last word of a problem's type.
 pub fn kind(problem: &Value) -> &str {
@@ -106,6 +107,12 @@ fn rests(view: &View) -> bool {
     view.status.as_ref().is_some_and(|status| status.status == Status::Idle && status.queue.is_empty())
 }
 
+/// Reads until all is seen that has happened in the chat by now.
+async fn caught_up(daemon: &Daemon, reader: &mut Reader, chat: &str) -> View {
+    let now = daemon.get(chat).await["version"].as_u64();
+    reader.until(|view| view.status.as_ref().map(|status| status.version) >= now).await
+}
+
 /// I12: of two clients that send, steer, promote, delete and interrupt at once, what was accepted and not deleted is heard
 /// once, and both see the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,9 +127,7 @@ async fn every_accepted_message_is_heard_once() {
         expected.extend(client.await.unwrap());
     }
     one.until(|view| heard(view).len() >= expected.len() && rests(view)).await;
-    let now = daemon.get(&chat).await["version"].as_u64(); // A late interrupt is one more, and says nothing.
-    let version = |view: &View| view.status.as_ref().map(|status| status.version);
-    let view = one.until(|view| version(view) >= now).await;
+    let view = caught_up(&daemon, &mut one, &chat).await; // A late interrupt is one more, and says nothing.
     let said = heard(&view);
     assert_eq!(said.len(), expected.len(), "each of them once: {said:?}");
     assert_eq!(said.into_iter().collect::<BTreeSet<_>>(), expected);
@@ -153,6 +158,7 @@ async fn edits_that_race_leave_one_transcript() {
         for (code, problem) in [&one, &two] {
             assert!(*code == StatusCode::OK || matches!(kind(problem), "not-editable" | "status"), "{problem}");
         }
+        caught_up(&daemon, &mut watching, &chat).await; // An interrupt before the edits is a rest too.
         let view = watching.until(rests).await;
         assert_eq!(heard(&view).len(), 1, "round {round}: one question is left");
         assert_eq!(daemon.get(&format!("{chat}/messages")).await["messages"], json!(view.messages));
@@ -168,7 +174,7 @@ async fn a_revoked_token_loses_its_streams() {
     let (secret, id) = (made["token"].as_str().unwrap(), made["info"]["id"].as_str().unwrap());
     let chat = daemon.chat().await;
     let theirs = |path: &str| reqwest::Client::new().get(format!("{}{path}", daemon.base)).bearer_auth(secret);
-    let mut lost = crate::reader::Reader::open(theirs(&format!("{chat}/stream"))).await;
+    let mut lost = Reader::open(theirs(&format!("{chat}/stream"))).await;
     let mut kept = daemon.watch(&chat).await;
     lost.until(|view| view.status.is_some()).await;
     let (code, _) = daemon.answer(Method::DELETE, &format!("/v1/tokens/{id}"), &json!({})).await;
