@@ -60,7 +60,7 @@ fn main() {
         out.line("one chat, fast: CPU a delta", FAST.0, ours.cpu, "us", parsed.cpu, Some(2.5));
         out.line("one chat, fast: deltas a second", FAST.0, ours.rate, "1/s", parsed.rate, None);
     }
-    let mut idle = 0.0;
+    let (mut idle, all) = (0.0, asked.is_empty());
     let asked = if asked.is_empty() { CHATS.to_vec() } else { asked };
     for chats in asked.into_iter().filter(|chats| *chats > 1) {
         let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), chats));
@@ -73,6 +73,12 @@ fn main() {
         out.line(&name("delay p99, added"), chats, (ours.p99 - passed.p99).max(0.0), "ms", 15.0, Some(1.0));
         out.line(&name("memory a chat"), chats, ours.a_chat, "KiB", 100.0, Some(1.0));
         idle = ours.idle;
+    }
+    if all {
+        let mut waits = restarted(&source, dir.path());
+        let chats = waits.len();
+        out.line("killed: next token p50", chats, percentile(&mut waits, 50.0), "ms", 250.0, None);
+        out.line("killed: next token p99", chats, percentile(&mut waits, 99.0), "ms", 250.0, Some(1.0));
     }
     out.line("idle: memory", 0, idle / 1024.0, "MiB", 30.0, Some(1.0));
 }
@@ -93,7 +99,7 @@ fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
     let process = Process::start(middle, source.address(), dir);
     std::thread::sleep(WARM_UP);
     let idle = process.rss();
-    let seen = Arc::new(Seen::new(source.clock()));
+    let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
     let clients = Clients::open(&process, &seen, chats, "at the usual pace");
     seen.wait_until_begun(chats);
     source.go_on();
@@ -116,6 +122,27 @@ fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
     }
 }
 
+/// How long it is, in microseconds, from the moment a server says that it is ready until each of the chats that were streaming
+/// when the one before it was killed has a new delta at a client that came back.
+fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
+    let (dir, chats) = (tempfile::tempdir_in(dir).unwrap(), CHATS[0]);
+    let process = Process::start_in(Middle::Everturn, source.address(), dir.path());
+    let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
+    let clients = Clients::open(&process, &seen, chats, "until somebody is killed");
+    seen.wait_until_begun(chats);
+    source.go_on();
+    std::thread::sleep(WARM_UP);
+    drop(process);
+    source.end_answers(); // Nobody hears how those of before end.
+    let killed = source.now();
+    let process = Process::start_in(Middle::Everturn, source.address(), dir.path());
+    let start = (source.now() - killed).as_micros() as u32;
+    let seen = Arc::new(Seen::new(source.clock(), killed));
+    clients.come_back(&process, &seen);
+    seen.wait_until_begun(chats);
+    seen.firsts().into_iter().map(|first| first - start).collect()
+}
+
 /// One answer after the other, each as fast as it can be read.
 fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
     let process = Process::start(middle, source.address(), dir);
@@ -124,7 +151,7 @@ fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
     let (cpu, started) = (process.cpu(), source.now());
     let mut delays = Vec::new();
     for _ in 0..rounds {
-        let seen = Arc::new(Seen::new(source.clock()));
+        let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
         seen.measure();
         let clients = Clients::open(&process, &seen, 1, &format!("{}{deltas}", source::FAST));
         seen.wait_for(deltas);
