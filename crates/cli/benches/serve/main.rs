@@ -40,6 +40,8 @@ struct Cost {
     /// Milliseconds from the model's write to the client's read.
     p50: f64,
     p99: f64,
+    /// Which part of the machine was busy, with the model and the clients.
+    busy: f64,
     /// KiB of memory before anything came, and for each chat.
     idle: f64,
     a_chat: f64,
@@ -71,6 +73,8 @@ fn main() {
         out.line(&name("delay p50"), chats, ours.p50, "ms", parsed.p50, None);
         out.line(&name("delay p99"), chats, ours.p99, "ms", parsed.p99, None);
         out.line(&name("delay p99, added"), chats, (ours.p99 - passed.p99).max(0.0), "ms", 15.0, Some(1.0));
+        // A machine that is busy all the time shows how long its queues are, whoever stands in the middle.
+        out.line(&name("machine busy"), chats, ours.busy, "", parsed.busy, None);
         out.line(&name("memory a chat"), chats, ours.a_chat, "KiB", 100.0, Some(1.0));
         idle = ours.idle;
     }
@@ -88,8 +92,13 @@ fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
     out.line(&format!("{metric}, parsed and logged"), n, parsed.cpu, "us", parsed.cpu, None);
     for (who, cost) in [("passed on", passed), ("parsed and logged", parsed)] {
         eprintln!(
-            "  {who}: delay p50 {:.2} ms, p99 {:.2} ms, {:.0} deltas a second, {:.0} KiB idle, {:.1} KiB a chat",
-            cost.p50, cost.p99, cost.rate, cost.idle, cost.a_chat
+            "  {who}: delay p50 {:.2} ms, p99 {:.2} ms, {:.0} deltas a second, {:.0} KiB idle, {:.1} KiB a chat, machine {:.0} % busy",
+            cost.p50,
+            cost.p99,
+            cost.rate,
+            cost.idle,
+            cost.a_chat,
+            cost.busy * 100.0
         );
     }
 }
@@ -104,10 +113,10 @@ fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
     seen.wait_until_begun(chats);
     source.go_on();
     std::thread::sleep(WARM_UP);
-    let (cpu, started) = (process.cpu(), source.now());
+    let (cpu, started, machine) = (process.cpu(), source.now(), meter::machine());
     seen.measure();
     std::thread::sleep(SPAN);
-    let mut delays = seen.measured();
+    let (mut delays, machine) = (seen.measured(), meter::machine() - machine);
     let (cpu, took) = (process.cpu() - cpu, source.now() - started);
     let rss = process.rss();
     source.end_answers();
@@ -117,6 +126,7 @@ fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
         rate: delays.len() as f64 / took.as_secs_f64(),
         p50: percentile(&mut delays, 50.0),
         p99: percentile(&mut delays, 99.0),
+        busy: machine.busy(),
         idle,
         a_chat: (rss - idle) / chats as f64,
     }
@@ -148,7 +158,7 @@ fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
     let process = Process::start(middle, source.address(), dir);
     let (deltas, rounds) = FAST;
     let idle = process.rss();
-    let (cpu, started) = (process.cpu(), source.now());
+    let (cpu, started, machine) = (process.cpu(), source.now(), meter::machine());
     let mut delays = Vec::new();
     for _ in 0..rounds {
         let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
@@ -158,12 +168,13 @@ fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
         delays.extend(seen.measured());
         drop(clients);
     }
-    let (cpu, took) = (process.cpu() - cpu, source.now() - started);
+    let (cpu, took, machine) = (process.cpu() - cpu, source.now() - started, meter::machine() - machine);
     Cost {
         cpu: cpu.as_secs_f64() * 1e6 / (deltas * rounds) as f64,
         rate: (deltas * rounds) as f64 / took.as_secs_f64(),
         p50: percentile(&mut delays, 50.0),
         p99: percentile(&mut delays, 99.0),
+        busy: machine.busy(),
         idle,
         a_chat: process.rss() - idle,
     }
