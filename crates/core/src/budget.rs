@@ -1,8 +1,8 @@
-//! What an owner may use, by the day and by the month.
+//! What an owner may use: in one chat, by the day and by the month.
 //!
-//! A turn has bounds of its own, and a thousand turns have a thousand times those. So whoever pays can bound an owner
-//! too. What was used is counted with every attempt, on the day it began, in UTC; the question is asked before each
-//! attempt, so a budget is overrun by the attempts under way and by nothing else.
+//! A turn has bounds of its own, and a thousand turns have a thousand times those. So whoever pays can bound a chat and
+//! an owner too. What was used is counted with every attempt, on the day it began, in UTC; the question is asked before
+//! each attempt, so a budget is overrun by the attempts under way and by nothing else.
 
 use std::fmt;
 
@@ -74,6 +74,8 @@ pub struct Allowance {
 /// What an owner may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
+    /// In each chat, as long as it lives.
+    pub chat: Allowance,
     /// From midnight to midnight.
     pub day: Allowance,
     /// From the first of a month to the first of the next.
@@ -83,6 +85,8 @@ pub struct Budget {
 /// How long a budget lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Window {
+    /// As long as the chat.
+    Chat,
     /// Until midnight.
     Day,
     /// Until the first of the next month.
@@ -107,8 +111,9 @@ impl Budget {
 
     /// Which part of it is used up by now, if any.
     #[must_use]
-    pub fn exhausted(&self, day: Used, month: Used) -> Option<Exhausted> {
-        self.day.exhausted(Window::Day, day).or_else(|| self.month.exhausted(Window::Month, month))
+    pub fn exhausted(&self, chat: Used, day: Used, month: Used) -> Option<Exhausted> {
+        let windows = [(self.chat, Window::Chat, chat), (self.day, Window::Day, day), (self.month, Window::Month, month)];
+        windows.into_iter().find_map(|(allowance, window, used)| allowance.exhausted(window, used))
     }
 }
 
@@ -134,6 +139,7 @@ impl fmt::Display for Exhausted {
             }
         };
         match window {
+            Window::Chat => write!(f, " in this chat; a new one begins at nothing"),
             Window::Day => write!(f, " today; renewed at midnight UTC"),
             Window::Month => write!(f, " this month; renewed on the first of the next, UTC"),
         }
@@ -165,25 +171,30 @@ mod tests {
         assert_eq!((Day::of(Timestamp(-1)), Day::of(Timestamp(DAY_MILLIS))), (Day(-1), Day(1)));
     }
 
-    /// Reaching a bound is using it up, the day's is named first, and what is not bounded is not.
+    /// Reaching a bound is using it up, the closest is named first, and what is not bounded is not.
     #[test]
     fn a_bound_that_is_reached_is_used_up() {
         let used = |tokens, cost| Used { tokens, cost: Micros(cost) };
         let day = Allowance { tokens_max: Some(10), cost_max: Some(Micros(5)) };
-        let budget = Budget { day, month: Allowance { tokens_max: Some(100), cost_max: None } };
+        let chat = Allowance { tokens_max: None, cost_max: Some(Micros(3)) };
+        let budget = Budget { chat, day, month: Allowance { tokens_max: Some(100), cost_max: None } };
         let none = used(0, 0);
-        for (day, month, exhausted) in [
-            (used(9, 4), used(99, 1_000), None),
-            (used(10, 4), none, Some(Exhausted::Tokens(Window::Day, 10, 10))),
-            (used(9, 5), none, Some(Exhausted::Cost(Window::Day, Micros(5), Micros(5)))),
-            (used(11, 0), used(100, 0), Some(Exhausted::Tokens(Window::Day, 11, 10))),
-            (none, used(100, 0), Some(Exhausted::Tokens(Window::Month, 100, 100))),
+        for (chat, day, month, exhausted) in [
+            (used(1_000, 2), used(9, 4), used(99, 1_000), None),
+            (used(1_000, 3), used(10, 4), none, Some(Exhausted::Cost(Window::Chat, Micros(3), Micros(3)))),
+            (none, used(10, 4), none, Some(Exhausted::Tokens(Window::Day, 10, 10))),
+            (none, used(9, 5), none, Some(Exhausted::Cost(Window::Day, Micros(5), Micros(5)))),
+            (none, used(11, 0), used(100, 0), Some(Exhausted::Tokens(Window::Day, 11, 10))),
+            (none, none, used(100, 0), Some(Exhausted::Tokens(Window::Month, 100, 100))),
         ] {
-            assert_eq!(budget.exhausted(day, month), exhausted);
+            assert_eq!(budget.exhausted(chat, day, month), exhausted);
         }
         assert!(budget.is_bounded() && !Budget::default().is_bounded());
-        assert_eq!(Budget::default().exhausted(used(u64::MAX, u64::MAX), used(u64::MAX, u64::MAX)), None);
-        let told = budget.exhausted(used(11, 0), none).map(|exhausted| exhausted.to_string());
-        assert_eq!(told.as_deref(), Some("11 of 10 tokens used today; renewed at midnight UTC"));
+        let all = used(u64::MAX, u64::MAX);
+        assert_eq!(Budget::default().exhausted(all, all, all), None);
+        let told = |chat, day| budget.exhausted(chat, day, none).map(|exhausted| exhausted.to_string());
+        assert_eq!(told(none, used(11, 0)).as_deref(), Some("11 of 10 tokens used today; renewed at midnight UTC"));
+        let of_chat = "0.000004 of 0.000003 spent in this chat; a new one begins at nothing";
+        assert_eq!(told(used(0, 4), none).as_deref(), Some(of_chat));
     }
 }

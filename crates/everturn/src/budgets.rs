@@ -1,8 +1,8 @@
-//! Before a model is asked: may its owner still pay?
+//! Before a model is asked: may its chat and its owner still pay?
 
 use std::collections::BTreeMap;
 
-use everturn_core::budget::{Budget, Day, Exhausted, Used, Window};
+use everturn_core::budget::{Budget, Day, Exhausted, Used};
 use everturn_core::error::{Kind, ProviderError};
 use everturn_stores::{StoreError, WriteError};
 
@@ -23,7 +23,7 @@ impl Budgets {
 }
 
 impl Driver {
-    /// Ends the turn if its owner's budget is used up, and says whether it was. Who waits goes on waiting.
+    /// Ends the turn if its chat's or its owner's budget is used up, and says whether it was. Who waits goes on waiting.
     pub(crate) async fn is_broke(&mut self) -> Result<bool, WriteError> {
         let Some(exhausted) = self.exhausted().await? else { return Ok(false) };
         let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
@@ -37,17 +37,15 @@ impl Driver {
         if !budget.is_bounded() {
             return Ok(None);
         }
-        let today = self.used(Window::Day).await?;
-        let month = self.used(Window::Month).await?;
-        Ok(budget.exhausted(today, month))
+        let totals = &self.chat.totals;
+        let chat = Used { tokens: totals.tally.total(), cost: totals.spend.total() };
+        let today = Day::of(self.now());
+        let day = self.used_since(today).await?;
+        let month = self.used_since(today.first_of_month()).await?;
+        Ok(budget.exhausted(chat, day, month))
     }
 
-    async fn used(&self, window: Window) -> Result<Used, StoreError> {
-        let today = Day::of(self.now());
-        let first = match window {
-            Window::Day => today,
-            Window::Month => today.first_of_month(),
-        };
-        self.ports.store.used(&self.chat.owner, first..=today).await
+    async fn used_since(&self, first: Day) -> Result<Used, StoreError> {
+        self.ports.store.used(&self.chat.owner, first..=Day::of(self.now())).await
     }
 }

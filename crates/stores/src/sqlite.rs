@@ -129,6 +129,7 @@ impl Sqlite {
             log,
             synchronous: Needs::Full,
             long: Vec::new(),
+            runtime: writer::runtime(),
         };
         let failed = |why| OpenError::Dir { dir: dir.into(), why };
         let named = |name: &str| std::thread::Builder::new().name(name.into());

@@ -22,20 +22,25 @@ const AT_ONCE: usize = 50;
 /// What all clients together saw.
 pub struct Seen {
     clock: Instant,
+    /// What was written before this is not counted.
+    since: Duration,
     begun: AtomicUsize,
     count: AtomicUsize,
     is_measuring: AtomicBool,
     delays: Mutex<Vec<u32>>,
+    firsts: Mutex<Vec<u32>>,
 }
 
 impl Seen {
-    pub fn new(clock: Instant) -> Self {
+    pub fn new(clock: Instant, since: Duration) -> Self {
         Self {
             clock,
+            since,
             begun: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             is_measuring: AtomicBool::new(false),
             delays: Mutex::default(),
+            firsts: Mutex::default(),
         }
     }
 
@@ -68,6 +73,11 @@ impl Seen {
         self.is_measuring.store(false, Ordering::Relaxed);
         std::mem::take(&mut self.delays.lock().unwrap())
     }
+
+    /// How long it was until each chat had something new, in microseconds.
+    pub fn firsts(&self) -> Vec<u32> {
+        std::mem::take(&mut self.firsts.lock().unwrap())
+    }
 }
 
 /// The stamps in a stream, wherever it is cut.
@@ -80,7 +90,7 @@ struct Stamps {
 
 impl Stamps {
     fn read(&mut self, bytes: &[u8]) {
-        let now = self.seen.clock.elapsed().as_micros() as u64;
+        let (now, since) = (self.seen.clock.elapsed().as_micros() as u64, self.seen.since.as_micros() as u64);
         let joined;
         let bytes = if self.rest.is_empty() {
             bytes
@@ -97,13 +107,16 @@ impl Stamps {
                 break;
             };
             let written = stamp.iter().fold(0, |sum: u64, digit| sum * 10 + u64::from(digit - b'0'));
-            found.push(now.saturating_sub(written) as u32);
+            if written >= since {
+                found.push(now.saturating_sub(written) as u32);
+            }
             at = digits + STAMP.1;
         }
         if found.is_empty() {
             return;
         }
         if !std::mem::replace(&mut self.has_begun, true) {
+            self.seen.firsts.lock().unwrap().push((now - since) as u32);
             self.seen.begun.fetch_add(1, Ordering::Relaxed);
         }
         self.seen.count.fetch_add(found.len(), Ordering::Relaxed);
@@ -115,7 +128,9 @@ impl Stamps {
 
 /// Clients that are connected. They leave when dropped.
 pub struct Clients {
-    _runtime: Runtime,
+    runtime: Runtime,
+    /// The chats of ours, each with the token that opened it.
+    chats: Vec<(Arc<str>, String)>,
 }
 
 impl Clients {
@@ -124,40 +139,57 @@ impl Clients {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (middle, address) = (process.middle, process.address);
         let (token, prompt) = (Arc::<str>::from(&*process.token), Arc::<str>::from(prompt));
-        runtime.block_on(async {
+        let chats = runtime.block_on(async {
             let mut tokens = vec![token.clone()];
             while middle == Middle::Everturn && tokens.len() * STREAMS_MAX < chats {
                 let body = format!("{{\"name\":\"bench {}\",\"scopes\":[\"read\",\"chat\"]}}", tokens.len());
                 tokens.push(field(&ask(address, &token, "POST", "/v1/tokens", &body).await, "token").into());
             }
-            let mut begun = tokio::task::JoinSet::new();
+            let (mut opened, mut begun) = (Vec::new(), tokio::task::JoinSet::new());
             for number in 0..chats {
                 if begun.len() >= AT_ONCE {
-                    begun.join_next().await.unwrap().unwrap();
+                    opened.push(begun.join_next().await.unwrap().unwrap());
                 }
                 let (token, prompt) = (tokens[number / STREAMS_MAX % tokens.len()].clone(), prompt.clone());
                 let stamps = Stamps { seen: seen.clone(), rest: Vec::new(), has_begun: false };
                 begun.spawn(async move {
                     match middle {
-                        Middle::Everturn => chat(address, &token, &prompt, stamps).await,
-                        Middle::Passing | Middle::Parsing => model(address, &prompt, stamps).await,
+                        Middle::Everturn => {
+                            let chat = chat(address, &token, &prompt, stamps).await;
+                            (token, chat)
+                        }
+                        Middle::Passing | Middle::Parsing => {
+                            model(address, &prompt, stamps).await;
+                            (token, String::new())
+                        }
                     }
                 });
             }
-            begun.join_all().await;
+            opened.extend(begun.join_all().await);
+            opened
         });
-        Self { _runtime: runtime }
+        Self { runtime, chats }
+    }
+
+    /// Watches all chats again, wherever they are now.
+    pub fn come_back(&self, process: &Process, seen: &Arc<Seen>) {
+        for (token, chat) in &self.chats {
+            let request = head(process.address, token, "GET", &format!("/v1/chats/{chat}/stream"), "");
+            let stamps = Stamps { seen: seen.clone(), rest: Vec::new(), has_begun: false };
+            self.runtime.spawn(watch(process.address, request, stamps, None));
+        }
     }
 }
 
 /// Begins a chat, watches it, and says something.
-async fn chat(address: SocketAddr, token: &str, prompt: &str, stamps: Stamps) {
+async fn chat(address: SocketAddr, token: &str, prompt: &str, stamps: Stamps) -> String {
     let chat = field(&ask(address, token, "POST", "/v1/chats", "{}").await, "id");
     let request = head(address, token, "GET", &format!("/v1/chats/{chat}/stream"), "");
     let (opened, is_open) = tokio::sync::oneshot::channel();
     tokio::spawn(watch(address, request, stamps, Some(opened)));
     is_open.await.unwrap();
     ask(address, token, "POST", &format!("/v1/chats/{chat}/messages"), &format!("{{\"text\":\"{prompt}\"}}")).await;
+    chat
 }
 
 /// Asks the model itself, as far as one knows.

@@ -40,6 +40,8 @@ struct Cost {
     /// Milliseconds from the model's write to the client's read.
     p50: f64,
     p99: f64,
+    /// Which part of the machine was busy, with the model and the clients.
+    busy: f64,
     /// KiB of memory before anything came, and for each chat.
     idle: f64,
     a_chat: f64,
@@ -60,7 +62,7 @@ fn main() {
         out.line("one chat, fast: CPU a delta", FAST.0, ours.cpu, "us", parsed.cpu, Some(2.5));
         out.line("one chat, fast: deltas a second", FAST.0, ours.rate, "1/s", parsed.rate, None);
     }
-    let mut idle = 0.0;
+    let (mut idle, all) = (0.0, asked.is_empty());
     let asked = if asked.is_empty() { CHATS.to_vec() } else { asked };
     for chats in asked.into_iter().filter(|chats| *chats > 1) {
         let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), chats));
@@ -71,8 +73,16 @@ fn main() {
         out.line(&name("delay p50"), chats, ours.p50, "ms", parsed.p50, None);
         out.line(&name("delay p99"), chats, ours.p99, "ms", parsed.p99, None);
         out.line(&name("delay p99, added"), chats, (ours.p99 - passed.p99).max(0.0), "ms", 15.0, Some(1.0));
+        // A machine that is busy all the time shows how long its queues are, whoever stands in the middle.
+        out.line(&name("machine busy"), chats, ours.busy, "", parsed.busy, None);
         out.line(&name("memory a chat"), chats, ours.a_chat, "KiB", 100.0, Some(1.0));
         idle = ours.idle;
+    }
+    if all {
+        let mut waits = restarted(&source, dir.path());
+        let chats = waits.len();
+        out.line("killed: next token p50", chats, percentile(&mut waits, 50.0), "ms", 250.0, None);
+        out.line("killed: next token p99", chats, percentile(&mut waits, 99.0), "ms", 250.0, Some(1.0));
     }
     out.line("idle: memory", 0, idle / 1024.0, "MiB", 30.0, Some(1.0));
 }
@@ -82,8 +92,13 @@ fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
     out.line(&format!("{metric}, parsed and logged"), n, parsed.cpu, "us", parsed.cpu, None);
     for (who, cost) in [("passed on", passed), ("parsed and logged", parsed)] {
         eprintln!(
-            "  {who}: delay p50 {:.2} ms, p99 {:.2} ms, {:.0} deltas a second, {:.0} KiB idle, {:.1} KiB a chat",
-            cost.p50, cost.p99, cost.rate, cost.idle, cost.a_chat
+            "  {who}: delay p50 {:.2} ms, p99 {:.2} ms, {:.0} deltas a second, {:.0} KiB idle, {:.1} KiB a chat, machine {:.0} % busy",
+            cost.p50,
+            cost.p99,
+            cost.rate,
+            cost.idle,
+            cost.a_chat,
+            cost.busy * 100.0
         );
     }
 }
@@ -93,15 +108,15 @@ fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
     let process = Process::start(middle, source.address(), dir);
     std::thread::sleep(WARM_UP);
     let idle = process.rss();
-    let seen = Arc::new(Seen::new(source.clock()));
+    let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
     let clients = Clients::open(&process, &seen, chats, "at the usual pace");
     seen.wait_until_begun(chats);
     source.go_on();
     std::thread::sleep(WARM_UP);
-    let (cpu, started) = (process.cpu(), source.now());
+    let (cpu, started, machine) = (process.cpu(), source.now(), meter::machine());
     seen.measure();
     std::thread::sleep(SPAN);
-    let mut delays = seen.measured();
+    let (mut delays, machine) = (seen.measured(), meter::machine() - machine);
     let (cpu, took) = (process.cpu() - cpu, source.now() - started);
     let rss = process.rss();
     source.end_answers();
@@ -111,9 +126,31 @@ fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
         rate: delays.len() as f64 / took.as_secs_f64(),
         p50: percentile(&mut delays, 50.0),
         p99: percentile(&mut delays, 99.0),
+        busy: machine.busy(),
         idle,
         a_chat: (rss - idle) / chats as f64,
     }
+}
+
+/// How long it is, in microseconds, from the moment a server says that it is ready until each of the chats that were streaming
+/// when the one before it was killed has a new delta at a client that came back.
+fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
+    let (dir, chats) = (tempfile::tempdir_in(dir).unwrap(), CHATS[0]);
+    let process = Process::start_in(Middle::Everturn, source.address(), dir.path());
+    let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
+    let clients = Clients::open(&process, &seen, chats, "until somebody is killed");
+    seen.wait_until_begun(chats);
+    source.go_on();
+    std::thread::sleep(WARM_UP);
+    drop(process);
+    source.end_answers(); // Nobody hears how those of before end.
+    let killed = source.now();
+    let process = Process::start_in(Middle::Everturn, source.address(), dir.path());
+    let start = (source.now() - killed).as_micros() as u32;
+    let seen = Arc::new(Seen::new(source.clock(), killed));
+    clients.come_back(&process, &seen);
+    seen.wait_until_begun(chats);
+    seen.firsts().into_iter().map(|first| first - start).collect()
 }
 
 /// One answer after the other, each as fast as it can be read.
@@ -121,22 +158,23 @@ fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
     let process = Process::start(middle, source.address(), dir);
     let (deltas, rounds) = FAST;
     let idle = process.rss();
-    let (cpu, started) = (process.cpu(), source.now());
+    let (cpu, started, machine) = (process.cpu(), source.now(), meter::machine());
     let mut delays = Vec::new();
     for _ in 0..rounds {
-        let seen = Arc::new(Seen::new(source.clock()));
+        let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
         seen.measure();
         let clients = Clients::open(&process, &seen, 1, &format!("{}{deltas}", source::FAST));
         seen.wait_for(deltas);
         delays.extend(seen.measured());
         drop(clients);
     }
-    let (cpu, took) = (process.cpu() - cpu, source.now() - started);
+    let (cpu, took, machine) = (process.cpu() - cpu, source.now() - started, meter::machine() - machine);
     Cost {
         cpu: cpu.as_secs_f64() * 1e6 / (deltas * rounds) as f64,
         rate: (deltas * rounds) as f64 / took.as_secs_f64(),
         p50: percentile(&mut delays, 50.0),
         p99: percentile(&mut delays, 99.0),
+        busy: machine.busy(),
         idle,
         a_chat: process.rss() - idle,
     }

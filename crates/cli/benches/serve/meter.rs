@@ -31,3 +31,32 @@ pub fn percentile(delays: &mut [u32], part: f64) -> f64 {
     let place = (delays.len() as f64 * part / 100.0) as usize;
     delays.get(place.min(delays.len().saturating_sub(1))).map_or(0.0, |delay| f64::from(*delay) / 1e3)
 }
+
+/// What all cores did so far, in hundredths of a second: all of it, and the idle part.
+#[derive(Clone, Copy)]
+pub struct Machine {
+    all: u64,
+    idle: u64,
+}
+
+/// What the machine did so far.
+pub fn machine() -> Machine {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let fields: Vec<u64> = stat.lines().next().unwrap().split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    Machine { all: fields.iter().take(8).sum(), idle: fields[3] + fields[4] }
+}
+
+impl std::ops::Sub for Machine {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { all: self.all - before.all, idle: self.idle - before.idle }
+    }
+}
+
+impl Machine {
+    /// The part of it that was not idle.
+    pub fn busy(self) -> f64 {
+        1.0 - self.idle as f64 / self.all.max(1) as f64
+    }
+}

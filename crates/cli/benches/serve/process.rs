@@ -36,7 +36,11 @@ pub struct Process {
 impl Process {
     /// Starts one that asks the model at `source`. What it keeps goes to a new directory below `dir`.
     pub fn start(middle: Middle, source: SocketAddr, dir: &Path) -> Self {
-        let dir = tempfile::tempdir_in(dir).unwrap().keep();
+        Self::start_in(middle, source, &tempfile::tempdir_in(dir).unwrap().keep())
+    }
+
+    /// Starts one on what is kept in `dir`.
+    pub fn start_in(middle: Middle, source: SocketAddr, dir: &Path) -> Self {
         let data = dir.join("data"); // Made by the server, for itself alone.
         let mut command = match middle {
             Middle::Everturn => {

@@ -8,6 +8,8 @@ use serde::Deserialize;
 #[derive(Deserialize, Debug, Default, Clone, Copy, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Spending {
+    chat_tokens_max: Option<u64>,
+    chat_cost_max: Option<f64>,
     day_tokens_max: Option<u64>,
     day_cost_max: Option<f64>,
     month_tokens_max: Option<u64>,
@@ -20,6 +22,8 @@ impl Spending {
         let number = |number: &u64| number.to_string();
         let money = |money: &f64| money.to_string();
         let all = [
+            ("chat_tokens_max", self.chat_tokens_max.as_ref().map(number)),
+            ("chat_cost_max", self.chat_cost_max.as_ref().map(money)),
             ("day_tokens_max", self.day_tokens_max.as_ref().map(number)),
             ("day_cost_max", self.day_cost_max.as_ref().map(money)),
             ("month_tokens_max", self.month_tokens_max.as_ref().map(number)),
@@ -34,6 +38,7 @@ impl From<Spending> for Budget {
         // Money is told in units of the price list, of which a part can be meant.
         let cost = |units: Option<f64>| units.map(|units| Micros((units.max(0.0) * 1e6) as u64));
         Self {
+            chat: Allowance { tokens_max: told.chat_tokens_max, cost_max: cost(told.chat_cost_max) },
             day: Allowance { tokens_max: told.day_tokens_max, cost_max: cost(told.day_cost_max) },
             month: Allowance { tokens_max: told.month_tokens_max, cost_max: cost(told.month_cost_max) },
         }

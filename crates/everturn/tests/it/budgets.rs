@@ -1,4 +1,4 @@
-//! What owners may use, by the day and by the month.
+//! What owners may use: in one chat, by the day and by the month.
 
 use std::time::Duration;
 
@@ -67,6 +67,23 @@ async fn a_budget_that_is_used_up_ends_turns_until_the_next_day() {
     );
     sleep(DAY).await;
     assert_eq!(ended(&one).await, TurnEnd::Done);
+}
+
+/// I17: a chat has a budget of its own, whatever its owner may still use elsewhere, and no day renews it.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_has_used_its_budget_is_over_and_others_of_its_owner_are_not() {
+    let chat = Allowance { tokens_max: Some(200), cost_max: None };
+    let budget = Budget { chat, ..daily(1_000) };
+    let stage = Stage::built(frugal(), agent(), |builder| builder.budget(budget)).await;
+    let (one, two) = (chat_of(&stage.engine, "a").await, chat_of(&stage.engine, "a").await);
+    assert_eq!((ended(&one).await, ended(&one).await), (TurnEnd::Done, TurnEnd::Done));
+    for _ in 0..2 {
+        let refused = failure(ended(&one).await);
+        assert_eq!((refused.kind, refused.attempts), (Kind::Budget, 0));
+        assert_eq!(refused.detail, "200 of 200 tokens used in this chat; a new one begins at nothing");
+        sleep(DAY).await;
+    }
+    assert_eq!(ended(&two).await, TurnEnd::Done);
 }
 
 /// It is counted where every process can see it: another one knows what this one used, and a month is not a day.

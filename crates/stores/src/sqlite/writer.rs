@@ -14,6 +14,7 @@ use std::sync::mpsc::SyncSender;
 
 use everturn_core::ids::ChatId;
 use rusqlite::Connection;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::connect;
@@ -31,6 +32,10 @@ use crate::store::StoreError;
 const SEATS_LEN_MAX: usize = 16_384;
 /// How many jobs in a row may fail before the rest of their batch is not even tried.
 const FAILURES_MAX: usize = 4;
+
+/// So many are answered from within their runtime. From outside, each that is woken costs a lock and perhaps a system
+/// call, and whoever reads or is read to stands behind all of them.
+pub(super) const CROWD_LEN: usize = 16;
 
 /// What a job needs of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +105,25 @@ pub(super) struct Writer {
     pub(super) synchronous: Needs,
     /// Drafts whose rows should be merged.
     pub(super) long: Vec<ChatId>,
+    /// Where most of those live who wait for answers.
+    pub(super) runtime: Option<Handle>,
+}
+
+/// The runtime that we are in, if it runs whether or not somebody waits for it.
+pub(super) fn runtime() -> Option<Handle> {
+    Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// Jobs that were done. They are answered when this is dropped, by whomever: also by a runtime that takes no more tasks.
+struct Answers {
+    jobs: Vec<Box<dyn Work>>,
+    failed: Option<StoreError>,
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.jobs.drain(..).for_each(|job| job.answer(self.failed.clone()));
+    }
 }
 
 /// Nobody waits for a writer that is gone.
@@ -130,7 +154,10 @@ impl Writer {
     fn serve(&mut self, mut batch: Vec<Box<dyn Work>>) {
         let failed = self.together(&mut batch).err();
         if failed.is_none() || batch.len() == 1 {
-            batch.into_iter().for_each(|job| job.answer(failed.clone()));
+            let answers = Answers { jobs: batch, failed };
+            if let Some(runtime) = self.runtime.as_ref().filter(|_| answers.jobs.len() >= CROWD_LEN) {
+                runtime.spawn(async move { drop(answers) });
+            }
             return;
         }
         let (mut failures, mut newest) = (0, None);

@@ -1,5 +1,6 @@
 //! Jobs that share a transaction do not share their fate.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use everturn_core::fact::Fact;
@@ -10,9 +11,10 @@ use rusqlite::ffi;
 
 use super::{dir, open};
 use crate::conformance::Witness;
+use crate::sqlite::Sqlite;
 use crate::sqlite::desk::Desk;
 use crate::sqlite::trouble::Halt;
-use crate::sqlite::writer::Needs;
+use crate::sqlite::writer::{CROWD_LEN, Needs};
 use crate::store::StoreError;
 use crate::{Store as _, WriteError};
 
@@ -64,6 +66,40 @@ async fn a_job_that_fails_takes_no_other_with_it() {
             }
         }
     }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Whoever waits is answered, also when the runtime that the store was opened in is gone.
+#[test]
+fn a_crowd_is_answered_wherever_it_is() {
+    let dir = dir("crowd");
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let first = runtime();
+    let store = first.block_on(async { open(&dir) });
+    let crowd = async || {
+        let ((go, gate), (enter, entered)) = (channel::<()>(), tokio::sync::oneshot::channel());
+        let mut enter = Some(enter);
+        let hold = move |_: &mut Desk<'_>| {
+            enter.take().unwrap().send(()).unwrap();
+            gate.recv().map_err(|_| Halt::No(StoreError::NoSuchChat))
+        };
+        let asks = async |store: Arc<Sqlite>| store.write(Needs::Full, |_| Ok::<_, Halt<StoreError>>(7)).await;
+        let asked = async {
+            entered.await.unwrap(); // Whatever comes now is answered together.
+            let waiting: Vec<_> = (0..2 * CROWD_LEN).map(|_| tokio::spawn(asks(store.clone()))).collect();
+            while store.queue.len() < waiting.len() {
+                tokio::task::yield_now().await;
+            }
+            go.send(()).unwrap();
+            for answer in waiting {
+                assert_eq!(answer.await.unwrap(), Ok(7));
+            }
+        };
+        assert_eq!(tokio::join!(store.write(Needs::Nothing, hold), asked).0, Ok(()));
+    };
+    first.block_on(crowd());
+    drop(first);
+    runtime().block_on(crowd());
     std::fs::remove_dir_all(dir).unwrap();
 }
 
