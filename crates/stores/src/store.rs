@@ -163,13 +163,14 @@ pub struct CallRecord {
 pub struct Lease {
     chat: ChatId,
     fence: Fence,
+    before: Fence,
 }
 
 impl Lease {
-    /// For stores: the lease they have just written down.
+    /// For stores: the lease they have just written down, and the fence of the one they gave before it.
     #[must_use]
-    pub const fn granted(chat: ChatId, fence: Fence) -> Self {
-        Self { chat, fence }
+    pub const fn granted(chat: ChatId, fence: Fence, before: Fence) -> Self {
+        Self { chat, fence, before }
     }
 
     /// Whose.
@@ -182,6 +183,13 @@ impl Lease {
     #[must_use]
     pub const fn fence(&self) -> Fence {
         self.fence
+    }
+
+    /// The fence of the lease before this one: whoever was given that held the chat last. Fences leave numbers out, so this
+    /// cannot be told from [`Lease::fence`]. A lease whose giving was tried in vain, and that nobody was given, is none.
+    #[must_use]
+    pub const fn before(&self) -> Fence {
+        self.before
     }
 
     /// What an attempt may carry away: enough to journal, not to commit.
