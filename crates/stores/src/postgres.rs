@@ -334,6 +334,10 @@ impl Store for Postgres {
         to_the_end(self.inner.clone().acquire(turn, chat)).await
     }
 
+    fn holds(&self, lease: &Lease) -> bool {
+        self.inner.desks.at(lease.chat()).is_open_to(lease.pen(), self.inner.life().current())
+    }
+
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let turn = self.inner.turn(lease.chat()).await;
         to_the_end(self.inner.clone().release(turn, lease)).await

@@ -55,6 +55,12 @@ pub trait Store: Send + Sync + 'static {
     /// is alive, it is [`WriteError::Fenced`].
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError>;
 
+    /// Whether this process may still believe that the lease is good, by what it knows itself: nobody is asked. A store
+    /// that no other process can use has no reason to doubt it.
+    fn holds(&self, _lease: &Lease) -> bool {
+        true
+    }
+
     /// Gives the right to write back, so that another process need not wait for this one to be given up. Not doing so,
     /// or failing to, costs that wait and nothing else.
     async fn release(&self, lease: Lease) -> Result<(), StoreError>;

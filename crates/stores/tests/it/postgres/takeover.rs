@@ -102,12 +102,14 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     let (chat, other) = (make(&one, 1).await, make(&one, 2).await);
     let mut lease = one.acquire(chat).await.expect("nobody holds it");
     one.append(lease.pen(), rows(1, 1..=3)).await.expect("the lease is ours");
+    assert!(one.holds(&lease));
     one.pause_heartbeat(true);
     tokio::select! {
         biased;
         () = hears(&one, Hint::Lost) => {}
         _ = take(&two, chat) => panic!("it was taken before its holder let go"),
     }
+    assert!(!one.holds(&lease), "it starts nothing any more");
     let before = everything(&url);
     let shut_out = async |lease: &mut Lease| {
         assert_eq!(one.load(lease).await.map(drop), Err(WriteError::Fenced));
