@@ -219,6 +219,38 @@ async fn a_statement_does_not_wait_for_ever() {
     assert_eq!(receipt.seq.0, 1, "what was refused left no trace");
 }
 
+/// I4: what the database undoes, to have an order or to end a deadlock, is done again, and has happened once in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_database_undoes_is_done_again() {
+    let undo = "CREATE SEQUENCE tries; CREATE FUNCTION undo() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF nextval('tries') <= 2 THEN RAISE EXCEPTION 'on purpose' USING ERRCODE = TG_ARGV[0]; END IF; RETURN NEW; END $$";
+    for code in ["40001", "40P01"] {
+        let url = database();
+        let (store, sql) = (open(&url, Options::default()).await, |sql: &str| psql(&url, sql).expect("it can be done"));
+        sql(undo);
+        for table in ["chats", "inbox", "tail"] {
+            let on = format!("BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION undo('{code}')");
+            sql(&format!("CREATE TRIGGER undo {on}"));
+        }
+        let undone = |what: &str| {
+            assert!(sql("SELECT last_value FROM tries").trim().parse::<u64>().expect("a number") > 2, "{code} {what}");
+            sql("SELECT setval('tries', 1, false)");
+        };
+        let chat = make(&store, 1).await;
+        undone("make");
+        assert_eq!(submit(&store, chat, "hello", None).await.expect("it is accepted in the end").seq.0, 1);
+        undone("submit");
+        let mut lease = store.acquire(chat).await.expect("it is taken in the end");
+        undone("acquire");
+        store.append(lease.pen(), vec![row(1)]).await.expect("it is stored in the end");
+        undone("append");
+        assert_eq!(store.commit(&mut lease, &[]).await.map(|version| version.0), Ok(1), "{code}");
+        undone("commit");
+        let loaded = store.load(&lease).await.expect("the lease is ours");
+        assert_eq!((loaded.rows, store.inbox(chat).await.expect("it is there").len()), (vec![row(1)], 1), "{code}");
+    }
+}
+
 /// A database that is not there is an error that says so, in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_not_there_is_an_error() {
