@@ -28,6 +28,9 @@ use crate::toolbox::Runner;
 /// The target of what is worth keeping: who let what run, and what came of it.
 pub const AUDIT: &str = "everturn::audit";
 
+/// What the model is told of a call whose process had to stop just before it.
+const HALTED: &str = "The process had to stop before this call could be run. It was not run.";
+
 /// A call that may start.
 struct Start {
     call: Call,
@@ -171,7 +174,8 @@ impl Driver {
     }
 
     /// Starts as many as may run at once. Their starts are committed first, together, and whoever wanted the turn stopped
-    /// by then is heard before anything runs.
+    /// by then is heard before anything runs. Nor does anything if the chat may be another's by then: a process may stand
+    /// still for any length of time in between.
     async fn start_some(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
         if self.halt.is_cancelled() {
             return Ok(());
@@ -203,12 +207,15 @@ impl Driver {
         let intents = starts.iter().map(|start| Fact::Started { call: start.call.uid, effect: start.effect, at });
         self.commit(intents.collect()).await?;
         self.listen_if_rung(&batch.stop).await?;
-        if !batch.stop.is_cancelled() {
+        let may_drive = !self.halt.is_cancelled() && self.ports.store.holds(&self.lease);
+        if may_drive && !batch.stop.is_cancelled() {
             starts.into_iter().for_each(|start| self.start(batch, start, at));
             return Ok(());
         }
-        for start in starts {
-            let not_run = refused(&start.call, self.now(), Verdict::Interrupted, INTERRUPTED);
+        let told = if may_drive { INTERRUPTED } else { HALTED };
+        // Whoever goes on runs by itself what does no harm twice.
+        for start in starts.iter().filter(|start| may_drive || start.effect == Effect::Once) {
+            let not_run = refused(&start.call, self.now(), Verdict::Interrupted, told);
             self.answer(not_run, After::GoOn).await?;
         }
         Ok(())

@@ -107,7 +107,7 @@ impl ChatHandle {
         let owner = self.ports.store.heading(self.id).await?.owner;
         loop {
             self.quieten().await?;
-            let deleted = match self.ports.store.acquire(self.id).await {
+            let deleted = match self.ports.acquire(self.id).await {
                 Ok(lease) => self.ports.store.delete(lease).await,
                 Err(error) => Err(error),
             };

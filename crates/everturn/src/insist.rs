@@ -59,12 +59,10 @@ impl Driver {
     }
 
     async fn take_again(&mut self) -> Result<Chat, WriteError> {
-        let lease = self.ports.store.acquire(self.chat.id).await?;
-        let before = std::mem::replace(&mut self.lease, lease);
-        if before.fence().next() != self.lease.fence() {
+        self.lease = self.ports.acquire(self.chat.id).await?;
+        if !self.insists() {
             return Err(WriteError::OutOfPlace); // Another process had it meanwhile.
         }
-        lock(&self.ports.known).insert(self.chat.id, self.lease.fence());
         let Loaded { chat, rows, .. } = self.ports.store.load(&self.lease).await?;
         let is_ours = [self.chat.version, self.chat.version.next()].contains(&chat.version);
         let end = rows.last().map_or(Seq(0), |row| row.seq);

@@ -20,13 +20,23 @@ use crate::engine::{Ports, lock};
 const ALONE_MAX: Duration = Duration::from_secs(10);
 
 impl Ports {
+    /// Takes the chat. Whoever takes it again before anybody else had it still knows it, whatever became of the lease in
+    /// between.
+    pub(crate) async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
+        let lease = self.store.acquire(chat).await?;
+        if let Some(known) = lock(&self.known).get_mut(&chat).filter(|known| **known == lease.before()) {
+            *known = lease.fence();
+        }
+        Ok(lease)
+    }
+
     /// Whether this process finds the chat in the middle of something another left. Whoever lost its lease, and takes
     /// the next one before anybody else, finds what it left itself.
     pub(crate) fn is_left_behind(&self, lease: &Lease, status: Status) -> bool {
         let is_under_way = matches!(status, Status::Running | Status::Interrupting);
         let mut known = lock(&self.known);
-        let is_ours = known.get(&lease.chat()).is_some_and(|before| before.next() == lease.fence());
-        if is_ours || !is_under_way {
+        let is_ours = known.get(&lease.chat()) == Some(&lease.fence());
+        if !is_under_way {
             known.insert(lease.chat(), lease.fence());
         }
         is_under_way && !is_ours

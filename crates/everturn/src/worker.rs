@@ -146,7 +146,7 @@ impl Ports {
         let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
         let failure = Failure { kind: Kind::Generic, message, detail: String::new(), attempts: 0 };
         let ended = async {
-            let mut lease = self.store.acquire(chat).await?;
+            let mut lease = self.acquire(chat).await?;
             let Loaded { chat, rows, .. } = self.store.load(&lease).await?;
             let shown = |stop| {
                 let draft = Draft::of_rows(&rows).ok().flatten()?;
@@ -199,7 +199,7 @@ impl Ports {
     }
 
     async fn advance_on(self: Arc<Self>, chat: ChatId, seat: Seat) -> Result<Parked, WriteError> {
-        let lease = self.store.acquire(chat).await?;
+        let lease = self.acquire(chat).await?;
         Driver::take(self, lease, seat).await?.run().await
     }
 

@@ -51,7 +51,7 @@ macro_rules! conformance {
                     an_outcome_is_known_once_obeyed, obeyed_commands_leave_the_inbox_in_order, a_full_queue_is_full;
                 lease: a_taken_over_lease_changes_nothing, a_lease_that_was_never_given_changes_nothing,
                     a_lease_fences_its_own_chat_alone, taking_over_finds_everything_in_every_status,
-                    parallel_takeovers_leave_one_writer, commands_need_no_lease;
+                    parallel_takeovers_leave_one_writer, a_lease_says_which_was_before_it, commands_need_no_lease;
                 journal: rows_are_shown_once_they_are_stored, rows_that_do_not_follow_are_refused_together,
                     rows_outlive_commits_within_the_step, rows_go_with_their_step, a_step_that_is_over_takes_no_rows,
                     whoever_saw_what_was_lost_begins_anew;

@@ -174,8 +174,9 @@ impl Store for Memory {
         let mut house = self.house();
         let floor = house.floor;
         let room = house.rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
-        room.fence = room.fence.max(floor).next();
-        Ok(Lease::granted(chat, room.fence))
+        let before = room.fence;
+        room.fence = before.max(floor).next();
+        Ok(Lease::granted(chat, room.fence, before))
     }
 
     async fn release(&self, _lease: Lease) -> Result<(), StoreError> {

@@ -257,8 +257,7 @@ impl Store for Sqlite {
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
-        let fence = self.write(Needs::Full, move |desk| desk.acquire(chat)).await?;
-        Ok(Lease::granted(chat, fence))
+        self.write(Needs::Full, move |desk| desk.acquire(chat)).await
     }
 
     async fn release(&self, _lease: Lease) -> Result<(), StoreError> {

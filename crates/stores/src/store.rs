@@ -55,6 +55,12 @@ pub trait Store: Send + Sync + 'static {
     /// is alive, it is [`WriteError::Fenced`].
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError>;
 
+    /// Whether this process may still believe that the lease is good, by what it knows itself: nobody is asked. A store
+    /// that no other process can use has no reason to doubt it.
+    fn holds(&self, _lease: &Lease) -> bool {
+        true
+    }
+
     /// Gives the right to write back, so that another process need not wait for this one to be given up. Not doing so,
     /// or failing to, costs that wait and nothing else.
     async fn release(&self, lease: Lease) -> Result<(), StoreError>;
@@ -163,13 +169,14 @@ pub struct CallRecord {
 pub struct Lease {
     chat: ChatId,
     fence: Fence,
+    before: Fence,
 }
 
 impl Lease {
-    /// For stores: the lease they have just written down.
+    /// For stores: the lease they have just written down, and the fence of the one they gave before it.
     #[must_use]
-    pub const fn granted(chat: ChatId, fence: Fence) -> Self {
-        Self { chat, fence }
+    pub const fn granted(chat: ChatId, fence: Fence, before: Fence) -> Self {
+        Self { chat, fence, before }
     }
 
     /// Whose.
@@ -182,6 +189,13 @@ impl Lease {
     #[must_use]
     pub const fn fence(&self) -> Fence {
         self.fence
+    }
+
+    /// The fence of the lease before this one: whoever was given that held the chat last. Fences leave numbers out, so this
+    /// cannot be told from [`Lease::fence`]. A lease whose giving was tried in vain, and that nobody was given, is none.
+    #[must_use]
+    pub const fn before(&self) -> Fence {
+        self.before
     }
 
     /// What an attempt may carry away: enough to journal, not to commit.

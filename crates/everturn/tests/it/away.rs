@@ -5,6 +5,7 @@ use std::time::Duration;
 use everturn::core::chat::TurnEnd;
 use everturn::core::command::Command;
 use everturn::core::message::Stop;
+use everturn::stores::Store as _;
 use everturn_understudy::{Understudy, call, script, stop, text, wait};
 use serde_json::json;
 use tokio::time::sleep;
@@ -50,6 +51,37 @@ async fn a_result_waits_for_the_store() {
         assert!(!stage.store.is_to_fail());
         assert_eq!(stage.told().await.matches(" result ").count(), 2);
     }
+}
+
+/// Has the store leave out numbers when it gives the next lease of any chat.
+async fn leave_out_fences(stage: &Stage) {
+    let other = stage.engine.create("it").await.unwrap().id();
+    let mut lease = stage.store.acquire(other).await.unwrap();
+    for _ in 0..9 {
+        lease = stage.store.acquire(other).await.unwrap();
+    }
+    stage.store.delete(lease).await.unwrap();
+}
+
+/// I9, I21: which number the next lease has says nothing about who had the chat. Unless it was another, what a tool came
+/// to is kept.
+#[tokio::test(start_paused = true)]
+async fn a_result_is_kept_unless_another_had_the_chat() {
+    for fault in FAULTS {
+        let (stage, diary) = at_work().await;
+        leave_out_fences(&stage).await;
+        stage.store.fail_after(0, fault);
+        is_done(&stage, &diary, fault).await;
+        assert!(!stage.store.is_to_fail());
+    }
+    let (stage, diary) = at_work().await;
+    stage.store.fail_after(0, Fault::Refused);
+    sleep(Duration::from_millis(2100)).await; // The first has come back, and its result waits.
+    stage.store.acquire(stage.chat.id()).await.unwrap();
+    assert_eq!(stage.ended().await, TurnEnd::Done);
+    let (told, ran) = (stage.told().await, diary.read());
+    assert_eq!(ran.matches("begins").count(), 2, "nothing runs twice: {ran}");
+    assert!(told.contains("one Unknown"), "{told}");
 }
 
 /// I12, I21: a message that cannot be queued just now costs no tool its run. It is queued a moment later, once.

@@ -42,6 +42,8 @@ pub struct Stepwise {
     hinted: Notify,
     is_mute: AtomicBool,
     is_away: AtomicBool,
+    at_start: Mutex<Option<Between>>,
+    has_lapsed: AtomicBool,
 }
 
 /// How a write goes wrong.
@@ -55,7 +57,21 @@ pub enum Fault {
     Unanswered,
 }
 
+/// What happens to a process between saying that it starts a tool, and starting it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// It stands still until it may not believe in its lease any more.
+    Lapsed,
+    /// It is told to let go of everything.
+    Halted,
+}
+
 impl Stepwise {
+    /// What happens the next time that a tool is to start.
+    pub fn at_start(&self, between: Between) {
+        *self.at_start.lock().unwrap() = Some(between);
+    }
+
     /// After `writes` more writes, one goes wrong.
     pub fn fail_after(&self, writes: usize, fault: Fault) {
         *self.fault.lock().unwrap() = Some((writes, fault));
@@ -152,6 +168,9 @@ impl Stepwise {
             written
         };
         let lost = || StoreError::Unavailable("on purpose".into()).into();
+        if self.has_lapsed.load(Ordering::SeqCst) {
+            return Err(WriteError::Fenced);
+        }
         if self.is_away.load(Ordering::SeqCst) {
             return Err(lost());
         }
@@ -211,7 +230,12 @@ impl Store for Stepwise {
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
+        self.has_lapsed.store(false, Ordering::SeqCst);
         slowly(self.memory.acquire(chat)).await
+    }
+
+    fn holds(&self, _lease: &Lease) -> bool {
+        !self.has_lapsed.load(Ordering::SeqCst)
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
@@ -250,7 +274,20 @@ impl Store for Stepwise {
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.write(self.memory.commit(lease, facts)).await
+        let written = self.write(self.memory.commit(lease, facts)).await?;
+        let starts = facts.iter().any(|fact| matches!(fact, Fact::Started { .. }));
+        let between = self.at_start.lock().unwrap().take_if(|_| starts);
+        match between {
+            Some(Between::Lapsed) => self.has_lapsed.store(true, Ordering::SeqCst),
+            Some(Between::Halted) => {
+                self.tell(Hint::Lost);
+                while !self.hints.lock().unwrap().is_empty() {
+                    yield_now().await;
+                }
+            }
+            None => {}
+        }
+        Ok(written)
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {

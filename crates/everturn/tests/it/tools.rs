@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use everturn::core::chat::TurnEnd;
+use everturn::core::chat::{Effect, TurnEnd};
 use everturn::core::message::{Body, Part, Stop};
 use everturn::core::prompt::{PromptPart, Request, ToolSpec};
 use everturn::{After, Approval, Beside, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Cue, Script, Understudy, begin_call, call, provided, script, stop, text, wait};
 use expect_test::expect;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::stage::{Diary, Stage, agent};
+use crate::stepwise::Between;
 
 pub const SERIAL: Policy = beside(Beside::Serial);
 pub const EXCLUSIVE: Policy = beside(Beside::Exclusive);
@@ -23,7 +25,7 @@ const fn beside(beside: Beside) -> Policy {
 
 /// A tool that runs beside any other. `Default` is no `const`.
 pub const ANY: Policy = Policy {
-    effect: everturn::core::chat::Effect::Once,
+    effect: Effect::Once,
     beside: Beside::Any,
     after: After::GoOn,
     approval: Approval::NotNeeded,
@@ -289,6 +291,42 @@ async fn hosted_results_carry_times() {
     };
     assert_eq!((call.at.0, provided.at.0), (7000, 7000));
     assert_eq!(stage.ended().await, TurnEnd::Done, "nobody here has to answer it");
+}
+
+/// I9: a process that stands still between saying that it starts a tool and starting it, until the chat may be another's,
+/// does not start it: that other has said by then that nobody knows how it ended.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_lapsed_starts_no_tool() {
+    let diary = Diary::new();
+    let agent = agent().tool(diary.tool("pay", 1, Policy { effect: Effect::Once, ..ANY })).unwrap();
+    let stage = Stage::new(Understudy::new(calling([call("pay", json!({}))])), agent).await;
+    stage.store.at_start(Between::Lapsed);
+    stage.chat.send("go").await.unwrap();
+    sleep(Duration::from_secs(9)).await;
+    assert_eq!(diary.read(), "");
+    stage.engine.resume().await.unwrap();
+    assert_eq!((stage.ended().await, diary.read().as_str()), (TurnEnd::Done, ""));
+    let told = stage.told().await;
+    assert!(told.contains("pay Unknown"), "{told}");
+}
+
+/// I9, I24: a process that has to stop at that moment says that it was not run; whatever may run twice is left to the next.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_to_stop_starts_no_tool() {
+    for (effect, told, runs) in [(Effect::Once, "pay Interrupted", 0), (Effect::Idempotent, "pay Done", 1)] {
+        let diary = Diary::new();
+        let agent = agent().tool(diary.tool("pay", 1, Policy { effect, ..ANY })).unwrap();
+        let stage = Stage::new(Understudy::new(calling([call("pay", json!({}))])), agent).await;
+        stage.store.at_start(Between::Halted);
+        stage.chat.send("go").await.unwrap();
+        sleep(Duration::from_secs(9)).await;
+        assert_eq!(diary.read(), "", "{effect:?}");
+        stage.engine.resume().await.unwrap();
+        assert_eq!(stage.ended().await, TurnEnd::Done, "{effect:?}");
+        assert_eq!(diary.read().matches("begins").count(), runs, "{effect:?}");
+        let all = stage.told().await;
+        assert!(all.contains(told), "{effect:?}: {all}");
+    }
 }
 
 /// A tool that some provider would refuse is refused when it is made, not when a turn needs it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::command::{Command, When};
-use everturn_core::ids::{InboxSeq, MessageId, Timestamp};
+use everturn_core::ids::{Fence, InboxSeq, MessageId, Timestamp};
 use everturn_core::message::{Body, File, Meta, Part};
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text, words};
 use everturn_core::rehearsal::tiny_limits;
@@ -54,7 +54,7 @@ pub async fn a_deleted_chat_is_not_written_to<S: Store>(store: Arc<S>) {
     let mut old = witness.take_over().await;
     let facts = witness.stage.change(|change| change.say(Body::Context("a ghost".into())));
     let row = Row { seq: cursor.seq.next(), ..witness.stage.rows[0].clone() };
-    let mut newest = Lease::granted(witness.chat(), witness.lease.fence());
+    let mut newest = Lease::granted(witness.chat(), witness.lease.fence(), Fence(0));
     store.delete(witness.lease).await.expect("the lease is ours");
     let gone = WriteError::Store(StoreError::NoSuchChat);
     for lease in [&mut old, &mut newest] {
@@ -85,7 +85,7 @@ pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
         store.make(&new).await.expect("it can be made again");
         let again = Witness::new(&store, 1).await;
         assert!(again.lease.fence() > fence, "round {round}");
-        again.is_shut_out(&mut Lease::granted(chat_id(1), fence), &WriteError::Fenced).await;
+        again.is_shut_out(&mut Lease::granted(chat_id(1), fence, Fence(0)), &WriteError::Fenced).await;
     }
 }
 
@@ -95,6 +95,6 @@ pub async fn deleting_takes_the_newest_lease<S: Store>(store: Arc<S>) {
     let old = witness.take_over().await;
     assert_eq!(store.delete(old).await, Err(WriteError::Fenced));
     witness.agrees().await;
-    let nowhere = store.delete(Lease::granted(chat_id(404), witness.lease.fence())).await;
+    let nowhere = store.delete(Lease::granted(chat_id(404), witness.lease.fence(), Fence(0))).await;
     assert_eq!(nowhere, Err(StoreError::NoSuchChat.into()));
 }

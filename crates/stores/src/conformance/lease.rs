@@ -34,7 +34,7 @@ pub async fn a_lease_that_was_never_given_changes_nothing<S: Store>(store: Arc<S
     let witness = Witness::in_a_turn(&store, 1).await;
     let Fence(fence) = witness.lease.fence();
     for forged in [0, fence - 1, fence + 1, u64::MAX >> 1] {
-        let mut lease = Lease::granted(witness.chat(), Fence(forged));
+        let mut lease = Lease::granted(witness.chat(), Fence(forged), Fence(0));
         witness.is_shut_out(&mut lease, &WriteError::Fenced).await;
     }
 }
@@ -51,7 +51,7 @@ pub async fn a_lease_fences_its_own_chat_alone<S: Store>(store: Arc<S>) {
     two.change(|change| change.finish(TurnEnd::Done)).await;
     one.agrees().await;
     two.agrees().await;
-    let mut across = Lease::granted(one.chat(), two.lease.fence());
+    let mut across = Lease::granted(one.chat(), two.lease.fence(), Fence(0));
     one.is_shut_out(&mut across, &WriteError::Fenced).await;
 }
 
@@ -100,6 +100,24 @@ pub async fn parallel_takeovers_leave_one_writer<S: Store>(store: Arc<S>) {
         witness.is_shut_out(lease, &WriteError::Fenced).await;
     }
     witness.change(|change| change.finish(TurnEnd::Done)).await;
+    witness.agrees().await;
+}
+
+/// I21: whoever takes a chat again can tell whether anybody else had it meanwhile, although fences leave numbers out.
+pub async fn a_lease_says_which_was_before_it<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let mut other = Witness::in_a_turn(&store, 2).await;
+    for _ in 0..5 {
+        other.take_over().await;
+    }
+    store.delete(other.lease).await.expect("the lease is ours");
+    let first = witness.take_over().await;
+    assert_eq!(witness.lease.before(), first.fence());
+    let second = witness.take_over().await;
+    assert_eq!(witness.lease.before(), second.fence());
+    let rival = store.acquire(witness.chat()).await.expect("the chat is there");
+    let third = witness.take_over().await;
+    assert_eq!((rival.before(), witness.lease.before()), (third.fence(), rival.fence()));
     witness.agrees().await;
 }
 

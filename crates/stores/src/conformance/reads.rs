@@ -34,7 +34,7 @@ pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     assert_eq!(store.page(chat, None, 9).await, Err(gone.clone()));
     assert_eq!(store.message(chat, MessageId(1)).await, Err(gone.clone()));
     assert_eq!(store.standing(chat).await, Err(gone.clone()));
-    let mut forged = Lease::granted(chat, Fence(1));
+    let mut forged = Lease::granted(chat, Fence(1), Fence(0));
     let gone = WriteError::Store(gone);
     assert_eq!(store.load(&forged).await.map(drop), Err(gone.clone()));
     assert_eq!(store.append(forged.pen(), Vec::new()).await, Err(gone.clone()));

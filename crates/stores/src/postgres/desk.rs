@@ -29,6 +29,15 @@ pub(super) struct Desk {
     /// Writes to one chat take turns here, so that they wait for each other without keeping a connection each.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
     held: Mutex<Option<Held>>,
+    taking: Mutex<Option<Taking>>,
+}
+
+/// Tries to take a chat of which nobody knows whether they did: what was taken by them was given to nobody.
+#[derive(Clone, Copy)]
+pub(super) struct Taking {
+    pub(super) worker: i64,
+    /// The fence of the newest lease that somebody was given.
+    pub(super) before: Fence,
 }
 
 /// A chat that is ours.
@@ -50,7 +59,7 @@ impl Desks {
         let mut guard = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
         let (desks, len_max) = &mut *guard;
         if desks.len() >= (*len_max).max(DESKS_LEN_MIN) {
-            desks.retain(|_, desk| Arc::strong_count(desk) > 1 || desk.held().is_some());
+            desks.retain(|_, desk| Arc::strong_count(desk) > 1 || desk.held().is_some() || desk.taking().is_some());
             *len_max = desks.len() * 2;
         }
         desks.entry(chat).or_default().clone()
@@ -66,6 +75,10 @@ impl Desks {
 impl Desk {
     pub(super) fn held(&self) -> MutexGuard<'_, Option<Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn taking(&self) -> MutexGuard<'_, Option<Taking>> {
+        self.taking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether `pen` is the newest that was given here, by the worker this process is now.

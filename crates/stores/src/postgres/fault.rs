@@ -36,9 +36,14 @@ impl From<Error> for Fault {
         let Some(said) = error.as_db_error() else {
             return Self::Passing(format!("no connection to the database: {}", with_sources(&error)));
         };
-        let code = said.code();
-        let class = &code.code()[..2];
-        let what = said.message();
+        Self::said(said.code(), said.message())
+    }
+}
+
+impl Fault {
+    /// What the database means by that.
+    fn said(code: &SqlState, what: &str) -> Self {
+        let class = code.code().get(..2).unwrap_or_default();
         let unavailable = |why: String| Self::Lasting(StoreError::Unavailable(why));
         if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) {
             return Self::Passing(what.into());
@@ -100,6 +105,36 @@ impl Patience {
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
                 Ok(())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_told_from_what_lasts() {
+        for (code, passes) in [
+            ("40001", true), // Two wanted the same, and the other was first.
+            ("40P01", true), // A deadlock.
+            ("40002", false),
+            ("57014", false), // Too slow.
+            ("57P01", true),  // The server stops.
+            ("57P03", true),  // The server starts.
+            ("08006", true),
+            ("25006", true), // A standby.
+            ("0A000", true),
+            ("53300", true), // No more connections.
+            ("53100", false),
+            ("28P01", false),
+            ("42P01", false),
+            ("23503", false),
+            ("XX000", false),
+            ("", false),
+        ] {
+            let fault = Fault::said(&SqlState::from_code(code), "what");
+            assert_eq!(matches!(fault, Fault::Passing(_)), passes, "{code}: {fault:?}");
         }
     }
 }

@@ -170,6 +170,9 @@ impl Writer {
         };
         let answer = match stored {
             Ok(Stored::Yes) => {
+                if self.inner.draft_mode == Mode::WriteLater {
+                    self.inner.unsynced.notify_one();
+                }
                 self.count_unfiled(&batch);
                 Ok(())
             }
@@ -295,17 +298,24 @@ const INSERT: &str = "
 
 async fn try_insert(inner: &Inner, worker: i64, journalled: i64, entries: &[Entry]) -> Result<u64, Fault> {
     let (numbers, bodies) = bundles(entries);
-    let blobs: Vec<_> = entries.iter().map(|entry| (entry.pen.chat, &entry.piece.blobs[..])).collect();
+    let blobs = entries.iter().map(|entry| (entry.pen.chat, &entry.piece.blobs[..]));
+    let blobs: Vec<_> = blobs.filter(|(_, blobs)| !blobs.is_empty()).collect();
     let params: [Param<'_>; 4] =
         [(&worker, Type::INT8), (&journalled, Type::INT8), (&numbers, Type::TEXT_ARRAY), (&bodies, Type::TEXT_ARRAY)];
     let conn = inner.writing.conn().await?;
     failpoint!("postgres-journal");
-    let (_, _, stored, ()) = tokio::try_join!(
-        conn.begin(inner.draft_mode),
-        put_bytes(&conn, &blobs),
-        conn.execute(INSERT, &params),
-        conn.commit()
-    )?;
+    let (begin, insert) = (conn.begin(inner.draft_mode), conn.execute(INSERT, &params));
+    let stored = if blobs.is_empty() {
+        let (_, stored, ()) = tokio::try_join!(begin, insert, conn.commit())?;
+        stored
+    } else {
+        let (_, stored) = tokio::try_join!(begin, insert)?;
+        if stored > 0 {
+            put_bytes(&conn, &blobs).await?; // Not before: whoever has lost its chats stores none of them.
+        }
+        conn.commit().await?;
+        stored
+    };
     failpoint!("postgres-journalled");
     Ok(stored)
 }

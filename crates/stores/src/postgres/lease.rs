@@ -8,7 +8,7 @@ use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use tokio_postgres::types::Type;
 
 use super::cells::{big, count, id_bytes, id_of};
-use super::desk::Held;
+use super::desk::{Desk, Held, Taking};
 use super::fault::Fault;
 use super::filing;
 use super::link::{Mode, Param};
@@ -54,24 +54,32 @@ impl Inner {
                     StoreError::Unavailable("this process cannot tell the database that it is alive".into()).into()
                 );
             };
-            match self.try_acquire(chat, worker).await {
-                Ok(Ok(held)) => {
-                    let lease = Lease::granted(chat, held.fence);
+            match self.try_acquire(&desk, chat, worker).await {
+                Ok(taken) => {
+                    *desk.taking() = None;
+                    let (held, before) = taken?;
+                    let lease = Lease::granted(chat, held.fence, before);
                     *desk.held() = Some(held);
                     return Ok(lease);
                 }
-                Ok(Err(error)) => return Err(error),
                 Err(fault) => patience.wait(fault).await?,
             }
         }
     }
 
-    async fn try_acquire(&self, chat: ChatId, worker: i64) -> Result<Result<Held, WriteError>, Fault> {
+    /// Takes the chat, and says which fence the newest lease has that somebody was given before.
+    async fn try_acquire(
+        &self,
+        desk: &Desk,
+        chat: ChatId,
+        worker: i64,
+    ) -> Result<Result<(Held, Fence), WriteError>, Fault> {
         let id = id_bytes(chat);
         let id: Param<'_> = (&&id[..], Type::BYTEA);
         let of_chat = || -> Param<'_> { (id.0, Type::BYTEA) };
         let conn = self.link.conn().await?;
-        let lock = "SELECT no, worker FROM chats WHERE id = $1 FOR UPDATE"; // What is read below is read after this.
+        // What is read below is read after this.
+        let lock = "SELECT no, worker, fence FROM chats WHERE id = $1 FOR UPDATE";
         let params = [of_chat()];
         let (_, there) = tokio::try_join!(conn.begin(Mode::Write), conn.query_opt(lock, &params))?;
         let Some(there) = there else {
@@ -87,6 +95,10 @@ impl Inner {
             conn.commit().await?;
             return Ok(Err(WriteError::Fenced));
         };
+        let found = Fence(count(&there, "fence"));
+        let is_ours = |taking: &Taking| Some(taking.worker) == before && taking.before < found; // Its answer was lost.
+        let last = desk.taking().filter(is_ours).map_or(found, |taking| taking.before);
+        *desk.taking() = Some(Taking { worker, before: last });
         if let Some(other) = before.filter(|before| *before != worker) {
             filing::file(&conn, other).await?; // It is dead: nothing is added any more.
         }
@@ -96,7 +108,7 @@ impl Inner {
         let step = StepId(count(&taken, "step"));
         let unfiled = filing::end_of(&filing::appends(&unfiled, no, step)?)?;
         let filed = Seq(filed.map_or(0, |row| count(&row, "seq")));
-        Ok(Ok(Held {
+        let held = Held {
             fence: Fence(count(&taken, "fence")),
             worker,
             version: Version(count(&taken, "version")),
@@ -105,7 +117,8 @@ impl Inner {
             end: unfiled.unwrap_or(filed),
             chat: None,
             ring: VecDeque::new(),
-        }))
+        };
+        Ok(Ok((held, last)))
     }
 
     pub(super) async fn release(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), StoreError> {

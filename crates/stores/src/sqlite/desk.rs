@@ -20,7 +20,7 @@ use crate::heading::searchable;
 use crate::shape::bundle::{self, Bundle};
 use crate::shape::{self, BlobId};
 use crate::sql::{self, Fetch};
-use crate::store::{Pen, StoreError, WriteError};
+use crate::store::{Lease, Pen, StoreError, WriteError};
 
 /// What the writer knows of a chat it has written to.
 #[derive(Debug)]
@@ -122,14 +122,15 @@ impl Desk<'_> {
     }
 
     /// Raises the fence: whoever held the chat before does not any more.
-    pub(super) fn acquire(&mut self, chat: ChatId) -> Result<Fence, Halt<WriteError>> {
+    pub(super) fn acquire(&mut self, chat: ChatId) -> Result<Lease, Halt<WriteError>> {
         let floor = self.heads.floor();
         let seat = self.seat(chat)?;
-        let fence = seat.fence.max(floor).next();
+        let before = seat.fence;
+        let fence = before.max(floor).next();
         seat.fence = fence;
         let update = self.connection.prepare_cached("UPDATE chats SET fence = ?2 WHERE id = ?1");
         update?.execute(params![id(chat), number(fence.0)?])?;
-        Ok(fence)
+        Ok(Lease::granted(chat, fence, before))
     }
 
     /// Writes the row of a chat that has changed.

@@ -123,6 +123,32 @@ async fn what_ends_in_the_dark_happens_once() {
     }
 }
 
+/// I21: a chat that was taken in the dark was given to nobody. Whoever takes it in the end finds that nobody had it since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_taking_that_was_not_answered_counts_for_nobody() {
+    for place in [Where::Going, Where::Coming] {
+        let url = database();
+        let line = Line::new(&url, place).await;
+        let options = Options { listen_url: Some(url), patience: Duration::from_secs(3), ..Options::default() };
+        let store = open(&line.url, options).await;
+        let chat = make(&store, 1).await;
+        let mut held = store.acquire(chat).await.expect("nobody holds it");
+        for breaks in [1, 3, i64::MAX] {
+            line.breaks.store(breaks, Ordering::Relaxed);
+            let lease = match store.acquire(chat).await {
+                Ok(lease) => lease,
+                Err(away) => {
+                    assert_eq!((breaks, away.to_string().contains("not available")), (i64::MAX, true), "{away}");
+                    line.breaks.store(0, Ordering::Relaxed);
+                    store.acquire(chat).await.expect("the line is whole again")
+                }
+            };
+            assert_eq!(lease.before(), held.fence(), "{place:?} {breaks}");
+            held = lease;
+        }
+    }
+}
+
 /// A process that stands still in the middle of a transaction loses it, and with it the locks that everybody waits for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_stands_still_keeps_no_lock() {

@@ -14,7 +14,7 @@ use everturn_props::{Server, Stop, postgres_bin};
 use everturn_stores::postgres::Options;
 use everturn_stores::{Durability, Hint, Postgres, Store, StoreError, SubmitError, TokenHash, Tokens, WriteError};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{database, make, open, submit};
 
@@ -135,6 +135,34 @@ async fn a_draft_outlives_the_server_if_that_is_wanted() {
     assert_eq!(store.load(&lease).await.expect("the lease is still ours").rows.len() as u64, seq);
 }
 
+/// I3: else it is on the disk a moment later, however lazy the server is, and for a user who may do nothing but use its own
+/// database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_is_on_the_disk_a_moment_later() {
+    let server = Server::start().expect("a server can be started");
+    let own = server.url("drafts").replace("postgres@", "plain@");
+    for sql in
+        ["ALTER SYSTEM SET wal_writer_delay = '10s'", "CREATE ROLE plain LOGIN", "CREATE DATABASE drafts OWNER plain"]
+    {
+        psql(&server.url("postgres"), sql).expect("it is ours");
+    }
+    server.stop(Stop::Fast).expect("it can be stopped");
+    server.start_again().expect("it can be started again");
+    let quiet = Duration::from_secs(600); // A heartbeat is synced, and all that was written before it.
+    let store = open(&own, Options { heartbeat: quiet, lease_max: quiet, ..Options::default() }).await;
+    let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
+    let (client, connection) = tokio_postgres::connect(&own, tokio_postgres::NoTls).await.expect("it is there");
+    tokio::spawn(connection);
+    for seq in 1..=3 {
+        store.append(lease.pen(), vec![row(seq)]).await.expect("the lease is ours");
+        let (since, sql) = (Instant::now(), "SELECT pg_current_wal_insert_lsn()::text");
+        let written: String = client.query_one(sql, &[]).await.expect("it can be asked").get(0);
+        let is_synced = format!("SELECT pg_current_wal_flush_lsn() >= '{written}'");
+        while !client.query_one(&is_synced, &[]).await.expect("it can be asked").get::<_, bool>(0) {}
+        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    }
+}
+
 /// A database that crashed and lost the newest rows of a draft takes no rows behind the gap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_that_lost_its_end_takes_no_more() {
@@ -217,6 +245,38 @@ async fn a_statement_does_not_wait_for_ever() {
     unlock(&url, locked);
     let receipt = submit(&store, chat, "hello", None).await.expect("nothing is in the way");
     assert_eq!(receipt.seq.0, 1, "what was refused left no trace");
+}
+
+/// I4: what the database undoes, to have an order or to end a deadlock, is done again, and has happened once in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_database_undoes_is_done_again() {
+    let undo = "CREATE SEQUENCE tries; CREATE FUNCTION undo() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF nextval('tries') <= 2 THEN RAISE EXCEPTION 'on purpose' USING ERRCODE = TG_ARGV[0]; END IF; RETURN NEW; END $$";
+    for code in ["40001", "40P01"] {
+        let url = database();
+        let (store, sql) = (open(&url, Options::default()).await, |sql: &str| psql(&url, sql).expect("it can be done"));
+        sql(undo);
+        for table in ["chats", "inbox", "tail"] {
+            let on = format!("BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION undo('{code}')");
+            sql(&format!("CREATE TRIGGER undo {on}"));
+        }
+        let undone = |what: &str| {
+            assert!(sql("SELECT last_value FROM tries").trim().parse::<u64>().expect("a number") > 2, "{code} {what}");
+            sql("SELECT setval('tries', 1, false)");
+        };
+        let chat = make(&store, 1).await;
+        undone("make");
+        assert_eq!(submit(&store, chat, "hello", None).await.expect("it is accepted in the end").seq.0, 1);
+        undone("submit");
+        let mut lease = store.acquire(chat).await.expect("it is taken in the end");
+        undone("acquire");
+        store.append(lease.pen(), vec![row(1)]).await.expect("it is stored in the end");
+        undone("append");
+        assert_eq!(store.commit(&mut lease, &[]).await.map(|version| version.0), Ok(1), "{code}");
+        undone("commit");
+        let loaded = store.load(&lease).await.expect("the lease is ours");
+        assert_eq!((loaded.rows, store.inbox(chat).await.expect("it is there").len()), (vec![row(1)], 1), "{code}");
+    }
 }
 
 /// A database that is not there is an error that says so, in time.

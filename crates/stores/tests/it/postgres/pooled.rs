@@ -1,24 +1,48 @@
 //! Behind a pooler that gives every transaction to another server process, and forgets everything in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use everturn_core::ids::{Seq, StepId, Timestamp};
+use everturn_core::rehearsal::sample::attempt;
+use everturn_core::view::Row;
+use everturn_props::shared::{VARIABLE, psql};
 use everturn_props::{Pooler, Server};
 use everturn_stores::conformance::{commits, inbox, journal, lease, reads, unicode};
 use everturn_stores::postgres::Options;
+use everturn_stores::{Hint, Store, Unsettled};
+use tokio::time::timeout;
 
-use super::open;
+use super::{make, open, submit};
+
+/// Far more than any of this takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server and a pooler before it. Where the gate runs, which brings what tests need, a pooler that is missing is an error.
+fn pooled() -> Option<(Server, Pooler)> {
+    if !Pooler::is_installed() {
+        assert!(
+            std::env::var_os(VARIABLE).is_none(),
+            "pgbouncer is not installed, and the gate should have seen to it"
+        );
+        eprintln!("skipped: pgbouncer is not installed (apt-get install pgbouncer)");
+        return None;
+    }
+    let server = Server::start().expect("a server can be started");
+    let pooler = Pooler::start(&server).expect("a pooler can be started");
+    Some((server, pooler))
+}
+
+fn database(server: &Server, name: &str) {
+    psql(&server.url("postgres"), &format!("CREATE DATABASE {name}")).expect("it is new");
+}
 
 /// Statements have no name and settings no session, so a pooler changes nothing. Listening goes around it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooler_changes_nothing() {
-    if !Pooler::is_installed() {
-        eprintln!("pgbouncer is not installed: not tried");
-        return;
-    }
-    let server = Server::start().expect("a server can be started");
-    let pooler = Pooler::start(&server).expect("a pooler can be started");
+    let Some((server, pooler)) = pooled() else { return };
     let store = async |name: &str| {
-        everturn_props::shared::psql(&server.url("postgres"), &format!("CREATE DATABASE {name}")).expect("it is new");
+        database(&server, name);
         open(&pooler.url(name), Options { listen_url: Some(server.url(name)), ..Options::default() }).await
     };
     inbox::parallel_commands_have_numbers_of_their_own(store("one").await).await;
@@ -29,5 +53,36 @@ async fn a_pooler_changes_nothing() {
     unicode::odd_names_and_keys_are_told_apart(store("six").await).await;
     let (one, two) = (store("seven").await, Arc::downgrade(&store("eight").await));
     assert!(two.upgrade().is_none(), "a store that is dropped is gone");
-    super::make(&one, 1).await;
+    make(&one, 1).await;
+}
+
+/// CS04: listening through it hears nothing. Then whoever looks now and then finds what others did, and misses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_listens_through_a_pooler_finds_by_looking() {
+    let Some((server, pooler)) = pooled() else { return };
+    database(&server, "deaf");
+    let url = pooler.url("deaf");
+    let often = || Options { heartbeat: Duration::from_millis(300), ..Options::default() };
+    let (one, two) = (open(&url, often()).await, open(&url, often()).await);
+    let chat = make(&one, 1).await;
+    submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
+    let looks = async {
+        loop {
+            let hint = two.hint().await;
+            let found = two.unsettled().await.expect("it can be asked");
+            if hint == Hint::Look && found == [Unsettled { chat, has_commands: true }] {
+                return;
+            }
+        }
+    };
+    timeout(LONG, looks).await.expect("it is told to look");
+    let mut lease = two.acquire(chat).await.expect("nobody holds it");
+    let row = Row { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(attempt()) };
+    let seen = one.since(chat, None).await.expect("it is there").expect("there is a snapshot").cursor;
+    two.append(lease.pen(), vec![row]).await.expect("the lease is ours");
+    let news = one.since(chat, Some(seen)).await.expect("it is there").expect("there is a delta");
+    assert_eq!((news.events.len(), news.cursor.seq), (1, Seq(1)));
+    two.commit(&mut lease, &[]).await.expect("the lease is ours");
+    two.release(lease).await.expect("it can be given back");
+    one.acquire(chat).await.expect("it was given back");
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_core::delta::Delta;
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
+use everturn_core::message::{File, Meta};
 use everturn_core::rehearsal::sample::attempt;
 use everturn_core::view::Row;
 use everturn_props::shared::psql;
@@ -52,7 +54,7 @@ async fn hears(store: &Postgres, wanted: Hint) {
 /// Everything that is stored, as one text.
 fn everything(url: &str) -> String {
     let of = |table: &str| psql(url, &format!("SELECT t FROM {table} t ORDER BY t::text")).expect("it can be read");
-    ["chats", "inbox", "messages", "drafts", "tail", "attempts", "calls", "blobs"].map(of).concat()
+    ["chats", "inbox", "messages", "spoken", "drafts", "tail", "attempts", "calls", "blobs", "used"].map(of).concat()
 }
 
 /// CS16, CS17: a chat stays with whoever holds it and is alive; given back, it is free at once.
@@ -100,12 +102,14 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     let (chat, other) = (make(&one, 1).await, make(&one, 2).await);
     let mut lease = one.acquire(chat).await.expect("nobody holds it");
     one.append(lease.pen(), rows(1, 1..=3)).await.expect("the lease is ours");
+    assert!(one.holds(&lease));
     one.pause_heartbeat(true);
     tokio::select! {
         biased;
         () = hears(&one, Hint::Lost) => {}
         _ = take(&two, chat) => panic!("it was taken before its holder let go"),
     }
+    assert!(!one.holds(&lease), "it starts nothing any more");
     let before = everything(&url);
     let shut_out = async |lease: &mut Lease| {
         assert_eq!(one.load(lease).await.map(drop), Err(WriteError::Fenced));
@@ -162,6 +166,38 @@ async fn a_process_that_was_given_up_holds_nothing() {
     assert_eq!(one.commit(&mut lease, &[]).await, Err(WriteError::Fenced));
     let mut lease = take(&one, chat).await;
     one.commit(&mut lease, &[]).await.expect("it is known again");
+    assert!(one.holds(&lease));
+}
+
+/// I6: the bytes that come with a delta are stored if it is. Whoever was given up, and has not heard of it, changes no row:
+/// not while nobody has taken its chat, nor afterwards, nor when that is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_was_given_up_stores_no_bytes() {
+    let file = File { name: "a".into(), media_type: "a/b".into(), bytes: Some([7; 99].into()), meta: Meta::new() };
+    let delta = Arc::new(Delta::File(Box::new(file)));
+    let row = |seq| Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: delta.clone() };
+    for what in ["left alone", "taken over", "deleted"] {
+        let url = database();
+        let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+        let chat = make(&one, 1).await;
+        let lease = one.acquire(chat).await.expect("nobody holds it");
+        psql(&url, "DELETE FROM workers USING chats WHERE workers.id = worker").expect("it can be written");
+        if what != "left alone" {
+            let taken = two.acquire(chat).await.expect("its holder is given up");
+            match what {
+                "deleted" => two.delete(taken).await.expect("the lease is ours"),
+                _ => two.append(taken.pen(), rows(1, 1..=1)).await.expect("the lease is ours"),
+            }
+        }
+        let before = everything(&url);
+        assert_eq!(one.append(lease.pen(), vec![row(1)]).await, Err(WriteError::Fenced), "{what}");
+        assert_eq!(everything(&url), before, "{what}");
+    }
+    let url = database();
+    let one = open(&url, Options::default()).await;
+    let lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
+    one.append(lease.pen(), vec![row(1)]).await.expect("the lease is ours");
+    assert_eq!(psql(&url, "SELECT sum(octet_length(bytes)) FROM blobs").expect("it can be read").trim(), "99");
 }
 
 /// The fence is checked by the database, not by what a process remembers.
