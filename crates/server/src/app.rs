@@ -15,6 +15,7 @@ use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, Subm
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
+use tokio::sync::Semaphore;
 
 use crate::access::Caller;
 use crate::body::Key;
@@ -70,11 +71,13 @@ pub struct Bounds {
     pub idle_max: Duration,
     /// How long the head of a request may take, and the first from the moment somebody connects: 10 s.
     pub head_time_max: Duration,
-    /// How long its body may take: 30 s.
+    /// How long its body may take: 30 s, and a second more for every 10,000 bytes that have come.
     pub arrival_max: Duration,
     /// How large the head may be: 16 KiB.
     pub head_bytes_max: usize,
     /// Failed logins a minute and address: 10.
+    /// How many bytes the larger bodies may have that are on their way or being handled, all together: 256 MiB.
+    pub bodies_bytes_max: usize,
     pub failures_max: u32,
     /// How long a request waits for its command to be obeyed: 10 s.
     pub outcome_max: Duration,
@@ -100,6 +103,7 @@ impl Default for Bounds {
             head_bytes_max: 16 * 1024,
             failures_max: 10,
             outcome_max: Duration::from_secs(10),
+            bodies_bytes_max: 256 * 1024 * 1024,
             drain_max: Duration::from_secs(10),
             grace_max: Duration::from_secs(5),
         }
@@ -125,6 +129,8 @@ pub struct App {
     /// Turns that are about to begin, by owner.
     starting: Starting,
 }
+    /// Room for large bodies.
+    pub(crate) bodies: Arc<Semaphore>,
 
 /// The state of the router.
 pub type Shared = Arc<App>;
@@ -171,6 +177,7 @@ impl App {
             store,
             tokens,
             registry,
+        let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
             agent,
             models,
             bounds,
@@ -186,6 +193,7 @@ impl App {
     }
 
     /// What time it is.
+            bodies,
     pub fn now(&self) -> Timestamp {
         self.engine.now()
     }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::access::{Answering, Chatting, Number, Own, Reading};
 use crate::app::{App, OwnChat, Shared};
 use crate::audit;
-use crate::body::{FILES_BYTES_MAX, Json, Key};
+use crate::body::{Json, Key, Laden};
 use crate::problem::{Kind, Problem};
 use crate::wire;
 
@@ -149,7 +149,7 @@ pub async fn answers(
     chat: Own<Answering>,
     State(app): State<Shared>,
     key: Key,
-    Json(answers): Json<wire::Answers, FILES_BYTES_MAX>,
+    Laden(answers, _room): Laden<wire::Answers>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     for answer in &answers.answers {
         chat.caller.needs(&[if answer.approves() { Scope::Approve } else { Scope::Chat }])?;
