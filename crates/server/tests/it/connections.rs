@@ -36,14 +36,14 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// How many connections are open, as the server counts them.
-async fn open(stage: &Stage) -> usize {
+pub async fn open(stage: &Stage) -> usize {
     let (_, text) = stage.get("/metrics").await;
     let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix("everturn_http_connections "));
     line.unwrap().parse().unwrap()
 }
 
 /// Waits until so many are left.
-async fn until_open(stage: &Stage, count: usize) {
+pub async fn until_open(stage: &Stage, count: usize) {
     let looked = async {
         while open(stage).await != count {
             tokio::task::yield_now().await;
