@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use everturn::core::budget::{Day, Used};
@@ -32,6 +32,8 @@ pub struct Sluggish {
     pub tokens: Gate,
     /// Whether it can be read and no more.
     pub is_broken: AtomicBool,
+    /// How many attempts were asked for at once, at most.
+    pub attempts_len_max: AtomicUsize,
     /// Whether whoever watches finds it broken.
     pub panics: AtomicBool,
 }
@@ -165,6 +167,7 @@ impl Store for Sluggish {
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.attempts_len_max.fetch_max(len, Ordering::SeqCst);
         self.memory.attempts(chat, seen, len).await
     }
 
