@@ -187,7 +187,7 @@ pub async fn patch(
         None => None,
     };
     let command = match (patch.title, patch.archived, model) {
-        (None, None, None) => None,
+        (None, None, None) if key.0.is_none() => None, // Nothing to do, and nothing to remember.
         (Some(title), None, None) => Some(Command::Rename(title)),
         (None, Some(true), None) => Some(Command::Archive),
         (None, Some(false), None) => Some(Command::Unarchive),
@@ -215,6 +215,7 @@ pub struct How {
 #[utoipa::path(get, path = "/v1/chats/{id}/usage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "Tokens and money", body = wire::Usage),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
 ))]
 pub async fn usage(chat: Own<Reading>, State(app): State<Shared>, Query(how): Query<How>) -> Result<Response, Problem> {
     let usage = chat.now().await?.standing.usage;
