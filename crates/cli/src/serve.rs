@@ -8,12 +8,12 @@ use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
-use everturn::{Agent, Engine, Metrics};
+use everturn::{Engine, Metrics};
 use everturn_server::{Announced, Brought, DataDir, Entrance, Listen, Parts, Reach, Server, Stay, Tls, bring};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{AGENT, Config, Flags, equip};
+use crate::config::{AGENT, Config, Flags};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
@@ -120,10 +120,7 @@ impl Running {
             bring(builder, &Limits::default(), &config.company(), variable)?;
         let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
         let model = config.model.value.clone().unwrap_or(model);
-        let mut agent = config.habits.of(Agent::new(model.clone()));
-        agent.system.extend(config.system.value.clone());
-        equip(&agent, &config.tools)?;
-        builder = builder.agent(AGENT, agent);
+        builder = builder.agent(AGENT, config.usual_agent(model.clone())?);
         if config.demo_tools.is_some() {
             backstage::end_with_parent();
             builder = backstage::provide(builder, variable)?;

@@ -17,6 +17,8 @@ running_max = 7
 record = "errors"
 models = ["understudy/drill"]
 effort = "low"
+fallbacks = ["understudy/persona"]
+turn_tokens_max = 9000
 
 [providers.lab]
 wire = "chat"
@@ -84,6 +86,7 @@ async fn what_counts_is_shown_with_its_origin() {
         hosts = ["chat.example.com"]  # FILE
         data = "/d"  # --data
         model = "understudy/numbered"  # FILE
+        fallbacks = ["understudy/persona"]  # FILE
         models = ["understudy/drill"]  # FILE
         system = "Be brief."  # FILE
         running_max = 7  # FILE
@@ -91,6 +94,10 @@ async fn what_counts_is_shown_with_its_origin() {
         drain_seconds = 5  # default
         record = "errors"  # FILE
         durability = "process"  # default
+        steps_max = 200  # default
+        turn_minutes_max = 240  # default
+        turn_tokens_max = 9000  # FILE
+        turn_cost_max = 50  # default
         background = false  # default
         effort = "low"  # FILE
         compaction_percent = 70  # default
