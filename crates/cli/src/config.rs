@@ -12,6 +12,7 @@ mod provider;
 mod reach;
 mod show;
 mod turns;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -35,6 +36,7 @@ use provider::Providers;
 use reach::Openness;
 pub use reach::loopback;
 use turns::Turns;
+pub use variables::variables_set;
 
 use crate::record::{Files, Record, Whose};
 

@@ -13,7 +13,7 @@ use everturn_server::{Announced, Brought, DataDir, Entrance, Listen, Parts, Reac
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{AGENT, Config, Flags};
+use crate::config::{AGENT, Config, Flags, variables_set};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
@@ -196,6 +196,7 @@ fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
 /// Serves until Ctrl-C or SIGTERM.
 pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = Config::read(flags, |name| std::env::var(name).ok())?;
+    config.refuse_unknown(variables_set())?;
     let entrances = config.entrances()?;
     let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
     let mut ends = Ends::listen()?;

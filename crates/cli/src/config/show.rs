@@ -64,9 +64,9 @@ impl Config {
             ref origin => sheet.line("models", texts(&self.models.value), origin),
         }
         sheet.told("system", &self.system);
-        sheet.told("chats_max", &self.chats_max);
         let usual = Bounds::default();
         for (name, told, usual) in [
+            ("chats_max", &self.chats_max, everturn::CHATS_MAX),
             ("running_max", &self.running_max, usual.running_max),
             ("streams_max", &self.streams_max, usual.streams_max),
         ] {

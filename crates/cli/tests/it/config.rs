@@ -89,6 +89,7 @@ async fn what_counts_is_shown_with_its_origin() {
         fallbacks = ["understudy/persona"]  # FILE
         models = ["understudy/drill"]  # FILE
         system = "Be brief."  # FILE
+        chats_max = 1000  # default
         running_max = 7  # FILE
         streams_max = 9  # EVERTURN_STREAMS_MAX
         drain_seconds = 5  # default
