@@ -11,6 +11,8 @@ mod profile;
 mod provider;
 mod reach;
 mod show;
+mod turns;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -21,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
-use everturn::{Builder, Drivers};
+use everturn::{Agent, Builder, Drivers};
 use everturn_server::{Bounds, DataDir, Listen, Network, Offered};
 use serde::Deserialize;
 
@@ -29,11 +31,12 @@ use budget::Spending;
 use durability::Drafts;
 use habits::{Habits, Percent, Word};
 use hint::with_hint;
-pub use profile::equip;
-use profile::{Profile, Tools};
+use profile::{Profile, Tools, equip};
 use provider::Providers;
 use reach::Openness;
 pub use reach::loopback;
+use turns::Turns;
+pub use variables::variables_set;
 
 use crate::record::{Files, Record, Whose};
 
@@ -107,6 +110,8 @@ struct File {
     hosts: Option<Vec<String>>,
     data: Option<PathBuf>,
     model: Option<String>,
+    #[serde(default)]
+    fallbacks: Vec<String>,
     models: Option<Vec<String>>,
     system: Option<String>,
     chats_max: Option<usize>,
@@ -118,6 +123,10 @@ struct File {
     background: Option<bool>,
     effort: Option<Word>,
     compaction_percent: Option<Percent>,
+    steps_max: Option<u32>,
+    turn_minutes_max: Option<u64>,
+    turn_tokens_max: Option<u64>,
+    turn_cost_max: Option<u64>,
     #[serde(default)]
     providers: Providers,
     #[serde(default)]
@@ -166,11 +175,15 @@ pub struct Config {
     pub data: Told<PathBuf>,
     /// `None`: as the keys say.
     pub model: Told<Option<ModelId>>,
+    /// Those the default agent asks when that one fails.
+    pub fallbacks: Vec<ModelId>,
     /// The models a chat may be given beside those of the agents; by default as the keys say.
     pub models: Told<Vec<ModelId>>,
     pub system: Told<Option<String>>,
     /// How the default agent asks its model.
     pub habits: Habits,
+    /// How far its turns may go.
+    pub turns: Turns,
     /// The providers beside the usual ones.
     pub providers: Providers,
     /// What deltas survive.
@@ -210,6 +223,8 @@ impl Config {
         let listen = layered("--listen", flags.listen.clone(), "EVERTURN_LISTEN", &set, listen, from_file)?;
         let model = file.model.take().map(|model| model.parse()).transpose().with_context(in_file)?;
         let model = layered("--model", flags.model.clone(), "EVERTURN_MODEL", &set, model, from_file)?;
+        let fallbacks =
+            file.fallbacks.iter().map(|model| model.parse()).collect::<Result<_, _>>().with_context(in_file)?;
         let data = layered("--data", flags.data.clone(), "EVERTURN_DATA", &set, file.data.take(), from_file)?;
         let data = match data {
             Some(data) => data,
@@ -228,12 +243,19 @@ impl Config {
             hosts: listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?,
             data,
             model: optional(model),
+            fallbacks,
             models: listed("", &[], "EVERTURN_MODELS", &set, file.models, from_file)?,
             system: optional(system),
             habits: Habits {
                 background: file.background,
                 effort: file.effort,
                 compaction_percent: file.compaction_percent,
+            },
+            turns: Turns {
+                steps_max: file.steps_max,
+                minutes_max: file.turn_minutes_max,
+                tokens_max: file.turn_tokens_max,
+                cost_max: file.turn_cost_max,
             },
             providers: file.providers,
             durability: usually(
@@ -301,6 +323,16 @@ impl Config {
             builder = builder.budget_of(owner, (*budget).into());
         }
         builder.recorder(Files::new(data, self.record.value, whose)) // Also if it is off: what there is goes with its chat.
+    }
+
+    /// The agent of chats that name none, with this model.
+    pub fn usual_agent(&self, model: ModelId) -> anyhow::Result<Agent> {
+        let fallbacks = self.fallbacks.iter().filter(|fallback| **fallback != model).cloned().collect::<Vec<_>>();
+        let mut agent = self.habits.of(self.turns.of(Agent::new(model)));
+        agent.models.extend(fallbacks);
+        agent.system.extend(self.system.value.clone());
+        equip(&agent, &self.tools)?;
+        Ok(agent)
     }
 
     /// The server's bounds, with those that were told.

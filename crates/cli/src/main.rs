@@ -175,7 +175,9 @@ fn main() -> ExitCode {
                 Command::Demo(demo) => demo.run().await,
                 Command::Config(ConfigCommand::Show(flags)) => {
                     let variable = |name: &str| std::env::var(name).ok();
-                    let shown = config::Config::read(&flags, variable)?.shown(variable);
+                    let config = config::Config::read(&flags, variable)?;
+                    config.refuse_unknown(config::variables_set())?;
+                    let shown = config.shown(variable);
                     std::io::stdout().write_all(shown.as_bytes())?;
                     Ok(ExitCode::SUCCESS)
                 }

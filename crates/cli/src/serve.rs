@@ -8,18 +8,19 @@ use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
-use everturn::{Agent, Engine, Metrics};
+use everturn::{Engine, Metrics};
 use everturn_server::{Announced, Brought, DataDir, Entrance, Listen, Parts, Reach, Server, Stay, Tls, bring};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{AGENT, Config, Flags, equip};
+use crate::config::{AGENT, Config, Flags, variables_set};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
 use crate::out::{self, println};
 use crate::private;
 use crate::record::Whose;
+use crate::signals::Ends;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -103,27 +104,26 @@ pub struct Running {
 impl Running {
     /// Starts one that listens here. It holds keys, whichever command it is a part of.
     pub async fn start(config: &Config, at: &[Entrance], keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
+        let (data, kept) = prepare(config, keeps).await?;
+        Self::start_on(data, kept, config, at, stay).await
+    }
+
+    /// The same on what was opened.
+    async fn start_on(
+        data: DataDir,
+        Kept { store, tokens, what, whose }: Kept,
+        config: &Config,
+        at: &[Entrance],
+        stay: Stay,
+    ) -> anyhow::Result<Self> {
         let variable = |name: &str| std::env::var(name).ok();
-        private::hide_from_other_processes();
-        descriptors::raise();
-        let data = DataDir::open(&config.data.value)?;
-        let Kept { store, tokens, what, whose } = match keeps {
-            Keeps::Told => open(&data, Place::told(config.durability.value.into(), variable)?).await?,
-            Keeps::Memory => {
-                let kept = Arc::new(Memory::new());
-                Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours }
-            }
-        };
         let mut registry = Registry::default();
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
         let Brought { mut builder, model, models, without_key } =
             bring(builder, &Limits::default(), &config.company(), variable)?;
         let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
         let model = config.model.value.clone().unwrap_or(model);
-        let mut agent = config.habits.of(Agent::new(model.clone()));
-        agent.system.extend(config.system.value.clone());
-        equip(&agent, &config.tools)?;
-        builder = builder.agent(AGENT, agent);
+        builder = builder.agent(AGENT, config.usual_agent(model.clone())?);
         if config.demo_tools.is_some() {
             backstage::end_with_parent();
             builder = backstage::provide(builder, variable)?;
@@ -162,6 +162,24 @@ impl Running {
     }
 }
 
+/// Opens what a server works on. Nothing works yet, so whoever is told to end meanwhile has nothing to hand over.
+async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, Kept)> {
+    private::hide_from_other_processes();
+    descriptors::raise();
+    let data = DataDir::open(&config.data.value)?;
+    let kept = match keeps {
+        Keeps::Told => {
+            let place = Place::told(config.durability.value.into(), |name| std::env::var(name).ok())?;
+            open(&data, place).await?
+        }
+        Keeps::Memory => {
+            let kept = Arc::new(Memory::new());
+            Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours }
+        }
+    };
+    Ok((data, kept))
+}
+
 /// Sees to it that somebody provides the models that agents ask, and those to choose from.
 fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
     let asked = engine.agents().flat_map(|(name, agent)| agent.models.iter().map(move |model| (model, Some(name))));
@@ -178,26 +196,29 @@ fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
 /// Serves until Ctrl-C or SIGTERM.
 pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = Config::read(flags, |name| std::env::var(name).ok())?;
+    config.refuse_unknown(variables_set())?;
     let entrances = config.entrances()?;
     let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut ends = Ends::listen()?;
     if let Some(tls) = entrances.iter().find_map(|entrance| entrance.tls.clone()) {
         tokio::spawn(reread(tls, signal(SignalKind::hangup())?));
     }
-    let running = Running::start(&config, &entrances, Keeps::Told, Stay::Daemon).await?;
-    banner(&running);
-    println!("Ctrl-C ends it.");
-    let mut told_to_end = async || {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
+    let (data, kept) = tokio::select! {
+        opened = prepare(&config, Keeps::Told) => opened?,
+        () = ends.next() => {
+            out::aside("ending: the store was not open yet, so nothing was begun");
+            logs.end().await;
+            return Ok(ExitCode::SUCCESS);
         }
     };
-    told_to_end().await;
+    let running = Running::start_on(data, kept, &config, &entrances, Stay::Daemon).await?;
+    banner(&running);
+    println!("Ctrl-C ends it.");
+    ends.next().await;
     out::aside(
         "ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now",
     );
-    running.stop_within(config.drain(), told_to_end()).await;
+    running.stop_within(config.drain(), ends.next()).await;
     logs.end().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,7 @@ use crate::places::Places;
 use crate::worker;
 
 /// Chats that work at once, if nobody says otherwise.
-const CHATS_MAX: usize = 1_000;
+pub const CHATS_MAX: usize = 1_000;
 /// Chats without a place that are loaded at once.
 const OBEYING_MAX: usize = 32;
 

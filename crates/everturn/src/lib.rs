@@ -61,7 +61,7 @@ mod worker;
 
 pub use agent::{Agent, Background, Chaining, Hook};
 pub use calls::AUDIT;
-pub use engine::{Builder, CreateError, Drivers, Engine};
+pub use engine::{Builder, CHATS_MAX, CreateError, Drivers, Engine};
 pub use everturn_core as core;
 pub use everturn_providers as providers;
 pub use everturn_stores as stores;

@@ -4,6 +4,7 @@
 //! to ask, and a chat of somebody else's cannot be told from one that does not exist.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,10 @@ use everturn::core::view::Cursor;
 use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, SubmitError, Token, TokenHash, Tokens};
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::access::Caller;
 use crate::body::Key;
@@ -70,8 +74,10 @@ pub struct Bounds {
     pub idle_max: Duration,
     /// How long the head of a request may take, and the first from the moment somebody connects: 10 s.
     pub head_time_max: Duration,
-    /// How long its body may take: 30 s.
+    /// How long its body may take: 30 s, and a second more for every 10,000 bytes that have come.
     pub arrival_max: Duration,
+    /// How many bytes the larger bodies may have that are on their way or being handled, all together: 256 MiB.
+    pub bodies_bytes_max: usize,
     /// How large the head may be: 16 KiB.
     pub head_bytes_max: usize,
     /// Failed logins a minute and address: 10.
@@ -97,6 +103,7 @@ impl Default for Bounds {
             idle_max: Duration::from_secs(120),
             head_time_max: Duration::from_secs(10),
             arrival_max: Duration::from_secs(30),
+            bodies_bytes_max: 256 * 1024 * 1024,
             head_bytes_max: 16 * 1024,
             failures_max: 10,
             outcome_max: Duration::from_secs(10),
@@ -122,8 +129,12 @@ pub struct App {
     pub(crate) streams: Places<TokenHash>,
     pub(crate) checks: Checks,
     pub(crate) shutdown: CancellationToken,
+    /// Room for large bodies.
+    pub(crate) bodies: Arc<Semaphore>,
     /// Turns that are about to begin, by owner.
     starting: Starting,
+    /// What is done to its end.
+    pub(crate) begun: TaskTracker,
 }
 
 /// The state of the router.
@@ -166,6 +177,7 @@ impl App {
     pub(crate) fn new(parts: Parts, hosts: Hosts, proxies: Vec<Network>) -> Self {
         let Parts { engine, store, tokens, mut registry, agent, models, bounds } = parts;
         let meter = Meter::register(&mut registry);
+        let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
         Self {
             engine,
             store,
@@ -181,13 +193,23 @@ impl App {
             streams: Places::default(),
             checks: Checks::default(),
             shutdown: CancellationToken::new(),
+            bodies,
             starting: Starting::default(),
+            begun: TaskTracker::new(),
         }
     }
 
     /// What time it is.
     pub fn now(&self) -> Timestamp {
         self.engine.now()
+    }
+
+    /// Does something to its end, also when whoever asked for it goes away meanwhile: then nobody would go on with a request.
+    pub async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        match self.begun.spawn(work.in_current_span()).await {
+            Ok(done) => done,
+            Err(error) => resume_unwind(error.into_panic()), // Nobody cancels it.
+        }
     }
 
     /// A chat, for its owner.
@@ -230,13 +252,8 @@ impl App {
         self.made(caller, &new, trouble).await
     }
 
-    /// The fork that was made of a chat that is gone by now.
+    /// The fork that was made of a chat that is gone by now. Whether it is, or is somebody else's, makes no difference.
     pub async fn fork_again(&self, caller: &Caller, gone: ChatId, forked: Forked) -> Result<OwnChat, Problem> {
-        match self.store.heading(gone).await {
-            Err(StoreError::NoSuchChat) => {}
-            Ok(_) => return Err(Problem::not_found()), // It is there, and somebody else's.
-            Err(error) => return Err(error.into()),
-        }
         let (new, trouble) = self.forked(caller, gone, forked);
         self.made(caller, &new, Some(trouble.unwrap_or_else(Problem::not_found))).await
     }

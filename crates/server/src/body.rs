@@ -1,18 +1,28 @@
 //! What comes in, within bounds.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::app::Shared;
+use crate::app::{Bounds, Shared};
 use crate::problem::{Kind, Problem};
 
 /// What most bodies may measure.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// What a body may measure that carries words or files: 20 MiB of file, in base64.
 pub const FILES_BYTES_MAX: usize = 28 * 1024 * 1024;
+/// What a body may measure without asking whether there is room for it.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// How long what nobody wants is taken in before that is said.
+const HEARING: Duration = Duration::from_secs(1);
 /// How deep JSON may be nested.
 const DEPTH_MAX: usize = 64;
 /// Under which a client names a request.
@@ -20,22 +30,72 @@ pub const KEY: &str = "idempotency-key";
 /// The longest request id.
 pub const KEY_LEN_MAX: usize = 255;
 
-/// A JSON body of at most so many bytes. An empty one counts as `{}`.
-pub struct Json<T, const BYTES_MAX: usize = BODY_BYTES_MAX>(pub T);
+/// A JSON body without files. An empty one counts as `{}`.
+pub struct Json<T>(pub T);
 
-impl<T: DeserializeOwned, const BYTES_MAX: usize> FromRequest<Shared> for Json<T, BYTES_MAX> {
+/// A JSON body that may carry files, and its room among all that are here, until what it carries is handed on.
+pub struct Laden<T>(pub T, pub Room);
+
+/// Room for a large body; given back when dropped. Small ones need none.
+pub type Room = Option<OwnedSemaphorePermit>;
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
-        let (whole, arrival_max) = (Limited::new(request.into_body(), BYTES_MAX).collect(), app.bounds.arrival_max);
-        let late = || Problem::new(Kind::Slow, format!("The body did not arrive within {arrival_max:?}."));
-        let whole = timeout(arrival_max, whole).await.map_err(|_| late())?;
-        let bytes = whole.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-            Some(_) => Problem::new(Kind::TooLong, format!("A body here may have {BYTES_MAX} bytes.")),
-            None => Problem::new(Kind::Invalid, "The body could not be read to its end."),
-        })?;
-        parse(&bytes.to_bytes()).map(Self)
+        let (bytes, _room) = read(request.into_body(), BODY_BYTES_MAX, &app.bounds, &app.bodies).await?;
+        parse(&bytes).map(Self)
     }
+}
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Laden<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let (bytes, room) = read(request.into_body(), FILES_BYTES_MAX, &app.bounds, &app.bodies).await?;
+        Ok(Self(parse(&bytes)?, room))
+    }
+}
+
+/// Reads a body of at most so many bytes, as long as it goes on coming, and if there is room for it.
+async fn read(
+    mut body: Body,
+    bytes_max: usize,
+    bounds: &Bounds,
+    bodies: &Arc<Semaphore>,
+) -> Result<(Vec<u8>, Room), Problem> {
+    let declared = body.size_hint().exact().map(|len| usize::try_from(len).unwrap_or(usize::MAX).min(bytes_max));
+    let (mut bytes, mut room) = (Vec::new(), None);
+    let mut until = Instant::now() + bounds.arrival_max;
+    let refusal = loop {
+        if room.is_none() && bytes.len().max(declared.unwrap_or(0)) > SMALL_BYTES_MAX {
+            let weight = declared.unwrap_or(bytes_max).min(bounds.bodies_bytes_max);
+            room = bodies.clone().try_acquire_many_owned(u32::try_from(weight).unwrap_or(u32::MAX)).ok();
+            if room.is_none() {
+                break Problem::new(Kind::Unavailable, "Too much is being sent at once; try again.");
+            }
+            bytes.reserve(declared.unwrap_or(0));
+        }
+        let late = |_| Problem::new(Kind::Slow, "The body did not arrive in time.");
+        let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? else { return Ok((bytes, room)) };
+        let frame = frame.map_err(|_| Problem::new(Kind::Invalid, "The body could not be read to its end."))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > bytes_max {
+            break Problem::new(Kind::TooLong, format!("A body here may have {bytes_max} bytes."));
+        }
+        until += earned_by(data.len());
+        bytes.extend_from_slice(&data);
+    };
+    drop((bytes, room));
+    // Whoever still sends when the connection is closed may not hear why.
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = timeout(HEARING, rest).await; // A moment has to do.
+    Err(refusal)
+}
+
+/// How much more time so many bytes get those behind them: whoever sends ten thousand a second is never too slow.
+const fn earned_by(bytes: usize) -> Duration {
+    Duration::from_micros(100 * bytes as u64)
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
@@ -105,7 +165,64 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use futures_util::stream::{self, StreamExt as _};
+    use tokio::time::sleep;
+
     use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What becomes of a body that comes in so many pieces of so many bytes, one a second, and how long that takes.
+    async fn arrives(pieces: usize, bytes: usize) -> (Result<usize, Kind>, Duration) {
+        let slow = stream::iter(0..pieces).then(move |_| async move {
+            sleep(SECOND).await;
+            Ok::<_, Infallible>(Bytes::from(vec![b'x'; bytes]))
+        });
+        let (bounds, began) = (Bounds::default(), Instant::now());
+        let room = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
+        let read = read(Body::from_stream(slow), FILES_BYTES_MAX, &bounds, &room).await;
+        (read.map(|(bytes, _)| bytes.len()).map_err(|problem| problem.kind()), began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_may_take_as_long_as_it_goes_on_coming() {
+        assert_eq!(arrives(1_000, 10_000).await, (Ok(10_000_000), SECOND * 1_000));
+        assert_eq!(arrives(1_000, 0).await, (Err(Kind::Slow), SECOND * 30));
+        let (read, took) = arrives(1_000, 5_000).await;
+        assert_eq!(read, Err(Kind::Slow));
+        assert!((SECOND * 58..SECOND * 61).contains(&took), "each second is half earned: {took:?}");
+    }
+
+    /// I19: large bodies share a room, whether they say how large they are or not, and small ones need none.
+    #[tokio::test]
+    async fn large_bodies_share_a_room() {
+        let bounds = Bounds { bodies_bytes_max: 300_000, ..Bounds::default() };
+        let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
+        let streamed = |bytes: usize| {
+            let pieces = stream::repeat(Bytes::from(vec![b'x'; 1_000])).take(bytes / 1_000);
+            Body::from_stream(pieces.map(Ok::<_, Infallible>))
+        };
+        let read = async |body: Body| read(body, 200_000, &bounds, &bodies).await.map_err(|problem| problem.kind());
+        let (_, one) = read(Body::from(vec![b'x'; 150_000])).await.unwrap();
+        assert_eq!(bodies.available_permits(), 150_000);
+        assert_eq!(read(streamed(100_000)).await.unwrap_err(), Kind::Unavailable, "it may be anything up to 200,000");
+        assert_eq!(read(Body::from(vec![b'x'; 150_001])).await.unwrap_err(), Kind::Unavailable);
+        let small = [Body::from(vec![b'x'; SMALL_BYTES_MAX]), streamed(60_000)];
+        for body in small {
+            assert!(read(body).await.unwrap().1.is_none());
+        }
+        let (_, _two) = read(Body::from(vec![b'x'; 150_000])).await.unwrap();
+        assert_eq!(read(Body::from(vec![b'x'; 100_000])).await.unwrap_err(), Kind::Unavailable);
+        drop(one);
+        assert_eq!(read(Body::from(vec![b'x'; 150_000])).await.unwrap().0.len(), 150_000);
+        let tight = Bounds { bodies_bytes_max: 100_000, ..Bounds::default() };
+        let bodies = Arc::new(Semaphore::new(tight.bodies_bytes_max));
+        let (whole, _room) = super::read(streamed(200_000), 200_000, &tight, &bodies).await.unwrap();
+        assert_eq!(whole.len(), 200_000, "one alone is taken, however tight it is");
+    }
 
     #[test]
     fn a_body_is_an_object() {

@@ -152,6 +152,10 @@ async fn listen(listeners: Vec<(Listener, Option<Arc<Tls>>)>, app: Shared) {
     join_all(listeners.into_iter().map(|(listener, tls)| accept(listener, tls, &hall))).await;
     hall.connections.close();
     hall.connections.wait().await; // Each has `drain_max` and is cut then.
+    hall.app.begun.close();
+    if timeout(hall.app.bounds.drain_max, hall.app.begun.wait()).await.is_err() {
+        tracing::warn!("something that was begun is not done, and is left");
+    }
 }
 
 async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {

@@ -11,6 +11,7 @@ mod list;
 use axum::response::Response;
 use bytes::Bytes;
 use everturn::Subscription;
+use everturn::core::ids::ChatId;
 use everturn::core::view::{Cursor, Event};
 use everturn::stores::StoreError;
 
@@ -24,13 +25,14 @@ use life::{FRAME_BYTES, Frames, Life};
 /// One client that watches one chat.
 struct Watch {
     life: Life,
+    chat: ChatId,
     events: Subscription,
 }
 
 /// The events of a chat from a cursor on, as an answer without end.
 pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Cursor>) -> Result<Response, Problem> {
     let life = Life::begin(app, caller)?;
-    let watch = Watch { events: chat.handle.events(cursor), life };
+    let watch = Watch { chat: chat.handle.id(), events: chat.handle.events(cursor), life };
     Ok(life::response(watch))
 }
 
@@ -64,7 +66,7 @@ impl Watch {
         let mut frame = Vec::new();
         let mut event = first;
         loop {
-            wire::line::write(&mut frame, &event, self.events.cursor());
+            wire::line::write(&mut frame, self.chat, &event, self.events.cursor());
             if self.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
                 return frame;
             }

@@ -7,6 +7,7 @@
 mod all;
 mod ask;
 mod chat;
+pub(crate) mod cursor;
 mod draft;
 mod event;
 mod export;

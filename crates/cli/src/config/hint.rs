@@ -4,10 +4,14 @@
 pub fn with_hint(message: &str) -> Option<String> {
     let (_, said) = message.split_once("unknown field ")?;
     let mut quoted = said.split('`').skip(1).step_by(2);
-    let unknown = quoted.next()?;
-    let nearest = quoted.map(|known| (distance(unknown, known), known)).min()?;
+    nearest(quoted.next()?, quoted).map(|known| format!("did you mean `{known}`?"))
+}
+
+/// The nearest of those that are known, if one is near.
+pub fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let nearest = known.map(|known| (distance(unknown, known), known)).min()?;
     let is_near = nearest.0 * 3 <= unknown.chars().count().max(3);
-    is_near.then(|| format!("did you mean `{}`?", nearest.1))
+    is_near.then_some(nearest.1)
 }
 
 /// How many letters have to be changed, added, left out or swapped with their neighbour.

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use everturn::core::cost::Micros;
-use everturn::core::limits::Limits;
 use everturn::core::prompt::ToolSpec;
 use everturn::{Agent, Toolbox};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::habits::{Habits, Percent, Word};
+use super::turns::Turns;
 
 /// An agent by name.
 #[derive(Deserialize, Debug, Default, Clone, PartialEq)]
@@ -55,14 +53,8 @@ impl Profile {
             agent = agent.or(model.parse()?);
         }
         agent.system.extend(self.system.clone());
-        let limits = &mut agent.limits;
-        limits.steps_max = self.steps_max.unwrap_or(limits.steps_max);
-        limits.turn_tokens_max = self.turn_tokens_max.unwrap_or(limits.turn_tokens_max);
-        limits.turn_cost_max = self.turn_cost_max.map_or(limits.turn_cost_max, Micros::units);
-        let minutes = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
-        limits.turn_time_max = self.turn_minutes_max.map_or(limits.turn_time_max, minutes);
         equip(&agent, &self.tools)?;
-        Ok(self.habits().of(agent))
+        Ok(self.habits().of(self.turns().of(agent)))
     }
 
     /// How it asks its models.
@@ -70,19 +62,14 @@ impl Profile {
         Habits { background: self.background, effort: self.effort, compaction_percent: self.compaction_percent }
     }
 
-    /// The bounds of a turn, each with whether the file says it.
-    pub fn bounds(&self) -> [(&'static str, u64, bool); 4] {
-        let usual = Limits::default();
-        let steps = u64::from(self.steps_max.unwrap_or(usual.steps_max));
-        let minutes = self.turn_minutes_max.unwrap_or(usual.turn_time_max.as_secs() / 60);
-        let tokens = self.turn_tokens_max.unwrap_or(usual.turn_tokens_max);
-        let cost = self.turn_cost_max.unwrap_or(usual.turn_cost_max.0 / 1_000_000);
-        [
-            ("steps_max", steps, self.steps_max.is_some()),
-            ("turn_minutes_max", minutes, self.turn_minutes_max.is_some()),
-            ("turn_tokens_max", tokens, self.turn_tokens_max.is_some()),
-            ("turn_cost_max", cost, self.turn_cost_max.is_some()),
-        ]
+    /// How far its turns may go.
+    pub const fn turns(&self) -> Turns {
+        Turns {
+            steps_max: self.steps_max,
+            minutes_max: self.turn_minutes_max,
+            tokens_max: self.turn_tokens_max,
+            cost_max: self.turn_cost_max,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::habits::Habits;
 use super::profile::{Profile, Tools};
 use super::provider::Provider;
 use super::reach::Openness;
+use super::turns::Turns;
 use super::{Config, Origin, Told};
 
 /// Variables that hold secrets. Whether they are set is shown, and nothing else.
@@ -55,14 +56,17 @@ impl Config {
             Some(model) => sheet.line("model", model.to_string(), &self.model.origin),
             None => sheet.say(format_args!("# model: as the keys in the environment say")),
         }
+        if !self.fallbacks.is_empty() {
+            sheet.line("fallbacks", texts(&self.fallbacks), &self.file);
+        }
         match self.models.origin {
             Origin::Default => sheet.say(format_args!("# models: as the keys in the environment say")),
             ref origin => sheet.line("models", texts(&self.models.value), origin),
         }
         sheet.told("system", &self.system);
-        sheet.told("chats_max", &self.chats_max);
         let usual = Bounds::default();
         for (name, told, usual) in [
+            ("chats_max", &self.chats_max, everturn::CHATS_MAX),
             ("running_max", &self.running_max, usual.running_max),
             ("streams_max", &self.streams_max, usual.streams_max),
         ] {
@@ -71,6 +75,7 @@ impl Config {
         sheet.line("drain_seconds", self.drain_seconds.value, &self.drain_seconds.origin);
         sheet.line("record", self.record.value.to_string(), &self.record.origin);
         sheet.line("durability", self.durability.value.to_string(), &self.durability.origin);
+        self.show_turns(&mut sheet, self.turns);
         self.show_habits(&mut sheet, self.habits);
         self.show_providers(&mut sheet);
         show_tools(&mut sheet, "tools", &self.tools);
@@ -112,12 +117,16 @@ impl Config {
         if let Some(system) = system {
             sheet.say(format_args!("system = {system:?}"));
         }
-        for (name, value, is_told) in profile.bounds() {
+        self.show_turns(sheet, profile.turns());
+        self.show_habits(sheet, profile.habits());
+        show_tools(sheet, &format!("{path}.tools"), tools);
+    }
+
+    fn show_turns(&self, sheet: &mut Sheet, turns: Turns) {
+        for (name, value, is_told) in turns.shown() {
             let origin = if is_told { &self.file } else { &Origin::Default };
             sheet.line(name, value, origin);
         }
-        self.show_habits(sheet, profile.habits());
-        show_tools(sheet, &format!("{path}.tools"), tools);
     }
 
     fn show_habits(&self, sheet: &mut Sheet, habits: Habits) {

@@ -58,6 +58,24 @@ fn a_profile_makes_an_agent() {
     assert_eq!((agent.limits.turn_time_max, agent.system), (Duration::from_secs(300), vec!["Be careful.".to_owned()]));
 }
 
+/// The agent of chats that name none has what others have, by the same keys.
+#[test]
+fn the_default_agent_is_told_like_others() {
+    let text = "fallbacks = [\"c/d\", \"e/f\"]\nsystem = \"Be careful.\"\nsteps_max = 3\nturn_tokens_max = 7\nturn_cost_max = 2\nturn_minutes_max = 5";
+    let config = read(Flags::default(), &[], text).unwrap();
+    let agent = config.usual_agent("a/b".parse().unwrap()).unwrap();
+    assert_eq!(agent.models.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a/b", "c/d", "e/f"]);
+    let limits = &agent.limits;
+    assert_eq!((limits.steps_max, limits.turn_tokens_max, limits.turn_cost_max), (3, 7, Micros::units(2)));
+    assert_eq!((limits.turn_time_max, agent.system), (Duration::from_secs(300), vec!["Be careful.".to_owned()]));
+    let agent = config.usual_agent("e/f".parse().unwrap()).unwrap();
+    assert_eq!(agent.models.iter().map(ToString::to_string).collect::<Vec<_>>(), ["e/f", "c/d"], "each once");
+    let named = format!("[agents.x]\nmodel = \"a/b\"\n{text}");
+    assert_eq!(read(Flags::default(), &[], &named).unwrap().agents["x"].turns(), config.turns);
+    let error = format!("{:#}", read(Flags::default(), &[], "fallbacks = [\"nothing\"]").unwrap_err());
+    assert!(error.contains("provider/model"), "{error}");
+}
+
 #[test]
 fn models_to_choose_from_are_the_usual_ones_unless_they_are_listed() {
     let offered = |variables: &[(&str, &str)], text: &str| {

@@ -17,6 +17,8 @@ running_max = 7
 record = "errors"
 models = ["understudy/drill"]
 effort = "low"
+fallbacks = ["understudy/persona"]
+turn_tokens_max = 9000
 
 [providers.lab]
 wire = "chat"
@@ -58,7 +60,7 @@ fn write(scratch: &Scratch, text: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// What is shown of a file, with flags and variables over it.
+/// What is shown of a file, with flags and variables over it. No secret is.
 async fn shown(file: &str) -> String {
     let mut command =
         everturn(&["config", "show", "--config", file, "--data", "/d", "--expose", "--proxy", "10.0.0.0/8"]);
@@ -68,7 +70,11 @@ async fn shown(file: &str) -> String {
         .env("EVERTURN_STREAMS_MAX", "9");
     command.env("DATABASE_URL", "postgres://me:secret@db.example/chats?sslmode=require");
     let output = command.output().await.unwrap();
-    String::from_utf8(output.stdout).unwrap().replace(file, "FILE")
+    let shown = String::from_utf8(output.stdout).unwrap().replace(file, "FILE");
+    for secret in ["sk-not", "secret", "me:"] {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+    shown
 }
 
 /// All that counts is shown, with where it came from, and no secret.
@@ -76,7 +82,6 @@ async fn shown(file: &str) -> String {
 async fn what_counts_is_shown_with_its_origin() {
     let scratch = Scratch::new();
     let file = write(&scratch, FILE);
-    let shown = shown(&file).await;
     expect![[r#"
         listen = "127.0.0.1:4141"  # FILE
         expose = true  # --expose
@@ -84,13 +89,19 @@ async fn what_counts_is_shown_with_its_origin() {
         hosts = ["chat.example.com"]  # FILE
         data = "/d"  # --data
         model = "understudy/numbered"  # FILE
+        fallbacks = ["understudy/persona"]  # FILE
         models = ["understudy/drill"]  # FILE
         system = "Be brief."  # FILE
+        chats_max = 1000  # default
         running_max = 7  # FILE
         streams_max = 9  # EVERTURN_STREAMS_MAX
         drain_seconds = 5  # default
         record = "errors"  # FILE
         durability = "process"  # default
+        steps_max = 200  # default
+        turn_minutes_max = 240  # default
+        turn_tokens_max = 9000  # FILE
+        turn_cost_max = 50  # default
         background = false  # default
         effort = "low"  # FILE
         compaction_percent = 70  # default
@@ -137,10 +148,7 @@ async fn what_counts_is_shown_with_its_origin() {
         # OLLAMA_API_KEY: not set
         # LAB_KEY: set
     "#]]
-    .assert_eq(&shown);
-    for secret in ["sk-not", "secret", "me:"] {
-        assert!(!shown.contains(secret), "{secret}");
-    }
+    .assert_eq(&shown(&file).await);
 }
 
 /// A tool that no model could be offered is refused at the start, and by whom it is had is said.

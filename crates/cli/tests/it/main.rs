@@ -25,6 +25,7 @@ mod replicas;
 mod run;
 mod serve;
 mod sessions;
+mod settings;
 mod slashes;
 mod stage;
 mod stopping;

@@ -114,6 +114,46 @@ async fn requests_are_logged_and_decisions_are_kept() {
     }
 }
 
+/// S35: who approves, denies, answers and takes tokens back is in the audit, with what it was about.
+#[tokio::test]
+async fn decisions_are_in_the_audit() {
+    let scratch = Scratch::new();
+    let daemon = Daemon::start_with_all(scratch.path(), "http://127.0.0.1:9").await;
+    let chat = daemon.chat_with("waits").await;
+    let mut reader = daemon.watch(&chat).await;
+    let mut expected = Vec::new();
+    for (text, kind, event) in
+        [("launch", "approve", "approved"), ("launch", "deny", "denied"), ("map", "result", "answered")]
+    {
+        daemon.post(&format!("{chat}/messages"), &json!({ "text": text })).await;
+        let view = reader.until(|view| view.status.as_ref().is_some_and(|status| !status.asks.is_empty())).await;
+        let ask = view.status.unwrap().asks[0].clone();
+        let answer = match kind {
+            "approve" => json!({"kind": kind, "call": ask.call, "input_hash": ask.input_hash}),
+            "deny" => json!({"kind": kind, "call": ask.call}),
+            _ => json!({"kind": kind, "call": ask.call, "output": "here"}),
+        };
+        daemon.post(&format!("{chat}/answers"), &json!({ "answers": [answer] })).await;
+        expected.push((event.to_owned(), json!(ask.call)));
+        reader.until(|view| view.status.as_ref().is_some_and(|status| status.asks.is_empty())).await;
+        reader.until_rest().await;
+    }
+    let made = daemon.post("/v1/tokens", &json!({"name": "laptop", "scopes": ["read"]})).await;
+    let id = made["info"]["id"].as_str().unwrap();
+    for _ in 0..2 {
+        let (status, _) = daemon.answer(Method::DELETE, &format!("/v1/tokens/{id}"), &json!({})).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+    expected.extend(["token_made", "token_revoked"].map(|event| (event.to_owned(), json!(id))));
+    let audit = std::fs::read_to_string(scratch.path().join("data/audit.jsonl")).unwrap();
+    let events = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events = events.filter(|event| !event["event"].as_str().unwrap().starts_with("tool_"));
+    let about = |event: &Value| if event["call"].is_null() { event["token"].clone() } else { event["call"].clone() };
+    let told: Vec<_> = events.map(|event| (event["event"].as_str().unwrap().to_owned(), about(&event))).collect();
+    assert_eq!(told, expected);
+    daemon.end().await;
+}
+
 pub const KEY: &str = "sk-ant-not-to-be-kept-0123456789";
 
 /// A provider that refuses the key, and repeats it.

@@ -1,13 +1,21 @@
 //! Starting, dying and ending.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::crowd::{has_begun, words};
 use crate::daemon::{Daemon, Scratch, everturn};
 use crate::reader::{Reader, reply};
 
 const TOKENS: usize = 150;
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// SIGTERM ends streams in good order and the process with 0; the turn goes on at the next start.
 #[tokio::test]
@@ -25,6 +33,24 @@ async fn a_server_that_is_told_to_end_hands_its_turns_over() {
     let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
     let mut reader = Reader::resume(daemon.ask(Method::GET, &format!("{chat}/stream")), reader.follower).await;
     assert_eq!(reply(&reader.until_rest().await), words(TOKENS));
+}
+
+/// Who is told to end while it waits for its database ends at once, though that never answers.
+#[tokio::test]
+async fn a_start_that_waits_for_its_database_can_be_ended() {
+    for signal in ["TERM", "INT"] {
+        let (scratch, database) = (Scratch::new(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", scratch.path().to_str().unwrap()]);
+        command.env("DATABASE_URL", format!("postgres://me@{}/chats", database.local_addr().unwrap()));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let _silent = timeout(PATIENCE, database.accept()).await.expect("it looks for its database").unwrap();
+        let pid = child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().await.unwrap().success());
+        let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{signal}: {said}");
+        assert!(said.contains("nothing was begun") && output.stdout.is_empty(), "{signal}: {said}");
+    }
 }
 
 /// Without a key the banner says who stands in; and where everything is.

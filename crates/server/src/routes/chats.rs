@@ -3,6 +3,7 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use everturn::core::command::{self, Command};
 use everturn::core::ids::{ChatId, MessageId, Timestamp};
 use everturn::stores::Query as Wanted;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
+use super::export;
 use super::steering::{obeyed, with_standing};
 use crate::access::{Chatting, Left, May, Own, Reading};
 use crate::app::{App, Forked, OwnChat, Shared, Wanted as NewChat};
@@ -185,7 +187,7 @@ pub async fn patch(
         None => None,
     };
     let command = match (patch.title, patch.archived, model) {
-        (None, None, None) => None,
+        (None, None, None) if key.0.is_none() => None, // Nothing to do, and nothing to remember.
         (Some(title), None, None) => Some(Command::Rename(title)),
         (None, Some(true), None) => Some(Command::Archive),
         (None, Some(false), None) => Some(Command::Unarchive),
@@ -208,14 +210,14 @@ pub struct How {
 }
 
 /// What a chat has used, and what it cost.
+///
+/// With each provider call it is sent piece by piece, and counts as one of the token's streams.
 #[utoipa::path(get, path = "/v1/chats/{id}/usage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "Tokens and money", body = wire::Usage),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
 ))]
-pub async fn usage(chat: Own<Reading>, Query(how): Query<How>) -> Result<Answer<wire::Usage>, Problem> {
-    let mut usage = chat.now().await?.standing.usage;
-    if how.each {
-        usage.each = chat.handle.attempts().await?.iter().map(wire::Attempt::from).collect();
-    }
-    Ok(Answer(usage))
+pub async fn usage(chat: Own<Reading>, State(app): State<Shared>, Query(how): Query<How>) -> Result<Response, Problem> {
+    let usage = chat.now().await?.standing.usage;
+    if how.each { export::usage(app, chat, &usage) } else { Ok(Answer(usage).into_response()) }
 }

@@ -19,8 +19,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::access::{Own, Reading};
-use crate::app::{OwnChat, Shared};
+use crate::access::{Caller, Own, Reading};
+use crate::app::{App, OwnChat, Shared};
 use crate::body::Query;
 use crate::problem::{Kind, Problem};
 use crate::wire::{self, text};
@@ -67,9 +67,7 @@ pub async fn export(
     State(app): State<Shared>,
     Query(how): Query<How>,
 ) -> Result<Response, Problem> {
-    let token = chat.caller.token().hash;
-    let place = app.streams.enter(token, app.bounds.streams_max);
-    let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
+    let pass = Pass::of(&app, &chat.caller)?;
     let now = chat.now().await?;
     let newest = app.page(&chat, None, 1).await?.first().map_or(MessageId(0), |message| message.id);
     let (kind, ending) = match how.format {
@@ -77,16 +75,21 @@ pub async fn export(
         Format::Markdown => ("text/markdown; charset=utf-8", "md"),
     };
     let name = format!("attachment; filename=\"{}.{ending}\"", file_name(&now));
-    let pass = Pass { token, recheck: Instant::now() + app.bounds.recheck, _place: place };
     let place = Place::Head(Box::new(now));
     let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place, pass };
-    let pieces = stream::try_unfold(export, |mut export| async move {
-        let piece = export.next().await.map_err(|_| Error::other("the chat could not be read to its end"))?;
-        Ok::<_, Error>(piece.map(|piece| (Bytes::from(piece), export)))
-    });
     let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
     let sandbox = [(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'")];
-    Ok((headers, sandbox, Body::from_stream(pieces)).into_response())
+    Ok((headers, sandbox, export.into_body()).into_response())
+}
+
+/// What a chat has used, with each of its provider calls.
+pub fn usage(app: Shared, chat: Own<Reading>, usage: &wire::Usage) -> Result<Response, Problem> {
+    let pass = Pass::of(&app, &chat.caller)?;
+    let whole = text(usage);
+    let place = Place::Usage(format!("{},\"each\":[", whole.strip_suffix('}').unwrap_or_default()));
+    let (format, newest) = (Format::Json, MessageId(0));
+    let export = Export { app, chat: chat.into_chat(), format, newest, place, pass };
+    Ok(([(header::CONTENT_TYPE, "application/json")], export.into_body()).into_response())
 }
 
 /// A name that is safe on every disk and in every header.
@@ -122,20 +125,38 @@ struct Pass {
     _place: places::Place<TokenHash>,
 }
 
+impl Pass {
+    fn of(app: &App, caller: &Caller) -> Result<Self, Problem> {
+        let token = caller.token().hash;
+        let place = app.streams.enter(token, app.bounds.streams_max);
+        let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
+        Ok(Self { token, recheck: Instant::now() + app.bounds.recheck, _place: place })
+    }
+}
+
 enum Place {
     Head(Box<wire::Chat>),
+    Usage(String),
     Behind(MessageId),
     Attempts(usize),
     End,
 }
 
 impl Export {
+    fn into_body(self) -> Body {
+        Body::from_stream(stream::try_unfold(self, |mut export| async move {
+            let piece = export.next().await.map_err(|_| Error::other("the chat could not be read to its end"))?;
+            Ok::<_, Error>(piece.map(|piece| (Bytes::from(piece), export)))
+        }))
+    }
+
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Problem> {
         self.is_allowed().await?;
         loop {
             let (piece, place) = match std::mem::replace(&mut self.place, Place::End) {
                 Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
+                Place::Usage(head) => (Some(head), Place::Attempts(0)),
                 Place::Behind(after) if after >= self.newest => match self.format {
                     Format::Markdown => (None, Place::End),
                     Format::Json => (Some("],\"attempts\":[".into()), Place::Attempts(0)),

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use super::steering::{accepted, obeyed};
 use crate::access::{Chatting, Number, Own, Reading};
 use crate::app::Shared;
-use crate::body::{FILES_BYTES_MAX, Json, Key, Query};
+use crate::body::{Key, Laden, Query};
 use crate::problem::{Kind, Problem};
 use crate::wire;
 
@@ -68,7 +68,7 @@ pub async fn send(
     chat: Own<Chatting>,
     State(app): State<Shared>,
     key: Key,
-    Json(send): Json<wire::Send, FILES_BYTES_MAX>,
+    Laden(send, _room): Laden<wire::Send>,
 ) -> Result<(StatusCode, Answer<wire::Accepted>), Problem> {
     let when = send.when.map_or(When::Queue, When::from);
     let parts = send.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
@@ -92,7 +92,7 @@ pub async fn edit(
     Number(number): Number,
     State(app): State<Shared>,
     key: Key,
-    Json(edit): Json<wire::Edit, FILES_BYTES_MAX>,
+    Laden(edit, _room): Laden<wire::Edit>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     let parts = edit.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
     let _leave = app.leave(&chat.caller, &chat, &key).await?;

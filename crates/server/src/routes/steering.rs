@@ -1,9 +1,11 @@
 //! The queue, stopping, answering, summarising.
 
+use std::sync::Arc;
+
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
-use everturn::core::command::Command;
+use everturn::core::command::{self, Command};
 use everturn::core::ids::InboxSeq;
 use everturn::core::status::Status;
 use everturn::stores::{Receipt, Scope, SubmitError};
@@ -12,7 +14,7 @@ use tokio::time::timeout;
 use crate::access::{Answering, Chatting, Number, Own, Reading};
 use crate::app::{App, OwnChat, Shared};
 use crate::audit;
-use crate::body::{FILES_BYTES_MAX, Json, Key};
+use crate::body::{Json, Key, Laden};
 use crate::problem::{Kind, Problem};
 use crate::wire;
 
@@ -33,9 +35,15 @@ pub async fn obeyed(
     key: Option<String>,
 ) -> Result<wire::Accepted, Problem> {
     let accepted = accepted(chat, command, key).await?;
+    done(app, chat, &accepted).await?;
+    Ok(accepted)
+}
+
+/// Waits until what was accepted has been done.
+async fn done(app: &App, chat: &OwnChat, accepted: &wire::Accepted) -> Result<(), Problem> {
     let receipt = Receipt { chat: chat.handle.id(), seq: InboxSeq(accepted.id) };
     match timeout(app.bounds.outcome_max, chat.handle.outcome(receipt)).await {
-        Ok(Ok(Ok(()))) => Ok(accepted),
+        Ok(Ok(Ok(()))) => Ok(()),
         Ok(Ok(Err(refusal))) => Err(with_standing(chat, refusal.into()).await),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(late()),
@@ -149,23 +157,43 @@ pub async fn answers(
     chat: Own<Answering>,
     State(app): State<Shared>,
     key: Key,
-    Json(answers): Json<wire::Answers, FILES_BYTES_MAX>,
+    Laden(answers, room): Laden<wire::Answers>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     for answer in &answers.answers {
         chat.caller.needs(&[if answer.approves() { Scope::Approve } else { Scope::Chat }])?;
     }
-    let answers: Option<std::sync::Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
+    let answers: Option<Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
     let answers = answers.ok_or_else(|| {
         Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
     })?;
-    let decided = audit::decided(&answers);
     let begins = chat.heading.status == Status::Awaiting; // Nowhere else is anything asked.
-    let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
-    let accepted = obeyed(&app, &chat, Command::Answer(answers), key.0).await.map_err(|problem| {
-        if chat.caller.has(&[Scope::Read, Scope::Chat]) { problem } else { problem.without_chat() }
-    })?;
-    audit::answered(chat.caller.token(), chat.handle.id(), &decided);
+    let leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
+    let may_look = chat.caller.has(&[Scope::Read, Scope::Chat]);
+    let here = app.clone();
+    let answered = app.to_the_end(async move {
+        let _held = (leave, room);
+        answered(&here, &chat, answers, key).await
+    });
+    let accepted = answered.await.map_err(|problem| if may_look { problem } else { problem.without_chat() })?;
     Ok(Answer(accepted))
+}
+
+/// Brings the answers to the chat, and writes down who decided what.
+async fn answered(
+    app: &App,
+    chat: &Own<Answering>,
+    answers: Arc<[command::Answer]>,
+    key: Key,
+) -> Result<wire::Accepted, Problem> {
+    let decided = audit::decided(&answers);
+    let accepted = accepted(chat, Command::Answer(answers), key.0).await?;
+    let done = done(app, chat, &accepted).await;
+    let is_refused = |problem: &Problem| problem.kind().status().is_client_error();
+    // What nobody has come to yet is kept, and will be done without anybody who could write it down.
+    if !done.as_ref().is_err_and(is_refused) {
+        audit::answered(chat.caller.token(), chat.handle.id(), &decided);
+    }
+    done.map(|()| accepted)
 }
 
 /// Summarises what was said so far, for later prompts.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
-use everturn::stores::{Scope, Token, TokenHash};
+use everturn::stores::{Scope, StoreError, Token, TokenHash};
 
 use crate::access::{Managing, May, Shown, Tail};
 use crate::app::Shared;
@@ -68,8 +68,13 @@ pub async fn make(
     let made = match app.tokens.find(&token.hash).await? {
         Some(made) => made, // Before.
         None => {
-            app.tokens.put(&token).await?;
-            audit::token("token_made", caller.token(), &token);
+            let (here, by, kept) = (app.clone(), caller.token().clone(), token.clone());
+            let put = app.to_the_end(async move {
+                here.tokens.put(&kept).await?;
+                audit::token("token_made", &by, &kept);
+                Ok::<_, StoreError>(())
+            });
+            put.await?;
             token
         }
     };
@@ -95,8 +100,13 @@ pub async fn revoke(
         app.asked(&caller, key, &format!("revoke token {id}")).await?;
     }
     if token.revoked.is_none() {
-        app.tokens.revoke(&token.hash, app.now()).await?;
-        audit::token("token_revoked", caller.token(), token);
+        let (here, by, token) = (app.clone(), caller.token().clone(), token.clone());
+        let revoked = app.to_the_end(async move {
+            here.tokens.revoke(&token.hash, here.now()).await?;
+            audit::token("token_revoked", &by, &token);
+            Ok::<_, StoreError>(())
+        });
+        revoked.await?;
     }
     let revoked = app.tokens.find(&token.hash).await?.ok_or_else(Problem::not_found)?;
     Ok(Answer((&revoked).into()))

@@ -32,7 +32,7 @@ pub fn describe(document: &mut OpenApi) {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct From {
-    /// The last `id:` that was received. Left out, or not one of ours, the stream begins with a snapshot.
+    /// The last `id:` that was received. Left out, or not one of this chat's, the stream begins with a snapshot.
     after: Option<String>,
 }
 
@@ -78,8 +78,9 @@ pub async fn all(
 fn followed(text: &str) -> Option<stream::Followed> {
     let mut followed = stream::Followed::new();
     for each in text.split(',').filter(|each| !each.is_empty()) {
-        let (id, cursor) = each.split_once('@').map_or((each, None), |(id, cursor)| (id, cursor.parse().ok()));
-        followed.insert(id.parse().ok()?, cursor);
+        let (id, cursor) = each.split_once('@').map_or((each, None), |(id, cursor)| (id, Some(cursor)));
+        let id = id.parse().ok()?;
+        followed.insert(id, cursor.and_then(|text| wire::cursor::read(id, text)));
     }
     (followed.len() <= FOLLOWED_LEN_MAX).then_some(followed)
 }
@@ -102,6 +103,6 @@ pub async fn stream(
 ) -> Result<Response, Problem> {
     // A browser that reconnects sends the header, and an address that was made before it knew more.
     let header = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
-    let cursor = header.or(from.after.as_deref()).and_then(|text| text.parse().ok());
+    let cursor = header.or(from.after.as_deref()).and_then(|text| wire::cursor::read(chat.handle.id(), text));
     stream::answer(app, &chat.caller, &chat, cursor)
 }

@@ -158,7 +158,8 @@ impl All {
 fn write(frame: &mut String, chat: ChatId, event: &Event, cursor: Option<Cursor>) {
     let event = wire::Event::from(event);
     let name = event.name();
-    let told = wire::Told { chat: chat.to_string(), cursor: cursor.map(|cursor| cursor.to_string()), event };
+    let cursor = cursor.map(|cursor| wire::cursor::of(chat, cursor).to_string());
+    let told = wire::Told { chat: chat.to_string(), cursor, event };
     let Ok(data) = serde_json::to_string(&told) else { return };
     frame.extend(["event: ", name, "\ndata: ", &data, "\n\n"]);
 }

@@ -6,9 +6,11 @@
 use std::io::Write as _;
 
 use everturn::core::delta::Delta;
+use everturn::core::ids::ChatId;
 use everturn::core::view;
 use serde::Serialize;
 
+use super::cursor;
 use super::event::Event;
 
 /// A [`super::Delta`] of words, borrowed. The fields are in the order that has.
@@ -33,20 +35,25 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Writes an event with its name, its data in one line, and, where a client can resume, the cursor.
-pub fn write(out: &mut Vec<u8>, event: &view::Event, cursor: Option<view::Cursor>) {
+/// Writes an event of a chat with its name, its data in one line, and, where a client can resume, the cursor.
+pub fn write(out: &mut Vec<u8>, chat: ChatId, event: &view::Event, cursor: Option<view::Cursor>) {
     let start = out.len();
-    if try_write(out, event, cursor).is_err() {
+    if try_write(out, chat, event, cursor).is_err() {
         out.truncate(start); // What cannot be said is left out; a vector takes everything else.
     }
 }
 
-fn try_write(out: &mut Vec<u8>, event: &view::Event, cursor: Option<view::Cursor>) -> std::io::Result<()> {
+fn try_write(
+    out: &mut Vec<u8>,
+    chat: ChatId,
+    event: &view::Event,
+    cursor: Option<view::Cursor>,
+) -> std::io::Result<()> {
     let words = Words::of(event);
     let event = if words.is_none() { Some(Event::from(event)) } else { None };
     writeln!(out, "event: {}", event.as_ref().map_or("delta", Event::name))?;
     if let Some(cursor) = cursor {
-        writeln!(out, "id: {cursor}")?;
+        writeln!(out, "id: {}", cursor::of(chat, cursor))?;
     }
     out.extend_from_slice(b"data: ");
     // JSON has no line breaks of its own and escapes those of its strings: data is one line.
@@ -66,6 +73,8 @@ mod tests {
 
     use super::*;
 
+    const CHAT: ChatId = ChatId::from_u128(7);
+
     fn row(delta: Delta) -> view::Event {
         view::Event::Delta(view::Row { step: StepId(3), seq: Seq(4), at: Timestamp(5), delta: Arc::new(delta) })
     }
@@ -76,9 +85,10 @@ mod tests {
         for text in ["", "words", "\"quoted\" \\ and\r\n\tbroken\u{2028}", "\u{0}\u{7f}", "🙂 ü"] {
             for delta in [Delta::Text(text.into()), Delta::Reasoning(text.into())] {
                 let (event, mut out) = (row(delta), Vec::new());
-                write(&mut out, &event, "1.2.a".parse().ok());
-                let data = serde_json::to_string(&Event::from(&event)).unwrap();
-                assert_eq!(String::from_utf8(out).unwrap(), format!("event: delta\nid: 1.2.a\ndata: {data}\n\n"));
+                let cursor = "1.2.a".parse().unwrap();
+                write(&mut out, CHAT, &event, Some(cursor));
+                let (id, data) = (cursor::of(CHAT, cursor), serde_json::to_string(&Event::from(&event)).unwrap());
+                assert_eq!(String::from_utf8(out).unwrap(), format!("event: delta\nid: {id}\ndata: {data}\n\n"));
             }
         }
     }
@@ -86,8 +96,8 @@ mod tests {
     #[test]
     fn everything_else_is_written_too_one_behind_the_other() {
         let mut out = Vec::new();
-        write(&mut out, &row(Delta::Ended), None);
-        write(&mut out, &view::Event::Rewound(everturn::core::ids::MessageId(7)), None);
+        write(&mut out, CHAT, &row(Delta::Ended), None);
+        write(&mut out, CHAT, &view::Event::Rewound(everturn::core::ids::MessageId(7)), None);
         let told = "event: delta\ndata: {\"step\":3,\"n\":4,\"at\":5,\"kind\":\"ended\"}\n\n\
             event: rewound\ndata: {\"from\":7}\n\n";
         assert_eq!(String::from_utf8(out).unwrap(), told);

@@ -112,6 +112,27 @@ fn all_rest(followers: &Followers) -> bool {
     followers.chats().values().all(|follower| rests(follower.view()))
 }
 
+/// A cursor that stands behind another chat than its own is none, though both count alike.
+#[tokio::test]
+async fn cursors_are_not_mixed_up() {
+    let stage = Stage::new().await;
+    let chats = [stage.talk("numbered", &["count to 9"]).await, stage.talk("numbered", &["count to 9"]).await];
+    let mut watcher = Watcher::of(&stage, &[&chats[0], &chats[1]]).await;
+    watcher.until(|watcher| all_rest(&watcher.followers)).await;
+    let cut = watcher.followers.cut();
+    let [one, other] = cut.split(',').map(|each| each.split_once('@').unwrap()).collect::<Vec<_>>()[..] else {
+        panic!("{cut}")
+    };
+    let path = format!("/v1/stream?chats={}@{},{}@{}&list=false", one.0, other.1, other.0, one.1);
+    let anew = Followers::new(chats.iter().map(|chat| id(chat)));
+    let mut mixed = Watcher::open(stage.ask(Method::GET, &path), anew).await;
+    mixed.until(|mixed| all_rest(&mixed.followers)).await;
+    for chat in &chats {
+        assert_eq!(mixed.view(chat), watcher.view(chat));
+    }
+    stage.server.stop().await;
+}
+
 /// Clients of many chats that are cut at random bytes and come back all see what the server sees, in every chat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {

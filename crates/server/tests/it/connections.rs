@@ -36,14 +36,14 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// How many connections are open, as the server counts them.
-async fn open(stage: &Stage) -> usize {
+pub async fn open(stage: &Stage) -> usize {
     let (_, text) = stage.get("/metrics").await;
     let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix("everturn_http_connections "));
     line.unwrap().parse().unwrap()
 }
 
 /// Waits until so many are left.
-async fn until_open(stage: &Stage, count: usize) {
+pub async fn until_open(stage: &Stage, count: usize) {
     let looked = async {
         while open(stage).await != count {
             tokio::task::yield_now().await;
@@ -184,6 +184,36 @@ async fn a_body_has_to_arrive() {
     stream.write_all(half.as_bytes()).await.unwrap();
     let answered = String::from_utf8(rest(&mut stream).await).unwrap();
     assert!(answered.starts_with("HTTP/1.1 408 ") && answered.contains("problem:slow"), "{answered}");
+    stage.server.stop().await;
+}
+
+/// I19: large bodies share a bound; who comes too late is told when to come again, and whoever leaves makes room.
+#[tokio::test]
+async fn large_bodies_have_one_bound_together() {
+    let stage = Stage::with(Bounds { bodies_bytes_max: 300_000, ..Bounds::default() }, Duration::ZERO).await;
+    let (chat, host) = (stage.chat("numbered").await, stage.base.strip_prefix("http://").unwrap());
+    let large = serde_json::json!({"text": "x".repeat(200_000)});
+    let mut stream = connect(&stage).await;
+    let head = format!("POST {chat}/messages HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n");
+    let head =
+        format!("{head}content-type: application/json\r\ncontent-length: 200000\r\nexpect: 100-continue\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut said = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut said)).await.expect("it is asked to go on").unwrap();
+    assert_eq!(&said, b"HTTP/1.1 100");
+    let request = stage.ask(reqwest::Method::POST, &format!("{chat}/messages")).json(&large);
+    let refused = request.send().await.unwrap();
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let (status, problem) = answer(refused).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));
+    stage.say(&chat, "count to 3").await; // A small one finds its way.
+    drop(stream);
+    let taken = async {
+        while stage.post(&format!("{chat}/messages"), large.clone()).await.0 != StatusCode::ACCEPTED {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, taken).await.expect("there is room again");
     stage.server.stop().await;
 }
 

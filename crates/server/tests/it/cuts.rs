@@ -64,10 +64,20 @@ async fn a_cursor_that_cannot_be_used_gets_a_snapshot() {
     let mut reader = stage.watch(&chat).await;
     stage.say(&chat, "count to 20").await;
     let view = reader.until_rest().await;
-    for cursor in ["", "nonsense", "ffff.ffff.ffff", "-1.0.0", "1.1.1.1"] {
+    let other = stage.chat("numbered").await;
+    let mut aside = stage.watch(&other).await;
+    stage.say(&other, "count to 20").await;
+    aside.until_rest().await;
+    let [own, others] = [reader, aside].map(|mut reader| reader.follower.cut().unwrap().to_owned());
+    let counted = |cursor: &str| cursor.rsplit_once('.').unwrap().0.to_owned();
+    assert_eq!(counted(&own), counted(&others), "both count alike");
+    let ahead = format!("ffff.ffff.ffff.{}", own.rsplit_once('.').unwrap().1);
+    for cursor in ["", "nonsense", "ffff.ffff.ffff", "-1.0.0", "1.1.1.1", &ahead, &counted(&own), &others] {
         let request = stage.ask(Method::GET, &format!("{chat}/stream?after={cursor}"));
         let mut late = Reader::open(request).await;
         assert_eq!(late.until_rest().await, view, "{cursor}");
+        let request = stage.ask(Method::GET, &format!("{chat}/stream")).header("last-event-id", cursor);
+        assert_eq!(Reader::open(request).await.until_rest().await, view, "{cursor}");
     }
     stage.server.stop().await;
 }
@@ -78,13 +88,15 @@ async fn the_header_beats_the_address() {
     let stage = Stage::new().await;
     let chat = stage.chat("numbered").await;
     let mut reader = stage.watch(&chat).await;
+    reader.until(|view| view.status.is_some()).await;
+    let old = reader.follower.clone().cut().unwrap().to_owned();
     stage.say(&chat, "count to 5").await;
     reader.until_rest().await;
     let mut follower = reader.follower.clone();
     stage.say(&chat, "count to 6").await;
     let before = follower.view().messages.len();
     let cursor = follower.cut().unwrap().to_owned();
-    let request = stage.ask(Method::GET, &format!("{chat}/stream?after=0.1.0")).header("last-event-id", cursor);
+    let request = stage.ask(Method::GET, &format!("{chat}/stream?after={old}")).header("last-event-id", cursor);
     let mut resumed = Reader::resume(request, follower).await;
     let view = resumed.until(|view| view.messages.len() == before + 2 && reply(view) == "t1 t2 t3 t4 t5 t6").await;
     assert_eq!(view.messages.len(), 4);

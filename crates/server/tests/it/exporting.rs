@@ -1,5 +1,6 @@
 //! A chat whole, to take away.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use everturn::core::chat::Tried;
@@ -98,7 +99,7 @@ async fn markdown_is_readable() {
 /// However many attempts there are, they are one list, each once and in order: none, a page, and a page and more.
 #[tokio::test]
 async fn attempts_of_any_number_are_one_list() {
-    let stage = Stage::new().await;
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
     for (n, len) in [0, 1, 499, 500, 501, 1_000, 1_203].into_iter().enumerate() {
         let id = ChatId::from_u128(n as u128 + 1);
         stage.memory.create(id, "default", "me").await.unwrap();
@@ -111,12 +112,18 @@ async fn attempts_of_any_number_are_one_list() {
             Fact::Attempted(Box::new(row), Tried::default())
         };
         stage.memory.commit(&mut lease, &(1..=len).map(fact).collect::<Vec<_>>()).await.unwrap();
-        let (status, export) = stage.get(&format!("/v1/chats/{id}/export")).await;
-        assert_eq!(status, StatusCode::OK);
-        let numbers: Vec<u64> =
-            export["attempts"].as_array().unwrap().iter().map(|row| row["number"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, (1..=u64::from(len)).collect::<Vec<_>>());
+        for (path, list) in [("export", "attempts"), ("usage?each=true", "each")] {
+            let (status, told) = stage.get(&format!("/v1/chats/{id}/{path}")).await;
+            assert_eq!(status, StatusCode::OK);
+            let rows = told[list].as_array().unwrap().iter();
+            let numbers: Vec<u64> = rows.map(|row| row["number"].as_u64().unwrap()).collect();
+            assert_eq!(numbers, (1..=u64::from(len)).collect::<Vec<_>>(), "{path}");
+        }
+        let usage: wire::Usage =
+            serde_json::from_value(stage.get(&format!("/v1/chats/{id}/usage?each=true")).await.1).unwrap();
+        assert_eq!((usage.attempts, usage.each.len()), (u64::from(len), len as usize));
     }
+    assert_eq!(store.attempts_len_max.load(Ordering::SeqCst), 500, "and none is read at once with all others");
     stage.server.stop().await;
 }
 

@@ -118,6 +118,14 @@ async fn a_keyed_fork_outlives_its_source() {
         assert_eq!(theirs(&chat, body.clone()).await, theirs(nowhere, body).await, "as if it were not there");
     }
     assert_eq!(theirs(&chat, json!({"at": 2})).await.0, StatusCode::NOT_FOUND);
+    let made_theirs = stage.client.post(format!("{}/v1/chats", stage.base)).bearer_auth(other);
+    let made_theirs = made_theirs.header("idempotency-key", "f").json(&json!({})).send().await.unwrap();
+    assert_eq!(made_theirs.status(), StatusCode::CREATED);
+    for body in [json!({"at": 2}), json!({"at": 2, "model": "understudy/other"}), json!({"at": 2, "title": "x"})] {
+        let told = theirs(&chat, body.clone()).await;
+        assert_eq!(told, theirs(nowhere, body).await, "also with a key they have used");
+        assert_eq!(kind(&told.1), "key-reused");
+    }
     assert_eq!(stage.ask(Method::DELETE, &chat).send().await.unwrap().status(), StatusCode::NO_CONTENT);
     assert_eq!(fork(&stage, &chat, json!({"at": 2}), Some("f")).await, (status, made));
     let (status, problem) = fork(&stage, &chat, json!({"at": 1}), Some("f")).await;
@@ -126,6 +134,6 @@ async fn a_keyed_fork_outlives_its_source() {
         let (status, problem) = fork(&stage, &chat, json!({"at": 2}), key).await;
         assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"));
     }
-    assert_eq!(theirs(&chat, json!({"at": 2})).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(theirs(&chat, json!({"at": 2})).await, theirs(nowhere, json!({"at": 2})).await);
     stage.server.stop().await;
 }

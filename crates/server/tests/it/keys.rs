@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use everturn_server::wire::{Body, Message};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -142,6 +143,68 @@ async fn a_patch_is_one_request() {
     let (status, problem) = patch("u", json!({"title": "x".repeat(401), "archived": true})).await;
     assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
     assert_eq!(stage.get(&chat).await.1["title"], json!("c"));
+    stage.server.stop().await;
+}
+
+/// I2: a patch that asks for nothing is remembered like others, and its key is not free for another.
+#[tokio::test]
+async fn an_empty_patch_keeps_its_key() {
+    let stage = Stage::new().await;
+    let chat = stage.chat("numbered").await;
+    let patch = |body: Value| keyed(&stage, Method::PATCH, &chat, "p", body);
+    let (status, first) = patch(json!({})).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(patch(json!({})).await, (status, first.clone()));
+    let (status, problem) = patch(json!({"title": "a"})).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "key-reused"));
+    assert_eq!(problem["chat"]["title"], first["title"]);
+    stage.server.stop().await;
+}
+
+/// I2: whatever is done to a chat under a key is done once and answered alike, also when the chat has moved on.
+#[tokio::test]
+async fn every_command_is_answered_alike_under_its_key() {
+    let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(2)).await;
+    let chat = stage.chat("numbered").await;
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "count to 100000").await;
+    reader.until(|view| view.draft.as_ref().is_some_and(|draft| draft.n > 5)).await;
+    let (one, other) = (stage.say(&chat, "count to 2").await, stage.say(&chat, "count to 3").await);
+    let mut done = Vec::new();
+    let mut again = async |method: Method, path: String, key: &'static str, body: Value| {
+        let first = keyed(&stage, method.clone(), &path, key, body.clone()).await;
+        assert_eq!(first.0, StatusCode::OK, "{key}: {}", first.1);
+        assert_eq!(keyed(&stage, method.clone(), &path, key, body.clone()).await, first, "{key}");
+        done.push((method, path, key, body, first));
+    };
+    again(Method::POST, format!("{chat}/queue/{other}/promote"), "promote", json!({})).await;
+    again(Method::DELETE, format!("{chat}/queue/{one}"), "unqueue", json!({})).await;
+    again(Method::DELETE, format!("{chat}/queue/{other}"), "unqueue-2", json!({})).await;
+    again(Method::POST, format!("{chat}/interrupt"), "interrupt", json!({})).await;
+    reader.until_rest().await;
+    again(Method::PUT, format!("{chat}/messages/1"), "edit", json!({"text": "count to 4"})).await;
+    reader.until(|view| crate::reader::reply(view) == "t1 t2 t3 t4").await;
+    reader.until_rest().await;
+    again(Method::POST, format!("{chat}/compact"), "compact", json!({})).await;
+    let launches = stage.chat("launches").await;
+    let mut asked = stage.watch(&launches).await;
+    stage.say(&launches, "Launch it").await;
+    let view = asked.until(|view| view.status.as_ref().is_some_and(|status| !status.asks.is_empty())).await;
+    let ask = view.status.unwrap().asks[0].clone();
+    let approve = json!({"answers": [{"kind": "approve", "call": ask.call, "input_hash": ask.input_hash}]});
+    again(Method::POST, format!("{launches}/answers"), "approve", approve).await;
+    asked.until_rest().await;
+    let is_summary = |message: &Message| matches!(message.body, Body::Summary(_));
+    reader.until(|view| view.messages.iter().any(is_summary) && crate::reader::rests(view)).await;
+    let stopped = stage.view(&chat).await;
+    for (method, path, key, body, (status, first)) in done {
+        let (again_status, again) = keyed(&stage, method, &path, key, body).await;
+        assert_eq!((again_status, &again["id"]), (status, &first["id"]), "{key}");
+        if key != "interrupt" {
+            assert_eq!(again, first, "{key}"); // That one tells the chat, which is not as it was.
+        }
+    }
+    assert_eq!(stage.view(&chat).await, stopped, "and nothing was done again");
     stage.server.stop().await;
 }
 

@@ -2,19 +2,19 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use everturn::core::budget::{Day, Used};
 use everturn::core::command::{Inbound, Refusal};
 use everturn::core::fact::{Attempted, Fact};
-use everturn::core::ids::{ChatId, InboxSeq, MessageId, Version};
+use everturn::core::ids::{ChatId, InboxSeq, MessageId, Timestamp, Version};
 use everturn::core::limits::Limits;
 use everturn::core::message::Message;
 use everturn::core::view::{Cursor, Row, Standing};
 use everturn::stores::{
-    CallRecord, Heading, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store, StoreError,
-    Submission, SubmitError, Unsettled, WriteError,
+    Asked, CallRecord, Heading, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store, StoreError,
+    Submission, SubmitError, Token, TokenHash, Tokens, Unsettled, WriteError,
 };
 use tokio::sync::watch;
 
@@ -26,8 +26,14 @@ pub struct Sluggish {
     pub lists: Gate,
     /// Before what a list says about one chat.
     pub glances: Gate,
+    /// Before what became of a command.
+    pub outcomes: Gate,
+    /// Behind what is written of tokens.
+    pub tokens: Gate,
     /// Whether it can be read and no more.
     pub is_broken: AtomicBool,
+    /// How many attempts were asked for at once, at most.
+    pub attempts_len_max: AtomicUsize,
     /// Whether whoever watches finds it broken.
     pub panics: AtomicBool,
 }
@@ -104,7 +110,7 @@ impl Store for Sluggish {
     }
 
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.memory.outcome(chat, seq).await
+        self.outcomes.pass(self.memory.outcome(chat, seq)).await
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
@@ -161,6 +167,7 @@ impl Store for Sluggish {
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.attempts_len_max.fetch_max(len, Ordering::SeqCst);
         self.memory.attempts(chat, seen, len).await
     }
 
@@ -177,5 +184,34 @@ impl Store for Sluggish {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.memory.calls(chat).await
+    }
+}
+
+#[async_trait]
+impl Tokens for Sluggish {
+    async fn put(&self, token: &Token) -> Result<(), StoreError> {
+        let put = self.memory.put(token).await;
+        self.tokens.pass(async { put }).await
+    }
+
+    async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        self.memory.find(hash).await
+    }
+
+    async fn list(&self) -> Result<Vec<Token>, StoreError> {
+        self.memory.list().await
+    }
+
+    async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
+        let revoked = self.memory.revoke(hash, at).await;
+        self.tokens.pass(async { revoked }).await
+    }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        self.memory.remember(asked).await
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        self.memory.recall(owner, key).await
     }
 }

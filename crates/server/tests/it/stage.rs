@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::prompt::ToolSpec;
-use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens as _};
+use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
 use everturn_server::{Bounds, Offered, Parts, Server, wire};
 use everturn_understudy::{Manner, Understudy};
@@ -70,14 +70,16 @@ impl Stage {
 
     /// The same on another store. Tokens are kept in memory.
     pub async fn on(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration) -> Self {
-        Self::play(store, memory, bounds, pace, Cast::usual()).await
+        let tokens = memory.clone();
+        Self::play(store, tokens, memory, bounds, pace, Cast::usual()).await
     }
 
     /// The usual server on a store that keeps people waiting when it is told to.
     pub async fn sluggish(bounds: Bounds) -> (Self, Arc<Sluggish>) {
         let store = Arc::new(Sluggish::default());
         let bounds = Bounds { grace_max: Duration::ZERO, ..bounds };
-        (Self::on(store.clone(), store.memory.clone(), bounds, Duration::ZERO).await, store)
+        let (memory, cast) = (store.memory.clone(), Cast::usual());
+        (Self::play(store.clone(), store.clone(), memory, bounds, Duration::ZERO, cast).await, store)
     }
 
     /// The next server on the same store, in whose configuration there is nobody but `heir`, and no model to choose.
@@ -85,10 +87,18 @@ impl Stage {
         self.server.stop().await;
         let cast = Cast { agents: vec![("heir", agent("persona"))], models: vec![] };
         let bounds = Bounds { grace_max: Duration::ZERO, ..Bounds::default() };
-        Self::play(self.memory.clone(), self.memory, bounds, Duration::ZERO, cast).await
+        let (store, tokens) = (self.memory.clone(), self.memory.clone());
+        Self::play(store, tokens, self.memory, bounds, Duration::ZERO, cast).await
     }
 
-    async fn play(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration, cast: Cast) -> Self {
+    async fn play(
+        store: Arc<dyn Store>,
+        tokens: Arc<dyn Tokens>,
+        memory: Arc<Memory>,
+        bounds: Bounds,
+        pace: Duration,
+        cast: Cast,
+    ) -> Self {
         let Cast { agents, models } = cast;
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let mut registry = Registry::default();
@@ -96,7 +106,7 @@ impl Stage {
             .store(store.clone())
             .metrics(Metrics::register(&mut registry))
             .provider(Understudy::company(Manner { pace, seed: 7 }));
-        let (tokens, agent) = (memory.clone(), agents[0].0.into());
+        let agent = agents[0].0.into();
         let engine = agents.into_iter().fold(builder, |builder, (name, agent)| builder.agent(name, agent)).start();
         let parts = Parts { engine: engine.clone(), store, tokens, registry, agent, models, bounds };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

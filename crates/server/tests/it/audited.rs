@@ -1,0 +1,170 @@
+//! Who decided is written down, whatever becomes of whoever did.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use everturn::stores::{Scope, TokenHash};
+use everturn_server::Bounds;
+use everturn_server::wire::{Status, View};
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Metadata, Subscriber, span};
+
+use crate::connections::{open, until_open};
+use crate::reader::Reader;
+use crate::stage::{Stage, TOKEN, kind};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hears what is audited, by its name and the call or token it is about.
+struct Ear(UnboundedSender<(String, String)>);
+
+#[derive(Default)]
+struct Heard {
+    event: String,
+    about: String,
+}
+
+impl Visit for Heard {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let text = format!("{value:?}").trim_matches('"').to_owned();
+        match field.name() {
+            "event" => self.event = text,
+            "call" | "token" => self.about = text,
+            _ => {}
+        }
+    }
+}
+
+impl Subscriber for Ear {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == everturn::AUDIT
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut heard = Heard::default();
+        event.record(&mut heard);
+        if !heard.event.starts_with("tool_") {
+            self.0.send((heard.event, heard.about)).unwrap();
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// What this thread audits from now on; a server of a test has no other.
+fn audit() -> (UnboundedReceiver<(String, String)>, DefaultGuard) {
+    let (ear, audit) = unbounded_channel();
+    (audit, tracing::subscriber::set_default(Ear(ear)))
+}
+
+async fn next(audit: &mut UnboundedReceiver<(String, String)>) -> (String, String) {
+    timeout(PATIENCE, audit.recv()).await.expect("it is audited").unwrap()
+}
+
+fn awaits(view: &View) -> bool {
+    view.status.as_ref().is_some_and(|status| status.status == Status::Awaiting)
+}
+
+/// A chat whose turn waits for an answer, the answers of this kind, and who watches.
+async fn asking(stage: &Stage, kind: &str) -> (String, Value, Reader) {
+    let agent = if kind == "result" { "asks" } else { "launches" };
+    let chat = stage.chat(agent).await;
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, if kind == "result" { "Show me Oslo" } else { "Launch it" }).await;
+    let ask = reader.until(awaits).await.status.unwrap().asks[0].clone();
+    let answer = match kind {
+        "approve" => json!({"kind": kind, "call": ask.call, "input_hash": ask.input_hash}),
+        "deny" => json!({"kind": kind, "call": ask.call}),
+        _ => json!({"kind": kind, "call": ask.call, "output": "a map"}),
+    };
+    (chat, json!({"answers": [answer]}), reader)
+}
+
+/// Sends a request, and goes away once `is_under_way`.
+async fn send_and_go(stage: &Stage, method: Method, path: &str, body: &Value, is_under_way: impl Future<Output = ()>) {
+    let others = open(stage).await;
+    let request = Client::new().request(method, format!("{}{path}", stage.base)).bearer_auth(TOKEN).json(body);
+    let sent = tokio::spawn(request.send());
+    timeout(PATIENCE, is_under_way).await.expect("it is begun");
+    sent.abort();
+    until_open(stage, others).await;
+}
+
+/// S35: approving, denying and answering is audited, also of whoever closes the connection as soon as it is sent.
+#[tokio::test]
+async fn who_decides_and_goes_away_is_in_the_audit() {
+    let (mut audit, _guard) = audit();
+    for (kind, event) in [("approve", "approved"), ("deny", "denied"), ("result", "answered")] {
+        let (stage, store) = Stage::sluggish(Bounds::default()).await;
+        let (chat, answers, _reader) = asking(&stage, kind).await;
+        let call = answers["answers"][0]["call"].as_str().unwrap().to_owned();
+        store.outcomes.shut();
+        let path = format!("{chat}/answers");
+        send_and_go(&stage, Method::POST, &path, &answers, store.outcomes.until(1)).await;
+        assert!(audit.is_empty(), "nobody knows yet what became of it");
+        store.outcomes.open();
+        assert_eq!(next(&mut audit).await, (event.to_owned(), call));
+        stage.server.stop().await;
+    }
+}
+
+/// S35: what is kept is in the audit though nobody came to it in time, and what was refused is not.
+#[tokio::test]
+async fn what_is_kept_is_audited_and_what_is_refused_is_not() {
+    let (mut audit, _guard) = audit();
+    let bounds = Bounds { outcome_max: Duration::from_secs(2), ..Bounds::default() };
+    let (stage, store) = Stage::sluggish(bounds).await;
+    let (chat, answers, _reader) = asking(&stage, "approve").await;
+    let mut other = answers.clone();
+    other["answers"][0]["input_hash"] = json!("0000000000000001");
+    let (status, problem) = stage.post(&format!("{chat}/answers"), other).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::CONFLICT, "not-asked"));
+    store.outcomes.shut();
+    let (status, problem) = stage.post(&format!("{chat}/answers"), answers).await;
+    assert_eq!((status, kind(&problem)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));
+    assert_eq!(next(&mut audit).await.0, "approved");
+    assert!(audit.is_empty());
+    store.outcomes.open();
+    stage.server.stop().await;
+}
+
+/// S35: so is who makes tokens and takes them back.
+#[tokio::test]
+async fn who_makes_or_revokes_a_token_and_goes_away_is_in_the_audit() {
+    let (mut audit, _guard) = audit();
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let secret = "evt_of-somebody-who-has-to-go";
+    stage.grant(secret, "me", &[Scope::Read]).await;
+    let id = TokenHash::of(secret).id();
+    store.tokens.shut();
+    let path = format!("/v1/tokens/{id}");
+    send_and_go(&stage, Method::DELETE, &path, &json!({}), store.tokens.until(1)).await;
+    store.tokens.open();
+    assert_eq!(next(&mut audit).await, ("token_revoked".to_owned(), id));
+    store.tokens.shut();
+    let new = json!({"name": "phone", "scopes": ["read"]});
+    let is_put = async {
+        while stage.get("/v1/tokens").await.1["tokens"].as_array().unwrap().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    send_and_go(&stage, Method::POST, "/v1/tokens", &new, is_put).await;
+    store.tokens.open();
+    assert_eq!(next(&mut audit).await.0, "token_made");
+    stage.server.stop().await;
+}
