@@ -60,7 +60,7 @@ pub use backup::{Backup, BackupError};
 use desk::Desk;
 use heads::Heads;
 pub use inspect::{Inspection, Trouble};
-use keeper::{Health, Keeper};
+use keeper::{Health, Keeper, Syncer};
 pub use open::OpenError;
 use open::Place;
 use queue::{COMPANY, Queue};
@@ -113,18 +113,19 @@ impl Sqlite {
         let (heads, health) = (Arc::new(Heads::new(options.appends_len_max)), Arc::new(Health::default()));
         heads.fill(found);
         health.count_pages(&mut connection)?;
-        let (keeper, woken) = sync_channel(1);
+        let ((syncer, written), (keeper, long)) = (sync_channel(1), sync_channel(1));
         let (stop, stopped) = sync_channel(0);
         let queue = Arc::new(Queue::new(COMPANY));
         let jobs = queue.clone();
         let file = place.file.clone();
-        let keeps = Keeper { file: file.clone(), health: health.clone(), woken, stop: stopped };
+        let syncs = Syncer { file: file.clone(), health: health.clone(), woken: written, stop: stopped, keeper };
+        let keeps = Keeper { file: file.clone(), health: health.clone(), woken: long };
         let writer = Writer {
             file: file.clone(),
             connection: Some(connection),
             heads: heads.clone(),
             health: health.clone(),
-            keeper,
+            syncer,
             seats: HashMap::new(),
             log,
             synchronous: Needs::Full,
@@ -135,6 +136,7 @@ impl Sqlite {
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let threads = vec![
             named("sqlite-writer").spawn(move || writer.run(&jobs)).map_err(failed)?,
+            named("sqlite-syncer").spawn(move || syncs.run()).map_err(failed)?,
             named("sqlite-keeper").spawn(move || keeps.run()).map_err(failed)?,
         ];
         let drafts = match options.drafts {

@@ -11,14 +11,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::core::chat::Effect;
-use everturn::core::command::{Command, When};
+use everturn::core::chat::{CallState, Effect, OpenCall};
+use everturn::core::command::{Answer, Answered, Command, When};
 use everturn::core::draft::Draft;
-use everturn::core::ids::ChatId;
-use everturn::core::message::{Part, Stop, Text};
+use everturn::core::message::{Body, Output, Part, Stop, Text};
+use everturn::core::prompt::ToolSpec;
 use everturn::core::view::View;
-use everturn::{Agent, ChatHandle, Engine, Policy, ToolContext, ToolError, tool};
+use everturn::{Agent, Approval, ChatHandle, Engine, Metrics, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Cue, Heard, Script, Understudy, call, script, stop, text};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::task::JoinSet;
@@ -37,6 +39,8 @@ pub const DEADLY: &str = "die";
 pub const HARDY: &str = "hardy";
 /// One whose turns are, as usual.
 pub const FRAIL: &str = "frail";
+/// One that asks people: whether it may pay, and for a map.
+pub const ASKING: &str = "asking";
 
 /// How many numbers each answer has.
 pub const TOKENS: usize = 40;
@@ -52,11 +56,14 @@ fn mortal() {
 
 async fn live(place: &Place, trace: PathBuf) {
     let store = place.open().await;
+    let mut registry = Registry::default();
     let engine = Engine::builder()
         .store(store)
+        .metrics(Metrics::register(&mut registry))
         .provider(Understudy::hearing(counting))
         .agent(HARDY, hardy(&trace))
         .agent(FRAIL, agent(&trace))
+        .agent(ASKING, asking(&trace))
         .start();
     say(format_args!("up"));
     let (mut chats, mut sends, mut watches): (Vec<ChatHandle>, _, _) = (Vec::new(), JoinSet::new(), JoinSet::new());
@@ -69,21 +76,24 @@ async fn live(place: &Place, trace: PathBuf) {
                 watches.spawn(watch(chat.clone()));
                 chats.push(chat);
             }
+            ["answer", id] => drop(watches.spawn(answer(engine.chat(id.parse().unwrap())))),
             ["go"] => drop(engine.resume().await),
             ["send", id, key] => drop(sends.spawn(send(engine.chat(id.parse().unwrap()), key.into()))),
-            ["interrupt", id] => {
-                let chat = engine.chat(id.parse::<ChatId>().unwrap());
-                tokio::spawn(async move { drop(chat.interrupt().await) });
+            [verb @ ("steer" | "interrupt" | "edit"), id, key] => {
+                drop(sends.spawn(step_in(engine.chat(id.parse().unwrap()), verb.into(), key.into())));
             }
             _ => panic!("not a command: {line}"),
         }
     }
     sends.join_all().await;
     for chat in chats {
-        while chat.rest().await.is_err() {}
+        while chat.rest().await.is_err() || !chat.standing().await.is_ok_and(|standing| standing.asks.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(2)).await; // Somebody is about to answer.
+        }
     }
     engine.shutdown().await;
     watches.shutdown().await; // Its last word is the last.
+    say(format_args!("lost {}", lost(&registry)));
     say(format_args!("rest"));
 }
 
@@ -93,14 +103,73 @@ fn say(line: std::fmt::Arguments<'_>) {
     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
 }
 
+/// How often a driver of this process wanted to write and was told that the chat is another's.
+fn lost(registry: &Registry) -> u64 {
+    let mut text = String::new();
+    encode(&mut text, registry).unwrap();
+    let fenced = text.lines().filter_map(|line| line.strip_prefix("everturn_driver_failures_total{kind=\"fenced\"} "));
+    fenced.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
+fn words(text: &str) -> Arc<[Part]> {
+    [Part::Text(Text { text: text.into(), meta: Default::default() })].into()
+}
+
 async fn send(chat: ChatHandle, key: String) {
-    let parts = [Part::Text(Text { text: key.clone(), meta: Default::default() })];
-    let command = Command::Send { parts: parts.into(), when: When::Queue };
+    let command = Command::Send { parts: words(&key), when: When::Queue };
     while let Err(error) = chat.submit(command.clone(), Some(key.clone())).await {
         say(format_args!("not {key} {error}"));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     say(format_args!("ok {key}"));
+}
+
+/// Does what people do besides sending, once: if that is refused, or nobody hears of it, so be it.
+async fn step_in(chat: ChatHandle, verb: String, key: String) {
+    let steer = |text: &str| Command::Send { parts: words(text), when: When::Steer };
+    let command = match &*verb {
+        "steer" => steer(&key),
+        "edit" => {
+            let transcript = chat.transcript().await.unwrap_or_default();
+            let first = transcript.iter().find(|message| matches!(message.body, Body::User(_)));
+            let Some(message) = first.map(|first| first.id) else { return }; // It is about to be said.
+            Command::Edit { message, parts: words(&key) }
+        }
+        _ => {
+            if tokio::time::timeout(Duration::from_millis(50), chat.rest()).await.is_ok() {
+                let spoken = format!("{key}-spoken"); // So that there is something to stop.
+                took(&chat, "steer", steer(&spoken), spoken).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Command::Interrupt
+        }
+    };
+    took(&chat, &verb, command, key).await;
+}
+
+/// Answers whatever the chat asks. Of two processes that do, both say the same.
+async fn answer(chat: ChatHandle) {
+    let (mut events, mut view) = (chat.events(None), View::default());
+    loop {
+        let Ok(event) = events.next().await else { continue };
+        view.fold(&event).unwrap();
+        let asks = view.standing.as_ref().map(|standing| standing.asks.clone()).unwrap_or_default();
+        let Some(first) = asks.first() else { continue };
+        let key = format!("answer{}", first.uid);
+        let answered = |ask: &OpenCall| match ask.state {
+            CallState::AsksApproval => Answered::Approve { input_hash: ask.input_hash },
+            _ => Answered::Output(Output::text(&key)),
+        };
+        let answers = asks.iter().map(|ask| Answer { call: ask.uid, what: answered(ask) });
+        took(&chat, "answer", Command::Answer(answers.collect()), key.clone()).await;
+    }
+}
+
+async fn took(chat: &ChatHandle, verb: &str, command: Command, key: String) {
+    match chat.submit(command, Some(key.clone())).await {
+        Ok(receipt) => say(format_args!("took {verb} {} {key} {}", chat.id(), receipt.seq)),
+        Err(error) => say(format_args!("not {key} {error}")),
+    }
 }
 
 /// Tells what a reader has seen, whenever that can be gone on from.
@@ -137,8 +206,9 @@ fn counting(heard: &Heard) -> Script {
     let whole = tokens(TOKENS);
     let left = whole.strip_prefix(heard.half_said.trim_end()).unwrap_or(&whole);
     let spoken = left.split_inclusive(' ').flat_map(|word| [text(word), Cue::Wait(Duration::from_micros(500))]);
+    let other = if heard.tools.iter().any(|tool| tool.name == "map") { "map" } else { "look" };
     let end = match heard.results.is_empty() {
-        true => vec![call("pay", json!({})), call("look", json!({})), stop(Stop::ToolUse)],
+        true => vec![call("pay", json!({})), call(other, json!({})), stop(Stop::ToolUse)],
         false => vec![stop(Stop::End)],
     };
     script(spoken.chain(end))
@@ -146,6 +216,15 @@ fn counting(heard: &Heard) -> Script {
 
 fn hardy(trace: &std::path::Path) -> Agent {
     let mut agent = agent(trace);
+    agent.limits.deaths_max = u32::MAX;
+    agent
+}
+
+fn asking(trace: &std::path::Path) -> Agent {
+    let policy = Policy { approval: Approval::Needed, ..Policy::default() };
+    let agent = Agent::new("understudy/counting".parse().unwrap());
+    let mut agent = agent.tool(leaving_a_trace("pay", trace, policy)).unwrap();
+    agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", json!({"type": "object"}))).unwrap();
     agent.limits.deaths_max = u32::MAX;
     agent
 }

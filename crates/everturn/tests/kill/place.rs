@@ -6,7 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn::core::ids::ChatId;
 use everturn::stores::{Postgres, Sqlite, Store, postgres, sqlite};
+use everturn_props::shared::psql;
 
 /// Where the chats are. Written as text, to be handed to another process.
 #[derive(Debug, Clone)]
@@ -38,6 +40,68 @@ impl Place {
                 Arc::new(Postgres::open(url, options).await.unwrap())
             }
         }
+    }
+}
+
+/// What is wrong with the rows of Postgres, a line each. Messages, commands and attempts are counted without a gap, what was
+/// obeyed has an outcome, commits are in order, and nothing belongs to nobody.
+const TROUBLES: &str = "
+    SELECT 'messages of ' || c.no FROM chats c, LATERAL (
+        SELECT count(*) AS len, coalesce(max(id), 0) AS newest, coalesce(max(version), 0) AS version
+        FROM messages WHERE chat = c.id
+    ) m WHERE len <> newest OR m.version > c.version
+    UNION ALL SELECT 'the order of messages in ' || c.no FROM chats c WHERE EXISTS (
+        SELECT 1 FROM (SELECT version, lag(version) OVER (ORDER BY id) AS before FROM messages WHERE chat = c.id) m
+        WHERE version < before)
+    UNION ALL SELECT 'the inbox of ' || c.no FROM chats c, LATERAL (
+        SELECT count(*) AS len, coalesce(max(seq), 0) AS newest,
+            count(*) FILTER (WHERE (outcome IS NULL) = (seq <= c.obeyed)) AS wrong
+        FROM inbox WHERE chat = c.id
+    ) i WHERE len <> newest OR newest <> c.submitted OR wrong > 0 OR c.obeyed > c.submitted
+    UNION ALL SELECT 'attempts of ' || c.no FROM chats c, LATERAL (
+        SELECT count(*) AS len, coalesce(max(number) - min(number) + 1, 0) AS span FROM attempts WHERE chat = c.id
+    ) a WHERE len <> span
+    UNION ALL SELECT 'a draft of nobody, ' || no FROM drafts WHERE no NOT IN (SELECT no FROM chats)
+    UNION ALL SELECT 'a draft of the future, ' || no FROM drafts JOIN chats USING (no) WHERE drafts.step > chats.step
+    UNION ALL SELECT 'a batch of nobody, ' || batch FROM tail WHERE NOT nos <@ (SELECT array_agg(no) FROM chats)
+    UNION ALL SELECT 'words of no message, ' || id FROM spoken s WHERE NOT EXISTS (
+        SELECT 1 FROM messages WHERE chat = s.chat AND id = s.id)";
+
+/// Asks for every row of Postgres, table by table; but for who is alive, and who has which chat in hand.
+const ROWS: &str = "
+    SELECT string_agg(format(
+        'SELECT %L, count(*), md5(string_agg(r::text, chr(10) ORDER BY r::text)) FROM (SELECT %s AS r FROM %I t) s',
+        tablename, CASE tablename WHEN 'chats' THEN 'to_jsonb(t) - ''fence'' - ''worker''' ELSE 't' END, tablename
+    ), ' UNION ALL ' ORDER BY tablename)
+    FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'workers'";
+
+impl Place {
+    /// Everything wrong with what is stored, looked for everywhere.
+    pub fn troubles(&self, chats: &[ChatId]) -> Vec<String> {
+        match self {
+            Self::Directory(path) => {
+                let mut inspection = sqlite::Inspection::open(path).unwrap();
+                let mut found = inspection.damage(|| ()).unwrap();
+                let of_chats = chats.iter().flat_map(|chat| inspection.troubles(*chat).unwrap());
+                let all = of_chats.chain(inspection.strays().unwrap()).filter(|trouble| !trouble.is_harmless());
+                found.extend(all.map(|trouble| trouble.to_string()));
+                found
+            }
+            Self::Database(url) => psql(url, TROUBLES).unwrap().lines().map(Into::into).collect(),
+        }
+    }
+
+    /// Lets whoever comes next know that nobody is left, so that they need not wait until nobody believes the last one.
+    pub fn bury(&self) {
+        if let Self::Database(url) = self {
+            psql(url, "DELETE FROM workers").unwrap();
+        }
+    }
+
+    /// A number for all rows of each table.
+    pub fn rows(&self) -> String {
+        let Self::Database(url) = self else { panic!("asked of Postgres alone") };
+        psql(url, psql(url, ROWS).unwrap().trim()).unwrap()
     }
 }
 

@@ -1,8 +1,8 @@
 //! A chat's life over many processes, and what must hold between any two of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -10,13 +10,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use everturn::core::chat::Effect;
+use everturn::core::command::When;
 use everturn::core::draft::Draft;
 use everturn::core::ids::{ChatId, Seq, Timestamp};
-use everturn::core::message::{Body, Message, Stop, Verdict, text_of};
+use everturn::core::limits::Limits;
+use everturn::core::message::{Body, Message, Part, Stop, Text, Verdict, text_of};
 use everturn::core::view::{Cursor, Event, Row, Standing};
-use everturn::stores::Store;
+use everturn::stores::{Store, Submission};
 
-use crate::mortal::{HARDY, PLACE, TOKENS, TRACE, fingerprint, tokens};
+use crate::inputs::Inputs;
+use crate::mortal::{ASKING, HARDY, PLACE, TOKENS, TRACE, fingerprint, tokens};
 use crate::place::Place;
 
 /// How long a process may say nothing before something is wrong.
@@ -27,11 +30,31 @@ pub struct Saga {
     pub place: Place,
     pub trace: PathBuf,
     chats: Vec<ChatId>,
+    /// In which of them people do more than send, and what: steer, interrupt, edit, answer.
+    stepping_in: Vec<(ChatId, &'static str)>,
+    /// How often they did.
+    steps_in: usize,
+    /// What was taken of that.
+    inputs: Inputs,
     /// What was sent, by its key, and where; and whether that was ever acknowledged.
     sent: BTreeMap<String, (ChatId, bool)>,
     /// The newest place each chat's reader said it had got to, and what the draft looked like there.
     seen: BTreeMap<ChatId, (Cursor, u64)>,
 }
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself, where it was told to, or by a deadly tool.
+    AtItsPlace,
+    /// By a killer.
+    Killed,
+    /// It had nothing left to do.
+    Rested,
+}
+
+const SIGABRT: i32 = 6;
+const SIGKILL: i32 = 9;
 
 /// A process that can be killed.
 pub struct Mortal {
@@ -43,7 +66,9 @@ pub struct Mortal {
 impl Saga {
     /// Nothing yet, not even a store.
     pub fn unmade(place: Place, trace: PathBuf) -> Self {
-        Self { place, trace, chats: Vec::new(), sent: BTreeMap::new(), seen: BTreeMap::new() }
+        let (chats, stepping_in, inputs) = (Vec::new(), Vec::new(), Inputs::default());
+        let (sent, seen) = (BTreeMap::new(), BTreeMap::new());
+        Self { place, trace, chats, stepping_in, steps_in: 0, inputs, sent, seen }
     }
 
     /// Makes `chats` empty chats at `place`.
@@ -59,6 +84,21 @@ impl Saga {
             store.create(*chat, agent, "").await.unwrap();
         }
         Self { chats, ..Self::unmade(place, trace) }
+    }
+
+    /// A chat for everything that people do.
+    pub async fn of_every_kind(place: Place, trace: PathBuf) -> Self {
+        let mut saga = Self::of(HARDY, place, trace, 3).await;
+        let asked = ChatId::new(Timestamp(1), 4);
+        let store = saga.place.open().await;
+        store.create(asked, ASKING, "").await.unwrap();
+        saga.chats.push(asked);
+        let first = [Part::Text(Text { text: "first".into(), meta: Default::default() })];
+        let command = everturn::core::command::Command::Send { parts: first.into(), when: When::Queue };
+        let to_be_edited = Submission { command, key: Some("first".into()), at: Timestamp(1) };
+        store.submit(saga.chats[0], to_be_edited, &Limits::default()).await.unwrap();
+        saga.stepping_in = saga.chats.iter().copied().zip(["edit", "steer", "interrupt", "answer"]).collect();
+        saga
     }
 
     /// Starts a process; `death` is where it is to kill itself, if it comes there.
@@ -86,12 +126,20 @@ impl Saga {
             mortal.tell(&format!("watch {chat}"));
         }
         mortal.tell("go");
+        // What is sent would not stay there, or would go on after it was stopped.
+        let is_for_others = |chat| ["edit", "interrupt"].iter().any(|verb| self.stepping_in.contains(&(chat, verb)));
+        let chats: Vec<ChatId> = self.chats.iter().copied().filter(|chat| !is_for_others(*chat)).collect();
         for number in self.sent.len()..self.sent.len() + more {
-            let chat = self.chats[number % self.chats.len()];
+            let chat = chats[number % chats.len()];
             self.sent.insert(format!("m{number}"), (chat, false));
         }
         for (key, (chat, _)) in self.sent.iter().filter(|(_, (_, is_acknowledged))| !is_acknowledged) {
             mortal.tell(&format!("send {chat} {key}"));
+        }
+        for (chat, verb) in &self.stepping_in {
+            self.steps_in += 1;
+            let key = format!("{verb}{}", self.steps_in);
+            mortal.tell(&if *verb == "answer" { format!("answer {chat}") } else { format!("{verb} {chat} {key}") });
         }
     }
 
@@ -104,13 +152,14 @@ impl Saga {
                 let earlier = self.seen.insert(chat, (cursor, shown.parse().unwrap()));
                 assert!(earlier.is_none_or(|(earlier, _)| earlier <= cursor), "a reader went back to {cursor}");
             }
-            ["up" | "rest", ..] | ["not", ..] => {}
+            ["took", verb, chat, key, seq] => self.inputs.heed(verb, chat, key, seq),
+            ["up" | "rest" | "lost" | "not", ..] => {}
             _ => panic!("a process said {line}"),
         }
     }
 
     /// What must hold after any death: everything promised is there, once; everything shown is there, as it was shown.
-    pub async fn check(&self) {
+    pub async fn check(&mut self) {
         let store = self.place.open().await;
         for chat in &self.chats {
             let (standing, rows) = stored(&*store, *chat).await;
@@ -118,7 +167,10 @@ impl Saga {
             self.everything_accepted_is_there(&*store, *chat, &standing, &transcript).await;
             self.everything_shown_is_there(&*store, *chat, &rows).await;
             self.every_effect_is_in_the_ledger(&*store, *chat, &transcript).await;
+            self.inputs.check(&*store, *chat, &standing, &transcript).await;
         }
+        drop(store);
+        assert_eq!(self.place.troubles(&self.chats), [""; 0]);
     }
 
     async fn everything_accepted_is_there(
@@ -194,22 +246,12 @@ impl Saga {
         }
     }
 
-    /// A number for everything that is stored.
-    pub async fn fingerprint(&self) -> u64 {
-        let store = self.place.open().await;
-        let mut hasher = DefaultHasher::new();
-        for chat in &self.chats {
-            format!("{:?}", stored(&*store, *chat).await).hash(&mut hasher);
-            format!("{:?}", store.transcript(*chat).await).hash(&mut hasher);
-            format!("{:?}", store.attempts(*chat, 0, usize::MAX).await).hash(&mut hasher);
-            format!("{:?}", store.calls(*chat).await).hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
     /// What must hold at the end: every message was answered in full, every number once.
-    pub async fn is_complete(&self) {
+    pub async fn is_complete(&mut self) {
         self.check().await;
+        if !self.stepping_in.is_empty() {
+            return self.inputs.are_done(); // What was stopped or said together has fewer answers.
+        }
         let store = self.place.open().await;
         let mut answered = 0;
         for chat in &self.chats {
@@ -258,8 +300,21 @@ impl Mortal {
     /// Kills it, if nobody did. What it wrote to its error output.
     pub fn kill(&mut self) -> String {
         let _ = self.child.kill(); // SIGKILL.
-        let _ = self.child.wait();
-        std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap_or_default()
+        self.end().1
+    }
+
+    /// How it ended, and what it wrote to its error output. Nobody dies of a mistake of ours.
+    pub fn end(&mut self) -> (End, String) {
+        let status = self.child.wait().unwrap();
+        let said = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap_or_default();
+        let end = match (status.signal(), status.success()) {
+            (Some(SIGABRT), _) => End::AtItsPlace,
+            (Some(SIGKILL), _) => End::Killed,
+            (None, true) => End::Rested,
+            _ => panic!("it ended with {status}: {said}"),
+        };
+        assert!(!said.contains("panicked at"), "{said}");
+        (end, said)
     }
 
     /// Tells it that nothing more comes: it ends when every chat rests.

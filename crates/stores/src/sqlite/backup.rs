@@ -101,11 +101,11 @@ fn copy(file: &Path, part: &Path) -> Result<(), BackupError> {
     File::open(part).and_then(|copy| copy.sync_all()).map_err(failed)
 }
 
-/// Opens a copy as a restore would.
+/// Opens a copy as a restore would, and reads all of it.
 fn check(part: &Path) -> Result<Backup, BackupError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut copy = Connection::open_with_flags(part, flags)?;
-    open::check(&mut copy)?;
+    let copy = Connection::open_with_flags(part, flags)?;
+    open::check_whole(&copy)?;
     migrate::refuse_newer(&copy)?;
     let count = |table: &str| copy.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0));
     let (chats, messages) = (count("chats")?.unsigned_abs(), count("messages")?.unsigned_abs());
@@ -121,4 +121,33 @@ fn check(part: &Path) -> Result<Backup, BackupError> {
     let failed = |why| BackupError::File { file: part.into(), why };
     let bytes = std::fs::metadata(part).map_err(failed)?.len();
     Ok(Backup { schema, chats, messages, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::Options;
+
+    /// A copy is looked through to its end, in its indexes too, which a start only counts: one of them says
+    /// something else than its table here.
+    #[test]
+    fn a_copy_that_is_damaged_in_an_index_alone_is_no_backup() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Sqlite::open(dir.path(), &Options::default()).unwrap());
+        let file = dir.path().join("copy.db");
+        assert_eq!(Sqlite::backup_of(dir.path(), &file).unwrap().chats, 0);
+        let kept = "CREATE TEMP TABLE kept AS SELECT * FROM main.sqlite_schema WHERE name = 'asked_at'";
+        let hidden = "DELETE FROM main.sqlite_schema WHERE name = 'asked_at'";
+        let filled = "INSERT INTO asked VALUES (x'01', x'02', x'03', x'04', 5)";
+        let unseen =
+            format!("PRAGMA writable_schema = ON; {hidden}; PRAGMA writable_schema = RESET; UPDATE asked SET at = 6");
+        let copy = Connection::open(&file).unwrap();
+        copy.execute_batch(&format!("{kept}; {filled}")).unwrap();
+        Connection::open(&file).unwrap().execute_batch(&unseen).unwrap();
+        copy.execute_batch("PRAGMA writable_schema = ON; INSERT INTO main.sqlite_schema SELECT * FROM kept").unwrap();
+        drop(copy);
+        open::check(&mut Connection::open(&file).unwrap()).unwrap();
+        let told = check(&file).unwrap_err();
+        assert!(matches!(&told, BackupError::Database(OpenError::Damaged(why)) if why.contains("asked_at")), "{told}");
+    }
 }

@@ -3,7 +3,7 @@
 //! SQLite ignores a setting it does not know and keeps another where it cannot obey, without a word. What durability
 //! rests on is therefore asked for again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -38,6 +38,26 @@ pub(super) fn reading(file: &Path) -> Result<Connection, OpenError> {
     let connection = Connection::open_with_flags(file, flags)?;
     set(&connection, "query_only", "1", Asked::Always)?;
     usual(connection)
+}
+
+/// One that leaves no trace, for a file that may not be ours. Whoever reads a database that has a log is given one, which
+/// stays there; so one that has none is read as something that cannot change.
+pub(super) fn peeking(file: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if log_of(file).exists() {
+        let connection = Connection::open_with_flags(file, flags)?;
+        connection.busy_timeout(BUSY_MAX)?;
+        return Ok(connection);
+    }
+    let name: String = file.as_os_str().as_encoded_bytes().iter().map(|byte| format!("%{byte:02x}")).collect();
+    Ok(Connection::open_with_flags(format!("file:{name}?immutable=1"), flags | OpenFlags::SQLITE_OPEN_URI)?)
+}
+
+/// Where SQLite keeps what it has not yet written back into `file`.
+pub(super) fn log_of(file: &Path) -> PathBuf {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
 }
 
 fn usual(connection: Connection) -> Result<Connection, OpenError> {

@@ -1,11 +1,12 @@
-//! The thread behind the writer: it syncs what was not, and writes the log back into the database.
+//! The threads behind the writer: one syncs what was not, one writes the log back into the database.
 //!
-//! Both cost the disk's time and neither is anybody's answer, so the writer does not wait for them.
+//! Both cost the disk's time and neither is anybody's answer, so the writer does not wait for them. Nor does a sync wait
+//! until a long log is written back: how much a power cut takes depends on it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ const PAGES_WRITTEN_BACK: u32 = 1_000;
 /// How long a write that worked shows that writing works.
 const PROOF_MAX: Duration = Duration::from_secs(5);
 
-/// What the two threads tell each other, and whoever asks how they are.
+/// What the threads tell each other, and whoever asks how they are.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// Something was committed and may be lost in a power cut.
@@ -48,6 +49,11 @@ impl Health {
         is_fresh && !self.is_doubtful.load(Ordering::Relaxed)
     }
 
+    /// Whether the log should be written back.
+    fn is_long(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) >= PAGES_WRITTEN_BACK
+    }
+
     /// Counts the pages of the log that `connection` writes.
     pub(super) fn count_pages(&self, connection: &mut Connection) -> Result<(), rusqlite::Error> {
         let pages = self.pages.clone();
@@ -58,20 +64,21 @@ impl Health {
     }
 }
 
-/// The thread's state.
-pub(super) struct Keeper {
+/// Syncs.
+pub(super) struct Syncer {
     pub(super) file: PathBuf,
     pub(super) health: Arc<Health>,
     /// Something was committed.
     pub(super) woken: Receiver<()>,
     /// Nothing is ever sent: it closes when the store does.
     pub(super) stop: Receiver<()>,
+    /// The log has become long.
+    pub(super) keeper: SyncSender<()>,
 }
 
-impl Keeper {
+impl Syncer {
     /// Works until the writer is gone.
     pub(super) fn run(self) {
-        let mut connection = None;
         while self.woken.recv().is_ok() {
             if self.stop.recv_timeout(UNSYNCED_MAX) != Err(RecvTimeoutError::Timeout) {
                 return; // Whoever opens it next finds the log as it is.
@@ -79,9 +86,27 @@ impl Keeper {
             if self.health.is_unsynced.swap(false, Ordering::AcqRel) && sync(&self.file).is_err() {
                 self.health.is_doubtful.store(true, Ordering::Relaxed);
             }
-            if self.health.pages.load(Ordering::Relaxed) >= PAGES_WRITTEN_BACK
-                && self.write_back(&mut connection).is_err()
-            {
+            if self.health.is_long() {
+                let _ = self.keeper.try_send(()); // It has been told already.
+            }
+        }
+    }
+}
+
+/// Writes the log back.
+pub(super) struct Keeper {
+    pub(super) file: PathBuf,
+    pub(super) health: Arc<Health>,
+    /// The log has become long.
+    pub(super) woken: Receiver<()>,
+}
+
+impl Keeper {
+    /// Works until the other one is gone.
+    pub(super) fn run(self) {
+        let mut connection = None;
+        while self.woken.recv().is_ok() {
+            if self.health.is_long() && self.write_back(&mut connection).is_err() {
                 connection = None; // The writer comes by the same trouble, and says so.
             }
         }
@@ -98,9 +123,7 @@ impl Keeper {
 }
 
 fn sync(file: &Path) -> std::io::Result<()> {
-    let mut log = file.as_os_str().to_owned();
-    log.push("-wal");
-    match File::open(log) {
+    match File::open(connect::log_of(file)) {
         Ok(log) => log.sync_data(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()), // Written back whole.
         Err(error) => Err(error),

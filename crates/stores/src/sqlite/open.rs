@@ -137,8 +137,8 @@ pub(super) fn file_in(dir: &Path) -> PathBuf {
 /// Opens the database for writing, checks it, and brings it up to date.
 pub(super) fn prepare(file: &Path) -> Result<Connection, OpenError> {
     connect::is_known_good()?;
+    migrate::refuse_newer(&connect::peeking(file)?)?; // Before the other connection, which settles how the file is written.
     let mut connection = connect::writing(file)?;
-    migrate::refuse_newer(&connection)?;
     check(&mut connection)?;
     migrate::migrate(&mut connection)?;
     Ok(connection)
@@ -154,12 +154,20 @@ pub(super) fn check(connection: &mut Connection) -> Result<(), OpenError> {
             steps > CHECK_STEPS_MAX
         }),
     )?;
-    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
     connection.progress_handler(0, None::<fn() -> bool>)?;
     match found {
-        Ok(found) if found == "ok" => Ok(()),
-        Ok(found) => Err(OpenError::Damaged(found)),
+        Ok(found) => is_sound(found),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Looks for damage everywhere, in indexes too, however long that takes.
+pub(super) fn check_whole(connection: &Connection) -> Result<(), OpenError> {
+    is_sound(connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?)
+}
+
+fn is_sound(found: String) -> Result<(), OpenError> {
+    if found == "ok" { Ok(()) } else { Err(OpenError::Damaged(found)) }
 }

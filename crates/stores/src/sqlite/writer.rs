@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 use everturn_core::ids::ChatId;
-use rusqlite::Connection;
+use rusqlite::{Connection, ffi};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
@@ -98,7 +98,7 @@ pub(super) struct Writer {
     pub(super) connection: Option<Connection>,
     pub(super) heads: Arc<Heads>,
     pub(super) health: Arc<Health>,
-    pub(super) keeper: SyncSender<()>,
+    pub(super) syncer: SyncSender<()>,
     pub(super) seats: HashMap<ChatId, Seat>,
     pub(super) log: Log,
     /// What the connection is set to.
@@ -245,7 +245,7 @@ impl Writer {
             failpoint!("sqlite-committed");
             self.health.wrote(Some(clock::now()));
             self.health.is_unsynced.store(needs == Needs::Process, Ordering::Release);
-            let _ = self.keeper.try_send(()); // It has been told already.
+            let _ = self.syncer.try_send(()); // It has been told already.
         }
         Ok(log)
     }
@@ -255,7 +255,11 @@ impl Writer {
     fn reopen(&mut self) -> Result<(), rusqlite::Error> {
         self.connection = None;
         let mut connection = connect::writing(&self.file).map_err(connect::as_sqlite)?;
-        connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(()))?;
+        let is_partial: bool = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| row.get(0))?;
+        if is_partial {
+            let why = "what was written before it failed cannot be written back while somebody reads".into();
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), Some(why)));
+        }
         self.health.count_pages(&mut connection)?;
         self.health.is_doubtful.store(false, Ordering::Relaxed);
         self.synchronous = Needs::Full;

@@ -4,6 +4,7 @@ mod backup;
 mod deleted;
 mod inspecting;
 mod long;
+mod older;
 mod opening;
 mod trouble;
 

@@ -1,6 +1,7 @@
 //! Jobs that share a transaction do not share their fate.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
 use everturn_core::fact::Fact;
@@ -126,6 +127,26 @@ async fn a_connection_that_failed_is_not_used_again() {
         let is_anew = store.write(Needs::Nothing, marks).await == Ok(0);
         assert_eq!(is_anew, code != ffi::SQLITE_FULL, "{told}");
     }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// What was written before the disk failed is doubtful until all of it is written back. While somebody reads what was there
+/// before, that cannot be; so nothing is taken, and then it is.
+#[tokio::test]
+async fn nothing_is_taken_while_what_is_doubtful_cannot_be_written_back() {
+    let dir = dir("doubtful");
+    let store = open(&dir);
+    store.create(chat_id(1), "agent", "owner").await.unwrap();
+    let reader = rusqlite::Connection::open(dir.join("everturn.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM chats").unwrap();
+    store.create(chat_id(2), "agent", "owner").await.unwrap();
+    store.health.is_doubtful.store(true, Ordering::Relaxed);
+    let refused = store.create(chat_id(3), "agent", "owner").await;
+    assert!(matches!(&refused, Err(StoreError::Unavailable(why)) if why.contains("somebody reads")), "{refused:?}");
+    assert!(store.health.is_doubtful.load(Ordering::Relaxed));
+    drop(reader);
+    store.create(chat_id(3), "agent", "owner").await.unwrap();
+    assert!(!store.health.is_doubtful.load(Ordering::Relaxed));
     std::fs::remove_dir_all(dir).unwrap();
 }
 

@@ -1,5 +1,8 @@
 //! What a data directory says to whoever wants to use it.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
 use everturn_core::rehearsal::sample::{attempt, chat_id, text};
 use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{OpenError, Options, Sqlite};
@@ -53,6 +56,40 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     let found: i64 =
         Connection::open(&file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(found, 99);
+}
+
+/// What a directory holds, by name; but for the lock, which is whoever's that asked last, and the index of the log, which is
+/// made anew by everybody who reads one.
+fn files(dir: impl AsRef<std::path::Path>) -> BTreeMap<OsString, Vec<u8>> {
+    let all = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let ours = all.filter(|file| file.file_name() != "lock" && file.file_name() != "everturn.db-shm");
+    ours.map(|file| (file.file_name(), std::fs::read(file.path()).unwrap())).collect()
+}
+
+/// PR18: what is refused is not changed by a byte, whatever way it is written in, and no file comes to lie beside it.
+#[test]
+fn what_is_refused_is_left_as_it_was() {
+    let newer =
+        "PRAGMA journal_mode = wal; PRAGMA application_id = 0x65766572; CREATE TABLE t (x); PRAGMA user_version = 99";
+    let foreign = "PRAGMA journal_mode = delete; CREATE TABLE theirs (x)";
+    let foreign_log = "PRAGMA journal_mode = wal; CREATE TABLE theirs (x)";
+    for sql in [newer, foreign, foreign_log] {
+        let (dir, killed) = (Scratch::new(), Scratch::new());
+        let database = Connection::open(dir.as_ref().join("everturn.db")).unwrap();
+        database.execute_batch(sql).unwrap();
+        for (name, bytes) in files(&dir) {
+            std::fs::write(killed.as_ref().join(name), bytes).unwrap(); // As if nobody had closed it.
+        }
+        database.close().unwrap();
+        for dir in [dir, killed] {
+            let before = files(&dir);
+            let told = refused(&dir);
+            assert!(matches!(told, OpenError::Newer { found: 99, .. } | OpenError::Foreign), "{sql}: {told}");
+            assert_eq!(files(&dir), before, "{sql}");
+            let has_index = dir.as_ref().join("everturn.db-shm").exists();
+            assert!(!has_index || before.contains_key(OsStr::new("everturn.db-wal")), "{sql}");
+        }
+    }
 }
 
 #[test]
@@ -131,18 +168,4 @@ async fn deltas_that_cannot_be_read_harm_their_own_chat_alone() {
 fn open_after(one: std::sync::Arc<Sqlite>, two: std::sync::Arc<Sqlite>, dir: &Scratch) -> std::sync::Arc<Sqlite> {
     drop((one, two));
     open(dir)
-}
-
-/// A process that dies while it brings the database up to date, wherever that is, leaves one that the next can open.
-#[cfg(feature = "failpoints")]
-#[tokio::test]
-async fn a_killed_migration_runs_again() {
-    for point in ["begin", "middle", "commit", "end"] {
-        let dir = Scratch::new();
-        let mut dies = other("sqlite::opening::is_free", &dir);
-        let died = dies.env("EVERTURN_FAILPOINT", format!("sqlite-migrate-{point}:1")).output().unwrap();
-        assert!(!died.status.success(), "{point}: {died:?}");
-        let store = open(&dir);
-        Witness::in_a_turn(&store, 1).await.agrees().await;
-    }
 }

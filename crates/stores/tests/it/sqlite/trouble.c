@@ -1,6 +1,7 @@
 /* Lets the disk fail: loaded before the C library, it refuses to write or sync the files of a database as long as the file
  * named by EVERTURN_TROUBLE says so, in two words: what ("write" or "sync") and the number of the error. Each sync of the
- * write-ahead log that was done adds a byte to the file named by EVERTURN_SYNCS. */
+ * write-ahead log that was done adds a byte to the file named by EVERTURN_SYNCS. As long as the file named by EVERTURN_HOLD
+ * is there, whoever writes the log back stands still; they add a byte to it when they begin to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,6 +35,17 @@ static int trouble(int fd, const char *what) {
     return read == 2 && !strcmp(wanted, what) ? number : 0;
 }
 
+static void held(int fd) {
+    const char *hold = getenv("EVERTURN_HOLD");
+    int saved = errno;
+    if (hold && !access(hold, F_OK) && is_called(fd, "everturn.db") && !is_called(fd, "everturn.db-")) {
+        FILE *file = fopen(hold, "ae");
+        if (file) fputc('h', file), fclose(file);
+        while (!access(hold, F_OK)) usleep(1000);
+    }
+    errno = saved;
+}
+
 static int synced(int fd, int done) {
     const char *syncs = getenv("EVERTURN_SYNCS");
     int saved = errno;
@@ -49,6 +61,7 @@ static int synced(int fd, int done) {
         static type(*real) params;                                                \
         if (!real) real = (type(*) params)dlsym(RTLD_NEXT, #name);                \
         int number = trouble(fd, what);                                           \
+        held(fd);                                                                 \
         if (number) return errno = number, -1;                                    \
         type done = real args;                                                    \
         return answer;                                                            \
