@@ -14,6 +14,7 @@ mod filing;
 mod hints;
 mod inspect;
 mod journal;
+mod keeper;
 mod lease;
 mod link;
 mod make;
@@ -39,7 +40,7 @@ use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row, Standing};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -132,6 +133,8 @@ struct Inner {
     teller: Arc<Teller>,
     jobs: mpsc::Sender<Job>,
     chores: mpsc::Sender<Chore>,
+    /// Rings when something was journalled that is not on the disk.
+    unsynced: Notify,
     /// By what others know who told them.
     sender: i64,
     tickets: AtomicI64,
@@ -171,6 +174,7 @@ impl Postgres {
             teller: Arc::default(),
             jobs,
             chores,
+            unsynced: Notify::new(),
             sender: (chance >> 1) as i64,
             tickets: AtomicI64::new(0),
             floor: AtomicI64::new(0),
@@ -178,6 +182,7 @@ impl Postgres {
         let mut tasks = JoinSet::new();
         tasks.spawn(journal::run(inner.clone(), taken));
         tasks.spawn(filing::run(inner.clone(), due));
+        tasks.spawn(keeper::run(inner.clone()));
         tasks.spawn(inner.teller.clone().run(inner.sender, inner.link.clone()));
         tasks.spawn(wire::listen(listening, inner.sender, hints.clone()));
         tasks.spawn(hints::remind(hints, options.heartbeat / 2));

@@ -170,6 +170,9 @@ impl Writer {
         };
         let answer = match stored {
             Ok(Stored::Yes) => {
+                if self.inner.draft_mode == Mode::WriteLater {
+                    self.inner.unsynced.notify_one();
+                }
                 self.count_unfiled(&batch);
                 Ok(())
             }

@@ -14,7 +14,7 @@ use everturn_props::{Server, Stop, postgres_bin};
 use everturn_stores::postgres::Options;
 use everturn_stores::{Durability, Hint, Postgres, Store, StoreError, SubmitError, TokenHash, Tokens, WriteError};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{database, make, open, submit};
 
@@ -133,6 +133,34 @@ async fn a_draft_outlives_the_server_if_that_is_wanted() {
     flag.raise();
     let seq = streaming.await.expect("it does not panic");
     assert_eq!(store.load(&lease).await.expect("the lease is still ours").rows.len() as u64, seq);
+}
+
+/// I3: else it is on the disk a moment later, however lazy the server is, and for a user who may do nothing but use its own
+/// database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_is_on_the_disk_a_moment_later() {
+    let server = Server::start().expect("a server can be started");
+    let own = server.url("drafts").replace("postgres@", "plain@");
+    for sql in
+        ["ALTER SYSTEM SET wal_writer_delay = '10s'", "CREATE ROLE plain LOGIN", "CREATE DATABASE drafts OWNER plain"]
+    {
+        psql(&server.url("postgres"), sql).expect("it is ours");
+    }
+    server.stop(Stop::Fast).expect("it can be stopped");
+    server.start_again().expect("it can be started again");
+    let quiet = Duration::from_secs(600); // A heartbeat is synced, and all that was written before it.
+    let store = open(&own, Options { heartbeat: quiet, lease_max: quiet, ..Options::default() }).await;
+    let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
+    let (client, connection) = tokio_postgres::connect(&own, tokio_postgres::NoTls).await.expect("it is there");
+    tokio::spawn(connection);
+    for seq in 1..=3 {
+        store.append(lease.pen(), vec![row(seq)]).await.expect("the lease is ours");
+        let (since, sql) = (Instant::now(), "SELECT pg_current_wal_insert_lsn()::text");
+        let written: String = client.query_one(sql, &[]).await.expect("it can be asked").get(0);
+        let is_synced = format!("SELECT pg_current_wal_flush_lsn() >= '{written}'");
+        while !client.query_one(&is_synced, &[]).await.expect("it can be asked").get::<_, bool>(0) {}
+        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    }
 }
 
 /// A database that crashed and lost the newest rows of a draft takes no rows behind the gap.
