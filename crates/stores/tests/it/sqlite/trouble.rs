@@ -256,7 +256,8 @@ async fn journals_while_the_log_is_written_back() {
     while len("hold") == 0 {
         tokio::task::yield_now().await;
     }
-    for _ in 0..5 {
+    let mut late = 0;
+    for _ in 0..3 {
         let before = len("syncs");
         witness.journal(vec![attempt()]).await;
         let synced = async {
@@ -264,10 +265,11 @@ async fn journals_while_the_log_is_written_back() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), synced).await.expect("a sync comes without anybody asking");
+        late += usize::from(tokio::time::timeout(Duration::from_secs(10), synced).await.is_err());
     }
     assert_eq!(len("hold"), 1, "all the while it was being written back");
-    std::fs::remove_file(&hold).unwrap();
+    std::fs::remove_file(&hold).unwrap(); // Or the store could not be closed.
+    assert_eq!(late, 0, "a sync comes without anybody asking");
 }
 
 /// A small file system of its own.
