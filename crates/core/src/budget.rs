@@ -112,7 +112,8 @@ impl Budget {
     /// Which part of it is used up by now, if any.
     #[must_use]
     pub fn exhausted(&self, chat: Used, day: Used, month: Used) -> Option<Exhausted> {
-        let windows = [(self.chat, Window::Chat, chat), (self.day, Window::Day, day), (self.month, Window::Month, month)];
+        let windows =
+            [(self.chat, Window::Chat, chat), (self.day, Window::Day, day), (self.month, Window::Month, month)];
         windows.into_iter().find_map(|(allowance, window, used)| allowance.exhausted(window, used))
     }
 }

@@ -42,7 +42,8 @@ pub struct Machine {
 /// What the machine did so far.
 pub fn machine() -> Machine {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
-    let fields: Vec<u64> = stat.lines().next().unwrap().split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> =
+        stat.lines().next().unwrap().split_whitespace().filter_map(|field| field.parse().ok()).collect();
     Machine { all: fields.iter().take(8).sum(), idle: fields[3] + fields[4] }
 }
 
