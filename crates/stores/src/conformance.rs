@@ -64,7 +64,6 @@ macro_rules! conformance {
                     a_cursor_that_cannot_be_used_gets_a_snapshot, a_catch_up_is_whole, an_edit_is_told_as_one,
                     a_long_chat_is_shown_by_its_newest_page;
                 bounds: whoever_missed_too_much_is_shown_a_page, long_messages_make_short_pages,
-                    watchers_are_told_little_at_once,
                     bytes_are_read_for_whom_they_are;
                 making: a_chat_is_made_with_its_model, a_key_of_an_owner_makes_one_chat, a_key_of_a_fork_outlives_its_source, parallel_repeats_make_one_chat, a_fork_begins_with_what_was_said,
                     a_fork_is_a_chat_of_its_own, a_fork_ends_where_no_call_is_open, a_fork_takes_bytes_along,

@@ -236,7 +236,7 @@ impl Store for Memory {
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(chat, |room| {
             let end = before.map_or(room.messages.len(), |id| room.messages.partition_point(|(_, m)| m.id < id));
-            let page = &room.messages[end - fitting(Sheet::page(), room.messages[..end].iter().rev().take(len))..end];
+            let page = &room.messages[end - fitting(room.messages[..end].iter().rev().take(len))..end];
             page.iter().map(|(_, message)| message.without_bytes()).collect()
         })
     }
@@ -244,7 +244,7 @@ impl Store for Memory {
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(chat, |room| {
             let first = room.messages.partition_point(|(_, message)| message.id <= after);
-            let fitting = fitting(Sheet::page(), room.messages[first..].iter().take(len));
+            let fitting = fitting(room.messages[first..].iter().take(len));
             room.messages[first..].iter().take(fitting).map(|(_, message)| message.without_bytes()).collect()
         })
     }
@@ -407,7 +407,7 @@ impl Room {
         let now = self.cursor();
         let is_told = |seen: &Cursor| {
             let missed = &self.messages[self.messages.partition_point(|(at, _)| *at <= seen.version)..];
-            fitting(Sheet::glimpse(), missed.iter().rev().take(PAGE_LEN_MAX)) == missed.len()
+            fitting(missed.iter().rev().take(PAGE_LEN_MAX)) == missed.len()
         };
         let is_good = |seen: &Cursor| is_usable(*seen, now) && !self.chat.denies(*seen) && is_told(seen);
         let Some(seen) = cursor.filter(is_good) else {
@@ -434,7 +434,7 @@ impl Room {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let page = fitting(Sheet::glimpse(), self.messages.iter().rev().take(PAGE_LEN_MAX));
+        let page = fitting(self.messages.iter().rev().take(PAGE_LEN_MAX));
         let messages =
             self.messages[self.messages.len() - page..].iter().map(|(_, message)| message.without_bytes()).collect();
         let rows: Vec<Row> = self.rows.iter().map(Row::without_bytes).collect();
@@ -444,7 +444,8 @@ impl Room {
 }
 
 /// How many of these go on one page.
-fn fitting<'m>(mut sheet: Sheet, messages: impl Iterator<Item = &'m (Version, Arc<Message>)>) -> usize {
+fn fitting<'m>(messages: impl Iterator<Item = &'m (Version, Arc<Message>)>) -> usize {
+    let mut sheet = Sheet::page();
     messages.take_while(|(_, message)| sheet.fits(shape::message::write(&message.without_bytes()).json.len())).count()
 }
 

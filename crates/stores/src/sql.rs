@@ -33,9 +33,6 @@ pub(crate) const PAGE_LEN_MAX: usize = 200;
 /// How many bytes of stored text are on a page at most, unless a single message has more.
 pub(crate) const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// The same for whoever watches: what they are told at once is kept for them until they have read it, however slowly.
-pub(crate) const GLIMPSE_BYTES_MAX: usize = 192 << 10;
-
 /// A page being filled. The first message fits whatever it weighs, or nobody could read past it.
 #[derive(Debug)]
 pub(crate) struct Sheet {
@@ -47,11 +44,6 @@ impl Sheet {
     /// A page for people.
     pub(crate) const fn page() -> Self {
         Self { bytes: 0, max: PAGE_BYTES_MAX }
-    }
-
-    /// A page for whoever watches.
-    pub(crate) const fn glimpse() -> Self {
-        Self { bytes: 0, max: GLIMPSE_BYTES_MAX }
     }
 
     /// For whoever wants all there is.

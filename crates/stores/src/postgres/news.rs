@@ -85,7 +85,7 @@ impl Inner {
 /// What was committed after `seen`; `None` if that is more than a page.
 async fn commits_since(conn: &Conn, chat: &Chat, seen: Version) -> Result<Option<Vec<Event>>, Fault> {
     let (id, seen, len) = (id_bytes(chat.id), big(seen.0), PAGE_LEN_MAX as i64 + 1);
-    let bytes = big(Sheet::glimpse().bytes_max() as u64);
+    let bytes = big(Sheet::page().bytes_max() as u64);
     let params: [Param<'_>; 4] =
         [(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
     let gone = "SELECT min(id) AS id FROM messages WHERE chat = $1 AND gone > $2";
@@ -108,7 +108,7 @@ async fn commits_since(conn: &Conn, chat: &Chat, seen: Version) -> Result<Option
 }
 
 async fn snapshot(conn: &Conn, chat: Chat, rows: &[Row]) -> Result<Snapshot, Fault> {
-    let newest = page(conn, chat.id, i64::MAX, (PAGE_LEN_MAX, &Sheet::glimpse())).await?;
+    let newest = page(conn, chat.id, i64::MAX, (PAGE_LEN_MAX, &Sheet::page())).await?;
     let messages: Vec<Arc<_>> = messages(conn, chat.id, &newest, Fetch::Lengths).await?;
     Ok(Snapshot { messages, standing: Standing::from(&chat), draft: draft_of(rows)? })
 }

@@ -198,7 +198,7 @@ fn snapshot(
     head: Option<&Head>,
 ) -> Result<Option<Option<News>>, Halt<StoreError>> {
     let Some(rows) = draft(connection, chat, head, Seq(0), Fetch::Lengths)? else { return Ok(None) };
-    let messages = page(connection, chat.id, None, PAGE_LEN_MAX, (Sheet::glimpse(), Fetch::Lengths))?;
+    let messages = page(connection, chat.id, None, PAGE_LEN_MAX, (Sheet::page(), Fetch::Lengths))?;
     let snapshot = Snapshot { messages, standing: Standing::from(chat), draft: sql::draft_of(&rows)? };
     Ok(Some(Some(News { cursor: now, events: vec![Event::Reset(Box::new(snapshot))] })))
 }
@@ -217,7 +217,7 @@ fn commits_since(
     let sql = "SELECT body, version FROM messages WHERE chat = ?1 AND gone IS NULL ORDER BY id DESC";
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat.id)])?;
-    let (mut messages, mut sheet) = (Vec::new(), Sheet::glimpse());
+    let (mut messages, mut sheet) = (Vec::new(), Sheet::page());
     while let Some(row) = found.next()?
         && row.get::<_, i64>(1)? > seen
     {
