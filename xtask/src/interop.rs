@@ -140,6 +140,9 @@ impl Place {
         let python = setup::python(&checks, &self.made.join("schemathesis"))?;
         let data = self.made.join("schemathesis-data");
         setup::forget(&data)?;
+        // First, for a server that is still being built says nothing for longer than one may.
+        let built = workspace::cargo(&self.root).args(["build", "--quiet", "--package", "everturn-cli"]).status();
+        ensure!(built.context("cargo could not be started")?.success(), "the server does not build");
         let mut serve = workspace::cargo(&self.root);
         serve.args(["run", "--quiet", "--package", "everturn-cli", "--", "serve", "--listen", "127.0.0.1:0", "--data"]);
         let mut server = Child::start(serve.arg(&data).env_remove("DATABASE_URL"))?;
