@@ -48,7 +48,6 @@ impl Process {
                 command.args(["serve", "--listen", "127.0.0.1:0", "--model", "anthropic/claude-sonnet-4-5", "--data"]);
                 command.arg(&data).env_clear().env("ANTHROPIC_API_KEY", "bench").env("XDG_CONFIG_HOME", "/nowhere");
                 command.env("ANTHROPIC_BASE_URL", format!("http://{source}"));
-                command.env("MALLOC_ARENA_MAX", "2"); // As in docs/deploy.
                 command
             }
             Middle::Passing | Middle::Parsing => {
