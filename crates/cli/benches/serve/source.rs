@@ -43,7 +43,7 @@ pub struct Source {
 impl Source {
     /// Starts it on a port of its own.
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = listen();
         let source = Self { address: listener.local_addr().unwrap(), clock: Instant::now(), goes_on: Arc::default() };
         let (sender, streams) = channel();
         let (clock, goes_on) = (source.clock, source.goes_on.clone());
@@ -79,6 +79,16 @@ impl Source {
     pub fn end_answers(&self) {
         self.goes_on.store(false, Ordering::Relaxed);
     }
+}
+
+/// Listens as servers of many do: by itself the standard library lets 128 wait, and whoever is turned away tries again
+/// after a second.
+fn listen() -> TcpListener {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let listener = runtime.block_on(async { tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap() });
+    let listener = listener.into_std().unwrap();
+    listener.set_nonblocking(false).unwrap();
+    listener
 }
 
 /// Reads a request and begins to answer it.
