@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use crate::tls::Tls;
 
@@ -98,6 +98,10 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
+/// How many may wait to be let in: after a restart all clients come at once, and whoever finds no room tries again a second
+/// later. The usual is 128; the system may allow fewer than this.
+const WAITING_LEN_MAX: u32 = 4_096;
+
 /// What is listened on.
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -115,15 +119,20 @@ impl Listener {
     pub(crate) async fn bind(at: &Listen) -> Result<(Self, Listen)> {
         match at {
             Listen::Tcp(address) => {
-                let listener = TcpListener::bind(address).await?;
+                let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+                socket.set_reuseaddr(true)?; // Or a restart would wait for the connections of before.
+                socket.bind(*address)?;
+                let listener = socket.listen(WAITING_LEN_MAX)?;
                 let address = listener.local_addr()?;
                 Ok((Self::Tcp(listener), Listen::Tcp(address)))
             }
             Listen::Unix(path) => {
                 let path = std::path::absolute(path)?;
                 make_room(&path).await?;
-                let listener = UnixListener::bind(&path)?;
+                let socket = UnixSocket::new_stream()?;
+                socket.bind(&path)?;
                 std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+                let listener = socket.listen(WAITING_LEN_MAX)?;
                 let file = SocketFile::new(&path)?;
                 Ok((Self::Unix { listener, _file: file }, Listen::Unix(path)))
             }
@@ -207,6 +216,29 @@ mod tests {
         ] {
             let entrance = Entrance::plain(at.parse().unwrap());
             assert_eq!((entrance.url().as_str(), entrance.is_local()), (url, is_local));
+        }
+    }
+
+    /// After a restart everybody comes at once. Nobody is turned away before they are let in.
+    #[tokio::test]
+    async fn a_crowd_may_wait_at_the_door() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &Path| format!("unix:{}", path.join("socket").display());
+        for at in ["127.0.0.1:0", &at(dir.path())] {
+            let (_listener, at) = Listener::bind(&at.parse().unwrap()).await.unwrap();
+            let mut waiting = Vec::new();
+            for number in 0..300 {
+                let come = async {
+                    match &at {
+                        Listen::Tcp(address) => {
+                            TcpStream::connect(address).await.map(|stream| Came::Tcp(stream, address.ip()))
+                        }
+                        Listen::Unix(path) => UnixStream::connect(path).await.map(Came::Unix),
+                    }
+                };
+                let came = tokio::time::timeout(std::time::Duration::from_secs(30), come).await;
+                waiting.push(came.unwrap_or_else(|_| panic!("{number} found no room at {at}")).unwrap());
+            }
         }
     }
 

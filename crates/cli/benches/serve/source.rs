@@ -85,8 +85,11 @@ impl Source {
 /// after a second.
 fn listen() -> TcpListener {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    let listener = runtime.block_on(async { tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap() });
-    let listener = listener.into_std().unwrap();
+    let listener = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.listen(4_096).unwrap().into_std().unwrap()
+    });
     listener.set_nonblocking(false).unwrap();
     listener
 }
