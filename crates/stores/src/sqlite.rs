@@ -27,6 +27,7 @@ mod tokens;
 mod trim;
 mod trouble;
 mod value;
+mod walk;
 mod writer;
 
 use std::collections::HashMap;
@@ -109,7 +110,7 @@ impl Sqlite {
     pub fn open(dir: &Path, options: &Options) -> Result<Self, OpenError> {
         let place = Place::take(dir)?;
         let mut connection = open::prepare(&place.file)?;
-        let (log, found) = trim::walk(&connection)?;
+        let (log, found) = walk::walk(&connection)?;
         let (heads, health) = (Arc::new(Heads::new(options.appends_len_max)), Arc::new(Health::default()));
         heads.fill(found);
         health.count_pages(&mut connection)?;

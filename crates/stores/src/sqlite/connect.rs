@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::open::OpenError;
@@ -66,6 +67,10 @@ fn usual(connection: Connection) -> Result<Connection, OpenError> {
     set(&connection, "cache_size", "-2048", Asked::Always)?;
     set(&connection, "trusted_schema", "0", Asked::Always)?;
     set(&connection, "cell_size_check", "1", Asked::Always)?;
+    // A plan is for all values: otherwise some statements would be planned anew each time, because another index may serve.
+    if !connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)? {
+        return Err(OpenError::Setting { name: "enable_qpsg", wanted: "1".into(), found: "0".into() });
+    }
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

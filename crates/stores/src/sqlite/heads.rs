@@ -54,7 +54,8 @@ pub(super) struct Head {
     pub(super) marks: Vec<Mark>,
     /// So many marks in front are of appends that were merged.
     pub(super) merged: usize,
-    /// The newest appends, each with how many bytes it has.
+    /// The newest appends, each with how many bytes it has. More than usual as long as nothing was appended since the store
+    /// was opened.
     ring: VecDeque<(Arc<[Row]>, usize)>,
     ring_len: usize,
     ring_bytes: usize,
@@ -221,15 +222,26 @@ impl Head {
         self.version = version;
         self.marks.push(Mark { first: self.seq.0 + 1, place });
         self.seq = Seq(self.seq.0 + rows.len() as u64);
-        let bytes = rows.iter().map(|row| row.delta.bytes()).sum();
-        self.ring_len += rows.len();
-        self.ring_bytes += bytes;
-        self.ring.push_back((rows, bytes));
+        let newest = self.weighed(rows);
+        self.ring.push_back(newest);
         while self.ring_len > RING_LEN_MAX || self.ring_bytes > RING_BYTES_MAX {
             let Some((oldest, bytes)) = self.ring.pop_front() else { break };
             self.ring_len -= oldest.len();
             self.ring_bytes -= bytes;
         }
+    }
+
+    /// Puts an append before the newest that are kept here.
+    pub(super) fn recall(&mut self, rows: Arc<[Row]>) {
+        let before = self.weighed(rows);
+        self.ring.push_front(before);
+    }
+
+    fn weighed(&mut self, rows: Arc<[Row]>) -> (Arc<[Row]>, usize) {
+        let bytes = rows.iter().map(|row| row.delta.bytes()).sum();
+        self.ring_len += rows.len();
+        self.ring_bytes += bytes;
+        (rows, bytes)
     }
 
     /// Puts an append in place of those that tell the same `count` deltas.

@@ -17,7 +17,7 @@ use super::value::{chat_id, id, number, unsigned};
 use crate::heading::searchable;
 use crate::new::{Fork, MakeError, New};
 use crate::shape::{self, BlobId};
-use crate::sql::{self, Fetch, REPLY};
+use crate::sql::{self, Fetch};
 use crate::store::StoreError;
 
 /// What a fork takes over.
@@ -59,10 +59,10 @@ pub(super) fn sheet(connection: &Connection, Fork { chat, at }: Fork) -> Result<
         return Err(missing().into());
     }
     let tail = "SELECT body FROM messages WHERE chat = ?1 AND id <= ?2 AND gone IS NULL AND id >= coalesce((SELECT \
-        id FROM messages WHERE chat = ?1 AND id <= ?2 AND gone IS NULL AND kind = ?3 ORDER BY id DESC LIMIT 1), ?2) \
+        id FROM messages WHERE chat = ?1 AND id <= ?2 AND gone IS NULL AND kind = 'reply' ORDER BY id DESC LIMIT 1), ?2) \
         ORDER BY id";
     let mut select = connection.prepare_cached(tail)?;
-    let mut found = select.query(params![id(chat), end, REPLY])?;
+    let mut found = select.query(params![id(chat), end])?;
     let mut newest = Vec::new();
     while let Some(row) = found.next()? {
         newest.push(reads::message(connection, chat, row, Fetch::Lengths)?);

@@ -16,8 +16,12 @@ use super::trouble::Halt;
 use super::value::{id, name, unsigned};
 use crate::memory::is_usable;
 use crate::shape;
-use crate::sql::{self, Fetch, PAGE_LEN_MAX, SUMMARY, Sheet};
+use crate::sql::{self, Fetch, PAGE_LEN_MAX, Sheet};
 use crate::store::{CallRecord, Loaded, News, Pen, StoreError, WriteError};
+
+/// Where the transcript begins for a model. The kind is no parameter: there is an index for this one alone.
+pub(super) const NEWEST_SUMMARY: &str =
+    "SELECT max(id) FROM messages WHERE chat = ?1 AND kind = 'summary' AND gone IS NULL";
 
 /// That a chat is there.
 pub(super) fn is_there(connection: &Connection, chat: ChatId) -> Result<(), Halt<StoreError>> {
@@ -62,9 +66,8 @@ pub(super) fn load(
         return Err(WriteError::Fenced.into());
     }
     let Some(rows) = draft(connection, &state, head, Seq(0), Fetch::Bytes)? else { return Ok(None) };
-    let sql = "SELECT max(id) FROM messages WHERE chat = ?1 AND kind = ?2 AND gone IS NULL";
-    let summary: Option<i64> =
-        connection.prepare_cached(sql)?.query_row(params![id(chat), SUMMARY], |row| row.get(0))?;
+    let mut select = connection.prepare_cached(NEWEST_SUMMARY)?;
+    let summary: Option<i64> = select.query_row(params![id(chat)], |row| row.get(0))?;
     let sql = "SELECT body FROM messages WHERE chat = ?1 AND id >= ?2 AND gone IS NULL ORDER BY id";
     let mut messages = Vec::new();
     let mut select = connection.prepare_cached(sql)?;

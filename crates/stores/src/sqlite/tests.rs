@@ -2,6 +2,7 @@
 
 mod batches;
 mod trimming;
+mod walking;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,20 +4,17 @@
 //! a few hundred at a time; one that is still alive there is first copied to the end. So a long answer never keeps the
 //! rows of others from going, and copying never costs more than was gained. Trimming late, or never, harms nobody.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use everturn_core::ids::{ChatId, Seq, StepId, Timestamp, Version};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use everturn_core::ids::{ChatId, Seq, Timestamp};
+use rusqlite::params;
 
-use super::desk::{Desk, Log};
+use super::desk::Desk;
 use super::heads::{Head, Mark, Told};
-use super::open::OpenError;
 use super::rows;
 use super::trouble::Halt;
-use super::value::{chat_id, text, unsigned};
+use super::value::text;
 use super::writer::{Needs, Writer};
 use crate::failpoint::failpoint;
 use crate::shape::{self, BadShape, bundle};
@@ -153,39 +150,6 @@ struct Merged {
     end: u64,
     pieces: Vec<(Timestamp, String)>,
     bytes: usize,
-}
-
-/// Walks along the log and finds all open drafts.
-pub(super) fn walk(connection: &Connection) -> Result<(Log, HashMap<ChatId, Head>), OpenError> {
-    let damaged = |bad: BadShape| OpenError::Damaged(bad.to_string());
-    let mut chat_of = connection.prepare("SELECT id, step, version FROM chats WHERE number = ?1")?;
-    let mut known = HashMap::new();
-    let mut select = connection.prepare("SELECT place, body FROM drafts ORDER BY place")?;
-    let mut found = select.query([])?;
-    let (mut log, mut heads) = (Log { next: 1, len: 0 }, HashMap::new());
-    while let Some(row) = found.next()? {
-        let place: i64 = row.get(0)?;
-        log.next = place + 1;
-        for entry in bundle::parse(text(row, 1)?).map_err(damaged)? {
-            log.len += 1;
-            let bundle::Head { chat: number, step, first } = entry.head;
-            let chat = match known.entry(number) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(unknown) => {
-                    let asked = |row: &rusqlite::Row<'_>| {
-                        Ok((chat_id(row, 0)?, StepId(unsigned(row, 1)?), Version(unsigned(row, 2)?)))
-                    };
-                    *unknown.insert(chat_of.query_row(params![number], asked).optional()?)
-                }
-            };
-            let Some((chat, _, version)) = chat.filter(|(_, open, _)| *open == step) else { continue }; // It is over.
-            let count = entry.rows().map_or(1, |rows| rows.count()); // Whoever reads what cannot be read says so.
-            let head = heads.entry(chat).or_insert(Head::new(number, version, step));
-            head.put(Mark { first: first.0, place }, count);
-            head.seq = head.seq.max(Seq(first.0 + count.saturating_sub(1)));
-        }
-    }
-    Ok((log, heads))
 }
 
 pub(super) fn unreadable(bad: BadShape) -> rusqlite::Error {
