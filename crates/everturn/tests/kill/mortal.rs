@@ -61,7 +61,7 @@ fn mortal() {
 }
 
 async fn live(place: &Place, trace: PathBuf) {
-    let store = if std::env::var_os(SURE).is_some() { place.open_sure().await } else { place.open().await };
+    let store = if is_sure() { place.open_sure().await } else { place.open().await };
     let mut registry = Registry::default();
     let engine = Engine::builder()
         .store(store)
@@ -102,6 +102,15 @@ async fn live(place: &Place, trace: PathBuf) {
     watches.shutdown().await; // Its last word is the last.
     say(format_args!("lost {}", lost(&registry)));
     say(format_args!("rest"));
+}
+
+fn is_sure() -> bool {
+    std::env::var_os(SURE).is_some()
+}
+
+/// How long a tool takes; with whoever is sure so long that it can be stopped in the middle of one.
+fn tool_time() -> Duration {
+    Duration::from_millis(if is_sure() { 500 } else { 2 })
 }
 
 /// Keeps every thread of the runtime from its work until somebody opens this to write.
@@ -274,7 +283,7 @@ fn leaving_a_trace(name: &'static str, trace: &std::path::Path, policy: Policy) 
             let mut file = OpenOptions::new().append(true).create(true).open(&trace).unwrap();
             let line = format!("{name} {} {}\n", context.chat, context.call);
             file.write_all(line.as_bytes()).map_err(|error| error.to_string())?;
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(tool_time()).await;
             Ok::<_, ToolError>("done".to_string())
         }
     };

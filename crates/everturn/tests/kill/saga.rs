@@ -223,6 +223,11 @@ impl Saga {
         }
     }
 
+    /// How many tools have begun so far.
+    pub fn effects(&self) -> usize {
+        std::fs::read_to_string(&self.trace).unwrap_or_default().lines().count()
+    }
+
     /// I9: what was started is in the ledger, what is not in the ledger was never started, and nothing harmful happened
     /// twice.
     async fn every_effect_is_in_the_ledger(&self, store: &dyn Store, chat: ChatId, transcript: &[Arc<Message>]) {
