@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{free_port, hand_over, postgres_bin, run, shared, unprivileged};
@@ -94,6 +95,25 @@ impl Server {
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("pg_ctl start ended with {status}"))) }
     }
 
+    /// Has it stand still: whoever asks it something hears nothing, and connections stay as they are.
+    pub fn freeze(&self) -> io::Result<()> {
+        let first = self.pid()?;
+        signal("STOP", std::slice::from_ref(&first))?; // So that nobody is born any more.
+        signal("STOP", &children_of(&first)?)
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> io::Result<()> {
+        let first = self.pid()?;
+        signal("CONT", &children_of(&first)?)?;
+        signal("CONT", &[first])
+    }
+
+    fn pid(&self) -> io::Result<String> {
+        let written = std::fs::read_to_string(self.dir.join("data/postmaster.pid"))?;
+        Ok(written.lines().next().unwrap_or_default().into())
+    }
+
     /// Makes a standby of it, which only reads until it is told to be the primary (`SELECT pg_promote()`).
     pub fn stand_by(&self) -> io::Result<()> {
         self.stop(Stop::Fast)?;
@@ -130,7 +150,7 @@ impl Server {
         script
     }
 
-    fn pg_ctl(&self) -> std::process::Command {
+    fn pg_ctl(&self) -> Command {
         let mut command = unprivileged(self.bin.join("pg_ctl"));
         command.arg("-D").arg(self.dir.join("data")).current_dir(&self.dir);
         command
@@ -139,7 +159,25 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        let _ = self.thaw(); // One that stands still does not hear that it is to stop.
         let _ = self.stop(Stop::Immediate); // It may be stopped already.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+fn signal(name: &str, pids: &[String]) -> io::Result<()> {
+    run(Command::new("kill").args(["-s", name]).args(pids)).map(drop)
+}
+
+/// The processes that this one has started.
+fn children_of(pid: &str) -> io::Result<Vec<String>> {
+    let parent = format!("PPid:\t{pid}");
+    let is_child = |dir: &Path| {
+        std::fs::read_to_string(dir.join("status")).is_ok_and(|text| text.lines().any(|line| line == parent))
+    };
+    let mut found = Vec::new();
+    for dir in std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path()).filter(|dir| is_child(dir)) {
+        found.extend(dir.file_name().map(|name| name.to_string_lossy().into_owned()));
+    }
+    Ok(found)
 }

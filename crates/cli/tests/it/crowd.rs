@@ -57,7 +57,7 @@ impl Town {
 
 /// Somebody who watches a chat and talks to it, whatever happens to servers.
 pub struct Guest {
-    chat: String,
+    pub chat: String,
     pub follower: Follower,
     /// When the answer first went on, for each time the stream was opened.
     grown: Vec<Instant>,

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::reader::Reader;
@@ -57,6 +58,7 @@ pub struct Daemon {
     client: Client,
     _out: Lines<BufReader<ChildStdout>>,
     logged: JoinHandle<String>,
+    so_far: watch::Receiver<String>,
 }
 
 impl Daemon {
@@ -102,11 +104,14 @@ impl Daemon {
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut err = child.stderr.take().unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (log, so_far) = watch::channel(String::new());
         let logged = tokio::spawn(async move {
-            let mut text = String::new();
-            let _ = err.read_to_string(&mut text).await; // What is not text fails the test that looks for it.
-            text
+            // What is not text fails the test that looks for it.
+            while let Ok(Some(line)) = err.next_line().await {
+                log.send_modify(|text| text.extend([line.as_str(), "\n"]));
+            }
+            log.borrow().clone()
         });
         let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut banner = Vec::new();
@@ -117,7 +122,7 @@ impl Daemon {
         let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
         // A server closes a connection on which nothing comes for ten seconds: whoever asks on it just then is cut.
         let client = Client::builder().pool_idle_timeout(Duration::from_secs(3)).build().unwrap();
-        Self { child, banner, base, token, client, _out: out, logged }
+        Self { child, banner, base, token, client, _out: out, logged, so_far }
     }
 
     pub fn ask(&self, method: Method, path: &str) -> RequestBuilder {
@@ -164,6 +169,11 @@ impl Daemon {
         self.signal("TERM").await;
         assert_eq!(self.child.wait().await.unwrap().code(), Some(0));
         self.logged.await.unwrap()
+    }
+
+    /// Waits until it has logged these words.
+    pub async fn until_logged(&self, words: &str) {
+        self.so_far.clone().wait_for(|text| text.contains(words)).await.expect("it is still there");
     }
 
     /// Has nobody read what it logs any more.

@@ -12,6 +12,7 @@ mod leaving;
 mod looking;
 mod memory;
 mod operations;
+mod outage;
 mod pipes;
 mod process;
 mod providers;

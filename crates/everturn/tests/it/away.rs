@@ -8,7 +8,7 @@ use everturn::core::message::Stop;
 use everturn::stores::Store as _;
 use everturn_understudy::{Understudy, call, script, stop, text, wait};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::stage::{Diary, Stage, agent};
 use crate::stepwise::Fault;
@@ -164,13 +164,36 @@ async fn an_answer_waits_for_the_store() {
     }
 }
 
+/// I7, I16, I21: five minutes without a store cost five minutes and a little more: what tools came to is kept, an answer goes
+/// on, and nothing is asked for or run twice.
+#[tokio::test(start_paused = true)]
+async fn five_minutes_without_a_store_cost_time_alone() {
+    let (working, diary) = at_work().await;
+    let slow = script([text("Once "), wait(5), text("upon "), wait(5), text("a time."), stop(Stop::End)]);
+    let talking = Stage::new(Understudy::new([slow]), agent()).await;
+    talking.chat.send("go").await.unwrap();
+    sleep(SECOND).await;
+    for stage in [&working, &talking] {
+        stage.store.fail_always();
+    }
+    sleep(300 * SECOND).await;
+    for stage in [&working, &talking] {
+        stage.store.recover();
+    }
+    let since = Instant::now();
+    is_done(&working, &diary, Fault::Refused).await;
+    assert_eq!((talking.ended().await, talking.replies().await.as_str()), (TurnEnd::Done, "Once upon a time."));
+    assert_eq!(talking.understudy.requests().len(), 1, "nothing was asked for twice");
+    assert!(since.elapsed() < 60 * SECOND, "{:?}", since.elapsed());
+}
+
 /// I24: who waits for its store does not keep its process from stopping.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_stays_away_keeps_no_process() {
     let (stage, _) = at_work().await;
     stage.store.fail_always();
     sleep(60 * SECOND).await;
-    let since = tokio::time::Instant::now();
+    let since = Instant::now();
     stage.engine.shutdown().await;
     assert!(since.elapsed() < 5 * SECOND, "{:?}", since.elapsed());
 }

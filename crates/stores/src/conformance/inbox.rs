@@ -14,7 +14,9 @@ use super::Witness;
 use crate::{Receipt, Store, StoreError, Submission, SubmitError};
 
 /// How many senders repeat themselves at once.
-const REPEATS: u64 = 100;
+const REPEATS: u64 = 1_000;
+/// How many have something of their own to say at once.
+const SENDERS: u64 = 100;
 
 fn keyed(key: &str, command: Command) -> Submission {
     Submission { command, key: Some(key.into()), at: Timestamp(0) }
@@ -87,19 +89,19 @@ pub async fn parallel_repeats_make_one_command<S: Store>(store: Arc<S>) {
 pub async fn parallel_commands_have_numbers_of_their_own<S: Store>(store: Arc<S>) {
     let witness = Witness::new(&store, 1).await;
     let mut limits = tiny_limits();
-    limits.queue_len_max = REPEATS as usize;
+    limits.queue_len_max = SENDERS as usize;
     let mut senders = tokio::task::JoinSet::new();
-    for i in 0..REPEATS {
+    for i in 0..SENDERS {
         let (store, limits) = (store.clone(), limits.clone());
         let submission = Submission { command: send(&format!("{i}"), When::Queue), key: None, at: Timestamp(0) };
         senders.spawn(async move { store.submit(chat_id(1), submission, &limits).await });
     }
     let receipts = senders.join_all().await.into_iter().map(|receipt| receipt.map(|receipt| receipt.seq.0));
-    assert_eq!(receipts.collect::<Result<BTreeSet<_>, _>>(), Ok((1..=REPEATS).collect()));
+    assert_eq!(receipts.collect::<Result<BTreeSet<_>, _>>(), Ok((1..=SENDERS).collect()));
     let stored = store.inbox(witness.chat()).await.expect("the chat is there");
-    assert_eq!(stored.iter().map(|inbound| inbound.seq.0).collect::<Vec<_>>(), (1..=REPEATS).collect::<Vec<_>>());
+    assert_eq!(stored.iter().map(|inbound| inbound.seq.0).collect::<Vec<_>>(), (1..=SENDERS).collect::<Vec<_>>());
     let words: BTreeSet<_> = stored.iter().map(|inbound| format!("{:?}", inbound.command)).collect();
-    assert_eq!(words.len(), REPEATS as usize, "each of them once");
+    assert_eq!(words.len(), SENDERS as usize, "each of them once");
 }
 
 /// CS10, CS15: a command that does not fit is refused by name; nothing is stored, told or counted, and its key is
