@@ -155,7 +155,16 @@ impl ChatHandle {
 
     /// Has the chat ask another model first from its next turn on.
     pub async fn choose(&self, model: Choice) -> Result<Receipt, SubmitError> {
-        self.submit(Command::Patch { title: None, archived: None, model: Some(model) }, None).await
+        self.patch(Some(model), None).await
+    }
+
+    /// Has whatever is exchanged with providers for it recorded from the next request on, or nothing more than of other chats.
+    pub async fn debug(&self, debug: bool) -> Result<Receipt, SubmitError> {
+        self.patch(None, Some(debug)).await
+    }
+
+    async fn patch(&self, model: Option<Choice>, debug: Option<bool>) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Patch { title: None, archived: None, model, debug }, None).await
     }
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.

@@ -148,6 +148,8 @@ pub struct Wanted {
     pub model: Pick,
     /// What to call it.
     pub title: Option<String>,
+    /// Whether it is recorded.
+    pub debug: bool,
     /// The client's name for the request.
     pub key: Option<String>,
 }
@@ -223,13 +225,13 @@ impl App {
 
     /// A new chat of the caller's; under a request id, the one that was made for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
-        let Wanted { agent, model, title, key } = wanted;
+        let Wanted { agent, model, title, debug, key } = wanted;
         let (model, trouble) = model.split();
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, is_named) = (agent.clone().unwrap_or_else(|| self.agent.clone()), agent.is_some());
         let (title, model) = (title.unwrap_or_default(), model.model());
         let is_chosen = model.is_some();
-        let new = New { id, agent, is_named, model, is_chosen, owner, title, is_titled, fork: None, key };
+        let new = New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, fork: None, key };
         self.made(caller, &new, trouble).await
     }
 
@@ -270,7 +272,8 @@ impl App {
         let (model, trouble) = model.map(Pick::split).unzip();
         let (is_chosen, model) = (model.is_some(), model.and_then(Choice::model));
         let fork = Some(Fork { chat, at });
-        (New { id, agent, is_named: false, model, is_chosen, owner, title, is_titled, fork, key }, trouble.flatten())
+        let (is_named, debug) = (false, false); // What was to be seen is in the other one.
+        (New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, fork, key }, trouble.flatten())
     }
 
     /// The request as it was asked for under this key at first: now, if it never was.
