@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::access::Caller;
+use crate::audit::Remembered;
 use crate::body::Key;
 use crate::checks::Checks;
 use crate::entropy;
@@ -133,6 +134,8 @@ pub struct App {
     pub(crate) bodies: Arc<Semaphore>,
     /// Turns that are about to begin, by owner.
     starting: Starting,
+    /// Answers that were written down.
+    pub(crate) audited: Remembered,
     /// What is done to its end.
     pub(crate) begun: TaskTracker,
 }
@@ -197,6 +200,7 @@ impl App {
             shutdown: CancellationToken::new(),
             bodies,
             starting: Starting::default(),
+            audited: Remembered::default(),
             begun: TaskTracker::new(),
         }
     }
