@@ -4,6 +4,7 @@
 //! to ask, and a chat of somebody else's cannot be told from one that does not exist.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, Subm
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -214,7 +216,7 @@ impl App {
     pub async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         match self.begun.spawn(work.in_current_span()).await {
             Ok(done) => done,
-            Err(error) => resume_unwind(error.into_panic()), // Nobody cancels it.
+            Err(error) => gone(error).await,
         }
     }
 
@@ -456,10 +458,40 @@ impl App {
     }
 }
 
+/// What becomes of whoever waits for work that has not come to its end. Nobody cancels it but a runtime that ends; that ends
+/// whoever waits here as well, so nothing is left to be said.
+async fn gone<T>(error: JoinError) -> T {
+    match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(_cancelled) => pending().await,
+    }
+}
+
 impl OwnChat {
     /// The chat as it stands now.
     pub async fn now(&self) -> Result<wire::Chat, Problem> {
         let standing = (&self.handle.standing().await?).into();
         Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// A panic goes on where the work was asked for. Work that a runtime dropped at its end is nobody's panic.
+    #[tokio::test]
+    async fn work_that_is_dropped_with_its_runtime_panics_nowhere() {
+        let broken = tokio::spawn(async { panic!("on purpose") }).await.unwrap_err();
+        assert!(AssertUnwindSafe(gone::<()>(broken)).catch_unwind().await.is_err());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let work = runtime.spawn(pending::<()>());
+        runtime.shutdown_background();
+        let waits = AssertUnwindSafe(gone::<()>(work.await.unwrap_err())).catch_unwind();
+        assert!(waits.now_or_never().is_none(), "there is nothing to say, and nobody who hears it");
     }
 }
