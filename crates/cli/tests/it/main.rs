@@ -23,6 +23,7 @@ mod reader;
 mod recordings;
 mod replicas;
 mod run;
+mod secrets;
 mod serve;
 mod sessions;
 mod settings;
