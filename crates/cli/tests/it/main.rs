@@ -27,6 +27,7 @@ mod secrets;
 mod serve;
 mod sessions;
 mod settings;
+mod shortage;
 mod slashes;
 mod stage;
 mod stopping;
