@@ -82,7 +82,10 @@ impl Args {
             _ => self.chosen(&house).await,
         };
         match chosen {
-            Ok(chat) => Session::run(house, chat, Begin { agent: self.agent, model: self.own.model() }, colours).await,
+            Ok(chat) => {
+                let (model, debug) = (self.own.model(), self.own.debug);
+                Session::run(house, chat, Begin { agent: self.agent, model, debug }, colours).await
+            }
             Err(error) => {
                 house.leave().await;
                 Err(error)
@@ -106,7 +109,7 @@ impl Args {
         }
     }
 
-    /// The chat of this name, asking the model that was named.
+    /// The chat of this name, as it was asked for.
     async fn found(&self, house: &House, piece: &str) -> anyhow::Result<Chat> {
         let chat = find(&house.client, piece).await?;
         Ok(self.own.choose(&house.client, chat).await?)
@@ -118,7 +121,7 @@ impl Args {
             Some(chat) => chat,
             None => {
                 let (agent, model) = (self.agent.clone(), self.own.model());
-                house.create(&Create { agent, model, title: None }).await?
+                house.create(&Create { agent, model, title: None, debug: self.own.debug }).await?
             }
         };
         let (mut lines, mut ends, client) = (lines(), Ends::listen()?, house.client.clone());

@@ -48,6 +48,9 @@ pub struct Own {
     /// The model to ask from the next turn on, as provider/model, instead of the agent's; the chat keeps it.
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelId>,
+    /// Have whatever is exchanged with providers for the chat recorded where the daemon is; the chat keeps it.
+    #[arg(long)]
+    pub debug: bool,
     /// Instructions for the model, where no daemon runs yet.
     #[arg(long, value_name = "TEXT", conflicts_with = "url")]
     system: Option<String>,
@@ -59,12 +62,13 @@ impl Own {
         self.model.as_ref().map(ToString::to_string)
     }
 
-    /// The chat with the model that was named, if one was.
+    /// The chat as it was asked for.
     pub async fn choose(&self, client: &Client, chat: Chat) -> Result<Chat, ClientError> {
-        match self.model() {
-            Some(model) => client.patch(&chat.id, &Patch { model: Some(Some(model)), ..Patch::default() }).await,
-            None => Ok(chat),
+        let (model, debug) = (self.model().map(Some), self.debug.then_some(true));
+        if model.is_none() && debug.is_none() {
+            return Ok(chat);
         }
+        client.patch(&chat.id, &Patch { model, debug, ..Patch::default() }).await
     }
 }
 

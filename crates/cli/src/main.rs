@@ -30,8 +30,12 @@ mod understudy;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+
+/// How long a command that is done waits for its threads.
+const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
 
 /// The agent loop that never loses a token, a tool result or a turn.
 #[derive(Parser)]
@@ -155,7 +159,7 @@ fn main() -> ExitCode {
     private::make_files_private();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ran = runtime.map_err(Into::into).and_then(|runtime| {
-        runtime.block_on(async {
+        let ran = runtime.block_on(async {
             match command {
                 Command::Chat(chat) => chat.run().await,
                 Command::Chats(chats) => chats.run().await,
@@ -183,7 +187,9 @@ fn main() -> ExitCode {
                 }
                 Command::Understudy(serve) => serve.run().await,
             }
-        })
+        });
+        leave(runtime);
+        ran
     });
     match ran {
         Ok(code) => code,
@@ -192,5 +198,29 @@ fn main() -> ExitCode {
             out::aside(format_args!("{error:#}"));
             ExitCode::from(1)
         }
+    }
+}
+
+/// Ends what is left of a command that is done. A thread that looks up a name, or waits for a disk, cannot be told to stop,
+/// and may be at it for minutes: nobody waits for what it finds.
+fn leave(runtime: tokio::runtime::Runtime) {
+    runtime.shutdown_timeout(LEFTOVERS_MAX);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    /// A look-up that never comes back, such as of the host in `DATABASE_URL` without a network, keeps nobody from ending.
+    #[test]
+    fn what_never_comes_back_is_not_waited_for() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let ((began, has_begun), (_never, answer)) = (mpsc::channel(), mpsc::channel::<()>());
+        runtime.spawn_blocking(move || {
+            began.send(()).unwrap();
+            let _ = answer.recv(); // For ever: nobody says anything, and nobody goes away.
+        });
+        has_begun.recv().unwrap();
+        super::leave(runtime);
     }
 }

@@ -1,6 +1,6 @@
 //! Recordings of what is exchanged with providers, in files.
 //!
-//! For finding out what really went over the wire. A file an exchange, in a directory a chat, below `recordings` in the
+//! For finding out what really went over the wire, of all chats or of those that somebody debugs. A file an exchange, in a directory a chat, below `recordings` in the
 //! data directory; the newest are kept. What was said is in them, keys are not. Chats of a database elsewhere have a
 //! directory of that database's: of them no other store can say which are gone.
 
@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use everturn::core::ids::ChatId;
-use everturn::providers::record::{Exchange, Recorder};
+use everturn::providers::record::{Exchange, Of, Recorder};
 use serde::{Deserialize, Serialize};
 
 /// Files kept of a chat.
@@ -162,13 +162,13 @@ fn sheet(exchange: &Exchange) -> Vec<u8> {
 }
 
 impl Recorder for Files {
-    fn record(&self, chat: ChatId, exchange: Exchange) {
+    fn record(&self, Of { chat, debug }: Of, exchange: Exchange) {
         let is_wanted = match self.record {
             Record::Off => false,
             Record::Errors => exchange.error.is_some(),
             Record::All => true,
         };
-        if !is_wanted {
+        if !is_wanted && !debug {
             return;
         }
         if let Err(error) = self.write(chat, &exchange) {
@@ -191,8 +191,8 @@ impl Recorder for Files {
         chats.unwrap_or_default().into_iter().map(|(_, chat)| chat).collect() // There may be none.
     }
 
-    fn is_on(&self) -> bool {
-        self.record != Record::Off
+    fn is_on(&self, of: Of) -> bool {
+        of.debug || self.record != Record::Off
     }
 }
 
@@ -201,6 +201,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    const fn usual(chat: ChatId) -> Of {
+        Of { chat, debug: false }
+    }
 
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("everturn-record-{name}-{}", std::process::id()));
@@ -215,14 +219,14 @@ mod tests {
         let files = Files::new(&dir, Record::All, &Whose::Ours);
         let chat = |number| ChatId::from_u128(number);
         for _ in 0..FILES_MAX + 5 {
-            files.record(chat(CHATS_MAX as u128 + 9), Exchange::default());
+            files.record(usual(chat(CHATS_MAX as u128 + 9)), Exchange::default());
         }
         let of = |number: u128| sorted(&dir.join("recordings").join(chat(number).to_string())).unwrap();
         let kept = of(CHATS_MAX as u128 + 9);
         assert_eq!((kept.len(), kept[0].file_name().unwrap().to_str()), (FILES_MAX, Some("00000006.json")));
         assert_eq!(std::fs::metadata(&kept[0]).unwrap().permissions().mode() & 0o777, 0o600);
         for number in 0..CHATS_MAX as u128 + 3 {
-            files.record(chat(number), Exchange::default());
+            files.record(usual(chat(number)), Exchange::default());
         }
         assert_eq!(sorted(&dir.join("recordings")).unwrap().len(), CHATS_MAX);
         assert!(!dir.join("recordings").join(chat(0).to_string()).exists());
@@ -235,10 +239,10 @@ mod tests {
         let (dir, [one, two]) = (scratch("gone"), [1, 2].map(ChatId::from_u128));
         let files = Files::new(&dir, Record::All, &Whose::Ours);
         for chat in [one, one, two] {
-            files.record(chat, Exchange::default());
+            files.record(usual(chat), Exchange::default());
         }
         let off = Files::new(&dir, Record::Off, &Whose::Ours);
-        assert_eq!((off.kept(), off.is_on()), (vec![one, two], false));
+        assert_eq!((off.kept(), off.is_on(usual(one))), (vec![one, two], false));
         off.forget(one);
         off.forget(one);
         assert_eq!(files.kept(), [two]);
@@ -253,15 +257,28 @@ mod tests {
         let whose = [Whose::Ours, Whose::Elsewhere(Some("a-1".into())), Whose::Elsewhere(Some("a-2".into()))];
         let stores = whose.each_ref().map(|whose| Files::new(&dir, Record::All, whose));
         for number in 0..=CHATS_MAX as u128 {
-            stores.iter().for_each(|files| files.record(ChatId::from_u128(number), Exchange::default()));
+            stores.iter().for_each(|files| files.record(usual(ChatId::from_u128(number)), Exchange::default()));
         }
         assert_eq!(stores.each_ref().map(|files| files.kept().len()), [CHATS_MAX; 3]);
         stores[1].forget(chat);
         assert_eq!(stores.each_ref().map(|files| files.kept().contains(&chat)), [true, false, true]);
         // One that does not tell its name may be any.
         let nameless = Files::new(&dir, Record::All, &Whose::Elsewhere(None));
-        nameless.record(chat, Exchange::default());
+        nameless.record(usual(chat), Exchange::default());
         assert_eq!(nameless.kept(), []);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Whoever debugs a chat sees all of it, and of the others what is seen anyway.
+    #[test]
+    fn a_chat_that_is_debugged_is_recorded() {
+        let (dir, [one, two]) = (scratch("debug"), [1, 2].map(ChatId::from_u128));
+        let files = Files::new(&dir, Record::Off, &Whose::Ours);
+        for of in [Of { chat: one, debug: true }, usual(two)] {
+            assert_eq!(files.is_on(of), of.debug);
+            files.record(of, Exchange::default());
+        }
+        assert_eq!(files.kept(), [one]);
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -270,9 +287,9 @@ mod tests {
     fn what_went_well_is_not_an_error() {
         let dir = scratch("errors");
         let files = Files::new(&dir, Record::Errors, &Whose::Ours);
-        files.record(ChatId::from_u128(1), Exchange::default());
+        files.record(usual(ChatId::from_u128(1)), Exchange::default());
         assert!(!dir.exists());
-        files.record(ChatId::from_u128(1), Exchange { error: Some("timeout".into()), ..Exchange::default() });
+        files.record(usual(ChatId::from_u128(1)), Exchange { error: Some("timeout".into()), ..Exchange::default() });
         assert!(dir.join("recordings").exists());
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -211,16 +211,38 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let running = Running::start_on(data, kept, &config, &entrances, Stay::Daemon).await?;
-    banner(&running);
-    println!("Ctrl-C ends it.");
-    ends.next().await;
+    let mut is_told = false;
+    let running = tokio::select! {
+        biased;
+        started = Running::start_on(data, kept, &config, &entrances, Stay::Daemon) => started?,
+        () = given_up(&mut ends, &mut is_told, config.drain()) => {
+            out::aside("ending: the start did not come to its end, and was given up");
+            logs.end().await;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    if !is_told {
+        banner(&running);
+        println!("Ctrl-C ends it.");
+        ends.next().await;
+    }
     out::aside(
         "ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now",
     );
     running.stop_within(config.drain(), ends.next()).await;
     logs.end().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nobody waits for a start any more. Told to end, it has as long to come to its end as steps that are nearly done
+/// have: a store that answers no more would keep it for longer.
+async fn given_up(ends: &mut Ends, is_told: &mut bool, grace: Duration) {
+    ends.next().await;
+    *is_told = true;
+    tokio::select! {
+        () = tokio::time::sleep(grace) => {}
+        () = ends.next() => {}
+    }
 }
 
 /// Reads the certificate again whenever it is said to have changed.

@@ -198,16 +198,19 @@ impl<'a> Change<'a> {
             Command::Archive => self.fact(Fact::Archived(true)),
             Command::Unarchive => self.fact(Fact::Archived(false)),
             Command::Rename(title) => self.fact(Fact::Renamed(title.trim().into())),
-            Command::Patch { title, archived, model } => self.patch(title.as_deref(), *archived, model.clone()),
+            Command::Patch { title, archived, model, debug } => {
+                self.patch(title.as_deref(), *archived, model.clone());
+                self.facts.extend(debug.map(Fact::Debugged));
+                self
+            }
         }
     }
 
-    fn patch(&mut self, title: Option<&str>, archived: Option<bool>, model: Option<Choice>) -> &mut Self {
+    fn patch(&mut self, title: Option<&str>, archived: Option<bool>, model: Option<Choice>) {
         let title = title.map(|title| Fact::Renamed(title.trim().into()));
         self.facts.extend(title);
         self.facts.extend(archived.map(Fact::Archived));
         self.facts.extend(model.map(|choice| Fact::Chose(choice.model())));
-        self
     }
 
     fn send(&mut self, id: InboxSeq, parts: &Arc<[Part]>, when: When) -> &mut Self {

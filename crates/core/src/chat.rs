@@ -45,6 +45,8 @@ pub struct Chat {
     pub status: Status,
     /// Whether it is put away.
     pub archived: bool,
+    /// Whether whatever is exchanged with providers for it is recorded.
+    pub debug: bool,
     /// Messages accepted and not yet heard, next first.
     pub queue: Vec<Queued>,
     /// The turn under way.
@@ -268,6 +270,7 @@ impl Chat {
             version: Version(0),
             status: Status::Idle,
             archived: false,
+            debug: false,
             queue: Vec::new(),
             turn: None,
             ended: None,
@@ -361,6 +364,7 @@ impl Chat {
             Fact::Archived(archived) => self.archived = *archived,
             Fact::Renamed(title) => self.title.clone_from(title),
             Fact::Chose(model) => self.model.clone_from(model),
+            Fact::Debugged(debug) => self.debug = *debug,
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
             Fact::TakenUp(taken) => self.taken = *taken,
             Fact::Inherited(seq) => {

@@ -53,6 +53,8 @@ pub enum Command {
         archived: Option<bool>,
         /// Which model it asks.
         model: Option<Choice>,
+        /// Whether whatever is exchanged with providers for it is recorded.
+        debug: Option<bool>,
     },
 }
 
@@ -178,7 +180,7 @@ impl Command {
             Self::Answer(_) => Verb::Answer,
             Self::Edit { .. } => Verb::Edit,
             Self::Compact => Verb::Compact,
-            // Whatever takes these takes a name too, and whoever takes a name takes a model.
+            // Whatever takes these takes a name too, and whoever takes a name takes the rest.
             Self::Archive | Self::Patch { archived: Some(true), .. } => Verb::Archive,
             Self::Unarchive | Self::Patch { archived: Some(false), .. } => Verb::Unarchive,
             Self::Rename(_) | Self::Patch { archived: None, .. } => Verb::Rename,

@@ -167,6 +167,8 @@ pub enum Fact {
     Renamed(String),
     /// Somebody chose the model that is asked first from the next turn on; none is the agent's.
     Chose(Option<ModelId>),
+    /// Somebody wants to see what is exchanged with providers for it, or has seen enough.
+    Debugged(bool),
     /// A process took the chat up in the middle of its work.
     TakenUp(Taken),
     /// Somebody goes on with a draft that others wrote, and finds it this far.

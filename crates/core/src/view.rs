@@ -95,6 +95,8 @@ pub struct Standing {
     pub status: Status,
     /// Whether it is put away.
     pub archived: bool,
+    /// Whether whatever is exchanged with providers for it is recorded.
+    pub debug: bool,
     /// Who waits.
     pub queue: Vec<Queued>,
     /// Calls that wait for somebody outside and can be answered now.
@@ -120,6 +122,7 @@ impl From<&Chat> for Standing {
             model: chat.model.clone(),
             status: chat.status,
             archived: chat.archived,
+            debug: chat.debug,
             queue: chat.queue.iter().map(Queued::without_bytes).collect(),
             asks: chat.asks().cloned().collect(),
             awaits_until: chat.awaits_until,

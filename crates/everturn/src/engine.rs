@@ -352,7 +352,7 @@ impl Builder {
         self
     }
 
-    /// Has whatever is exchanged with providers recorded.
+    /// Has whatever is exchanged with providers recorded, as far as the recorder wants it.
     #[must_use]
     pub fn recorder(mut self, recorder: impl Recorder) -> Self {
         self.recorder = Some(Arc::new(recorder));

@@ -21,6 +21,9 @@ use crate::subscribe::Subscription;
 /// How soon a chat is asked for again that another process holds.
 const HELD_RETRY: Duration = Duration::from_millis(50);
 
+/// Provider calls on a page. A chat may have made any number.
+const ATTEMPTS_LEN_MAX: usize = 500;
+
 /// A chat, to talk to. Cheap to clone.
 #[derive(Clone)]
 pub struct ChatHandle {
@@ -155,7 +158,16 @@ impl ChatHandle {
 
     /// Has the chat ask another model first from its next turn on.
     pub async fn choose(&self, model: Choice) -> Result<Receipt, SubmitError> {
-        self.submit(Command::Patch { title: None, archived: None, model: Some(model) }, None).await
+        self.patch(Some(model), None).await
+    }
+
+    /// Has whatever is exchanged with providers for it recorded from the next request on, or nothing more than of other chats.
+    pub async fn debug(&self, debug: bool) -> Result<Receipt, SubmitError> {
+        self.patch(None, Some(debug)).await
+    }
+
+    async fn patch(&self, model: Option<Choice>, debug: Option<bool>) -> Result<Receipt, SubmitError> {
+        self.submit(Command::Patch { title: None, archived: None, model, debug }, None).await
     }
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.
@@ -269,9 +281,10 @@ impl ChatHandle {
         Ok(newest)
     }
 
-    /// Every provider call that was made, and what it cost.
-    pub async fn attempts(&self) -> Result<Vec<Attempted>, StoreError> {
-        self.ports.store.attempts(self.id, 0, usize::MAX).await
+    /// Provider calls that were made, oldest first, and what each cost: a page of those behind the first `seen`. An empty page
+    /// is behind the last.
+    pub async fn attempts(&self, seen: usize) -> Result<Vec<Attempted>, StoreError> {
+        self.ports.store.attempts(self.id, seen, ATTEMPTS_LEN_MAX).await
     }
 
     /// Drives the chat on the calling task until it rests. For programs that schedule by themselves; dropping the future

@@ -20,7 +20,7 @@ use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{Prompt, Request};
 use everturn_core::recovery::{self, Budget, Recovery};
 use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
-use everturn_providers::record::recording;
+use everturn_providers::record::{Of, recording};
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{SubmitError, WriteError};
 use tokio_util::sync::CancellationToken;
@@ -108,6 +108,11 @@ impl Driver {
     fn unrecorded(&self) -> Option<Began> {
         let began = self.draft.as_ref()?.current()?;
         (began.number > self.chat.tried.attempts).then(|| began.clone())
+    }
+
+    /// Whose exchanges are recorded, if any are.
+    pub(crate) const fn recorded(&self) -> Of {
+        Of { chat: self.chat.id, debug: self.chat.debug }
     }
 
     pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
@@ -229,7 +234,7 @@ impl Driver {
         };
         // In a box, or every wrapper around it has room for it twice: that is memory of each chat that streams.
         let attempt = Box::pin(attempt.run(retract, began, opening));
-        let attempt = recording(self.ports.recorder.clone(), self.chat.id, attempt);
+        let attempt = recording(self.ports.recorder.clone(), self.recorded(), attempt);
         let outcome = self.listening(attempt, &cancel).await?;
         self.draft = Some(outcome.draft);
         self.alone = self.alone.take().or(outcome.alone);

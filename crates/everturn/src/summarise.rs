@@ -154,7 +154,7 @@ impl Driver {
             clock: self.ports.clock,
             draft: Draft::new(step),
         };
-        let telling = recording(self.ports.recorder.clone(), self.chat.id, teller.tell(request, cancel.clone()));
+        let telling = recording(self.ports.recorder.clone(), self.recorded(), teller.tell(request, cancel.clone()));
         let (Teller { draft, permit, .. }, ended) = self.listening(telling, &cancel).await?;
         let jitter = self.ports.give_back(permit, &ended);
         if let Some(usage) = draft.usage().usage() {

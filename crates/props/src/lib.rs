@@ -9,7 +9,7 @@ pub mod shared;
 
 pub use pooler::Pooler;
 pub use server::{Server, Stop};
-pub use shared::database;
+pub use shared::{database, psql};
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! What was said over a wire, for whoever wants to know what really happened.
 //!
-//! Recording is off unless somebody asks for it, for one chat at a time: [`recording`] runs a future, and every exchange
+//! Recording is off unless somebody asks for it, for all chats or for one: [`recording`] runs a future, and every exchange
 //! that is made inside goes to a [`Recorder`] when it is over. No key is in one: of headers only those are told that are
 //! known to hold none, and the key of the endpoint is taken out of whatever was said.
 
@@ -61,10 +61,19 @@ pub struct Exchange {
     pub error: Option<String>,
 }
 
+/// Whose exchange it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Of {
+    /// The chat.
+    pub chat: ChatId,
+    /// Whether somebody wants all of this chat, whatever is kept of others.
+    pub debug: bool,
+}
+
 /// Somebody who keeps exchanges.
 pub trait Recorder: Send + Sync + 'static {
     /// An exchange made for a chat is over. Called where the answer is read: keep it short.
-    fn record(&self, chat: ChatId, exchange: Exchange);
+    fn record(&self, of: Of, exchange: Exchange);
 
     /// Deletes what was kept of a chat, because the chat is gone.
     fn forget(&self, chat: ChatId);
@@ -72,20 +81,20 @@ pub trait Recorder: Send + Sync + 'static {
     /// The chats of which something is kept.
     fn kept(&self) -> Vec<ChatId>;
 
-    /// Whether anything is recorded at all. If not, nothing is taken down either.
-    fn is_on(&self) -> bool {
+    /// Whether anything of this chat may be recorded. If not, nothing is taken down either.
+    fn is_on(&self, _: Of) -> bool {
         true
     }
 }
 
 tokio::task_local! {
-    static TAPE: Option<(Arc<dyn Recorder>, ChatId)>;
+    static TAPE: Option<(Arc<dyn Recorder>, Of)>;
 }
 
 /// Runs a future. What is exchanged inside goes to `recorder`, if there is one.
-pub async fn recording<F: Future>(recorder: Option<Arc<dyn Recorder>>, chat: ChatId, inside: F) -> F::Output {
-    let recorder = recorder.filter(|recorder| recorder.is_on());
-    TAPE.scope(recorder.map(|recorder| (recorder, chat)), inside).await
+pub async fn recording<F: Future>(recorder: Option<Arc<dyn Recorder>>, of: Of, inside: F) -> F::Output {
+    let recorder = recorder.filter(|recorder| recorder.is_on(of));
+    TAPE.scope(recorder.map(|recorder| (recorder, of)), inside).await
 }
 
 /// An exchange under way. Whoever holds the last of its clones ends it.
@@ -94,7 +103,7 @@ pub(crate) struct Recording(Option<Arc<Open>>);
 
 struct Open {
     recorder: Arc<dyn Recorder>,
-    chat: ChatId,
+    of: Of,
     endpoint: Endpoint,
     state: Mutex<(Exchange, Vec<u8>)>,
 }
@@ -102,7 +111,7 @@ struct Open {
 impl Recording {
     /// Begins with a request, if anybody records here.
     pub(crate) fn begin(endpoint: &Endpoint, call: &Call, headers: &HeaderMap) -> Self {
-        let Some((recorder, chat)) = TAPE.try_with(Clone::clone).ok().flatten() else { return Self(None) };
+        let Some((recorder, of)) = TAPE.try_with(Clone::clone).ok().flatten() else { return Self(None) };
         let body = call.body.as_ref().map(ToString::to_string).unwrap_or_default();
         let exchange = Exchange {
             provider: endpoint.provider().to_owned(),
@@ -114,7 +123,7 @@ impl Recording {
             ..Exchange::default()
         };
         let state = Mutex::new((exchange, Vec::new()));
-        Self(Some(Arc::new(Open { recorder, chat, endpoint: endpoint.clone(), state })))
+        Self(Some(Arc::new(Open { recorder, of, endpoint: endpoint.clone(), state })))
     }
 
     fn note(&self, note: impl FnOnce(&mut (Exchange, Vec<u8>))) {
@@ -153,7 +162,7 @@ impl Drop for Open {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (mut exchange, body) = std::mem::take(state);
         exchange.response_body = String::from_utf8_lossy(&self.endpoint.veil(&body)).into_owned();
-        self.recorder.record(self.chat, exchange);
+        self.recorder.record(self.of, exchange);
     }
 }
 

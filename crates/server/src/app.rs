@@ -4,6 +4,7 @@
 //! to ask, and a chat of somebody else's cannot be told from one that does not exist.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +17,13 @@ use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, Subm
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::access::Caller;
+use crate::audit::Remembered;
 use crate::body::Key;
 use crate::checks::Checks;
 use crate::entropy;
@@ -133,6 +136,8 @@ pub struct App {
     pub(crate) bodies: Arc<Semaphore>,
     /// Turns that are about to begin, by owner.
     starting: Starting,
+    /// Answers that were written down.
+    pub(crate) audited: Remembered,
     /// What is done to its end.
     pub(crate) begun: TaskTracker,
 }
@@ -148,6 +153,8 @@ pub struct Wanted {
     pub model: Pick,
     /// What to call it.
     pub title: Option<String>,
+    /// Whether it is recorded.
+    pub debug: bool,
     /// The client's name for the request.
     pub key: Option<String>,
 }
@@ -195,6 +202,7 @@ impl App {
             shutdown: CancellationToken::new(),
             bodies,
             starting: Starting::default(),
+            audited: Remembered::default(),
             begun: TaskTracker::new(),
         }
     }
@@ -208,7 +216,7 @@ impl App {
     pub async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         match self.begun.spawn(work.in_current_span()).await {
             Ok(done) => done,
-            Err(error) => resume_unwind(error.into_panic()), // Nobody cancels it.
+            Err(error) => gone(error).await,
         }
     }
 
@@ -223,13 +231,13 @@ impl App {
 
     /// A new chat of the caller's; under a request id, the one that was made for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
-        let Wanted { agent, model, title, key } = wanted;
+        let Wanted { agent, model, title, debug, key } = wanted;
         let (model, trouble) = model.split();
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, is_named) = (agent.clone().unwrap_or_else(|| self.agent.clone()), agent.is_some());
         let (title, model) = (title.unwrap_or_default(), model.model());
         let is_chosen = model.is_some();
-        let new = New { id, agent, is_named, model, is_chosen, owner, title, is_titled, fork: None, key };
+        let new = New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, fork: None, key };
         self.made(caller, &new, trouble).await
     }
 
@@ -270,7 +278,8 @@ impl App {
         let (model, trouble) = model.map(Pick::split).unzip();
         let (is_chosen, model) = (model.is_some(), model.and_then(Choice::model));
         let fork = Some(Fork { chat, at });
-        (New { id, agent, is_named: false, model, is_chosen, owner, title, is_titled, fork, key }, trouble.flatten())
+        let (is_named, debug) = (false, false); // What was to be seen is in the other one.
+        (New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, fork, key }, trouble.flatten())
     }
 
     /// The request as it was asked for under this key at first: now, if it never was.
@@ -449,10 +458,40 @@ impl App {
     }
 }
 
+/// What becomes of whoever waits for work that has not come to its end. Nobody cancels it but a runtime that ends; that ends
+/// whoever waits here as well, so nothing is left to be said.
+async fn gone<T>(error: JoinError) -> T {
+    match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(_cancelled) => pending().await,
+    }
+}
+
 impl OwnChat {
     /// The chat as it stands now.
     pub async fn now(&self) -> Result<wire::Chat, Problem> {
         let standing = (&self.handle.standing().await?).into();
         Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// A panic goes on where the work was asked for. Work that a runtime dropped at its end is nobody's panic.
+    #[tokio::test]
+    async fn work_that_is_dropped_with_its_runtime_panics_nowhere() {
+        let broken = tokio::spawn(async { panic!("on purpose") }).await.unwrap_err();
+        assert!(AssertUnwindSafe(gone::<()>(broken)).catch_unwind().await.is_err());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let work = runtime.spawn(pending::<()>());
+        runtime.shutdown_background();
+        let waits = AssertUnwindSafe(gone::<()>(work.await.unwrap_err())).catch_unwind();
+        assert!(waits.now_or_never().is_none(), "there is nothing to say, and nobody who hears it");
     }
 }

@@ -39,7 +39,7 @@ pub use address::{Address, Announced, Stay};
 pub use app::{Bounds, Parts};
 pub use data::{DataDir, DataError};
 pub use listen::{Entrance, Listen, NoListen};
-pub use models::{BadProvider, Brought, Company, Named, bring};
+pub use models::{BadProvider, Brought, Company, Named, bring, usual_model};
 pub use network::{Network, NoNetwork};
 pub use offer::Offered;
 pub use problem::{Kind, Problem};

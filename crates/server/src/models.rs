@@ -88,6 +88,13 @@ pub enum BadProvider {
     Endpoint(#[from] BadEndpoint),
 }
 
+/// The model that is asked if nobody names one, with the variable whose key makes it so: without any, the stand-in's.
+pub fn usual_model(variable: impl Fn(&str) -> Option<String>) -> (ModelId, Option<&'static str>) {
+    let is_set = |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    let keyed = KEYS.iter().find_map(|(_, variables, model)| Some((model, variables.iter().find(is_set)?)));
+    keyed.map_or_else(|| (model_of(UNDERSTUDY[0]), None), |(model, name)| (model_of(model), Some(*name)))
+}
+
 /// Adds every provider, with the keys that the environment has. `variable` looks one up.
 ///
 /// # Errors
@@ -138,7 +145,7 @@ impl Company {
         if models.is_empty() {
             models = UNDERSTUDY.map(|model| Offered::Model(model_of(model))).into();
         }
-        let model = model_of(with.first().map_or(UNDERSTUDY[0], |(.., model)| model));
+        let (model, _) = usual_model(&variable);
         let without = without.iter().map(|(provider, ..)| (*provider).to_owned());
         let without_key = without.chain(idle.iter().map(|(name, _)| (*name).clone())).collect();
         Brought { builder, model, models, without_key }

@@ -20,6 +20,8 @@ pub struct New {
     pub model: Option<ModelId>,
     /// Whether somebody has asked for that model. A fork may have it from the other chat.
     pub is_chosen: bool,
+    /// Whether whatever is exchanged with providers for it is recorded.
+    pub debug: bool,
     /// Whose it is.
     pub owner: String,
     /// What people call it; empty to call it after what is said first.
@@ -74,6 +76,9 @@ impl New {
             hash.update((model.len() as u64).to_be_bytes());
             hash.update(model);
         }
+        if self.debug {
+            hash.update(b"debug"); // Requests of before have no word of it.
+        }
         if let Some(Fork { chat, at }) = self.fork {
             hash.update(chat.as_u128().to_be_bytes());
             hash.update(at.0.to_be_bytes());
@@ -83,6 +88,7 @@ impl New {
 
     /// The chat, if it begins with nothing.
     pub(crate) fn empty(&self) -> Chat {
-        Chat { model: self.model.clone(), ..titled(self.id, &self.agent, &self.owner, &self.title) }
+        let (model, debug) = (self.model.clone(), self.debug);
+        Chat { model, debug, ..titled(self.id, &self.agent, &self.owner, &self.title) }
     }
 }

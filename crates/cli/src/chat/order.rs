@@ -74,6 +74,11 @@ pub enum Order {
         chat: String,
         model: Option<String>,
     },
+    /// Have it recorded, or not.
+    Debug {
+        chat: String,
+        debug: bool,
+    },
     /// Find out what models are called.
     Names,
 }
@@ -147,8 +152,8 @@ async fn persist(client: &Client, order: &Order, told: &mpsc::Sender<Outcome>) -
 
 async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
     match order {
-        Order::Begin { begin: Begin { agent, model }, text } => {
-            let new = Create { agent: agent.clone(), model: model.clone(), title: None };
+        Order::Begin { begin: Begin { agent, model, debug }, text } => {
+            let new = Create { agent: agent.clone(), model: model.clone(), title: None, debug: *debug };
             let chat = client.create(&new).await?;
             client.send(&chat.id, text, When::Queue).await?; // Under the same name: it is another kind of thing.
             return Ok(Outcome::Opened(Box::new(chat)));
@@ -165,6 +170,10 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
             let model = chosen.standing.model.unwrap_or_else(|| format!("the model of the agent {}", chosen.agent));
             return Ok(Outcome::Told(vec![format!("From its next turn on this chat asks {model}.")]));
         }
+        Order::Debug { chat, debug } => {
+            let chat = client.patch(chat, &Patch { debug: Some(*debug), ..Patch::default() }).await?;
+            return Ok(Outcome::Told(vec![recorded(chat.standing.debug).into()]));
+        }
         Order::Send { chat, text, when } => client.send(chat, text, *when).await.map(drop)?,
         Order::Edit { chat, message, text } => client.edit(chat, *message, text).await.map(drop)?,
         Order::Answer { chat, answer } => client.answer(chat, vec![answer.clone()]).await.map(drop)?,
@@ -177,6 +186,14 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// What is said of whether a chat is recorded.
+pub const fn recorded(debug: bool) -> &'static str {
+    match debug {
+        true => "What is exchanged with providers for this chat is recorded where the daemon is; /debug off ends it.",
+        false => "No more is recorded of this chat than of others.",
+    }
 }
 
 async fn models(client: &Client, own: Option<&str>) -> Result<Outcome, ClientError> {

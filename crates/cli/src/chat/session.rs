@@ -41,6 +41,8 @@ pub struct Begin {
     pub agent: Option<String>,
     /// The model it asks; its agent's if left out.
     pub model: Option<String>,
+    /// Whether it is recorded.
+    pub debug: bool,
 }
 
 /// One sitting.

@@ -9,6 +9,8 @@ pub enum Slash {
     Models,
     /// Ask this model, or the agent's.
     Model(Option<String>),
+    /// Have the chat recorded, or not.
+    Debug(bool),
     Compact,
     Edit,
     Fork,
@@ -26,7 +28,7 @@ pub enum Slash {
 }
 
 /// What can be typed, with what it does.
-pub const HELP: [(&str, &str); 15] = [
+pub const HELP: [(&str, &str); 16] = [
     ("Enter", "says it; while an answer arrives it is queued"),
     ("Ctrl-S, /steer TEXT", "says it at the next step of the turn under way"),
     ("/now TEXT", "stops the turn and says it"),
@@ -41,6 +43,7 @@ pub const HELP: [(&str, &str); 15] = [
     ("/compact", "summarises what was said"),
     ("/cost", "tells tokens and money"),
     ("/model [NAME]", "lists the models; has the chat ask NAME from its next turn on, /model agent its agent's"),
+    ("/debug, /debug off", "has what is exchanged with providers for the chat recorded, or not"),
     ("/quit, Ctrl-D", "leaves; the chat stays"),
 ];
 
@@ -63,6 +66,9 @@ pub fn read(line: &str) -> Option<Slash> {
         "model" | "models" if rest.is_empty() => Slash::Models,
         "model" if rest == "agent" => Slash::Model(None),
         "model" => Slash::Model(Some(rest.into())),
+        "debug" if rest.is_empty() || rest == "on" => Slash::Debug(true),
+        "debug" if rest == "off" => Slash::Debug(false),
+        "debug" => Slash::Unknown("/debug or /debug off".into()),
         "compact" => Slash::Compact,
         "edit" => Slash::Edit,
         "fork" => Slash::Fork,
@@ -105,21 +111,24 @@ mod tests {
             ("/model", Some(Slash::Models)),
             ("/model understudy/numbered", Some(Slash::Model(Some("understudy/numbered".into())))),
             ("/model agent", Some(Slash::Model(None))),
+            ("/debug", Some(Slash::Debug(true))),
+            ("/debug off", Some(Slash::Debug(false))),
             ("/queue drop 3", Some(Slash::Unqueue(3))),
             ("/queue next 4", Some(Slash::Promote(4))),
         ] {
             assert_eq!(read(line), slash, "{line}");
         }
-        for line in ["/steer", "/queue drop", "/nothing"] {
+        for line in ["/steer", "/queue drop", "/debug maybe", "/nothing"] {
             assert!(matches!(read(line), Some(Slash::Unknown(_))), "{line}");
         }
     }
 
     #[test]
     fn help_names_every_command() {
-        for name in
-            ["quit", "model", "compact", "edit", "fork", "cost", "queue", "title", "steer", "now", "new", "stop"]
-        {
+        for name in [
+            "quit", "model", "compact", "edit", "fork", "cost", "queue", "title", "steer", "now", "new", "stop",
+            "debug",
+        ] {
             assert!(HELP.iter().any(|(keys, _)| keys.contains(&format!("/{name}"))), "{name}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Write as _};
 
-use everturn_server::Bounds;
+use everturn_server::{Bounds, usual_model};
 use reqwest::Url;
 
 use super::budget::Spending;
@@ -22,6 +22,16 @@ const SECRETS: [&str; 7] = [
     "GOOGLE_API_KEY",
     "OPENROUTER_API_KEY",
     "OLLAMA_API_KEY",
+];
+
+/// Variables that say where providers are. Those that are set are shown.
+const PLACES: [&str; 6] = [
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_BASE_URL",
+    "GOOGLE_GEMINI_BASE_URL",
+    "OPENROUTER_BASE_URL",
+    "OLLAMA_BASE_URL",
+    "OLLAMA_HOST",
 ];
 
 /// Variables that say where databases are, with passwords.
@@ -54,7 +64,12 @@ impl Config {
         sheet.line("data", &self.data.value, &self.data.origin);
         match &self.model.value {
             Some(model) => sheet.line("model", model.to_string(), &self.model.origin),
-            None => sheet.say(format_args!("# model: as the keys in the environment say")),
+            None => {
+                let (model, key) = usual_model(&variable);
+                let why =
+                    key.map_or("no key is set, so the understudy stands in".into(), |key| format!("{key} is set"));
+                sheet.say(format_args!("model = {:?}  # default: {why}", model.to_string()));
+            }
         }
         if !self.fallbacks.is_empty() {
             sheet.line("fallbacks", texts(&self.fallbacks), &self.file);
@@ -89,6 +104,9 @@ impl Config {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         for name in DATABASES {
             sheet.say(format_args!("# {name}: {}", set(name).map_or("not set".into(), |url| masked(&url))));
+        }
+        for (name, place) in PLACES.iter().filter_map(|name| Some((name, set(name)?))) {
+            sheet.say(format_args!("# {name}: {}", shown_url(place.trim())));
         }
         let keys = self.providers.values().filter_map(|provider| provider.key_env.as_deref());
         for name in SECRETS.into_iter().chain(keys.filter(|name| !SECRETS.contains(name))) {
@@ -182,17 +200,17 @@ fn key(name: &str) -> String {
     if is_bare { name.into() } else { format!("{name:?}") }
 }
 
-/// An address as it was written, unless it has a secret in it, which `serve` refuses.
+/// An address as it was written, unless there may be a secret in it.
 fn shown_url(text: &str) -> String {
-    let has_secret = |url: &Url| !url.username().is_empty() || url.password().is_some();
-    if text.parse::<Url>().is_ok_and(|url| has_secret(&url)) { masked(text) } else { text.into() }
+    if text.contains(['@', '?', '#']) { masked(text) } else { text.into() }
 }
 
-/// Where a database is, without who comes and with what.
+/// Where something is, without who comes and with what.
 fn masked(url: &str) -> String {
-    let Ok(url) = url.parse::<Url>() else { return "set".into() };
+    let Some(url) = url.parse::<Url>().ok().filter(Url::has_host) else { return "set".into() };
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://***@{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+    let who = if url.username().is_empty() && url.password().is_none() { "" } else { "***@" };
+    format!("{}://{who}{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
 #[cfg(test)]
@@ -207,6 +225,8 @@ mod tests {
         for secret in ["https://me:pw@lab.example/v1", "https://pw@lab.example/v1", "https://:pw@lab.example/v1"] {
             assert_eq!(shown_url(secret), "https://***@lab.example/v1");
         }
+        assert_eq!(shown_url("https://lab.example/v1?key=pw"), "https://lab.example/v1");
+        assert_eq!(shown_url("me:pw@lab.example"), "set");
     }
 
     #[test]

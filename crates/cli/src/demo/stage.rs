@@ -88,7 +88,7 @@ impl Stage<'_> {
 }
 
 async fn begin<'a>(client: &Client, lane: &'a Lane) -> anyhow::Result<Playing<'a>> {
-    let new = Create { agent: Some(lane.agent.clone()), title: Some(lane.agent.clone()), model: None };
+    let new = Create { agent: Some(lane.agent.clone()), title: Some(lane.agent.clone()), ..Create::default() };
     let chat = client.create(&new).await?.id;
     let first = Spectator::begin("A", client, &chat);
     Ok(Playing { lane, chat, first })

@@ -151,6 +151,44 @@ async fn what_counts_is_shown_with_its_origin() {
     .assert_eq(&shown(&file).await);
 }
 
+/// Who is asked if nobody says so is told by name, with the key that makes it so; and where providers are, without secrets.
+#[tokio::test]
+async fn what_follows_from_keys_is_shown_with_the_key() {
+    let shown = async |variables: &[(&str, &str)]| {
+        let output =
+            everturn(&["config", "show", "--data", "/d"]).envs(variables.iter().copied()).output().await.unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (google, openrouter) = (("GOOGLE_API_KEY", "sk-not-1"), ("OPENROUTER_API_KEY", "sk-not-2"));
+    for (variables, line) in [
+        (vec![], r#"model = "understudy/persona"  # default: no key is set, so the understudy stands in"#),
+        (
+            vec![openrouter, ("OPENAI_API_KEY", " ")],
+            r#"model = "openrouter/openrouter/auto"  # default: OPENROUTER_API_KEY is set"#,
+        ),
+        (vec![openrouter, google], r#"model = "google/gemini-2.5-flash"  # default: GOOGLE_API_KEY is set"#),
+        (vec![google, ("EVERTURN_MODEL", "openai/gpt-5-mini")], r#"model = "openai/gpt-5-mini"  # EVERTURN_MODEL"#),
+    ] {
+        let shown = shown(&variables).await;
+        assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+        assert!(!shown.contains("sk-not") && !shown.contains("_BASE_URL:"), "{shown}");
+    }
+    let places = [
+        ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9"),
+        ("OPENAI_BASE_URL", "https://me:sk-not-3@proxy.example/v1?key=sk-not-4"),
+        ("OLLAMA_HOST", "0.0.0.0:11434"),
+    ];
+    let shown = shown(&places).await;
+    for line in [
+        "# ANTHROPIC_BASE_URL: http://127.0.0.1:9",
+        "# OPENAI_BASE_URL: https://***@proxy.example/v1",
+        "# OLLAMA_HOST: 0.0.0.0:11434",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+    }
+    assert!(!shown.contains("sk-not") && !shown.contains("me:"), "{shown}");
+}
+
 /// A tool that no model could be offered is refused at the start, and by whom it is had is said.
 #[tokio::test]
 async fn a_tool_that_cannot_be_had_is_refused() {

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::daemon::{Daemon, Scratch};
+use crate::memory::peak;
 use crate::reader::{Came, Reader, reply, rests};
 
 /// How many streams a token may have open.
@@ -227,4 +228,96 @@ async fn five_hundred_clients_that_are_cut_see_what_the_server_sees() {
         }
     }
     assert!(cuts_all > 2 * CLIENTS, "only {cuts_all} cuts");
+}
+
+/// C4, I14: a thousand clients of one chat, and a thousand of a hundred chats, all see every word, and cost little memory.
+async fn a_thousand_clients_of(chats: usize) {
+    const CLIENTS: usize = 1_000;
+    const TOKENS: usize = 40;
+    let scratch = Scratch::new();
+    let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    let town = Town::of(&daemon, CLIENTS).await;
+    let mut paths = Vec::new();
+    for _ in 0..chats {
+        paths.push(daemon.chat().await);
+    }
+    let (before, watching) = (peak(&daemon), Arc::new(Barrier::new(CLIENTS + 1)));
+    let mut guests = JoinSet::new();
+    for number in 0..CLIENTS {
+        let (mut guest, watching) = (town.guest(&paths[number % chats], number), watching.clone());
+        guests.spawn(async move {
+            let request = guest.request(Method::GET, "/stream").await;
+            let mut reader = Reader::open(request).await;
+            reader.until(|view| view.status.is_some()).await;
+            watching.wait().await;
+            reader.until(|view| rests(view) && !view.messages.is_empty()).await
+        });
+    }
+    watching.wait().await;
+    for path in &paths {
+        daemon.post(&format!("{path}/messages"), &json!({"text": format!("count to {TOKENS}")})).await;
+    }
+    for view in guests.join_all().await {
+        assert_eq!(reply(&view), words(TOKENS));
+    }
+    let each = peak(&daemon).saturating_sub(before) / CLIENTS;
+    println!("a client costs {} KiB", each >> 10);
+    assert!(each < 128 << 10, "a client costs {each} bytes");
+    daemon.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_clients_of_one_chat_see_every_word() {
+    a_thousand_clients_of(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_clients_of_a_hundred_chats_see_every_word() {
+    a_thousand_clients_of(100).await;
+}
+
+/// C5, I13: a thousand clients of ten chats lose their server in the middle of an answer and come back all at once, with
+/// their cursors, to the next one. Each sees every word once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_clients_come_back_at_once() {
+    const CLIENTS: usize = 1_000;
+    const CHATS: usize = 10;
+    const TOKENS: usize = 250;
+    let scratch = Scratch::new();
+    let mut daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    let town = Town::of(&daemon, CLIENTS).await;
+    let mut paths = Vec::new();
+    for _ in 0..CHATS {
+        paths.push(daemon.chat().await);
+    }
+    let (watching, begun) = (Arc::new(Barrier::new(CLIENTS + 1)), Arc::new(Barrier::new(CLIENTS + 1)));
+    let mut guests = JoinSet::new();
+    for number in 0..CLIENTS {
+        let (mut guest, watching, begun) =
+            (town.guest(&paths[number % CHATS], number), watching.clone(), begun.clone());
+        guests.spawn(async move {
+            guest.until(|view| view.status.is_some()).await;
+            watching.wait().await;
+            guest.until(has_begun).await;
+            begun.wait().await;
+            let was_in_the_middle = guest.follower.view().draft.is_some();
+            (guest.until(rests).await, was_in_the_middle)
+        });
+    }
+    watching.wait().await;
+    for path in &paths {
+        town.guest(path, 0).say(&format!("count to {TOKENS}"), "the-only-one").await;
+    }
+    begun.wait().await;
+    daemon.child.kill().await.unwrap();
+    town.point_to(&[]);
+    let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    town.point_to(&[&daemon]);
+    let mut cut = 0;
+    for (view, was_in_the_middle) in guests.join_all().await {
+        assert_eq!(reply(&view), words(TOKENS));
+        cut += usize::from(was_in_the_middle);
+    }
+    assert!(cut > CLIENTS / 2, "only {cut} clients were cut in the middle");
+    daemon.end().await;
 }

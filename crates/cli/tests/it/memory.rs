@@ -59,7 +59,7 @@ async fn files_that_nobody_asks_for_take_no_memory() {
 }
 
 /// The most memory that a server has ever had.
-fn peak(daemon: &Daemon) -> usize {
+pub fn peak(daemon: &Daemon) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id().unwrap())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     peak.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap() << 10

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::daemon::{Daemon, Scratch, everturn};
 
-async fn understudy() -> Server {
+pub async fn understudy() -> Server {
     let manner = Manner { pace: Duration::ZERO, seed: 7 };
     Server::start(Understudy::company(manner), Options::default()).await.unwrap()
 }

@@ -53,6 +53,33 @@ async fn a_start_that_waits_for_its_database_can_be_ended() {
     }
 }
 
+/// Who is told to end while a store that is open answers no more does not wait for it either.
+#[tokio::test]
+async fn a_start_on_a_store_that_stands_still_is_given_up() {
+    let (scratch, url) = (Scratch::new(), everturn_props::database().unwrap());
+    Daemon::start_on(scratch.path(), "understudy/persona", &url).await.end().await;
+    let psql = |sql: &str| everturn_props::psql(&url, sql).unwrap().trim().to_owned();
+    let url_of_hold = url.clone();
+    let hold = std::thread::spawn(move || {
+        let _ = everturn_props::psql(&url_of_hold, "BEGIN; LOCK TABLE tokens; SELECT pg_sleep(600)"); // It is cut off below.
+    });
+    while psql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)' AND wait_event = 'PgSleep'")
+        != "1"
+    {}
+    let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", scratch.path().to_str().unwrap()]);
+    command.env("DATABASE_URL", &url).env("EVERTURN_DRAIN_SECONDS", "0");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while psql("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tokens'::regclass") == "0" {}
+    let pid = child.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().await.unwrap().success());
+    let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").unwrap();
+    psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+    hold.join().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("the start did not come to its end"), "{said}");
+}
+
 /// Without a key the banner says who stands in; and where everything is.
 #[tokio::test]
 async fn the_banner_says_what_a_newcomer_needs() {

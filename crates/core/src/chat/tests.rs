@@ -51,7 +51,7 @@ fn summary() -> Body {
 
 fn choose(model: Option<&str>) -> Command {
     let choice = model.map_or(Choice::Agents, |model| Choice::Own(model.parse().unwrap()));
-    Command::Patch { title: None, archived: None, model: Some(choice) }
+    Command::Patch { title: None, archived: None, model: Some(choice), debug: None }
 }
 
 /// A model that is chosen is for the next turn: the one under way keeps the model it began with.

@@ -27,9 +27,9 @@ pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Di
         15 => Command::Unarchive,
         _ if chat.title.len().is_multiple_of(2) => Command::Rename(words.into()),
         _ if chat.newest.0.is_multiple_of(2) => {
-            Command::Patch { title: Some(words.into()), archived: Some(!chat.archived), model: None }
+            Command::Patch { title: Some(words.into()), archived: Some(!chat.archived), model: None, debug: None }
         }
-        _ => Command::Patch { title: None, archived: None, model: Some(choice(chat)) },
+        _ => Command::Patch { title: None, archived: None, model: Some(choice(chat)), debug: Some(!chat.debug) },
     }
 }
 

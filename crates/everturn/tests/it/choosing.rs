@@ -88,7 +88,7 @@ async fn a_turn_under_way_keeps_its_model() {
     chat.rest().await.unwrap();
     chat.send("And now?").await.unwrap();
     chat.rest().await.unwrap();
-    let asked: Vec<String> = chat.attempts().await.unwrap().iter().map(|row| row.model.to_string()).collect();
+    let asked: Vec<String> = chat.attempts(0).await.unwrap().iter().map(|row| row.model.to_string()).collect();
     assert_eq!(asked, ["understudy/one", "understudy/one", "own/model"]);
 }
 

@@ -240,7 +240,7 @@ async fn an_edit_of_a_streaming_chat_drops_the_draft() {
         message 5 reply ["c…done"] End
     "#]]
     .assert_eq(&stage.told().await);
-    let rows = stage.chat.attempts().await.unwrap();
+    let rows = stage.chat.attempts(0).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|row| (row.step.0, row.number, row.took.as_secs(), row.outcome)).collect();
     expect![[r#"
         [
@@ -320,7 +320,7 @@ async fn an_edit_while_asking_or_after_a_failure() {
         message 6 reply ["Hi."] End
     "#]]
     .assert_eq(&stage.told().await);
-    assert_eq!(stage.chat.attempts().await.unwrap().len(), 3);
+    assert_eq!(stage.chat.attempts(0).await.unwrap().len(), 3);
 }
 
 /// Only a resting chat can be put away, and then it takes nothing until it is taken out again.

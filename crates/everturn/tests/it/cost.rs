@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::compaction::{long, says};
 use crate::kept::{WAITS, background, begun, keeps};
-use crate::read::rows;
+use crate::read::{adds_up, rows};
 use crate::stage::{Stage, agent, counter, echo};
 
 /// A million tokens cost 3 in, 15 out, a tenth of that from the cache.
@@ -39,6 +39,24 @@ fn reports(report: Report) -> Cue {
 
 async fn totals(stage: &Stage) -> Totals {
     stage.chat.view().await.unwrap().standing.unwrap().totals
+}
+
+/// I19: a chat may have asked any number of times, and whoever wants to know how often gets them page by page, each once.
+#[tokio::test(start_paused = true)]
+async fn attempts_are_told_page_by_page() {
+    const TURNS: usize = 520;
+    let says = || script([text("Yes."), usage(1_000, 1), stop(Stop::End)]);
+    let stage = Stage::new(priced((0..TURNS).map(|_| says())), agent()).await;
+    for _ in 0..TURNS {
+        stage.chat.send("And now?").await.unwrap();
+        stage.chat.rest().await.unwrap();
+    }
+    let mut pages = Vec::new();
+    for seen in [0, 500, TURNS, TURNS + 1] {
+        pages.push(stage.chat.attempts(seen).await.unwrap().len());
+    }
+    assert_eq!(pages, [500, TURNS - 500, 0, 0]);
+    adds_up(&stage.chat).await;
 }
 
 /// AW03: a later report of an attempt replaces the earlier one; attempts, steps and turns add up.

@@ -90,7 +90,7 @@ async fn a_retry_after_makes_no_storm() {
         answered += count;
     }
     for chat in &crowd.chats {
-        assert_eq!(chat.attempts().await.unwrap().len(), 2);
+        assert_eq!(chat.attempts(0).await.unwrap().len(), 2);
     }
 }
 
@@ -170,7 +170,7 @@ async fn a_door_may_be_shut_for_longer_than_one_waits() {
     first.send("hi").await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.chat.send("hi").await.unwrap();
-    assert_eq!((stage.ended().await, stage.chat.attempts().await.unwrap().len()), (TurnEnd::Done, 1));
+    assert_eq!((stage.ended().await, stage.chat.attempts(0).await.unwrap().len()), (TurnEnd::Done, 1));
     assert!(began.elapsed() >= Duration::from_secs(300), "{:?}", began.elapsed());
 }
 

@@ -51,7 +51,7 @@ async fn what_was_shown_is_what_is_kept() {
     let words = |parts: &[Part]| crate::stage::parts(parts);
     assert_eq!((words(&kept.parts), &kept.stop), (words(shown.parts()), &Stop::Interrupted));
     assert_eq!((stage.ended().await, stage.understudy.streams_open()), (TurnEnd::Interrupted, 0));
-    let rows = stage.chat.attempts().await.unwrap();
+    let rows = stage.chat.attempts(0).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.outcome).collect::<Vec<_>>(), [AttemptOutcome::Interrupted]);
     stage.run("and?").await;
     expect![[r#"
@@ -217,7 +217,7 @@ async fn an_interrupt_ends_the_wait_for_a_retry() {
     "#]]
     .assert_eq(&stage.told().await);
     assert_eq!(stage.understudy.requests().len(), 1);
-    assert_eq!(stage.chat.attempts().await.unwrap().len(), 1);
+    assert_eq!(stage.chat.attempts(0).await.unwrap().len(), 1);
 }
 
 /// I11: stopping what has stopped is no error and changes nothing: new, done, interrupted, failed.

@@ -168,7 +168,7 @@ async fn a_kept_generation_is_found_again() {
     "#]]
     .assert_eq(&stage.run("go").await);
     assert!(matches!(&stage.understudy.asked()[1], Asked::Reattach(handle) if handle.id == "resp_1"));
-    let attempts = stage.chat.attempts().await.unwrap();
+    let attempts = stage.chat.attempts(0).await.unwrap();
     let paid: u64 = attempts.iter().map(|attempt| attempt.tally.total()).sum();
     assert_eq!(paid, 110, "paid once");
 }
@@ -204,7 +204,7 @@ async fn every_cause_climbs() {
         let seen = stage.run("go").await;
         assert!(seen.contains(&format!("retry {kind:?}")), "{seen}");
         assert_eq!(stage.replies().await, "The quick brown fox.", "{cause:?}");
-        let attempts = stage.chat.attempts().await.unwrap();
+        let attempts = stage.chat.attempts(0).await.unwrap();
         let outcome = format!("{:?}", attempts[0].outcome);
         assert_eq!(outcome, format!("Broke({cause:?}, {kind:?})"));
     }

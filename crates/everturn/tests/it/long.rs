@@ -69,7 +69,7 @@ async fn a_kept_generation_may_think_for_long() {
     assert_eq!(cancelled(&stage.understudy), [""; 0]);
     let asked = stage.understudy.asked();
     assert!(matches!(&asked[..], [Asked::Answer(_), Asked::Reattach(_), Asked::Reattach(_), Asked::Reattach(_)]));
-    let tokens: u64 = stage.chat.attempts().await.unwrap().iter().map(|row| row.tally.total()).sum();
+    let tokens: u64 = stage.chat.attempts(0).await.unwrap().iter().map(|row| row.tally.total()).sum();
     assert_eq!(tokens, 1_020);
 }
 

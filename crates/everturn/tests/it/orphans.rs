@@ -56,6 +56,7 @@ async fn what_was_made_is_not_refused_when_it_comes_again() {
         is_named: true,
         model: None,
         is_chosen: false,
+        debug: false,
         owner: "me".into(),
         title: String::new(),
         is_titled: false,

@@ -87,7 +87,7 @@ async fn a_pause_is_gone_on_from() {
     .assert_eq(&stage.run("kelp?").await);
     let requests = stage.understudy.requests();
     assert_eq!(sent_back(&requests[1]), ["(Hm.)", "Let me see. ", "srvtoolu_3", "srvtoolu_3!", "srvtoolu_4"]);
-    let attempts = stage.chat.attempts().await.unwrap();
+    let attempts = stage.chat.attempts(0).await.unwrap();
     assert!(attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Answered), "{attempts:?}");
 }
 

@@ -82,12 +82,24 @@ pub async fn rows(chat: &ChatHandle) -> String {
         format!("{}.{} {} {outcome} {took:.1}s {tokens} {}\n", row.step, row.number, row.model, row.spend.total())
     };
     adds_up(chat).await;
-    chat.attempts().await.unwrap().iter().map(line).collect()
+    all(chat).await.iter().map(line).collect()
+}
+
+/// Every attempt, page by page.
+async fn all(chat: &ChatHandle) -> Vec<Attempted> {
+    let mut rows = Vec::new();
+    loop {
+        let page = chat.attempts(rows.len()).await.unwrap();
+        if page.is_empty() {
+            return rows;
+        }
+        rows.extend(page);
+    }
 }
 
 /// AW03: the chat's totals are the sum of its rows, and no attempt has two.
 pub async fn adds_up(chat: &ChatHandle) {
-    let rows = chat.attempts().await.unwrap();
+    let rows = all(chat).await;
     let mut sum = Totals::default();
     for row in &rows {
         sum.tally.add(&row.tally);

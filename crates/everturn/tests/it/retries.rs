@@ -26,7 +26,7 @@ async fn transient_errors_are_tried_again() {
         let stage = stage([script([refuse(status)]), script([refuse(status)]), done()]).await;
         stage.run("hi").await;
         assert_eq!((stage.ended().await, stage.replies().await), (TurnEnd::Done, "Done.".into()), "{status}");
-        assert_eq!(stage.chat.attempts().await.unwrap().len(), 3, "{status}");
+        assert_eq!(stage.chat.attempts(0).await.unwrap().len(), 3, "{status}");
     }
 }
 
@@ -100,7 +100,7 @@ async fn enough_is_enough() {
     let transcript = stage.transcript().await;
     assert!(matches!(&transcript[1].body, Body::Reply(reply) if reply.stop == Stop::Broken));
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
-    assert_eq!(failure.attempts as usize, stage.chat.attempts().await.unwrap().len());
+    assert_eq!(failure.attempts as usize, stage.chat.attempts(0).await.unwrap().len());
 }
 
 /// I18: whoever gets further may try longer: output earns tries back, and a total ends it all the same.

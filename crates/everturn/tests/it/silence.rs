@@ -202,7 +202,7 @@ async fn runtime_is_streaming_time() {
     let transcript = stage.transcript().await;
     let Body::Reply(reply) = &transcript[1].body else { panic!("a reply") };
     assert_eq!(reply.runtime, Duration::from_secs(5 + 4));
-    let attempts = stage.chat.attempts().await.unwrap();
+    let attempts = stage.chat.attempts(0).await.unwrap();
     let took: Vec<_> = attempts.iter().map(|attempt| attempt.took.as_secs()).collect();
     assert_eq!(took, [5, 4]);
 }

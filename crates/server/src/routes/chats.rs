@@ -85,7 +85,7 @@ pub async fn create(
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
     let title = new.title.as_deref().map(command::title).transpose()?;
     let model = app.pick(new.model.as_deref())?;
-    let chat = app.make(&caller, NewChat { agent: new.agent, model, title, key: key.0 }).await?;
+    let chat = app.make(&caller, NewChat { agent: new.agent, model, title, debug: new.debug, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Answer(chat.now().await?)))
 }
 
@@ -165,7 +165,7 @@ pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
     Ok(Answer(chat.now().await?))
 }
 
-/// Names a chat, puts it away or takes it out again, chooses its model: all that is asked for, or nothing.
+/// Names a chat, puts it away or takes it out again, chooses its model, has it recorded or not: all that is asked for, or nothing.
 ///
 /// A model is asked from the next turn on; the turn under way keeps the one it began with.
 #[utoipa::path(patch, path = "/v1/chats/{id}", tag = "chats", request_body = wire::Patch, security(("token" = [])),
@@ -186,12 +186,12 @@ pub async fn patch(
         Some(model) => Some(app.choice(&chat, app.pick(model.as_deref())?, &key).await?),
         None => None,
     };
-    let command = match (patch.title, patch.archived, model) {
-        (None, None, None) if key.0.is_none() => None, // Nothing to do, and nothing to remember.
-        (Some(title), None, None) => Some(Command::Rename(title)),
-        (None, Some(true), None) => Some(Command::Archive),
-        (None, Some(false), None) => Some(Command::Unarchive),
-        (title, archived, model) => Some(Command::Patch { title, archived, model }),
+    let command = match (patch.title, patch.archived, model, patch.debug) {
+        (None, None, None, None) if key.0.is_none() => None, // Nothing to do, and nothing to remember.
+        (Some(title), None, None, None) => Some(Command::Rename(title)),
+        (None, Some(true), None, None) => Some(Command::Archive),
+        (None, Some(false), None, None) => Some(Command::Unarchive),
+        (title, archived, model, debug) => Some(Command::Patch { title, archived, model, debug }),
     };
     if let Some(command) = command {
         obeyed(&app, &chat, command, key.0).await?;

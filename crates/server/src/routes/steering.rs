@@ -189,8 +189,9 @@ async fn answered(
     let accepted = accepted(chat, Command::Answer(answers), key.0).await?;
     let done = done(app, chat, &accepted).await;
     let is_refused = |problem: &Problem| problem.kind().status().is_client_error();
+    let receipt = Receipt { chat: chat.handle.id(), seq: InboxSeq(accepted.id) };
     // What nobody has come to yet is kept, and will be done without anybody who could write it down.
-    if !done.as_ref().is_err_and(is_refused) {
+    if !done.as_ref().is_err_and(is_refused) && app.audited.is_first(receipt) {
         audit::answered(chat.caller.token(), chat.handle.id(), &decided);
     }
     done.map(|()| accepted)

@@ -29,6 +29,9 @@ pub struct Create {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "understudy/persona")]
     pub model: Option<String>,
+    /// Whether whatever is exchanged with providers for it is recorded where the server is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug: bool,
 }
 
 /// A new chat that begins with what was said in another.
@@ -109,6 +112,9 @@ pub struct Patch {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub model: Option<Option<String>>,
+    /// Whether whatever is exchanged with providers for it is recorded from the next request on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debug: Option<bool>,
 }
 
 /// A field that is there, be it null.

@@ -70,6 +70,9 @@ pub struct Standing {
     pub status: Status,
     /// Whether it is put away.
     pub archived: bool,
+    /// Whether whatever is exchanged with providers for it is recorded where the server is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug: bool,
     /// Messages that wait, next first.
     pub queue: Vec<Queued>,
     /// Calls that wait for a client or a person.
@@ -243,6 +246,7 @@ impl From<&view::Standing> for Standing {
             model: standing.model.as_ref().map(ToString::to_string),
             status: standing.status.into(),
             archived: standing.archived,
+            debug: standing.debug,
             queue: standing.queue.iter().map(Queued::from).collect(),
             asks: standing.asks.iter().map(Ask::from).collect(),
             awaits_until: standing.awaits_until.map(|at| at.0),

@@ -143,6 +143,35 @@ async fn what_is_kept_is_audited_and_what_is_refused_is_not() {
     stage.server.stop().await;
 }
 
+/// S35, C2: whoever repeats a request, because its answer was lost or did not come in time, has not decided twice.
+#[tokio::test]
+async fn a_repeated_answer_is_audited_once() {
+    let (mut audit, _guard) = audit();
+    let bounds = Bounds { outcome_max: Duration::from_secs(2), ..Bounds::default() };
+    let (stage, store) = Stage::sluggish(bounds).await;
+    for (kind, event) in [("approve", "approved"), ("deny", "denied"), ("result", "answered")] {
+        let (chat, answers, mut reader) = asking(&stage, kind).await;
+        let path = format!("{chat}/answers");
+        let send = || async {
+            let request = stage.ask(Method::POST, &path).header("Idempotency-Key", "once");
+            request.json(&answers).send().await.unwrap().status()
+        };
+        store.outcomes.shut();
+        assert_eq!(send().await, StatusCode::SERVICE_UNAVAILABLE);
+        store.outcomes.open();
+        let at_once = tokio::join!(send(), send(), send());
+        assert_eq!(at_once, (StatusCode::OK, StatusCode::OK, StatusCode::OK));
+        reader.until_rest().await;
+        assert_eq!(send().await, StatusCode::OK);
+        assert_eq!(
+            next(&mut audit).await,
+            (event.to_owned(), answers["answers"][0]["call"].as_str().unwrap().to_owned())
+        );
+        assert!(audit.is_empty(), "{kind}");
+    }
+    stage.server.stop().await;
+}
+
 /// S35: so is who makes tokens and takes them back.
 #[tokio::test]
 async fn who_makes_or_revokes_a_token_and_goes_away_is_in_the_audit() {

@@ -7,8 +7,10 @@ use everturn_server::wire::{Body, Message};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-use crate::stage::{Stage, answer, kind};
+use crate::stage::{Stage, TOKEN, answer, kind};
 
 async fn keyed(stage: &Stage, method: Method, path: &str, key: &str, body: Value) -> (StatusCode, Value) {
     answer(stage.ask(method, path).header("idempotency-key", key).json(&body).send().await.unwrap()).await
@@ -38,6 +40,44 @@ async fn a_storm_of_repeats_has_one_effect() {
     let (status, _) = storm(format!("{chat}/messages"), json!({"text": "count to 3"})).await;
     assert_eq!(status, 202);
     assert_eq!(reader.until_rest().await.messages.len(), 2);
+}
+
+/// C1, I2: a request whose body is cut off has done nothing, though all that can be understood of it has come; its key is
+/// free for the whole of it.
+#[tokio::test]
+async fn half_a_request_has_no_effect() {
+    let stage = Stage::new().await;
+    let (chat, host) = (stage.chat("numbered").await, stage.base.strip_prefix("http://").unwrap());
+    let (_, before) = stage.get("/v1/chats").await;
+    let requests = [
+        ("/v1/chats".to_owned(), json!({"title": "Kelp"}), StatusCode::CREATED),
+        (format!("{chat}/messages"), json!({"text": "count to 2"}), StatusCode::ACCEPTED),
+    ];
+    for (path, body, _) in &requests {
+        let text = body.to_string();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\nidempotency-key: k\r\n");
+        let head = format!("{head}content-type: application/json\r\n");
+        for cut in [
+            format!("{head}content-length: {}\r\n\r\n{}", text.len(), &text[..text.len() / 2]),
+            format!("{head}content-length: {}\r\n\r\n{text}", text.len() + 1),
+            format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{text}\r\n", text.len()),
+        ] {
+            let mut stream = TcpStream::connect(stage.server.address()).await.unwrap();
+            stream.write_all(cut.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut answered = String::new();
+            let _ = stream.read_to_string(&mut answered).await; // Whether in good order does not matter.
+            assert!(!answered.starts_with("HTTP/1.1 2"), "{cut}: {answered}");
+        }
+    }
+    assert_eq!(stage.get("/v1/chats").await.1, before, "nothing was made, and nothing was said");
+    for (path, body, status) in requests {
+        let whole = keyed(&stage, Method::POST, &path, "k", body.clone()).await;
+        assert_eq!(whole.0, status);
+        assert_eq!(keyed(&stage, Method::POST, &path, "k", body).await, whole);
+    }
+    stage.server.stop().await;
 }
 
 /// The same key with another body is refused, whatever the two were.

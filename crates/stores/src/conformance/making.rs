@@ -24,6 +24,7 @@ fn new(number: u128) -> New {
         is_named: true,
         model: None,
         is_chosen: false,
+        debug: false,
         owner,
         title,
         is_titled: true,
@@ -58,6 +59,7 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
         New { title: "kelp".into(), ..titled(2) },
         New { is_chosen: true, ..titled(2) },
         New { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
+        New { debug: true, ..titled(2) },
         New { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
     ];
     for other in others {
@@ -75,15 +77,15 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
     assert_eq!(store.make(&whoever(7, "another")).await, Ok(chat_id(6)), "whoever is there for all by now");
 }
 
-/// A chat has the model it was made with, whether it begins with nothing or with what was said elsewhere.
+/// A chat has the model it was made with, and is recorded if it was made so, whether it begins with nothing or with what was said elsewhere.
 pub async fn a_chat_is_made_with_its_model<S: Store>(store: Arc<S>) {
     conversation(&store).await;
     let model: Option<ModelId> = "a/model".parse().ok();
     for new in [new(2), forked(3, 5)] {
-        let new = New { model: model.clone(), is_chosen: true, ..new };
+        let new = New { model: model.clone(), is_chosen: true, debug: true, ..new };
         assert_eq!(store.make(&new).await, Ok(new.id));
         let standing = store.standing(new.id).await.expect("it was made");
-        assert_eq!(standing.model, model);
+        assert_eq!((standing.model.as_ref(), standing.debug), (model.as_ref(), true));
     }
 }
 

@@ -180,7 +180,8 @@ pub(crate) fn later(odd: &str) -> Vec<Fact> {
     let rungs = [Rung::First, Rung::Reattach, Rung::Continue, Rung::Restart, Rung::FallBack];
     let aims = rungs.map(Aim::Answer).into_iter().chain([Aim::Summary]);
     let aimed = aims.zip(100..).map(|(aim, number)| attempted(odd, number, aim, AttemptOutcome::Answered));
-    aimed.chain([Fact::Chose(Some(samples::model(odd))), Fact::Chose(None)]).collect()
+    let chosen = [Fact::Chose(Some(samples::model(odd))), Fact::Chose(None)];
+    aimed.chain(chosen).chain([true, false].map(Fact::Debugged)).collect()
 }
 
 /// The kind of a fact that belongs into the lists above. A new one does not compile until it is given a sample there.
@@ -208,10 +209,11 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::Renamed(_) => Some(17),
         Fact::TakenUp(_) => Some(18),
         Fact::Chose(_) => Some(19),
+        Fact::Debugged(_) => Some(20),
     }
 }
 
-const KINDS: usize = 20;
+const KINDS: usize = 21;
 
 pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};

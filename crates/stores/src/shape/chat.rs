@@ -43,6 +43,8 @@ pub struct Chat<'a> {
     status: StatusWord,
     #[serde(default, skip_serializing_if = "unset")]
     archived: bool,
+    #[serde(default, skip_serializing_if = "unset")]
+    debug: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     queue: Vec<Queued<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +142,7 @@ impl<'a> Chat<'a> {
             version,
             status,
             archived,
+            debug,
             queue,
             turn,
             ended,
@@ -169,6 +172,7 @@ impl<'a> Chat<'a> {
             version: version.0,
             status: (*status).into(),
             archived: *archived,
+            debug: *debug,
             queue: queue.iter().map(|queued| Queued::of(queued, blobs)).collect(),
             turn: turn.as_ref().map(Turn::from),
             ended: ended.as_ref().map(TurnEnd::from),
@@ -209,6 +213,7 @@ impl Shape for Chat<'_> {
             version: Version(self.version),
             status: self.status.into(),
             archived: self.archived,
+            debug: self.debug,
             queue: self.queue.into_iter().map(|queued| queued.build(bytes)).collect::<Result<_, _>>()?,
             turn: self.turn.map(Into::into),
             ended: self.ended.map(Into::into),

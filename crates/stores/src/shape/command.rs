@@ -56,6 +56,8 @@ enum Wish<'a> {
         archived: Option<bool>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Choice>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        debug: Option<bool>,
     },
 }
 
@@ -100,10 +102,11 @@ impl<'a> Wish<'a> {
             command::Command::Archive => Self::Archive,
             command::Command::Unarchive => Self::Unarchive,
             command::Command::Rename(title) => Self::Rename(title.into()),
-            command::Command::Patch { title, archived, model } => Self::Patch {
+            command::Command::Patch { title, archived, model, debug } => Self::Patch {
                 title: title.as_ref().map(Cow::from),
                 archived: *archived,
                 model: model.as_ref().map(Choice::from),
+                debug: *debug,
             },
         }
     }
@@ -138,9 +141,9 @@ impl Shape for Command<'_> {
             Wish::Archive => command::Command::Archive,
             Wish::Unarchive => command::Command::Unarchive,
             Wish::Rename(title) => command::Command::Rename(title.into_owned()),
-            Wish::Patch { title, archived, model } => {
+            Wish::Patch { title, archived, model, debug } => {
                 let (title, model) = (title.map(Cow::into_owned), model.map(Into::into));
-                command::Command::Patch { title, archived, model }
+                command::Command::Patch { title, archived, model, debug }
             }
         })
     }

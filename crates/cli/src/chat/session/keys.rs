@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Begin, Session};
 use crate::chat::look;
-use crate::chat::order::Order;
+use crate::chat::order::{Order, recorded};
 use crate::chat::slash::{self, Slash};
 use crate::terminal::Line;
 use crate::terminal::editor::Wish;
@@ -171,9 +171,10 @@ impl Session {
                 self.order(Order::Models { own });
             }
             Slash::Model(model) => self.choose(model),
+            Slash::Debug(debug) => self.debug(debug),
             Slash::Unknown(what) => self.tell(&[what]),
             Slash::New(agent) => {
-                (self.chat, self.watch, self.begin) = (None, None, Begin { agent, model: None });
+                (self.chat, self.watch, self.begin) = (None, None, Begin { agent, ..Begin::default() });
                 self.forget();
                 self.tell(&["A new chat begins with what you say next.".into()]);
             }
@@ -192,6 +193,15 @@ impl Session {
         let whom = model.clone().unwrap_or_else(|| "the model of its agent".into());
         self.begin.model = model;
         self.tell(&[format!("The chat will begin with {whom}.")]);
+    }
+
+    /// Has the chat recorded, or not; or the one that will be begun.
+    fn debug(&mut self, debug: bool) {
+        if let Some(chat) = self.id() {
+            return self.order(Order::Debug { chat, debug });
+        }
+        self.begin.debug = debug;
+        self.tell(&[recorded(debug).into()]);
     }
 
     /// Commands that need a chat.
@@ -217,7 +227,8 @@ impl Session {
                 let nothing = ["Nothing waits.".to_owned()];
                 self.tell(if lines.is_empty() { &nothing } else { &lines });
             }
-            Slash::Help | Slash::Quit | Slash::Models | Slash::Model(_) | Slash::New(_) | Slash::Unknown(_) => {}
+            Slash::Help | Slash::Quit | Slash::Models | Slash::Model(_) => {}
+            Slash::Debug(_) | Slash::New(_) | Slash::Unknown(_) => {}
         }
     }
 

@@ -112,7 +112,7 @@ fn commands(chat: &Chat) -> Vec<(&'static str, Command)> {
 }
 
 fn patch(archived: Option<bool>, model: Option<Choice>) -> Command {
-    Command::Patch { title: Some("another".into()), archived, model }
+    Command::Patch { title: Some("another".into()), archived, model, debug: None }
 }
 
 /// What the page and the arguments say about a command.

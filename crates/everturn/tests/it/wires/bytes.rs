@@ -36,7 +36,7 @@ async fn broken_everywhere(way: Way) {
         chat.send("Count.").await.unwrap();
         assert_eq!(chat.rest().await.unwrap(), Some(TurnEnd::Done), "{way} at {byte}");
         assert_eq!(chat.newest_reply().await.unwrap().unwrap(), numbers(1, WHOLE), "{way} at {byte}");
-        chat.attempts().await.unwrap().len()
+        chat.attempts(0).await.unwrap().len()
     }))
     .await;
     let refused: Vec<_> = server.requests().into_iter().filter_map(|request| request.refused).collect();

@@ -58,6 +58,7 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
         tried: Tried { blind: true, ..Tried::default() },
         ..chats[0].clone()
     });
+    chats.push(Chat { debug: true, ..chats[0].clone() });
     chats
 }
 
@@ -86,9 +87,10 @@ pub(super) fn commands(odd: &str) -> Vec<Command> {
         Command::Archive,
         Command::Unarchive,
         Command::Rename(odd.into()),
-        Command::Patch { title: Some(odd.into()), archived: Some(true), model: None },
-        Command::Patch { title: None, archived: None, model: Some(Choice::Agents) },
-        Command::Patch { title: None, archived: None, model: Some(Choice::Own(samples::model(odd))) },
+        Command::Patch { title: Some(odd.into()), archived: Some(true), model: None, debug: None },
+        Command::Patch { title: None, archived: None, model: Some(Choice::Agents), debug: None },
+        Command::Patch { title: None, archived: None, model: Some(Choice::Own(samples::model(odd))), debug: None },
+        Command::Patch { title: None, archived: None, model: None, debug: Some(true) },
     ]);
     let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
     let others = Verb::ALL.iter().take_while(|verb| **verb != Verb::Begin); // From there on they are the driver's.
