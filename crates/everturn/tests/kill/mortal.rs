@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use everturn::core::chat::{CallState, Effect, OpenCall};
@@ -31,6 +31,8 @@ use crate::place::Place;
 pub const PLACE: &str = "EVERTURN_MORTAL_PLACE";
 /// The file in which tools leave their trace.
 pub const TRACE: &str = "EVERTURN_MORTAL_TRACE";
+/// Whoever is told this believes for hours that others take it for alive.
+pub const SURE: &str = "EVERTURN_MORTAL_SURE";
 
 /// A message to which the answer takes the process down.
 pub const DEADLY: &str = "die";
@@ -45,17 +47,21 @@ pub const ASKING: &str = "asking";
 /// How many numbers each answer has.
 pub const TOKENS: usize = 40;
 
+/// How many threads work, beside the one that reads.
+const THREADS: usize = 2;
+
 /// Lives until it is killed, or until its input ends and every chat rests.
 #[test]
 #[ignore = "a part that is played in another process"]
 fn mortal() {
     let (Ok(place), Ok(trace)) = (std::env::var(PLACE), std::env::var(TRACE)) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(THREADS).enable_all().build().unwrap();
     runtime.block_on(live(&place.parse().unwrap(), trace.into()));
 }
 
 async fn live(place: &Place, trace: PathBuf) {
-    let store = place.open().await;
+    let store = if is_sure() { place.open_sure().await } else { place.open().await };
     let mut registry = Registry::default();
     let engine = Engine::builder()
         .store(store)
@@ -77,6 +83,7 @@ async fn live(place: &Place, trace: PathBuf) {
                 chats.push(chat);
             }
             ["answer", id] => drop(watches.spawn(answer(engine.chat(id.parse().unwrap())))),
+            ["block", fifo] => block(fifo.into()),
             ["go"] => drop(engine.resume().await),
             ["send", id, key] => drop(sends.spawn(send(engine.chat(id.parse().unwrap()), key.into()))),
             [verb @ ("steer" | "interrupt" | "edit"), id, key] => {
@@ -95,6 +102,31 @@ async fn live(place: &Place, trace: PathBuf) {
     watches.shutdown().await; // Its last word is the last.
     say(format_args!("lost {}", lost(&registry)));
     say(format_args!("rest"));
+}
+
+fn is_sure() -> bool {
+    std::env::var_os(SURE).is_some()
+}
+
+/// How long a tool takes; with whoever is sure so long that it can be stopped in the middle of one.
+fn tool_time() -> Duration {
+    Duration::from_millis(if is_sure() { 500 } else { 2 })
+}
+
+/// Keeps every thread of the runtime from its work until somebody opens this to write.
+fn block(fifo: PathBuf) {
+    let (begin, end) = (Arc::new(Barrier::new(THREADS + 1)), Arc::new(Barrier::new(THREADS + 1)));
+    for _ in 0..THREADS {
+        let (begin, end) = (begin.clone(), end.clone());
+        tokio::spawn(async move {
+            begin.wait();
+            end.wait();
+        });
+    }
+    begin.wait();
+    say(format_args!("blocked"));
+    std::fs::File::open(fifo).unwrap();
+    end.wait();
 }
 
 /// One line, whole and at once.
@@ -251,7 +283,7 @@ fn leaving_a_trace(name: &'static str, trace: &std::path::Path, policy: Policy) 
             let mut file = OpenOptions::new().append(true).create(true).open(&trace).unwrap();
             let line = format!("{name} {} {}\n", context.chat, context.call);
             file.write_all(line.as_bytes()).map_err(|error| error.to_string())?;
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(tool_time()).await;
             Ok::<_, ToolError>("done".to_string())
         }
     };

@@ -21,22 +21,29 @@ pub enum Place {
 
 /// How long other processes wait for a silent one: short, because these die all the time.
 pub const LEASE_MAX: Duration = Duration::from_millis(800);
+/// How long one is sure of itself that does not notice.
+const SURE_MAX: Duration = Duration::from_secs(4 * 60 * 60);
 
 impl Place {
     /// Opens it. Whoever was killed there before is no hindrance.
     pub async fn open(&self) -> Arc<dyn Store> {
+        self.open_for(LEASE_MAX).await
+    }
+
+    /// Opens it for somebody who does not doubt for a long time that others take it for alive, and does not ask.
+    pub async fn open_sure(&self) -> Arc<dyn Store> {
+        self.open_for(SURE_MAX).await
+    }
+
+    async fn open_for(&self, lease_max: Duration) -> Arc<dyn Store> {
         // An answer is in pieces for a moment only, so that they die while it is put together, too.
         let short = sqlite::Options { appends_len_max: 8, ..sqlite::Options::default() };
         match self {
             Self::Directory(path) => Arc::new(Sqlite::open(path, &short).unwrap()),
             Self::Database(url) => {
-                let heartbeat = LEASE_MAX / 4;
-                let options = postgres::Options {
-                    lease_max: LEASE_MAX,
-                    heartbeat,
-                    file_len_min: 8,
-                    ..postgres::Options::default()
-                };
+                let heartbeat = lease_max / 4;
+                let options =
+                    postgres::Options { lease_max, heartbeat, file_len_min: 8, ..postgres::Options::default() };
                 Arc::new(Postgres::open(url, options).await.unwrap())
             }
         }
@@ -96,6 +103,18 @@ impl Place {
         if let Self::Database(url) = self {
             psql(url, "DELETE FROM workers").unwrap();
         }
+    }
+
+    /// Waits until nobody would be believed any more who has said nothing since, and says how many chats are held.
+    pub fn held_for_long(&self) -> usize {
+        let Self::Database(url) = self else { panic!("asked of Postgres alone") };
+        let since = psql(url, "SELECT clock_timestamp()").unwrap();
+        let is_long =
+            format!("SELECT clock_timestamp() > timestamptz '{}' + 2 * max(lasts) FROM workers", since.trim());
+        while psql(url, &is_long).unwrap().trim() != "t" {}
+        let held =
+            "SELECT count(*) FROM chats JOIN workers ON workers.id = worker WHERE clock_timestamp() <= seen + lasts";
+        psql(url, held).unwrap().trim().parse().unwrap()
     }
 
     /// A number for all rows of each table.

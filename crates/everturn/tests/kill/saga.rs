@@ -19,7 +19,7 @@ use everturn::core::view::{Cursor, Event, Row, Standing};
 use everturn::stores::{Store, Submission};
 
 use crate::inputs::Inputs;
-use crate::mortal::{ASKING, HARDY, PLACE, TOKENS, TRACE, fingerprint, tokens};
+use crate::mortal::{ASKING, HARDY, PLACE, SURE, TOKENS, TRACE, fingerprint, tokens};
 use crate::place::Place;
 
 /// How long a process may say nothing before something is wrong.
@@ -103,10 +103,18 @@ impl Saga {
 
     /// Starts a process; `death` is where it is to kill itself, if it comes there.
     pub fn start(&self, death: Option<&str>) -> Mortal {
+        self.start_with(death.map(|death| ("EVERTURN_FAILPOINT", death)))
+    }
+
+    /// Starts one that never doubts that others take it for alive.
+    pub fn start_sure(&self) -> Mortal {
+        self.start_with(Some((SURE, "yes")))
+    }
+
+    fn start_with(&self, variable: Option<(&str, &str)>) -> Mortal {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["mortal::mortal", "--exact", "--ignored", "--nocapture", "--quiet"]);
-        command.env(PLACE, self.place.to_string()).env(TRACE, &self.trace);
-        command.envs(death.map(|death| ("EVERTURN_FAILPOINT", death)));
+        command.env(PLACE, self.place.to_string()).env(TRACE, &self.trace).envs(variable);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, (tell, lines)) = (child.stdout.take().unwrap(), channel());
         std::thread::spawn(move || {
@@ -153,7 +161,7 @@ impl Saga {
                 assert!(earlier.is_none_or(|(earlier, _)| earlier <= cursor), "a reader went back to {cursor}");
             }
             ["took", verb, chat, key, seq] => self.inputs.heed(verb, chat, key, seq),
-            ["up" | "rest" | "lost" | "not", ..] => {}
+            ["up" | "rest" | "lost" | "not" | "blocked", ..] => {}
             _ => panic!("a process said {line}"),
         }
     }
@@ -213,6 +221,11 @@ impl Saga {
             assert_eq!(fingerprint(&draft), shown, "at {cursor} the reader saw something else than is stored");
             assert_eq!(draft.seq(), cursor.seq, "some of what was shown is gone");
         }
+    }
+
+    /// How many tools have begun so far.
+    pub fn effects(&self) -> usize {
+        std::fs::read_to_string(&self.trace).unwrap_or_default().lines().count()
     }
 
     /// I9: what was started is in the ledger, what is not in the ledger was never started, and nothing harmful happened
