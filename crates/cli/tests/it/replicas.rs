@@ -15,8 +15,8 @@ use crate::crowd::{Town, has_begun, words};
 use crate::daemon::{Daemon, Scratch};
 use crate::reader::{Reader, reply, rests};
 
-/// How long a turn may stand still when its server is gone: 20 s on a machine that has time, and as long again.
-const TAKEOVER_MAX: Duration = Duration::from_secs(40);
+/// How long a turn may stand still when its server is gone.
+const TAKEOVER_MAX: Duration = Duration::from_secs(20);
 const MODEL: &str = "understudy/numbered";
 
 /// A line that can be cut: nothing comes through, and nobody is told.
