@@ -10,6 +10,7 @@ use everturn_core::message::{File, Meta};
 use everturn_core::rehearsal::sample::attempt;
 use everturn_core::view::Row;
 use everturn_props::shared::psql;
+use everturn_stores::conformance::Witness;
 use everturn_stores::postgres::Options;
 use everturn_stores::{Hint, Lease, Postgres, Store, StoreError, Unsettled, WriteError};
 use tokio::task::JoinSet;
@@ -200,23 +201,26 @@ async fn a_process_that_was_given_up_stores_no_bytes() {
     assert_eq!(psql(&url, "SELECT sum(octet_length(bytes)) FROM blobs").expect("it can be read").trim(), "99");
 }
 
-/// The fence is checked by the database, not by what a process remembers.
+/// I6: the fence is checked by the database, not by what a process remembers: of a chat in a turn it remembers everything,
+/// and of one at rest nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fence_that_was_raised_elsewhere_shuts_out() {
-    for what in 1..3 {
+    for what in ["commit", "commit in a turn", "load"] {
         let url = database();
         let one = open(&url, Options::default()).await;
-        let chat = make(&one, 1).await;
-        let mut lease = one.acquire(chat).await.expect("nobody holds it");
+        let mut lease = match what {
+            "commit in a turn" => Witness::in_a_turn(&one, 1).await.lease,
+            _ => one.acquire(make(&one, 1).await).await.expect("nobody holds it"),
+        };
         one.commit(&mut lease, &[]).await.expect("the lease is ours");
         psql(&url, "UPDATE chats SET fence = fence + 1").expect("it can be written");
         let before = everything(&url);
         let refused = match what {
-            1 => one.commit(&mut lease, &[]).await.map(drop),
-            _ => one.load(&lease).await.map(drop),
+            "load" => one.load(&lease).await.map(drop),
+            _ => one.commit(&mut lease, &[]).await.map(drop),
         };
-        assert_eq!(refused, Err(WriteError::Fenced));
-        assert_eq!(everything(&url), before);
+        assert_eq!(refused, Err(WriteError::Fenced), "{what}");
+        assert_eq!(everything(&url), before, "{what}");
     }
 }
 
