@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::daemon::{Daemon, Scratch};
 use crate::operations::{KEY, files, indiscreet};
 use crate::providers::understudy;
-use crate::reader::Reader;
+use crate::reader::{Reader, rests};
 
 /// Starts a server on this database, has something recorded, and gives back where that is. If `gone` is where chats of the
 /// same store were recorded before, waits until everything there was looked at.
@@ -89,23 +89,23 @@ async fn a_chat_that_is_debugged_is_recorded_and_others_are_not() {
     let chats = [format!("/v1/chats/{}", made["id"].as_str().unwrap()), daemon.chat().await];
     let name = |chat: usize, number| format!("{}/{number:08}.json", chats[chat].rsplit('/').next().unwrap());
     // Each has a turn, and what was recorded by then is told.
-    let turns = async |daemon: Daemon| {
+    let turns = async |daemon: Daemon, before: usize| {
         for chat in &chats {
             let mut reader = daemon.watch(chat).await;
             daemon.post(&format!("{chat}/messages"), &json!({"text": "count to 3"})).await;
-            reader.until_rest().await;
+            reader.until(|view| rests(view) && view.messages.len() == 2 * before + 2).await;
         }
         daemon.end().await;
         names(data)
     };
-    assert_eq!(turns(daemon).await, [name(0, 1)]);
-    assert_eq!(turns(start().await).await, [name(0, 1), name(0, 2)]);
+    assert_eq!(turns(daemon, 0).await, [name(0, 1)]);
+    assert_eq!(turns(start().await, 1).await, [name(0, 1), name(0, 2)]);
     let daemon = start().await;
     assert_eq!(set(&daemon, &chats[0], false).await.get("debug"), None);
     assert_eq!(set(&daemon, &chats[1], true).await["debug"], true);
     let mut expected = [name(0, 1), name(0, 2), name(1, 1)];
     expected.sort();
-    assert_eq!(turns(daemon).await, expected);
+    assert_eq!(turns(daemon, 2).await, expected);
     for file in files(&data.join("recordings")) {
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("count to 3") && text.contains("message_stop"), "it went well, and is there: {text}");
