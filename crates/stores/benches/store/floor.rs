@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use everturn_props::Server;
 use everturn_stores::{Postgres, Sqlite, Store, postgres, sqlite};
@@ -14,6 +14,10 @@ use crate::meter;
 const CHAT: i64 = 1_234;
 const AT: i64 = 1_790_000_000_000;
 const BODY: &str = r#"["and so it goes on, "]"#;
+
+/// Whoever writes less than this in such a time rests: it is only said now and then that a process lives.
+const REST: Duration = Duration::from_secs(1);
+const REST_BYTES_MAX: u64 = 64 << 10;
 
 /// SQLite as the store opens it.
 pub fn sqlite_store(dir: &Path) -> Arc<dyn Store> {
@@ -50,6 +54,19 @@ impl Floor<'_> {
         drop(client);
         drop(connection.await);
         pids.into_iter().map(|pid| meter::cpu_of(&pid.to_string()).as_secs_f64()).sum()
+    }
+
+    /// Waits until what was measured before is over: a flood leaves much to be filed and written back.
+    pub async fn rest(&self) {
+        let mut before = self.written().await;
+        loop {
+            tokio::time::sleep(REST).await;
+            let now = self.written().await;
+            if now - before < REST_BYTES_MAX {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// Bytes that were handed to write calls so far, or to the log of Postgres.

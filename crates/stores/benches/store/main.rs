@@ -126,6 +126,7 @@ async fn flood(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>)
 /// At the pace of people's models.
 async fn paced(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) {
     let mut load = Load::new(store, CHATS, 1_000_000).await;
+    floor.rest().await;
     let before = floor.written().await;
     let done = load.run(PACED, Drive::Paced(Duration::from_secs(1) / PACE)).await;
     let written = (floor.written().await - before) as f64 / done.payload as f64;
