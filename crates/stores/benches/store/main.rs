@@ -126,9 +126,11 @@ async fn flood(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>)
 /// At the pace of people's models.
 async fn paced(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) {
     let mut load = Load::new(store, CHATS, 1_000_000).await;
+    let pace = Drive::Paced(Duration::from_secs(1) / PACE);
     floor.rest().await;
+    load.run(PACED, pace).await; // After a checkpoint Postgres logs each page whole that it touches for the first time.
     let before = floor.written().await;
-    let done = load.run(PACED, Drive::Paced(Duration::from_secs(1) / PACE)).await;
+    let done = load.run(PACED, pace).await;
     let written = (floor.written().await - before) as f64 / done.payload as f64;
     out.line(name, "paced: CPU a delta", CHATS, done.cpu_per_delta(), "ns", 1.0);
     out.line(name, "paced: written a byte", CHATS, written, "B", 8.0);
