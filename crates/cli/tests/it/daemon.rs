@@ -1,5 +1,6 @@
 //! `everturn serve` as a process of its own.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,9 +36,19 @@ impl Drop for Scratch {
     }
 }
 
+/// Where the command is.
+pub const EVERTURN: &str = env!("CARGO_BIN_EXE_everturn");
+
 /// The command with these arguments, and without the keys of whoever runs the tests.
 pub fn everturn(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_everturn"));
+    let mut command = without_keys(EVERTURN);
+    command.args(arguments);
+    command
+}
+
+/// A program, without those keys.
+pub fn without_keys(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
         command.env_remove(name);
     }
@@ -45,7 +56,7 @@ pub fn everturn(arguments: &[&str]) -> Command {
         command.env_remove(name);
     }
     command.env_remove("DATABASE_URL").env("XDG_CONFIG_HOME", "/nowhere");
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tokio::process::Command;
 
-use crate::daemon::{Daemon, Scratch, everturn};
+use crate::daemon::{Daemon, EVERTURN, Scratch, without_keys};
 use crate::operations::KEY;
 
 /// Somebody who has no rights but their own: root sees everything.
@@ -38,8 +38,10 @@ async fn keys_of_a_daemon_cannot_be_read_by_others() {
     assert!(has_key(&told));
     open.kill().await.unwrap();
 
-    let data = scratch.path().join("data");
-    let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    let (data, program) = (scratch.path().join("data"), scratch.path().join("everturn"));
+    std::fs::copy(EVERTURN, &program).unwrap(); // This one may be where only its owner comes, such as below /root.
+    let mut command = without_keys(&program);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data);
     command.env("ANTHROPIC_API_KEY", KEY).env("EVERTURN_MODEL", "understudy/persona").uid(user);
     let daemon = Daemon::spawn(&data, command).await;
     let pid = daemon.child.id().unwrap();

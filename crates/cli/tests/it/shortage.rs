@@ -1,7 +1,6 @@
 //! A daemon that has not enough of something.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
@@ -11,7 +10,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::crowd::{has_begun, words};
-use crate::daemon::{Daemon, Scratch, everturn};
+use crate::daemon::{Daemon, EVERTURN, Scratch, without_keys};
 use crate::reader::{Came, reply, rests};
 
 /// Longer than anything here takes.
@@ -28,17 +27,10 @@ fn complaints(log: &Path) -> usize {
 
 /// The command with few file descriptors, and its log in a file.
 fn with_few(data: &Path, log: &Path) -> Command {
-    let plain = everturn(&[]);
-    let mut shell = Command::new("sh");
-    for (name, value) in plain.as_std().get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
+    let mut shell = without_keys("sh");
     let serve = format!("ulimit -n {OPEN_MAX}; exec \"$0\" serve --listen 127.0.0.1:0 --data \"$1\" 2>\"$2\"");
-    shell.arg("-c").arg(serve).arg(plain.as_std().get_program()).arg(data).arg(log);
-    shell.env("EVERTURN_MODEL", "understudy/numbered").stdin(Stdio::null()).kill_on_drop(true);
+    shell.arg("-c").arg(serve).arg(EVERTURN).arg(data).arg(log);
+    shell.env("EVERTURN_MODEL", "understudy/numbered");
     shell
 }
 
