@@ -35,12 +35,40 @@ pub enum Floor<'a> {
     Postgres(&'a Server),
 }
 
+/// Rows to put in: how many, how many in a transaction, and how far apart transactions begin at least.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows {
+    pub len: usize,
+    pub batch: usize,
+    pub gap: Duration,
+}
+
+impl Rows {
+    /// So many rows, as fast as they go in.
+    pub const fn at_once(len: usize, batch: usize) -> Self {
+        Self { len, batch, gap: Duration::ZERO }
+    }
+
+    /// How many go into each transaction, and when it is due.
+    fn batches(self) -> impl Iterator<Item = (usize, Duration)> {
+        let starts = (0..self.len).step_by(self.batch.max(1));
+        starts.zip(0..).map(move |(start, number)| (self.batch.min(self.len - start), self.gap * number))
+    }
+}
+
+/// What putting rows in took: seconds, seconds of CPU, and each transaction.
+pub struct Took {
+    pub seconds: f64,
+    pub cpu: f64,
+    pub delays: Vec<Duration>,
+}
+
 impl Floor<'_> {
-    /// What `rows` take in transactions of `batch`: seconds, and seconds of CPU.
-    pub async fn insert(&self, rows: usize, batch: usize) -> (f64, f64) {
+    /// Puts rows in.
+    pub async fn insert(&self, rows: Rows) -> Took {
         match self {
-            Self::Sqlite(dir) => sqlite(dir, rows, batch),
-            Self::Postgres(server) => postgres(server, rows, batch).await,
+            Self::Sqlite(dir) => sqlite(dir, rows),
+            Self::Postgres(server) => postgres(server, rows).await,
         }
     }
 
@@ -86,28 +114,30 @@ impl Floor<'_> {
     }
 }
 
-fn sqlite(dir: &Path, rows: usize, batch: usize) -> (f64, f64) {
+fn sqlite(dir: &Path, rows: Rows) -> Took {
     let mut connection = rusqlite::Connection::open(dir.join("floor.db")).unwrap();
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; DROP TABLE IF EXISTS floor;
         CREATE TABLE floor (place INTEGER PRIMARY KEY, chat INTEGER, step INTEGER, first INTEGER, at INTEGER, body TEXT)";
     connection.execute_batch(pragmas).unwrap();
     let (started, cpu) = (Instant::now(), meter::cpu());
-    let mut left = rows;
-    while left > 0 {
+    let mut delays = Vec::new();
+    for (len, due) in rows.batches() {
+        std::thread::sleep((started + due).saturating_duration_since(Instant::now()));
+        let begun = Instant::now();
         let transaction = connection.transaction().unwrap();
         let sql = "INSERT INTO floor (chat, step, first, at, body) VALUES (?1, ?2, ?3, ?4, ?5)";
         let mut insert = transaction.prepare_cached(sql).unwrap();
-        for first in 0..batch.min(left) {
+        for first in 0..len {
             insert.execute(rusqlite::params![CHAT, 1, first as i64, AT, BODY]).unwrap();
         }
         drop(insert);
         transaction.commit().unwrap();
-        left -= batch.min(left);
+        delays.push(begun.elapsed());
     }
-    (started.elapsed().as_secs_f64(), (meter::cpu() - cpu).as_secs_f64())
+    Took { seconds: started.elapsed().as_secs_f64(), cpu: (meter::cpu() - cpu).as_secs_f64(), delays }
 }
 
-async fn postgres(server: &Server, rows: usize, batch: usize) -> (f64, f64) {
+async fn postgres(server: &Server, rows: Rows) -> Took {
     let (client, connection) = tokio_postgres::connect(&server.url("postgres"), NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
     let tables = "SET synchronous_commit = off; DROP TABLE IF EXISTS floor;
@@ -119,15 +149,16 @@ async fn postgres(server: &Server, rows: usize, batch: usize) -> (f64, f64) {
     let pid: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     let both = || (meter::cpu() + meter::cpu_of(&pid.to_string())).as_secs_f64();
     let (started, cpu) = (Instant::now(), both());
-    let mut left = rows;
-    while left > 0 {
-        let len = batch.min(left);
+    let mut delays = Vec::new();
+    for (len, due) in rows.batches() {
+        tokio::time::sleep_until((started + due).into()).await;
         let (chats, ones, times, bodies) = (vec![CHAT; len], vec![1_i64; len], vec![AT; len], vec![BODY; len]);
         let firsts: Vec<i64> = (0..len as i64).collect();
+        let begun = Instant::now();
         client.execute(&insert, &[&chats, &ones, &firsts, &times, &bodies]).await.unwrap();
-        left -= len;
+        delays.push(begun.elapsed());
     }
-    let took = (started.elapsed().as_secs_f64(), both() - cpu);
+    let took = Took { seconds: started.elapsed().as_secs_f64(), cpu: both() - cpu, delays };
     drop(client);
     drop(connection.await);
     took

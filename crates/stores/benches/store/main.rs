@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use everturn_props::Server;
 use everturn_stores::Store;
-use floor::Floor;
+use floor::{Floor, Rows};
 use load::{Drive, Load};
-use meter::{Out, median, percentile};
+use meter::{Machine, Out, median, percentile};
 
 /// Chats that stream at once.
 const CHATS: usize = 1_000;
@@ -25,8 +25,8 @@ const CHATS: usize = 1_000;
 const ROUNDS: usize = 5;
 /// How long each load lasts.
 const SPAN: Duration = Duration::from_millis(1_500);
-/// How long the paced load lasts.
-const PACED: Duration = Duration::from_secs(6);
+/// How long the paced load lasts, each time.
+const PACED: Duration = Duration::from_secs(3);
 /// How far apart the deltas of a chat come when there are too many.
 const FLOOD: Duration = Duration::from_millis(1);
 /// Deltas a second and chat, when paced.
@@ -85,14 +85,14 @@ async fn fast(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) 
         let elsewhere = floor.cpu_elsewhere().await - elsewhere;
         written.push((floor.written().await - before) as f64 / done.payload as f64);
         let before = floor.written().await;
-        let (seconds, cpu_seconds) = floor.insert(done.deltas, CHATS).await;
+        let inserted = floor.insert(Rows::at_once(done.deltas, CHATS)).await;
         raw_written.push((floor.written().await - before) as f64 / done.payload as f64);
         ours.push(done.deltas as f64 / done.took.as_secs_f64());
-        raw.push(done.deltas as f64 / seconds);
+        raw.push(done.deltas as f64 / inserted.seconds);
         ratios.push(ours[ours.len() - 1] / raw[raw.len() - 1]);
         here.push(done.cpu_per_delta());
         cpu.push(done.cpu_per_delta() + elsewhere * 1e9 / done.deltas as f64);
-        raw_cpu.push(cpu_seconds * 1e9 / done.deltas as f64);
+        raw_cpu.push(inserted.cpu * 1e9 / done.deltas as f64);
         delays.extend(done.delays);
     }
     let (ours, raw) = (median(&mut ours), median(&mut raw));
@@ -111,7 +111,7 @@ async fn flood(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>)
     let (mut ours, mut raw, mut ratios, mut cpu, mut delays) = (vec![], vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         let done = load.run(SPAN, Drive::Flooded(FLOOD)).await;
-        raw.push(done.deltas as f64 / floor.insert(done.deltas, CHATS).await.0);
+        raw.push(done.deltas as f64 / floor.insert(Rows::at_once(done.deltas, CHATS)).await.seconds);
         ours.push(done.deltas as f64 / done.took.as_secs_f64());
         ratios.push(ours[ours.len() - 1] / raw[raw.len() - 1]);
         cpu.push(done.cpu_per_delta());
@@ -123,20 +123,36 @@ async fn flood(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>)
     out.line(name, "flood: delay p99", CHATS, percentile(&mut delays, 99.0), "ms", 10.0);
 }
 
-/// At the pace of people's models.
+/// At the pace of people's models. The floor puts in as many rows a second, what comes in a millisecond together.
 async fn paced(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>) {
     let mut load = Load::new(store, CHATS, 1_000_000).await;
     let pace = Drive::Paced(Duration::from_secs(1) / PACE);
+    let batch = CHATS * PACE as usize / 1_000;
+    let raw = Rows { len: PACED.as_millis() as usize * batch, batch, gap: Duration::from_millis(1) };
     floor.rest().await;
-    load.run(PACED, pace).await; // After a checkpoint Postgres logs each page whole that it touches for the first time.
-    let before = floor.written().await;
-    let done = load.run(PACED, pace).await;
-    let written = (floor.written().await - before) as f64 / done.payload as f64;
-    out.line(name, "paced: CPU a delta", CHATS, done.cpu_per_delta(), "ns", 1.0);
-    out.line(name, "paced: written a byte", CHATS, written, "B", 8.0);
-    let mut delays = done.delays;
-    out.line(name, "paced: delay p50", CHATS, percentile(&mut delays, 50.0), "ms", 1.0);
-    out.line(name, "paced: delay p99", CHATS, percentile(&mut delays, 99.0), "ms", 10.0);
+    load.run(PACED * 2, pace).await; // After a checkpoint Postgres logs each page whole that it touches for the first time.
+    let (mut cpu, mut written, mut stolen) = (vec![], vec![], vec![]);
+    let (mut delays, mut raw_delays) = ([vec![], vec![]], [vec![], vec![]]);
+    let parts = [50.0, 99.0];
+    for _ in 0..ROUNDS {
+        let (before, machine) = (floor.written().await, Machine::now());
+        let mut done = load.run(PACED, pace).await;
+        stolen.push(machine.stolen());
+        written.push((floor.written().await - before) as f64 / done.payload as f64);
+        cpu.push(done.cpu_per_delta());
+        let mut inserted = floor.insert(raw).await.delays;
+        for (i, part) in parts.into_iter().enumerate() {
+            delays[i].push(percentile(&mut done.delays, part));
+            raw_delays[i].push(percentile(&mut inserted, part));
+        }
+    }
+    out.line(name, "paced: CPU a delta", CHATS, median(&mut cpu), "ns", 1.0);
+    out.line(name, "paced: written a byte", CHATS, median(&mut written), "B", 8.0);
+    out.line(name, "paced: taken by others", CHATS, median(&mut stolen), "%", 1.0);
+    for (i, part) in parts.into_iter().enumerate() {
+        let metric = format!("paced: delay p{part}");
+        out.line(name, &metric, CHATS, median(&mut delays[i]), "ms", median(&mut raw_delays[i]));
+    }
 }
 
 /// One answer that grows and grows: each delta costs what the first ones did. Answers of different lengths take turns.

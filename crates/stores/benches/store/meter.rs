@@ -66,3 +66,24 @@ pub fn written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap();
     io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
 }
+
+/// What the cores of this machine have done since a moment, in hundredths of a second.
+pub struct Machine {
+    all: u64,
+    stolen: u64,
+}
+
+impl Machine {
+    pub fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        let fields = stat.lines().next().unwrap().split_whitespace().skip(1);
+        let ticks: Vec<u64> = fields.map(|field| field.parse().unwrap()).take(8).collect();
+        Self { all: ticks.iter().sum(), stolen: ticks[7] }
+    }
+
+    /// How much of them other machines on the same hardware have had meanwhile, in percent.
+    pub fn stolen(&self) -> f64 {
+        let now = Self::now();
+        (now.stolen - self.stolen) as f64 * 100.0 / (now.all - self.all) as f64
+    }
+}

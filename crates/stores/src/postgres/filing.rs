@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use everturn_core::ids::{Seq, StepId, Timestamp};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::consume_budget;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -151,7 +152,7 @@ pub(super) async fn file(conn: &Conn, worker: i64) -> Result<Option<i64>, Fault>
     let batch = |row: &Row| row.get::<_, i64>("batch");
     found.sort_unstable_by_key(batch);
     let Some(newest) = found.last().map(batch) else { return Ok(None) };
-    let appends = by_chat(&found)?;
+    let appends = by_chat(&found).await?;
     let numbers: Vec<i64> = appends.keys().copied().collect();
     let sql = "SELECT no, step FROM chats WHERE no = ANY ($1)";
     let steps = conn.query(sql, &[(&numbers, Type::INT8_ARRAY)]).await?;
@@ -160,15 +161,17 @@ pub(super) async fn file(conn: &Conn, worker: i64) -> Result<Option<i64>, Fault>
     for (no, entries) in appends {
         let open = steps.get(&no).copied();
         drafts.add(entries.into_iter().filter(|entry| Some(entry.head.step) == open))?;
+        consume_budget().await;
     }
     failpoint!("postgres-file");
     drafts.insert(conn).await?;
     Ok(Some(newest))
 }
 
-fn by_chat(rows: &[Row]) -> Result<BTreeMap<i64, Vec<bundle::Entry<'_>>>, BadShape> {
+async fn by_chat(rows: &[Row]) -> Result<BTreeMap<i64, Vec<bundle::Entry<'_>>>, BadShape> {
     let mut appends = BTreeMap::<_, Vec<_>>::new();
     for row in rows {
+        consume_budget().await;
         for entry in bundle::parse(row.get("body"))? {
             appends.entry(entry.head.chat).or_default().push(entry);
         }
