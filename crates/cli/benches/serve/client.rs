@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use crate::process::{Middle, Process};
-use crate::source::STAMP;
+use crate::source::{STAMP, TICK};
 
 /// How long anything may take before the bench gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Streams that one token may have open.
-const STREAMS_MAX: usize = 100;
+/// Streams of one token. It may have one more open, which those who came before have.
+const STREAMS_MAX: usize = 99;
 /// Chats that are begun at the same time.
 const AT_ONCE: usize = 50;
 
@@ -136,7 +136,11 @@ pub struct Clients {
 impl Clients {
     /// Opens so many chats, asks each the same, and watches them all.
     pub fn open(process: &Process, seen: &Arc<Seen>, chats: usize, prompt: &str) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        if chats > 1 {
+            runtime.on_thread_park(|| std::thread::sleep(TICK)); // Nobody is to wake us for every delta.
+        }
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let (middle, address) = (process.middle, process.address);
         let (token, prompt) = (Arc::<str>::from(&*process.token), Arc::<str>::from(prompt));
         let chats = runtime.block_on(async {

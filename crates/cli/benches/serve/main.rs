@@ -3,8 +3,8 @@
 //! The real binary serves, with real HTTP on both sides and a journal on disk. Beside it, in the same run, stand two
 //! floors: a proxy that passes bytes on, and one that parses each event, appends it to a log and emits it again. The
 //! model and the clients live in this process, so that only the one in the middle is measured. Run with `cargo xtask
-//! bench serve [--json]`; it needs Linux. The bench itself also takes numbers of chats, and then measures only those: `1`
-//! is the one that comes as fast as possible, and `0` is for what comes after a kill.
+//! bench serve [--json]`; it needs Linux. The bench itself also takes loads, as `CHATS` or `CHATS@PACE`, and then measures
+//! only those: `1` is the one that comes as fast as possible, and `0` is for what comes after a kill.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a bench measures real time, and ends if it cannot")]
 
 mod client;
@@ -18,14 +18,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Clients, Seen};
-use meter::{Out, percentile};
+use meter::{Out, median, percentile};
 use process::{Middle, Process};
 use source::Source;
 
-/// Chats that stream at the same time.
-const CHATS: [usize; 2] = [200, 1_000];
-/// How long they are measured.
-const SPAN: Duration = Duration::from_secs(8);
+/// Deltas a second and chat.
+const PACE: u32 = 50;
+/// Chats that stream at the same time, and at which pace. Two cores that also have the model and the clients to do are full
+/// with a thousand at the usual pace, whoever stands in the middle (ADR 16); so there are a thousand slower ones, too.
+const LOADS: [(usize, u32); 3] = [(200, PACE), (1_000, 15), (1_000, PACE)];
+/// Chats that stream when the server is killed.
+const KILLED: usize = 200;
+/// How much of the machine a floor may use if delays are to be held against a goal: behind it is a queue, and delays say
+/// how long that is.
+const BUSY_MAX: f64 = 0.6;
+/// How often they are measured, and how long each time. Medians are told: a strange machine has other things to do.
+const ROUNDS: usize = 9;
+const SPAN: Duration = Duration::from_secs(1);
 /// How long they stream before.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Deltas of an answer that comes as fast as possible, and how many such answers.
@@ -37,13 +46,16 @@ struct Cost {
     cpu: f64,
     /// Deltas a second.
     rate: f64,
-    /// Milliseconds from the model's write to the client's read.
+    /// Milliseconds from the model's write to the client's read, and in the worst round.
     p50: f64,
     p99: f64,
+    worst_p99: f64,
     /// Which part of the machine was busy, with the model and the clients.
     busy: f64,
-    /// KiB of memory before anything came, and for each chat.
+    /// KiB of memory before anything came, for the first chat, and for each of the others. The first one has the program's
+    /// pages brought in, and caches and connections made.
     idle: f64,
+    first_chat: f64,
     a_chat: f64,
 }
 
@@ -53,32 +65,23 @@ fn main() {
         return floor::run(&arguments[at + 1..]);
     }
     let out = Out { json: arguments.iter().any(|argument| argument == "--json") };
-    let asked: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
+    let asked: Vec<(usize, u32)> = arguments.iter().filter_map(|argument| load(argument)).collect();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let source = Source::start();
-    if asked.is_empty() || asked.contains(&1) {
+    if asked.is_empty() || asked.contains(&(1, PACE)) {
         let [passed, parsed, ours] = Middle::ALL.map(|middle| fast(middle, &source, dir.path()));
         floors(&out, "one chat, fast: CPU a delta", FAST.0, &passed, &parsed);
         out.line("one chat, fast: CPU a delta", FAST.0, ours.cpu, "us", parsed.cpu, Some(2.5));
         out.line("one chat, fast: deltas a second", FAST.0, ours.rate, "1/s", parsed.rate, None);
     }
     let mut idle = None;
-    let paced_by = if asked.is_empty() { &CHATS[..] } else { &asked };
-    for &chats in paced_by.iter().filter(|chats| **chats > 1) {
-        let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), chats));
-        let name = |what| format!("{chats} chats: {what}");
-        floors(&out, &name("CPU a delta"), chats, &passed, &parsed);
-        out.line(&name("CPU a delta"), chats, ours.cpu, "us", parsed.cpu, Some(2.5));
-        out.line(&name("deltas a second"), chats, ours.rate, "1/s", chats as f64 * f64::from(source::PACE), None);
-        out.line(&name("delay p50"), chats, ours.p50, "ms", parsed.p50, None);
-        out.line(&name("delay p99"), chats, ours.p99, "ms", parsed.p99, None);
-        out.line(&name("delay p99, added"), chats, (ours.p99 - passed.p99).max(0.0), "ms", 15.0, Some(1.0));
-        // A machine that is busy all the time shows how long its queues are, whoever stands in the middle.
-        out.line(&name("machine busy"), chats, ours.busy, "", parsed.busy, None);
-        out.line(&name("memory a chat"), chats, ours.a_chat, "KiB", 100.0, Some(1.0));
+    let loads = if asked.is_empty() { &LOADS[..] } else { &asked };
+    for &(chats, pace) in loads.iter().filter(|(chats, _)| *chats > 1) {
+        let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), (chats, pace)));
+        tell(&out, (chats, pace), &passed, &parsed, &ours);
         idle = Some(ours.idle);
     }
-    if asked.is_empty() || asked.contains(&0) {
+    if asked.is_empty() || asked.contains(&(0, PACE)) {
         let mut waits = restarted(&source, dir.path());
         let chats = waits.len();
         out.line("killed: next token p50", chats, percentile(&mut waits, 50.0), "ms", 250.0, None);
@@ -87,6 +90,29 @@ fn main() {
     if let Some(idle) = idle {
         out.line("idle: memory", 0, idle / 1024.0, "MiB", 30.0, Some(1.0));
     }
+}
+
+/// What a paced load cost.
+fn tell(out: &Out, (chats, pace): (usize, u32), passed: &Cost, parsed: &Cost, ours: &Cost) {
+    let name = |what| format!("{chats} chats at {pace}/s: {what}");
+    floors(out, &name("CPU a delta"), chats, passed, parsed);
+    let line = |what, value, unit, floor, goal| out.line(&name(what), chats, value, unit, floor, goal);
+    line("CPU a delta", ours.cpu, "us", parsed.cpu, Some(2.5));
+    line("deltas a second", ours.rate, "1/s", chats as f64 * f64::from(pace), None);
+    line("delay p50", ours.p50, "ms", parsed.p50, None);
+    line("delay p99", ours.p99, "ms", parsed.p99, None);
+    line("delay p99, worst second", ours.worst_p99, "ms", parsed.worst_p99, None);
+    let has_room = parsed.busy <= BUSY_MAX;
+    line("delay p99, added", (ours.p99 - passed.p99).max(0.0), "ms", 15.0, has_room.then_some(1.0));
+    line("machine busy", ours.busy, "", parsed.busy, None);
+    line("memory a chat", ours.a_chat, "KiB", 100.0, Some(1.0));
+    line("memory of the first", ours.first_chat, "KiB", parsed.first_chat, None);
+}
+
+/// A load as it is asked for.
+fn load(argument: &str) -> Option<(usize, u32)> {
+    let (chats, pace) = argument.split_once('@').map_or((argument, Ok(PACE)), |(chats, pace)| (chats, pace.parse()));
+    Some((chats.parse().ok()?, pace.ok()?))
 }
 
 fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
@@ -106,43 +132,55 @@ fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
 }
 
 /// Chats at the pace of people's models.
-fn paced(middle: Middle, source: &Source, dir: &Path, chats: usize) -> Cost {
+fn paced(middle: Middle, source: &Source, dir: &Path, (chats, pace): (usize, u32)) -> Cost {
     let process = Process::start(middle, source.address(), dir);
     std::thread::sleep(WARM_UP);
     let idle = process.rss();
     let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
-    let clients = Clients::open(&process, &seen, chats, "at the usual pace");
+    let first = Clients::open(&process, &seen, 1, "at the usual pace");
+    seen.wait_until_begun(1);
+    let with_one = process.rss();
+    let others = Clients::open(&process, &seen, chats - 1, "at the usual pace");
     seen.wait_until_begun(chats);
-    source.go_on();
+    source.go_on(pace);
     std::thread::sleep(WARM_UP);
     let (cpu, started, machine) = (process.cpu(), source.now(), meter::machine());
-    seen.measure();
-    std::thread::sleep(SPAN);
-    let (mut delays, machine) = (seen.measured(), meter::machine() - machine);
+    let (mut deltas, mut p50, mut p99) = (0, vec![], vec![]);
+    for _ in 0..ROUNDS {
+        seen.measure();
+        std::thread::sleep(SPAN);
+        let mut delays = seen.measured();
+        deltas += delays.len();
+        p50.push(percentile(&mut delays, 50.0));
+        p99.push(percentile(&mut delays, 99.0));
+    }
+    let machine = meter::machine() - machine;
     let (cpu, took) = (process.cpu() - cpu, source.now() - started);
     let rss = process.rss();
     source.end_answers();
-    drop(clients);
+    drop((first, others));
     Cost {
-        cpu: cpu.as_secs_f64() * 1e6 / delays.len() as f64,
-        rate: delays.len() as f64 / took.as_secs_f64(),
-        p50: percentile(&mut delays, 50.0),
-        p99: percentile(&mut delays, 99.0),
+        cpu: cpu.as_secs_f64() * 1e6 / deltas as f64,
+        rate: deltas as f64 / took.as_secs_f64(),
+        p50: median(&mut p50),
+        p99: median(&mut p99),
+        worst_p99: p99.iter().copied().fold(0.0, f64::max),
         busy: machine.busy(),
         idle,
-        a_chat: (rss - idle) / chats as f64,
+        first_chat: with_one - idle,
+        a_chat: (rss - with_one) / (chats - 1) as f64,
     }
 }
 
 /// How long it is, in microseconds, from the moment a server says that it is ready until each of the chats that were streaming
 /// when the one before it was killed has a new delta at a client that came back.
 fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
-    let (dir, chats) = (tempfile::tempdir_in(dir).unwrap(), CHATS[0]);
+    let (dir, chats) = (tempfile::tempdir_in(dir).unwrap(), KILLED);
     let process = Process::start_in(Middle::Everturn, source.address(), dir.path());
     let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
     let clients = Clients::open(&process, &seen, chats, "until somebody is killed");
     seen.wait_until_begun(chats);
-    source.go_on();
+    source.go_on(PACE);
     std::thread::sleep(WARM_UP);
     drop(process);
     source.end_answers(); // Nobody hears how those of before end.
@@ -176,8 +214,10 @@ fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
         rate: (deltas * rounds) as f64 / took.as_secs_f64(),
         p50: percentile(&mut delays, 50.0),
         p99: percentile(&mut delays, 99.0),
+        worst_p99: 0.0,
         busy: machine.busy(),
         idle,
-        a_chat: process.rss() - idle,
+        first_chat: process.rss() - idle,
+        a_chat: 0.0,
     }
 }

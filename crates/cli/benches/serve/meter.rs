@@ -21,8 +21,14 @@ impl Out {
             Some(goal) => format!("  (goal {goal}: missed)"),
             None => String::new(),
         };
-        println!("{metric:<46} {value:>10.2} {unit:<4} floor {floor:>10.2}  ratio {ratio:.2}{goal}");
+        println!("{metric:<50} {value:>10.2} {unit:<4} floor {floor:>10.2}  ratio {ratio:.2}{goal}");
     }
+}
+
+/// The one in the middle.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// The value below which `part` percent lie, in milliseconds, of microseconds.

@@ -8,12 +8,13 @@ use std::collections::BinaryHeap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Deltas a second and chat.
-pub const PACE: u32 = 50;
+/// How long the model and the clients rest when nothing is to be done: they are many machines, each with its own cores, and
+/// here they share two with what is measured. Delays have up to two of these in them, whoever stands in the middle.
+pub const TICK: Duration = Duration::from_millis(1);
 /// A prompt that asks for so many deltas as fast as possible begins like this.
 pub const FAST: &str = "as fast as possible: ";
 /// What a stamp begins with, and how many digits follow: microseconds since the bench began.
@@ -37,17 +38,18 @@ const END: &str = "event: content_block_stop\ndata: {\"type\":\"content_block_st
 pub struct Source {
     address: SocketAddr,
     clock: Instant,
-    goes_on: Arc<AtomicBool>,
+    /// Deltas a second and chat; none while answers wait.
+    pace: Arc<AtomicU32>,
 }
 
 impl Source {
     /// Starts it on a port of its own.
     pub fn start() -> Self {
         let listener = listen();
-        let source = Self { address: listener.local_addr().unwrap(), clock: Instant::now(), goes_on: Arc::default() };
+        let source = Self { address: listener.local_addr().unwrap(), clock: Instant::now(), pace: Arc::default() };
         let (sender, streams) = channel();
-        let (clock, goes_on) = (source.clock, source.goes_on.clone());
-        std::thread::spawn(move || pace(&streams, clock, &goes_on));
+        let (clock, pace) = (source.clock, source.pace.clone());
+        std::thread::spawn(move || write_paced(&streams, clock, &pace));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let sender = sender.clone();
@@ -70,14 +72,14 @@ impl Source {
         self.clock.elapsed()
     }
 
-    /// Goes on with every answer that has begun.
-    pub fn go_on(&self) {
-        self.goes_on.store(true, Ordering::Relaxed);
+    /// Goes on with every answer that has begun, at so many deltas a second each.
+    pub fn go_on(&self, pace: u32) {
+        self.pace.store(pace, Ordering::Relaxed);
     }
 
     /// Ends every answer that is under way, in good order.
     pub fn end_answers(&self) {
-        self.goes_on.store(false, Ordering::Relaxed);
+        self.pace.store(0, Ordering::Relaxed);
     }
 }
 
@@ -145,27 +147,26 @@ fn pour(stream: &mut TcpStream, clock: Instant, count: usize) {
 }
 
 /// Writes a delta to each stream when it is due.
-fn pace(streams: &Receiver<TcpStream>, clock: Instant, goes_on: &AtomicBool) {
-    let (period, mut event) = (Duration::from_secs(1) / PACE, framed(DELTA));
-    let mut begun: Vec<TcpStream> = Vec::new();
+fn write_paced(streams: &Receiver<TcpStream>, clock: Instant, pace: &AtomicU32) {
+    let (mut begun, mut event) = (Vec::<TcpStream>::new(), framed(DELTA));
     loop {
-        if let Ok(mut stream) = streams.recv_timeout(period) {
+        if let Ok(mut stream) = streams.recv_timeout(TICK * 20) {
             stamp(&mut event, clock);
             if stream.write_all(&event).is_ok() {
                 begun.push(stream);
             }
         }
-        if !goes_on.load(Ordering::Relaxed) {
-            continue;
-        }
+        let Some(period) = Duration::from_secs(1).checked_div(pace.load(Ordering::Relaxed)) else { continue };
         // Not all at the same moment: people begin when they like.
         let offset = |number: usize| Duration::from_micros(number as u64 * 7_919 % period.as_micros() as u64);
         let now = clock.elapsed();
         let mut due: BinaryHeap<_> = (0..begun.len()).map(|number| Reverse((now + offset(number), number))).collect();
-        while goes_on.load(Ordering::Relaxed)
+        while pace.load(Ordering::Relaxed) > 0
             && let Some(Reverse((at, number))) = due.pop()
         {
-            std::thread::sleep(at.saturating_sub(clock.elapsed()));
+            if let Some(early) = at.checked_sub(clock.elapsed()) {
+                std::thread::sleep(early.max(TICK));
+            }
             stamp(&mut event, clock);
             if begun[number].write_all(&event).is_ok() {
                 due.push(Reverse((at + period, number)));
