@@ -11,6 +11,7 @@ mod tokens;
 mod watching;
 
 use axum::Router;
+use axum::http::header;
 use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
@@ -20,6 +21,9 @@ use utoipa_axum::routes;
 use crate::app::Shared;
 use crate::guard::{guard, is_json};
 use crate::problem::{Kind, Problem};
+
+/// When to come back if there is no room, in seconds.
+const FULL_AFTER_S: u16 = 5;
 
 /// The router, with the guard before every route.
 pub fn router(app: Shared) -> Router {
@@ -32,6 +36,14 @@ pub fn router(app: Shared) -> Router {
         .method_not_allowed_fallback(|| async { Problem::new(Kind::Method, "Another method is meant for this path.") })
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
+}
+
+/// What everybody is told for whom there is no room, before they go.
+pub fn full() -> Router {
+    Router::new().fallback(|| async {
+        let problem = Problem::new(Kind::Unavailable, "There are too many connections at the moment; come back later.");
+        ([(header::CONNECTION, "close")], problem.after(FULL_AFTER_S))
+    })
 }
 
 /// The API, described in OpenAPI 3.1.

@@ -38,6 +38,8 @@ use crate::work::Work;
 const STREAMS_LEN_MAX: u32 = 128;
 /// How long nobody is taken when nobody can be.
 const PAUSE: Duration = Duration::from_millis(100);
+/// So many are told at the same time that there is no room. Others are sent away without a word.
+const PORCH_LEN: usize = 64;
 
 /// A server that listens.
 pub struct Server {
@@ -143,12 +145,29 @@ struct Hall {
     app: Shared,
     router: Router,
     room: Arc<Semaphore>,
+    /// Where those stand who find no room, and what they are told.
+    porch: Arc<Semaphore>,
+    full: Router,
     connections: TaskTracker,
 }
 
+impl Hall {
+    /// A place for whoever comes, and who answers there.
+    fn place(&self) -> Option<(OwnedSemaphorePermit, Router)> {
+        if let Ok(place) = self.room.clone().try_acquire_owned() {
+            return Some((place, self.router.clone()));
+        }
+        let place = self.porch.clone().try_acquire_owned().ok();
+        tracing::warn!(is_told = place.is_some(), "too many connections, one is turned away");
+        place.map(|place| (place, self.full.clone()))
+    }
+}
+
 async fn listen(listeners: Vec<(Listener, Option<Arc<Tls>>)>, app: Shared) {
-    let (router, room) = (routes::router(app.clone()), Arc::new(Semaphore::new(app.bounds.connections_max)));
-    let hall = Hall { app, router, room, connections: TaskTracker::new() };
+    let places = |len| Arc::new(Semaphore::new(len));
+    let (room, porch) = (places(app.bounds.connections_max), places(PORCH_LEN));
+    let (router, full) = (routes::router(app.clone()), routes::full());
+    let hall = Hall { app, router, room, porch, full, connections: TaskTracker::new() };
     join_all(listeners.into_iter().map(|(listener, tls)| accept(listener, tls, &hall))).await;
     hall.connections.close();
     hall.connections.wait().await; // Each has `drain_max` and is cut then.
@@ -170,12 +189,9 @@ async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
                 continue;
             }
         };
-        let Ok(place) = hall.room.clone().try_acquire_owned() else {
-            tracing::warn!("too many connections, one is closed");
-            continue;
-        };
+        let Some((place, router)) = hall.place() else { continue };
         let counted = Counted::new(&hall.app, place);
-        let (app, router, tls) = (hall.app.clone(), hall.router.clone(), tls.clone());
+        let (app, tls) = (hall.app.clone(), tls.clone());
         hall.connections.spawn(async move {
             let _counted = counted;
             let work = Work::default();

@@ -110,20 +110,31 @@ async fn a_connection_that_only_answers_pings_is_ended() {
     stage.server.stop().await;
 }
 
-/// S14: there are so many places; who comes too late is turned away, and whoever leaves makes room.
+/// S14, C5: there are so many places; who comes too late is told when to come back, and whoever leaves makes room. So many
+/// are told at the same time, and no more.
 #[tokio::test]
 async fn there_are_only_so_many_connections() {
     let stage = Stage::with(Bounds { connections_max: 3, ..Bounds::default() }, Duration::ZERO).await;
     assert_eq!(open(&stage).await, 1); // Our own, which stays.
     let (first, _second) = (connect(&stage).await, connect(&stage).await);
     until_open(&stage, 3).await;
+    let host = stage.base.strip_prefix("http://").unwrap();
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    let mut late = connect(&stage).await;
+    late.write_all(head.as_bytes()).await.unwrap();
+    let told = String::from_utf8(rest(&mut late).await).unwrap();
+    assert!(told.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{told}");
+    assert!(told.contains("\r\nretry-after: 5\r\n") && told.contains("urn:everturn:problem:unavailable"), "{told}");
+    let mut silent = Vec::new();
+    for _ in 0..64 {
+        silent.push(connect(&stage).await);
+    }
+    until_open(&stage, 3 + 64).await;
     assert_eq!(rest(&mut connect(&stage).await).await, b"");
-    drop(first);
+    drop((silent, first));
     until_open(&stage, 2).await;
     let mut next = connect(&stage).await;
-    let host = stage.base.strip_prefix("http://").unwrap();
-    let head = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    next.write_all(head.as_bytes()).await.unwrap();
+    next.write_all(head.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
     assert!(rest(&mut next).await.starts_with(b"HTTP/1.1 200 OK"));
     stage.server.stop().await;
 }
