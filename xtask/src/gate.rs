@@ -18,6 +18,9 @@ use crate::acceptance::{self, results};
 use crate::clock::{Elapsed, Stopwatch};
 use crate::{tidy, workspace};
 
+/// How many tests run at once.
+const THREADS: &str = "NEXTEST_TEST_THREADS";
+
 /// One step of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Step {
@@ -183,7 +186,12 @@ fn nextest(root: &Path) -> Outcome {
     acceptance::forget_results(root)?;
     let server = database_server()?;
     let mut command = workspace::cargo(root);
-    let outcome = finish(with_server(command.args(Step::Nextest.about().split(' ').skip(1)), &server));
+    command.args(Step::Nextest.about().split(' ').skip(1));
+    if std::env::var_os(THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env(THREADS, (cores * 2).to_string()); // Most tests wait; `.config/nextest.toml` says which do not.
+    }
+    let outcome = finish(with_server(&mut command, &server));
     drop(server);
     let counted = acceptance::last_results(root)?.map(|results| results::count(&results));
     match (outcome, counted) {

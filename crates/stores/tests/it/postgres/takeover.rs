@@ -63,6 +63,7 @@ fn everything(url: &str) -> String {
 async fn a_chat_is_free_when_it_was_given_back_and_not_before() {
     let url = database();
     let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    hears(&two, Hint::Missed).await; // It listens. As long as this waits, nothing else is told.
     let chat = make(&one, 1).await;
     submit(&two, chat, "hello", None).await.expect("anybody may ask");
     assert_eq!(two.unsettled().await, commanded(chat), "nobody holds it");
