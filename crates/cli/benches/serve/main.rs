@@ -112,7 +112,7 @@ fn tell(out: &Out, (chats, pace): (usize, u32), passed: &Cost, parsed: &Cost, ou
 /// A load as it is asked for.
 fn load(argument: &str) -> Option<(usize, u32)> {
     let (chats, pace) = argument.split_once('@').map_or((argument, Ok(PACE)), |(chats, pace)| (chats, pace.parse()));
-    Some((chats.parse().ok()?, pace.ok()?))
+    Some((chats.parse().ok()?, pace.ok().filter(|pace| *pace > 0)?))
 }
 
 fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
