@@ -153,6 +153,8 @@ async fn paced(out: &Out, name: &str, store: &Arc<dyn Store>, floor: &Floor<'_>)
         let metric = format!("paced: delay p{part}");
         out.line(name, &metric, CHATS, median(&mut delays[i]), "ms", median(&mut raw_delays[i]));
     }
+    let worst = |rounds: &[f64]| rounds.iter().copied().fold(0.0, f64::max);
+    out.line(name, "paced: p99, worst round", CHATS, worst(&delays[1]), "ms", worst(&raw_delays[1]));
 }
 
 /// One answer that grows and grows: each delta costs what the first ones did. Answers of different lengths take turns.
