@@ -1,6 +1,8 @@
 //! The engine: a store, some providers, some agents, and a driver for every chat that has work.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::future::pending;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +13,10 @@ use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{MakeError, Memory, New, Store, StoreError};
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::agent::Agent;
 use crate::budgets::Budgets;
@@ -109,6 +113,15 @@ impl Ports {
         self.hub.bell(chat).inbox.notify_one();
         if self.drivers == Drivers::Spawned && lock(&self.driven).insert(chat) {
             self.tasks.spawn(self.clone().drive(chat));
+        }
+    }
+
+    /// Does something to its end, also when whoever waits for it goes away meanwhile.
+    pub(crate) async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        match self.tasks.spawn(work.in_current_span()).await.map_err(JoinError::try_into_panic) {
+            Ok(done) => done,
+            Err(Ok(panic)) => resume_unwind(panic),
+            Err(Err(_cancelled)) => pending().await, // The runtime stops, and with it whoever waits here.
         }
     }
 

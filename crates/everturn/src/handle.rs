@@ -174,11 +174,16 @@ impl ChatHandle {
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
         let limits = self.limits(&command, key.as_deref()).await?;
         let submission = Submission { command, key, at: self.ports.clock.now() };
-        let started = Instant::now();
-        let receipt = self.ports.store.submit(self.id, submission, &limits).await?;
-        self.ports.metrics.accepted(started.elapsed());
-        self.ports.wake(self.id);
-        Ok(receipt)
+        let (ports, id) = (self.ports.clone(), self.id);
+        // A store may go on writing when whoever asked has hung up. What it wrote would lie there until somebody else came.
+        let accepted = async move {
+            let started = Instant::now();
+            let receipt = ports.store.submit(id, submission, &limits).await?;
+            ports.metrics.accepted(started.elapsed());
+            ports.wake(id);
+            Ok(receipt)
+        };
+        self.ports.to_the_end(accepted).await
     }
 
     /// What a command is held to. A chat whose agent is not there any more takes what needs none, and what it took before.

@@ -8,12 +8,13 @@ use everturn::core::command::{Command, Refusal, When};
 use everturn::core::ids::{InboxSeq, MessageId};
 use everturn::core::message::{Meta, Part, Stop, Text};
 use everturn::core::status::{Status, Verb};
-use everturn::stores::SubmitError;
+use everturn::stores::{Store as _, SubmitError};
 use everturn_understudy::{Script, Understudy, call, refuse, script, stop, text, wait};
 use expect_test::expect;
 use serde_json::json;
 use tokio::time::sleep;
 
+use crate::crash::die_at;
 use crate::stage::{Diary, Stage, agent, stage};
 use crate::tools::{ANY, calling, results};
 
@@ -29,6 +30,31 @@ async fn seconds(seconds: u64) {
 /// What was seen, without deltas.
 pub fn commits(seen: &str) -> String {
     seen.lines().filter(|line| !line.contains(" delta ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// I1, C2: whoever hangs up while a command is being accepted is obeyed, or was never heard. Nothing lies in the inbox until
+/// somebody else comes.
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_is_heard_all_the_same() {
+    let mut waits = 0;
+    loop {
+        let stage = stage([script([text("Hel"), wait(3_600), stop(Stop::End)])]).await;
+        let is_sent = die_at(stage.chat.send("go"), waits).await;
+        seconds(1).await;
+        if !is_sent {
+            assert!(stage.store.inbox(stage.chat.id()).await.unwrap().is_empty(), "sent, and left after {waits} waits");
+            stage.chat.send("go").await.unwrap();
+            seconds(1).await;
+        }
+        let is_stopped = die_at(stage.chat.interrupt(), waits).await;
+        seconds(1).await;
+        assert!(stage.store.inbox(stage.chat.id()).await.unwrap().is_empty(), "stopped, and left after {waits} waits");
+        if is_sent && is_stopped {
+            break;
+        }
+        waits += 1;
+    }
+    assert!(waits > 0, "there was no moment to leave at");
 }
 
 /// I12: messages to a busy chat wait, and run one after the other in the order they came.
