@@ -7,7 +7,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use everturn_core::error::ProviderError;
@@ -15,7 +14,9 @@ use everturn_core::limits::{Limits, Thinking};
 use futures_util::StreamExt as _;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, ClientBuilder, Method, Response};
+use reqwest::{Method, Response};
+use rustls::ClientConfig;
+use rustls_platform_verifier::ConfigVerifierExt as _;
 use serde_json::Value;
 
 use crate::classify::{BODY_BYTES_MAX, Evidence, Phase, Transport, classify, request_id};
@@ -26,7 +27,10 @@ use crate::record::Recording;
 use crate::sse::Bounds;
 use crate::wire::{Body, Decode, Fold, frames};
 
+mod lanes;
 mod trouble;
+
+use lanes::{Lanes, Place, Route};
 
 #[cfg(test)]
 mod tests;
@@ -78,12 +82,9 @@ impl Call {
 /// The client all providers share. Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Http {
-    client: Client,
+    lanes: Arc<Lanes>,
     limits: Limits,
 }
-
-/// How often a quiet connection is asked whether it lives.
-const KEEPALIVE: Duration = Duration::from_secs(30);
 
 impl Http {
     /// A client with these bounds. Honours the usual proxy variables.
@@ -92,7 +93,7 @@ impl Http {
     /// If the machine's TLS cannot be set up at all.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
-        Self::built(limits, builder(limits))
+        Self::over(limits, Route::Usual, trusting_the_machine())
     }
 
     /// The same, past any proxy: for a server on this machine.
@@ -101,14 +102,11 @@ impl Http {
     /// If the machine's TLS cannot be set up at all.
     #[must_use]
     pub fn direct(limits: &Limits) -> Self {
-        Self::built(limits, builder(limits).no_proxy())
+        Self::over(limits, Route::Direct, trusting_the_machine())
     }
 
-    fn built(limits: &Limits, builder: ClientBuilder) -> Self {
-        // Whoever set a provider before has decided; ring is ours.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = builder.build().expect("a client without files or addresses of its own can be built");
-        Self { client, limits: limits.clone() }
+    fn over(limits: &Limits, route: Route, tls: ClientConfig) -> Self {
+        Self { lanes: Arc::new(Lanes::new(limits, route, tls)), limits: limits.clone() }
     }
 
     /// Asks, and gives back the answer as it arrives, read by `decode`.
@@ -116,7 +114,8 @@ impl Http {
     /// # Errors
     /// There is no answer, or something else was answered.
     pub async fn stream<D: Decode>(&self, endpoint: &Endpoint, call: Call, decode: D) -> Result<Frames, ProviderError> {
-        let (response, recording) = self.send(endpoint, call, "text/event-stream").await?;
+        let place = self.lanes.place();
+        let (response, recording) = self.send(&place, endpoint, call, "text/event-stream").await?;
         let seen = Seen::of(&response);
         if !is_event_stream(response.headers()) {
             return Err(self.refusal(endpoint, response, &recording).await);
@@ -126,6 +125,7 @@ impl Http {
         let endpoint = endpoint.clone();
         let frames = frames(body, fold, self.limits.tail_max());
         let told = move |error| {
+            let _until_the_end = &place;
             let error = seen.tell(endpoint.veiled(error));
             recording.broke(&error);
             error
@@ -138,7 +138,8 @@ impl Http {
     /// # Errors
     /// There is no answer, or it is not JSON, or it is too long.
     pub async fn fetch(&self, endpoint: &Endpoint, call: Call) -> Result<Value, ProviderError> {
-        let (response, recording) = self.send(endpoint, call, "application/json").await?;
+        let place = self.lanes.place();
+        let (response, recording) = self.send(&place, endpoint, call, "application/json").await?;
         let seen = Seen::of(&response);
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = read(response, self.limits.response_bytes_max).await;
@@ -150,6 +151,7 @@ impl Http {
     /// Sends a request and takes an answer with a good status.
     async fn send(
         &self,
+        place: &Place,
         endpoint: &Endpoint,
         call: Call,
         accept: &'static str,
@@ -159,7 +161,7 @@ impl Http {
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let recording = Recording::begin(endpoint, &call, &headers);
-        let mut request = self.client.request(call.method, endpoint.url(&call.path)).headers(headers);
+        let mut request = place.client.request(call.method, endpoint.url(&call.path)).headers(headers);
         if let Some(body) = call.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
@@ -200,20 +202,11 @@ impl Http {
     }
 }
 
-/// No redirects, no retries, no compression, no total time.
-fn builder(limits: &Limits) -> ClientBuilder {
-    Client::builder()
-        .connect_timeout(limits.connect_max)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .tcp_nodelay(true)
-        .tcp_keepalive(KEEPALIVE)
-        .http2_keep_alive_interval(KEEPALIVE)
-        .http2_keep_alive_timeout(limits.connect_max)
-        .pool_idle_timeout(KEEPALIVE * 2)
-        .dns_resolver(Arc::new(Names))
-        .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")))
+/// TLS that trusts whom the machine trusts.
+fn trusting_the_machine() -> ClientConfig {
+    // Whoever set a provider before has decided; ring is ours.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    ClientConfig::with_platform_verifier().expect("the machine says whom it trusts")
 }
 
 /// What is remembered of a response while its body arrives.

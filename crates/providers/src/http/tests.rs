@@ -1,6 +1,7 @@
 //! A client against a socket that does as it is told.
 
 use std::future::Future;
+use std::time::Duration;
 
 use everturn_core::delta::Delta;
 use everturn_core::error::{Cause, Kind, Retry};

@@ -56,9 +56,11 @@ impl Authority {
 
     /// A client that trusts this authority and no other.
     fn client(&self) -> Http {
-        let limits = Limits::default();
-        let root = reqwest::Certificate::from_der(self.root.der()).unwrap();
-        Http::built(&limits, builder(&limits).no_proxy().tls_certs_only([root]))
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.root.der().clone()).unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Http::over(&Limits::default(), Route::Direct, tls)
     }
 }
 
@@ -241,6 +243,47 @@ async fn a_broken_http2_stream_is_typed() {
 #[tokio::test]
 async fn a_server_that_goes_gently_is_heard_out() {
     assert_eq!(faulty(Fault::GoesGently).await, (Ok(Frame::Stop(Stop::End)), 2));
+}
+
+/// A host takes a hundred requests at once on a connection, and answers take long: still nobody waits for somebody else's.
+#[tokio::test]
+async fn a_crowd_is_answered_at_once() {
+    const CROWD: usize = 300;
+    let (authority, connections) = (Authority::new("ours"), Arc::new(AtomicUsize::new(0)));
+    let (counted, (end, ended)) = (Arc::clone(&connections), tokio::sync::watch::channel(false));
+    let endpoint = server(authority.server("127.0.0.1", Speaks::Http2), move |socket| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let ended = ended.clone();
+        async move {
+            let mut connection =
+                h2::server::Builder::new().max_concurrent_streams(100).handshake(socket).await.unwrap();
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                let head = hyper::Response::builder().header("content-type", "text/event-stream").body(()).unwrap();
+                let (mut body, mut ended) = (respond.send_response(head, false).unwrap(), ended.clone());
+                body.send_data(Bytes::from_static(b"data: one\n\n"), false).unwrap();
+                tokio::spawn(async move {
+                    ended.wait_for(|ended| *ended).await.unwrap();
+                    body.send_data(Bytes::from_static(b"data: stop\n\n"), true).unwrap();
+                });
+            }
+        }
+    })
+    .await;
+    let http = authority.client();
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        let mut frames = asked(&http, &endpoint).await.unwrap();
+        assert_eq!(frames.next().await, Some(Ok(text("one"))));
+        crowd.push(frames);
+    }
+    let came = connections.load(Ordering::SeqCst);
+    assert!((3..10).contains(&came), "{CROWD} on {came} connections");
+    end.send(true).unwrap();
+    for frames in crowd {
+        assert_eq!(all(frames).await, [Ok(Frame::Stop(Stop::End))]);
+    }
+    assert_eq!(all(asked(&http, &endpoint).await.unwrap()).await.len(), 2);
+    assert_eq!(connections.load(Ordering::SeqCst), came, "places are free again");
 }
 
 /// HTTP/1.1 over TLS: an answer, and one whose connection ends without a word.
