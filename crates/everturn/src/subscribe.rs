@@ -21,6 +21,8 @@ pub struct Subscription {
     cursor: Option<Cursor>,
     ahead: VecDeque<Event>,
     woken: watch::Receiver<u64>,
+    /// Whether there may be something that was not read. A read finds all there is, so behind it that takes another ring.
+    is_behind: bool,
     /// When to look although nobody rang.
     poll: Poll,
     _bell: Arc<Bell>,
@@ -35,6 +37,7 @@ impl Subscription {
             cursor,
             ahead: VecDeque::new(),
             woken,
+            is_behind: true,
             poll: Poll::of(&chat.as_u128().to_be_bytes()),
             _bell: bell,
         }
@@ -46,15 +49,17 @@ impl Subscription {
             if let Some(event) = self.ahead.pop_front() {
                 return Ok(event);
             }
+            if !self.is_behind {
+                tokio::select! {
+                    biased;
+                    _ = self.woken.changed() => {}
+                    () = self.poll.due() => {}
+                }
+            }
+            self.is_behind = true; // Until it is read: whoever asked may leave meanwhile.
             self.woken.mark_unchanged(); // Before the read: a commit in between wakes us again.
-            if self.read().await? {
-                continue;
-            }
-            tokio::select! {
-                biased;
-                _ = self.woken.changed() => {}
-                () = self.poll.due() => {}
-            }
+            self.read().await?;
+            self.is_behind = false;
         }
     }
 
@@ -73,12 +78,11 @@ impl Subscription {
         self.cursor.filter(|_| self.ahead.is_empty())
     }
 
-    async fn read(&mut self) -> Result<bool, StoreError> {
-        let Some(news) = self.store.since(self.chat, self.cursor).await? else {
-            return Ok(false);
-        };
-        self.cursor = Some(news.cursor);
-        self.ahead.extend(news.events);
-        Ok(true)
+    async fn read(&mut self) -> Result<(), StoreError> {
+        if let Some(news) = self.store.since(self.chat, self.cursor).await? {
+            self.cursor = Some(news.cursor);
+            self.ahead.extend(news.events);
+        }
+        Ok(())
     }
 }

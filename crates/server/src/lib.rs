@@ -16,6 +16,7 @@ mod checks;
 mod data;
 mod entropy;
 mod failures;
+mod gather;
 mod guard;
 mod listen;
 pub mod markdown;

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::app::{App, Bounds, Parts, Shared};
+use crate::gather::Gather;
 use crate::guard::{Hosts, Peer};
 use crate::listen::{Came, Entrance, Listen, Listener};
 use crate::network::Network;
@@ -292,7 +293,7 @@ impl Guest {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { peer, work, app, router } = self;
-        let (bounds, io) = (&app.bounds, TokioIo::new(stream));
+        let bounds = &app.bounds;
         let (begun, stall_max, cut) = (work.clone(), bounds.stall_max, app.meter.readers_cut.clone());
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let (piece, router, cut) = (begun.begin(), router.clone(), cut.clone());
@@ -312,8 +313,14 @@ impl Guest {
             }
         });
         match wire {
-            Wire::Http1 => until_over(http1(bounds).serve_connection(io, service), &work, &app).await,
-            Wire::Either => Box::pin(until_over(either(bounds).serve_connection(io, service), &work, &app)).await,
+            Wire::Http1 => {
+                let io = TokioIo::new(stream);
+                until_over(http1(bounds).serve_connection(io, service), &work, &app).await;
+            }
+            Wire::Either => {
+                let io = TokioIo::new(Gather::new(stream));
+                Box::pin(until_over(either(bounds).serve_connection(io, service), &work, &app)).await;
+            }
         }
     }
 }

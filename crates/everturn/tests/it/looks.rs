@@ -1,6 +1,7 @@
 //! Looks for work that come now and then: whom they leave in peace, and what a store costs that is slow to say what an
 //! inbox holds, or cannot.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
@@ -8,9 +9,11 @@ use everturn::core::command::Command;
 use everturn::core::fact::Fact;
 use everturn::core::message::Stop;
 use everturn::core::view::Event;
-use everturn::stores::{Hint, Store as _};
-use everturn::{Approval, Changed, Policy};
+use everturn::stores::sqlite::Options;
+use everturn::stores::{Hint, Sqlite, Store as _};
+use everturn::{Approval, Changed, Engine, Policy};
 use everturn_understudy::{Script, Understudy, call, hang, script, stop, text, wait};
+use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -170,7 +173,7 @@ async fn a_reminder_is_not_for_those_who_watch() {
     let stage = stage([]).await;
     let (mut events, mut feed) = (stage.chat.events(None), stage.engine.feed(""));
     events.next().await.unwrap();
-    for (hint, reads) in [(Hint::Look, 1), (Hint::Missed, 2)] {
+    for (hint, reads) in [(Hint::Look, 0), (Hint::Missed, 1)] {
         let looks = stage.store.looks();
         let told = async {
             sleep(SECOND / 2).await;
@@ -181,6 +184,17 @@ async fn a_reminder_is_not_for_those_who_watch() {
         assert_eq!(stage.store.looks() - looks, reads, "{hint:?}");
         assert_eq!(changed.ok(), (hint == Hint::Missed).then_some(Changed::Anything));
     }
+}
+
+/// Whoever leaves in the middle of a read has not read: what there was is told when they ask again, at once.
+#[tokio::test]
+async fn who_leaves_in_the_middle_of_a_read_misses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Sqlite::open(dir.path(), &Options::default()).unwrap());
+    let engine = Engine::builder().store(store).provider(Understudy::new([])).agent("it", agent()).start();
+    let mut events = engine.create("it").await.unwrap().events(None);
+    assert!(events.next().now_or_never().is_none(), "a thread reads");
+    timeout(SECOND * 2, events.next()).await.expect("before it looks by itself").unwrap();
 }
 
 /// News that nobody was told of are found within seconds, and not by everybody at the same moment.

@@ -1,0 +1,142 @@
+//! A shared connection on which everybody who is ready speaks before anything is written.
+//!
+//! Over HTTP/2 many streams share a connection, and what becomes durable together makes dozens of them ready in the same
+//! moment. The first of them wakes whoever writes, who would write that one alone: a system call and a packet for each
+//! delta. So it lets those pass who stand in line already, and writes once for all. Where nobody stands, that costs nothing.
+
+use std::io::{IoSlice, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection that is written to once all who are ready have spoken.
+pub struct Gather<T> {
+    io: T,
+    /// Whether the others had their turn since it was all written last.
+    has_waited: bool,
+}
+
+impl<T> Gather<T> {
+    pub const fn new(io: T) -> Self {
+        Self { io, has_waited: false }
+    }
+
+    /// Steps back once.
+    fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
+        if !std::mem::replace(&mut self.has_waited, true) {
+            context.waker().wake_by_ref(); // Who wakes itself goes to the end of the line.
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Gather<T> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buf)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        ready!(self.poll_turn(context));
+        Pin::new(&mut self.io).poll_write(context, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        ready!(self.poll_turn(context));
+        Pin::new(&mut self.io).poll_write_vectored(context, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.has_waited = false;
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    const READERS: usize = 20;
+
+    /// Counts what is written, piece by piece.
+    struct Counting(DuplexStream, Arc<AtomicUsize>);
+
+    impl AsyncRead for Counting {
+        fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, buf)
+        }
+    }
+
+    impl AsyncWrite for Counting {
+        fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Pin::new(&mut self.0).poll_write(context, buf)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+            Pin::new(&mut self.0).poll_flush(context)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(context)
+        }
+    }
+
+    /// How many writes it takes until all have heard a word that came for all of them at once.
+    async fn writes<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(io: impl FnOnce(Counting) -> T) -> usize {
+        let (ours, theirs) = duplex(1 << 20);
+        let (count, word) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (io, heard) = (io(Counting(ours, count.clone())), word.clone());
+        tokio::spawn(async move {
+            let mut connection = h2::server::handshake(io).await.unwrap();
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                let (mut body, word) =
+                    (respond.send_response(axum::http::Response::new(()), false).unwrap(), word.clone());
+                tokio::spawn(async move {
+                    word.notified().await;
+                    body.send_data(Bytes::from_static(b"word"), true).unwrap();
+                });
+            }
+        });
+        let (mut client, connection) = h2::client::handshake(theirs).await.unwrap();
+        tokio::spawn(connection);
+        let mut answers = Vec::new();
+        for _ in 0..READERS {
+            let request = axum::http::Request::get("http://it/").body(()).unwrap();
+            answers.push(client.send_request(request, true).unwrap().0.await.unwrap().into_body());
+        }
+        let before = count.load(Ordering::Relaxed);
+        heard.notify_waiters();
+        for mut answer in answers {
+            assert_eq!(answer.data().await.unwrap().unwrap(), "word");
+        }
+        count.load(Ordering::Relaxed) - before
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_together_is_written_together() {
+        assert_eq!(writes(Gather::new).await, 1, "{READERS} words");
+    }
+}
