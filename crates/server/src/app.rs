@@ -73,9 +73,9 @@ pub struct Bounds {
     pub recheck: Duration,
     /// How long a reader may not read before it is cut: 30 s.
     pub stall_max: Duration,
-    /// How long a connection of HTTP/2 may have nothing to do: 2 min. One of HTTP/1 has `head_time_max`.
+    /// How long a connection may have nothing to do, longer than proxies keep theirs at hand: 2 min.
     pub idle_max: Duration,
-    /// How long the head of a request may take, and the first from the moment somebody connects: 10 s.
+    /// How long the head of a request may take from its first byte, and the first from the moment somebody connects: 10 s.
     pub head_time_max: Duration,
     /// How long its body may take: 30 s, and a second more for every 10,000 bytes that have come.
     pub arrival_max: Duration,

@@ -99,6 +99,7 @@ mod tests {
 
     use futures_util::{StreamExt as _, stream};
     use http_body_util::BodyExt as _;
+    use hyper::Version;
 
     use super::*;
     use crate::work::Work;
@@ -120,7 +121,8 @@ mod tests {
                 }
             })
         };
-        let mut body = Taking::new(Body::from_stream(slow), Work::default().begin(), SECOND * 30, cut.clone());
+        let mut body =
+            Taking::new(Body::from_stream(slow), Work::default().begin(Version::HTTP_2), SECOND * 30, cut.clone());
         for _ in 0..2 {
             body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
             sleep(SECOND * 29).await;
@@ -136,7 +138,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_large_piece_may_take_longer() {
         let pieces = stream::repeat(Bytes::from(vec![0; 200_000])).map(Ok::<_, Infallible>);
-        let mut body = Taking::new(Body::from_stream(pieces), Work::default().begin(), SECOND * 30, Counter::default());
+        let mut body = Taking::new(
+            Body::from_stream(pieces),
+            Work::default().begin(Version::HTTP_2),
+            SECOND * 30,
+            Counter::default(),
+        );
         for _ in 0..3 {
             body.frame().await.unwrap().unwrap();
             sleep(SECOND * 200).await;

@@ -70,7 +70,7 @@ async fn silence_holds_no_place() {
 /// S14: a connection that has asked, and then asks nothing more, is not kept: in HTTP/1.1 neither.
 #[tokio::test]
 async fn a_connection_that_rests_is_ended() {
-    let stage = Stage::with(Bounds { head_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(Bounds { idle_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
     let mut stream = connect(&stage).await;
     let host = stage.base.strip_prefix("http://").unwrap();
     stream.write_all(format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await.unwrap();
