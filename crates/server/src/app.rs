@@ -79,7 +79,8 @@ pub struct Bounds {
     pub head_time_max: Duration,
     /// How long its body may take: 30 s, and a second more for every 10,000 bytes that have come.
     pub arrival_max: Duration,
-    /// How many bytes the larger bodies may have that are on their way or being handled, all together: 256 MiB.
+    /// How many bytes the larger bodies may have that are on their way or being handled, with what is made of them, all
+    /// together: 256 MiB.
     pub bodies_bytes_max: usize,
     /// How large the head may be: 16 KiB.
     pub head_bytes_max: usize,
