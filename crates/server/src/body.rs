@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::app::{Bounds, Shared};
+use crate::app::Shared;
+use crate::bounds::Bounds;
 use crate::problem::{Kind, Problem};
 
 /// What most bodies may measure.

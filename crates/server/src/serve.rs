@@ -25,7 +25,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::app::{App, Bounds, Parts, Shared};
+use crate::answers::PIECE_BYTES;
+use crate::app::{App, Parts, Shared};
+use crate::bounds::Bounds;
 use crate::guard::{Hosts, Peer};
 use crate::listen::{Came, Entrance, Listen, Listener};
 use crate::network::Network;
@@ -360,6 +362,7 @@ fn either(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(bounds.head_bytes_max as u32)
         .max_concurrent_streams(STREAMS_LEN_MAX)
+        .max_send_buf_size(PIECE_BYTES)
         .keep_alive_interval(bounds.stall_max);
     builder
 }

@@ -20,7 +20,7 @@ use crate::app::{OwnChat, Shared};
 use crate::problem::Problem;
 use crate::wire;
 pub use all::{Followed, answer_all};
-use life::{FRAME_BYTES, Frames, Life};
+use life::{Frames, Life};
 
 /// One client that watches one chat.
 struct Watch {
@@ -48,7 +48,10 @@ impl Frames for Watch {
                 event = self.events.next() => {
                     self.life.spoke();
                     return match event {
-                        Ok(event) => Some(self.gather(event).await.into()),
+                        Ok(event) => {
+                            let frame = self.gather(event).await;
+                            self.life.say(frame)
+                        }
                         Err(error) => self.life.end(trouble(&error)),
                     };
                 }
@@ -61,13 +64,13 @@ impl Frames for Watch {
 }
 
 impl Watch {
-    /// An event, and those of the same catch-up behind it as far as they fit.
+    /// An event, and those of the same catch-up behind it: nothing is left over that nobody counts.
     async fn gather(&mut self, first: Event) -> Vec<u8> {
         let mut frame = Vec::new();
         let mut event = first;
         loop {
             wire::line::write(&mut frame, self.chat, &event, self.events.cursor());
-            if self.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
+            if self.events.cursor().is_some() {
                 return frame;
             }
             event = match self.events.try_next().await {

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::access::{Caller, Own, Reading};
+use crate::answers::Room;
 use crate::app::{App, OwnChat, Shared};
 use crate::body::Query;
 use crate::problem::{Kind, Problem};
@@ -28,6 +29,8 @@ use crate::{markdown, places};
 
 /// How many messages are read at once. Each may be as long as a message may be.
 const PAGE_LEN: usize = 20;
+/// How many bytes such a page has, about; one message alone may have more.
+const PAGE_BYTES: usize = 4 << 20;
 /// How many attempts are written at once.
 const ATTEMPTS_LEN: usize = 500;
 /// The longest name of a file, without what is added to it.
@@ -76,7 +79,7 @@ pub async fn export(
     };
     let name = format!("attachment; filename=\"{}.{ending}\"", file_name(&now));
     let place = Place::Head(Box::new(now));
-    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place, pass };
+    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place, pass, room: Room::default() };
     let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
     let sandbox = [(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'")];
     Ok((headers, sandbox, export.into_body()).into_response())
@@ -88,7 +91,7 @@ pub fn usage(app: Shared, chat: Own<Reading>, usage: &wire::Usage) -> Result<Res
     let whole = text(usage);
     let place = Place::Usage(format!("{},\"each\":[", whole.strip_suffix('}').unwrap_or_default()));
     let (format, newest) = (Format::Json, MessageId(0));
-    let export = Export { app, chat: chat.into_chat(), format, newest, place, pass };
+    let export = Export { app, chat: chat.into_chat(), format, newest, place, pass, room: Room::default() };
     Ok(([(header::CONTENT_TYPE, "application/json")], export.into_body()).into_response())
 }
 
@@ -116,6 +119,8 @@ struct Export {
     newest: MessageId,
     place: Place,
     pass: Pass,
+    /// Of the piece that is on its way.
+    room: Room,
 }
 
 /// That whoever asked may still have it.
@@ -152,7 +157,9 @@ impl Export {
 
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Problem> {
+        self.room = Room::default(); // The piece before is taken.
         self.is_allowed().await?;
+        self.room = self.app.answers.wait(PAGE_BYTES).await;
         loop {
             let (piece, place) = match std::mem::replace(&mut self.place, Place::End) {
                 Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
@@ -167,6 +174,7 @@ impl Export {
             };
             self.place = place;
             if let Some(piece) = piece {
+                self.room.shrink(piece.len());
                 return Ok(Some(piece));
             }
         }

@@ -1,9 +1,14 @@
 //! Connections in paused time, without a socket: what would take minutes takes none.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
 use everturn::{Agent, Engine};
 use everturn_understudy::{Manner, Understudy};
+use http_body_util::BodyExt as _;
 use prometheus_client::registry::Registry;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::Instant;
 
@@ -44,6 +49,59 @@ fn come_with(app: &Shared, room: usize) -> DuplexStream {
     let guest = Guest { peer: Peer::LOCAL, work: work.clone(), app: app.clone(), router: routes::router(app.clone()) };
     tokio::spawn(guest.talk(stalling(ours, &work, app), Wire::Either));
     theirs
+}
+
+/// Waits until it is so, and not for ever.
+async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    panic!("it never comes to that");
+}
+
+/// What a request without a connection is answered with.
+async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
+    let request = axum::http::Request::builder().method(method).uri(path).header("host", "localhost");
+    let request =
+        request.header("authorization", format!("Bearer {SECRET}")).header("content-type", "application/json");
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    let response = routes::router(app.clone()).oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+/// A new chat in which somebody has sent a file of so many bytes: where it is, and where the file is.
+async fn chat_with_file(app: &Shared, bytes: usize) -> (String, String) {
+    let (_, chat) = ask(app, "POST", "/v1/chats", json!({})).await;
+    let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
+    let data = STANDARD.encode(vec![7; bytes]);
+    let file = json!({"type": "file", "media_type": "image/png", "data": data});
+    let (status, said) = ask(app, "POST", &format!("{chat}/messages"), json!({"parts": [file]})).await;
+    assert_eq!(status, 202, "{said}");
+    while ask(app, "GET", &chat, json!({})).await.1["status"] != "idle" {
+        sleep(SECOND).await;
+    }
+    let file = format!("{chat}/messages/1/files/0");
+    (chat, file)
+}
+
+/// Somebody who speaks HTTP/2, and reads no bodies.
+async fn come_mute(app: &Shared) -> (h2::client::SendRequest<Bytes>, JoinHandle<()>) {
+    let mut client = h2::client::Builder::new();
+    let (client, connection) = client.initial_window_size(0).handshake(come(app)).await.unwrap();
+    (client, tokio::spawn(async move { drop(connection.await) }))
+}
+
+/// What such a one is answered with.
+async fn get(client: &h2::client::SendRequest<Bytes>, path: &str) -> axum::http::Response<h2::RecvStream> {
+    let request = axum::http::Request::get(format!("http://localhost{path}"));
+    let request = request.header("authorization", format!("Bearer {SECRET}")).body(()).unwrap();
+    let mut client = client.clone().ready().await.unwrap();
+    client.send_request(request, true).unwrap().0.await.unwrap()
 }
 
 /// What is read until the answer to a probe is whole.
@@ -115,4 +173,71 @@ async fn a_slow_reader_is_not_taken_for_one_that_rests() {
         read.extend_from_slice(&some[..len]);
     }
     assert!(read.len() > 40_000, "{}", read.len());
+}
+
+/// I14, I19: whoever asks for large files and takes nothing is held to the room that is there for all of them; it is given
+/// back when they go, and when they do not go.
+#[tokio::test(start_paused = true)]
+async fn readers_who_take_nothing_share_a_room() {
+    let file_bytes = 1024 * 1024;
+    let bounds = Bounds { answers_bytes_max: 3 * file_bytes + 100, ..Bounds::default() };
+    let (app, room) = (app(&Arc::new(Memory::new()), bounds.clone()).await, bounds.answers_bytes_max);
+    let (_, file) = chat_with_file(&app, file_bytes).await;
+    let (client, connection) = come_mute(&app).await;
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        answers.push(get(&client, &file).await);
+    }
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status().as_u16()).collect();
+    assert_eq!(statuses, [[200; 3].as_slice(), &[503; 97]].concat());
+    assert_eq!(answers[3].headers()["retry-after"], "1");
+    assert_eq!(app.answers.free(), 100);
+    sleep(bounds.stall_max * 2 + SECOND * 70).await;
+    assert_eq!(app.answers.free(), room, "nobody has taken anything");
+    let again = get(&client, &file).await;
+    assert_eq!((again.status().as_u16(), app.answers.free()), (200, room - file_bytes));
+    connection.abort();
+    let _ = connection.await; // It is dropped, and so is our end.
+    until(|| app.answers.free() == room).await;
+}
+
+/// I14: a stream that begins with much needs room for it too, and who finds none comes back. So do pages and exports.
+#[tokio::test(start_paused = true)]
+async fn what_finds_no_room_comes_later() {
+    let bounds = Bounds { answers_bytes_max: 500_000, ..Bounds::default() };
+    let app = app(&Arc::new(Memory::new()), bounds).await;
+    let (_, chat) = ask(&app, "POST", "/v1/chats", json!({})).await;
+    let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
+    let (status, said) = ask(&app, "POST", &format!("{chat}/messages"), json!({"text": "x".repeat(300_000)})).await;
+    assert_eq!(status, 202, "{said}");
+    while ask(&app, "GET", &chat, json!({})).await.1["status"] != "idle" {
+        sleep(SECOND).await;
+    }
+    let head = format!("GET {chat}/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {SECRET}\r\n\r\n");
+    let (mut mute, mut reader) = (come_with(&app, 1_000), come_with(&app, 1024 * 1024));
+    mute.write_all(head.as_bytes()).await.unwrap();
+    until(|| app.answers.free() < 200_000).await;
+    let mut watch = async || {
+        reader.write_all(head.as_bytes()).await.unwrap();
+        let (mut read, mut some) = (String::new(), [0; 10_000]);
+        while !read.contains("too much is being read") && !read.contains("event: reset") {
+            let len = reader.read(&mut some).await.unwrap();
+            read.push_str(std::str::from_utf8(&some[..len]).unwrap());
+        }
+        read
+    };
+    assert!(watch().await.contains(": bye, too much is being read at once"));
+    let (pages, whole) = (format!("{chat}/messages"), format!("{chat}/export"));
+    assert_eq!(ask(&app, "GET", &pages, json!({})).await.0, 503);
+    let export = tokio::spawn({
+        let app = app.clone();
+        async move { ask(&app, "GET", &whole, json!({})).await }
+    });
+    sleep(SECOND).await;
+    assert!(!export.is_finished(), "it waits, with nothing in hand");
+    drop(mute);
+    assert_eq!(export.await.unwrap().1["messages"].as_array().unwrap().len(), 2);
+    until(|| app.answers.free() == 500_000).await;
+    assert_eq!(ask(&app, "GET", &pages, json!({})).await.0, 200);
+    assert!(watch().await.contains("event: reset"));
 }

@@ -14,7 +14,7 @@ use everturn::stores::StoreError;
 use futures_util::future::{BoxFuture, FutureExt as _, OptionFuture};
 use futures_util::stream::{self, FuturesUnordered, StreamExt as _};
 
-use super::life::{self, FRAME_BYTES, Frames, Life};
+use super::life::{self, Frames, Life};
 use super::list::List;
 use super::trouble;
 use crate::access::Caller;
@@ -132,7 +132,7 @@ impl All {
         }
     }
 
-    /// An event of a chat, and those of the same catch-up behind it as far as they fit.
+    /// An event of a chat, and those of the same catch-up behind it.
     async fn gather(&mut self, mut chat: Chat, first: Result<Event, StoreError>) -> Option<Bytes> {
         let mut event = match first {
             Ok(event) => event,
@@ -142,7 +142,7 @@ impl All {
         let mut frame = String::new();
         loop {
             write(&mut frame, chat.id, &event, chat.events.cursor());
-            if chat.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
+            if chat.events.cursor().is_some() {
                 break;
             }
             event = match chat.events.try_next().await {
@@ -151,7 +151,7 @@ impl All {
             };
         }
         self.chats.push(next(chat));
-        Some(frame.into())
+        self.life.say(frame)
     }
 }
 

@@ -14,14 +14,13 @@ use tokio::time::{Duration, Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::access::Caller;
+use crate::answers::Room;
 use crate::app::Shared;
 use crate::checks::Check;
 use crate::entropy;
 use crate::places::Place;
 use crate::problem::{Kind, Problem};
 
-/// How much is written at once before the connection is asked again.
-pub(super) const FRAME_BYTES: usize = 64 * 1024;
 /// How soon to come back, in milliseconds: after a restart not all in the same moment.
 const RETRY_MS: std::ops::Range<u64> = 500..2_000;
 const HEARTBEAT: &str = ": still here\n\n";
@@ -38,6 +37,8 @@ pub(super) struct Life {
     spoke: Instant,
     until: Instant,
     state: State,
+    /// Of what was said last, if that was much.
+    room: Room,
     _check: Arc<Check>,
     _place: Place<TokenHash>,
 }
@@ -72,6 +73,7 @@ impl Life {
             spoke: now,
             until: now + lasts,
             state: State::New,
+            room: Room::default(),
             app,
             _check: check,
             _place: place,
@@ -80,6 +82,7 @@ impl Life {
 
     /// What has to be said now, whatever the events are: at first a greeting, and after the end nothing.
     pub(super) fn hello(&mut self) -> Option<Option<Bytes>> {
+        self.room = Room::default(); // What was said before is on its way.
         match self.state {
             State::New => {
                 self.state = State::Open;
@@ -87,6 +90,19 @@ impl Life {
             }
             State::Open => None,
             State::Over => Some(None),
+        }
+    }
+
+    /// What is said, with its room if it is much. Who finds none comes back with the cursor it has: waiting with all of it
+    /// in hand would need the same room.
+    pub(super) fn say(&mut self, frame: impl Into<Bytes>) -> Option<Bytes> {
+        let frame = frame.into();
+        match self.app.answers.enter(frame.len()) {
+            Ok(room) => {
+                self.room = room;
+                Some(frame)
+            }
+            Err(_full) => self.end("too much is being read at once"),
         }
     }
 
