@@ -303,13 +303,14 @@ impl Guest {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(peer);
             async move {
-                let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
+                let mut response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
+                let ends = response.extensions_mut().remove();
                 if response.body().is_end_stream() {
                     return Ok::<_, Infallible>(response);
                 }
                 Ok(response.map(|body| match version {
-                    Version::HTTP_2 => Body::new(Taking::new(body, piece, stall_max, cut)),
-                    _ => piece.until_sent(body),
+                    Version::HTTP_2 => Body::new(Taking::new(body, piece, stall_max, ends, cut)),
+                    _ => piece.until_sent(body, ends, cut),
                 }))
             }
         });
@@ -328,6 +329,7 @@ where
     let ended = tokio::select! {
         biased;
         () = app.shutdown.cancelled() => None,
+        () = work.cut() => return,
         () = work.rested(app.bounds.idle_max) => None,
         ended = connection.as_mut() => Some(ended),
     };

@@ -17,6 +17,7 @@ use everturn::stores::StoreError;
 
 use crate::access::Caller;
 use crate::app::{OwnChat, Shared};
+use crate::checks::Ends;
 use crate::problem::Problem;
 use crate::wire;
 pub use all::{Followed, answer_all};
@@ -37,6 +38,10 @@ pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Curso
 }
 
 impl Frames for Watch {
+    fn ends(&self) -> Ends {
+        self.life.ends()
+    }
+
     async fn frame(&mut self) -> Option<Bytes> {
         if let Some(said) = self.life.hello() {
             return said;

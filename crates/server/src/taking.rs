@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::future::OptionFuture;
 use hyper::body::{Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::answers::PIECE_BYTES;
+use crate::checks::Ends;
 use crate::stall::made_good_by;
 use crate::work::Piece;
 
@@ -38,9 +40,10 @@ struct Slot {
 impl Taking {
     /// The same body, let go when nothing is taken of it for so long, or up to twice as long; a piece of 64 KiB may
     /// take a minute longer.
-    pub fn new(body: Body, piece: Piece, stall_max: Duration, cut: Counter) -> Self {
+    /// So it is when it ends before, and the end is not taken.
+    pub fn new(body: Body, piece: Piece, stall_max: Duration, ends: Option<Ends>, cut: Counter) -> Self {
         let slot = Arc::new(Mutex::new(Slot { body: Some((body, piece)), until: None, stall_max }));
-        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, cut));
+        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, ends, cut));
         Self { slot, _looks: AbortOnDropHandle::new(looks) }
     }
 
@@ -50,14 +53,24 @@ impl Taking {
 }
 
 /// Lets go of what nobody takes, and counts that.
-async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, cut: Counter) {
+async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<Ends>, cut: Counter) {
+    tokio::select! {
+        biased;
+        Some(()) = OptionFuture::from(ends.map(Ends::due)) => {}
+        () = stalled(&slot, stall_max) => {}
+    }
+    if let Some(slot) = slot.upgrade() {
+        lock(&slot).body = None;
+        cut.inc();
+    }
+}
+
+/// Waits until a piece was not asked for in time, or nobody is left to ask.
+async fn stalled(slot: &Weak<Mutex<Slot>>, stall_max: Duration) {
     loop {
         sleep(stall_max).await;
         let Some(slot) = slot.upgrade() else { return };
-        let mut slot = lock(&slot);
-        if slot.until.is_some_and(|until| until <= Instant::now()) {
-            slot.body = None;
-            cut.inc();
+        if lock(&slot).until.is_some_and(|until| until <= Instant::now()) {
             return;
         }
     }
@@ -123,8 +136,13 @@ mod tests {
                 }
             })
         };
-        let mut body =
-            Taking::new(Body::from_stream(slow), Work::default().begin(Version::HTTP_2), SECOND * 30, cut.clone());
+        let mut body = Taking::new(
+            Body::from_stream(slow),
+            Work::default().begin(Version::HTTP_2),
+            SECOND * 30,
+            None,
+            cut.clone(),
+        );
         for _ in 0..2 {
             body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
             sleep(SECOND * 29).await;
@@ -141,7 +159,7 @@ mod tests {
     async fn a_large_piece_may_take_a_minute_longer_and_no_more() {
         let pieces = stream::repeat(Bytes::from(vec![0; 20_000_000])).map(Ok::<_, Infallible>);
         let piece = Work::default().begin(Version::HTTP_2);
-        let mut body = Taking::new(Body::from_stream(pieces), piece, SECOND * 30, Counter::default());
+        let mut body = Taking::new(Body::from_stream(pieces), piece, SECOND * 30, None, Counter::default());
         for _ in 0..3 {
             body.frame().await.unwrap().unwrap();
             sleep(SECOND * 90).await;

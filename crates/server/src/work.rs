@@ -12,11 +12,22 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::Version;
 use hyper::body::{Frame, SizeHint};
+use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::checks::Ends;
 
 /// What one connection has to do.
 #[derive(Debug, Clone, Default)]
-pub struct Work(Arc<Mutex<Pieces>>);
+pub struct Work(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    pieces: Mutex<Pieces>,
+    cut: CancellationToken,
+}
 
 #[derive(Debug, Default)]
 struct Pieces {
@@ -59,6 +70,11 @@ impl Work {
         }
     }
 
+    /// Waits until the connection has to be cut, because of what is answered on it.
+    pub async fn cut(&self) {
+        self.0.cut.cancelled().await;
+    }
+
     /// Waits until there was nothing to do for so long, after there was something.
     pub async fn rested(&self, rest: Duration) {
         loop {
@@ -74,14 +90,22 @@ impl Work {
     }
 
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // Numbers, whole after every line.
+        self.0.pieces.lock().unwrap_or_else(PoisonError::into_inner) // Numbers, whole after every line.
     }
 }
 
 impl Piece {
-    /// The same body, and the request is done when it is.
-    pub fn until_sent(self, body: Body) -> Body {
-        Body::new(Sent { body, _piece: self })
+    /// The same body, and the request is done when it is. What ends before, and is not taken, ends the connection.
+    pub fn until_sent(self, body: Body, ends: Option<Ends>, cut: Counter) -> Body {
+        let looks = ends.map(|ends| {
+            let work = self.0.clone();
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                ends.due().await;
+                cut.inc();
+                work.0.cut.cancel();
+            }))
+        });
+        Body::new(Sent { body, _piece: self, _looks: looks })
     }
 }
 
@@ -97,6 +121,8 @@ impl Drop for Piece {
 struct Sent {
     body: Body,
     _piece: Piece,
+    /// Who looks whether it has to be cut; ends with it.
+    _looks: Option<AbortOnDropHandle<()>>,
 }
 
 impl hyper::body::Body for Sent {

@@ -1,9 +1,12 @@
 //! Connections in paused time, without a socket: what would take minutes takes none.
 
+mod revoked;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens as _};
+use everturn::core::ids::Timestamp;
+use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens};
 use everturn::{Agent, Engine};
 use everturn_understudy::{Manner, Understudy};
 use http_body_util::BodyExt as _;
@@ -20,20 +23,23 @@ const HEAD: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// A server without a door.
 async fn app(memory: &Arc<Memory>, bounds: Bounds) -> Shared {
+    let app = app_with(memory, memory.clone(), bounds);
+    memory.put(&token(SECRET, None)).await.unwrap();
+    app
+}
+
+/// The token of whoever the tests are.
+fn token(secret: &str, expires: Option<Timestamp>) -> Token {
+    let (hash, scopes) = (TokenHash::of(secret), Scope::ALL.into_iter().collect());
+    Token { hash, name: "test".into(), owner: "me".into(), scopes, made: Timestamp(0), expires, revoked: None }
+}
+
+/// The same, with tokens of its own, and none yet.
+fn app_with(memory: &Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Shared {
     let provider = Understudy::company(Manner { pace: Duration::ZERO, seed: 7 });
     let agent = Agent::new("understudy/persona".parse().unwrap());
     let engine = Engine::builder().store(memory.clone()).provider(provider).agent("default", agent).start();
-    let token = Token {
-        hash: TokenHash::of(SECRET),
-        name: "test".into(),
-        owner: "me".into(),
-        scopes: Scope::ALL.into_iter().collect(),
-        made: engine.now(),
-        expires: None,
-        revoked: None,
-    };
-    memory.put(&token).await.unwrap();
-    let (store, tokens, registry) = (memory.clone(), memory.clone(), Registry::default());
+    let (store, registry) = (memory.clone(), Registry::default());
     let parts = Parts { engine, store, tokens, registry, agent: "default".into(), models: vec![], bounds };
     Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), vec![]))
 }
@@ -62,6 +68,11 @@ async fn until(is_so: impl Fn() -> bool) {
     panic!("it never comes to that");
 }
 
+/// A head that asks for this.
+fn head(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {SECRET}\r\n\r\n")
+}
+
 /// What a request without a connection is answered with.
 async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
     let request = axum::http::Request::builder().method(method).uri(path).header("host", "localhost");
@@ -74,19 +85,16 @@ async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) ->
     (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// A new chat in which somebody has sent a file of so many bytes: where it is, and where the file is.
-async fn chat_with_file(app: &Shared, bytes: usize) -> (String, String) {
+/// A new chat in which somebody has said this, and was answered.
+async fn chat_with(app: &Shared, said: serde_json::Value) -> String {
     let (_, chat) = ask(app, "POST", "/v1/chats", json!({})).await;
     let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
-    let data = STANDARD.encode(vec![7; bytes]);
-    let file = json!({"type": "file", "media_type": "image/png", "data": data});
-    let (status, said) = ask(app, "POST", &format!("{chat}/messages"), json!({"parts": [file]})).await;
-    assert_eq!(status, 202, "{said}");
+    let (status, told) = ask(app, "POST", &format!("{chat}/messages"), said).await;
+    assert_eq!(status, 202, "{told}");
     while ask(app, "GET", &chat, json!({})).await.1["status"] != "idle" {
         sleep(SECOND).await;
     }
-    let file = format!("{chat}/messages/1/files/0");
-    (chat, file)
+    chat
 }
 
 /// Somebody who speaks HTTP/2, and reads no bodies.
@@ -163,8 +171,7 @@ async fn a_slow_reader_is_not_taken_for_one_that_rests() {
     let bounds = Bounds { idle_max: SECOND * 20, drain_max: SECOND, ..Bounds::default() };
     let app = app(&Arc::new(Memory::new()), bounds).await;
     let mut stream = come_with(&app, 1_000);
-    let head = format!("GET /openapi.json HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {SECRET}\r\n\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(head("/openapi.json").as_bytes()).await.unwrap();
     let (mut read, mut some) = (Vec::new(), [0; 1_000]);
     while !read.ends_with(b"}}}") {
         sleep(SECOND).await;
@@ -182,7 +189,8 @@ async fn readers_who_take_nothing_share_a_room() {
     let file_bytes = 1024 * 1024;
     let bounds = Bounds { answers_bytes_max: 3 * file_bytes + 100, ..Bounds::default() };
     let (app, room) = (app(&Arc::new(Memory::new()), bounds.clone()).await, bounds.answers_bytes_max);
-    let (_, file) = chat_with_file(&app, file_bytes).await;
+    let file = json!({"type": "file", "media_type": "image/png", "data": STANDARD.encode(vec![7; file_bytes])});
+    let file = format!("{}/messages/1/files/0", chat_with(&app, json!({ "parts": [file] })).await);
     let (client, connection) = come_mute(&app).await;
     let mut answers = Vec::new();
     for _ in 0..100 {
@@ -206,14 +214,8 @@ async fn readers_who_take_nothing_share_a_room() {
 async fn what_finds_no_room_comes_later() {
     let bounds = Bounds { answers_bytes_max: 500_000, ..Bounds::default() };
     let app = app(&Arc::new(Memory::new()), bounds).await;
-    let (_, chat) = ask(&app, "POST", "/v1/chats", json!({})).await;
-    let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
-    let (status, said) = ask(&app, "POST", &format!("{chat}/messages"), json!({"text": "x".repeat(300_000)})).await;
-    assert_eq!(status, 202, "{said}");
-    while ask(&app, "GET", &chat, json!({})).await.1["status"] != "idle" {
-        sleep(SECOND).await;
-    }
-    let head = format!("GET {chat}/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {SECRET}\r\n\r\n");
+    let chat = chat_with(&app, json!({"text": "x".repeat(300_000)})).await;
+    let head = head(&format!("{chat}/stream"));
     let (mut mute, mut reader) = (come_with(&app, 1_000), come_with(&app, 1024 * 1024));
     mute.write_all(head.as_bytes()).await.unwrap();
     until(|| app.answers.free() < 200_000).await;

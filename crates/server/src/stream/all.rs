@@ -19,6 +19,7 @@ use super::list::List;
 use super::trouble;
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::checks::Ends;
 use crate::problem::Problem;
 use crate::wire;
 
@@ -94,6 +95,10 @@ pub(super) fn gone(chat: ChatId) -> String {
 }
 
 impl Frames for All {
+    fn ends(&self) -> Ends {
+        self.life.ends()
+    }
+
     async fn frame(&mut self) -> Option<Bytes> {
         if let Some(said) = self.life.hello() {
             return said;

@@ -16,7 +16,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::access::Caller;
 use crate::answers::Room;
 use crate::app::Shared;
-use crate::checks::Check;
+use crate::checks::{Check, Ends};
 use crate::entropy;
 use crate::places::Place;
 use crate::problem::{Kind, Problem};
@@ -39,7 +39,7 @@ pub(super) struct Life {
     state: State,
     /// Of what was said last, if that was much.
     room: Room,
-    _check: Arc<Check>,
+    check: Arc<Check>,
     _place: Place<TokenHash>,
 }
 
@@ -66,7 +66,7 @@ impl Life {
         app.meter.streams.inc();
         let now = Instant::now();
         let lasts = lasts(app.bounds.stream_time_max);
-        let check = app.checks.of(&app, token);
+        let check = app.checks.of(&app, caller.token());
         Ok(Self {
             over: Box::pin(check.over().clone().cancelled_owned()),
             alarm: Box::pin(sleep_until(now)),
@@ -75,9 +75,14 @@ impl Life {
             state: State::New,
             room: Room::default(),
             app,
-            _check: check,
+            check,
             _place: place,
         })
+    }
+
+    /// When it is cut, if it cannot end in good order.
+    pub(super) fn ends(&self) -> Ends {
+        Ends::with(&self.check, &self.app)
     }
 
     /// What has to be said now, whatever the events are: at first a greeting, and after the end nothing.
@@ -164,10 +169,14 @@ fn retry_ms() -> u64 {
 pub(super) trait Frames: Send + 'static {
     /// What to write next; `None` when the stream is over.
     fn frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+
+    /// When it is cut, if it cannot end in good order.
+    fn ends(&self) -> Ends;
 }
 
 /// An answer without end.
 pub(super) fn response(watch: impl Frames) -> Response {
+    let ends = watch.ends();
     let frames = stream::unfold(watch, |mut watch| async move {
         let frame = watch.frame().await?;
         Some((Ok::<_, Infallible>(frame), watch))
@@ -176,6 +185,7 @@ pub(super) fn response(watch: impl Frames) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     let mut response = (headers, Body::from_stream(frames)).into_response();
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response.extensions_mut().insert(ends);
     response
 }
 
