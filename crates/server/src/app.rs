@@ -268,11 +268,10 @@ impl App {
             return Ok(None);
         }
         let starter = self.starting.enter(caller.owner(), chat.heading.id);
-        let mut works = starter.line();
-        // Asked after the line was looked at: whoever has left it in between works by now, and is in the other count.
-        let query = Query { works: true, len: self.bounds.running_max, ..Query::default() };
-        works.extend(self.newest(caller, query).await?.iter().map(|heading| heading.id));
-        if works.len() <= self.bounds.running_max {
+        let line = starter.line();
+        // Asked after the line was looked at: whoever has left it in between works by now, and is among the others.
+        let others = self.store.working(caller.owner(), &line).await?;
+        if line.len() + others <= self.bounds.running_max {
             return Ok(Some(starter));
         }
         if let Some(key) = &key.0
