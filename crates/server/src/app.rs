@@ -23,8 +23,10 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::access::Caller;
+use crate::answers::Answers;
 use crate::audit::Remembered;
 use crate::body::Key;
+use crate::bounds::Bounds;
 use crate::checks::Checks;
 use crate::entropy;
 use crate::failures::Failures;
@@ -55,67 +57,6 @@ pub struct Parts {
     pub bounds: Bounds,
 }
 
-/// The server's bounds.
-#[derive(Debug, Clone)]
-pub struct Bounds {
-    /// Connections at once: 20,000.
-    pub connections_max: usize,
-    /// Streams of one token at once: 100.
-    pub streams_max: usize,
-    /// Chats of one owner that work at once: 2,000.
-    pub running_max: usize,
-    /// How long a stream lasts before it ends in good order, sooner than proxies cut it: 1 h, or up to a
-    /// fifth less.
-    pub stream_time_max: Duration,
-    /// How often a stream without events says that it lives: 15 s.
-    pub heartbeat: Duration,
-    /// How often it is asked whether the token of open streams is still good: 3 s.
-    pub recheck: Duration,
-    /// How long a reader may not read before it is cut: 30 s.
-    pub stall_max: Duration,
-    /// How long a connection of HTTP/2 may have nothing to do: 2 min. One of HTTP/1 has `head_time_max`.
-    pub idle_max: Duration,
-    /// How long the head of a request may take, and the first from the moment somebody connects: 10 s.
-    pub head_time_max: Duration,
-    /// How long its body may take: 30 s, and a second more for every 10,000 bytes that have come.
-    pub arrival_max: Duration,
-    /// How many bytes the larger bodies may have that are on their way or being handled, all together: 256 MiB.
-    pub bodies_bytes_max: usize,
-    /// How large the head may be: 16 KiB.
-    pub head_bytes_max: usize,
-    /// Failed logins a minute and address: 10.
-    pub failures_max: u32,
-    /// How long a request waits for its command to be obeyed: 10 s.
-    pub outcome_max: Duration,
-    /// How long a shutdown waits for requests under way: 10 s.
-    pub drain_max: Duration,
-    /// How long it waits for steps that may be nearly done, before turns are handed over where they are: 5 s.
-    pub grace_max: Duration,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            connections_max: 20_000,
-            streams_max: 100,
-            running_max: 2_000,
-            stream_time_max: Duration::from_secs(60 * 60),
-            heartbeat: Duration::from_secs(15),
-            recheck: Duration::from_secs(3),
-            stall_max: Duration::from_secs(30),
-            idle_max: Duration::from_secs(120),
-            head_time_max: Duration::from_secs(10),
-            arrival_max: Duration::from_secs(30),
-            bodies_bytes_max: 256 * 1024 * 1024,
-            head_bytes_max: 16 * 1024,
-            failures_max: 10,
-            outcome_max: Duration::from_secs(10),
-            drain_max: Duration::from_secs(10),
-            grace_max: Duration::from_secs(5),
-        }
-    }
-}
-
 /// What every request shares.
 pub struct App {
     engine: Engine,
@@ -134,6 +75,8 @@ pub struct App {
     pub(crate) shutdown: CancellationToken,
     /// Room for large bodies.
     pub(crate) bodies: Arc<Semaphore>,
+    /// Room for large answers.
+    pub(crate) answers: Answers,
     /// Turns that are about to begin, by owner.
     starting: Starting,
     /// Answers that were written down.
@@ -185,6 +128,7 @@ impl App {
         let Parts { engine, store, tokens, mut registry, agent, models, bounds } = parts;
         let meter = Meter::register(&mut registry);
         let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
+        let answers = Answers::new(bounds.answers_bytes_max);
         Self {
             engine,
             store,
@@ -201,6 +145,7 @@ impl App {
             checks: Checks::default(),
             shutdown: CancellationToken::new(),
             bodies,
+            answers,
             starting: Starting::default(),
             audited: Remembered::default(),
             begun: TaskTracker::new(),
@@ -323,11 +268,10 @@ impl App {
             return Ok(None);
         }
         let starter = self.starting.enter(caller.owner(), chat.heading.id);
-        let mut works = starter.line();
-        // Asked after the line was looked at: whoever has left it in between works by now, and is in the other count.
-        let query = Query { works: true, len: self.bounds.running_max, ..Query::default() };
-        works.extend(self.newest(caller, query).await?.iter().map(|heading| heading.id));
-        if works.len() <= self.bounds.running_max {
+        let line = starter.line();
+        // Asked after the line was looked at: whoever has left it in between works by now, and is among the others.
+        let others = self.store.working(caller.owner(), &line).await?;
+        if line.len() + others <= self.bounds.running_max {
             return Ok(Some(starter));
         }
         if let Some(key) = &key.0

@@ -1,16 +1,23 @@
 //! Whether the tokens of open streams are still good.
 //!
 //! Each token is asked about every few seconds, however many streams it has: a thousand of one token cost as much as one,
-//! and all of them end together.
+//! and all of them end together. Whoever reads is told why; whoever does not read cannot be, and is cut a moment later.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use everturn::stores::TokenHash;
-use tokio_util::sync::CancellationToken;
+use everturn::core::ids::Timestamp;
+use everturn::stores::{Token, TokenHash};
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::Shared;
+
+/// How long a stream whose token is over has to say so.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The checks of all tokens that have streams.
 #[derive(Default)]
@@ -24,9 +31,10 @@ pub struct Check {
 
 impl Checks {
     /// The check of a token that was good a moment ago.
-    pub fn of(&self, app: &Shared, token: TokenHash) -> Arc<Check> {
+    pub fn of(&self, app: &Shared, token: &Token) -> Arc<Check> {
         let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner); // Every change is made whole.
-        if let Some(check) = checks.get(&token).and_then(Weak::upgrade).filter(|check| !check.over.is_cancelled()) {
+        if let Some(check) = checks.get(&token.hash).and_then(Weak::upgrade).filter(|check| !check.over.is_cancelled())
+        {
             return check;
         }
         if checks.len() >= 64 && checks.len().is_power_of_two() {
@@ -35,9 +43,9 @@ impl Checks {
         let over = app.shutdown.child_token();
         // If it panics, nobody knows whether the token is good.
         let guard = over.clone().drop_guard();
-        let asks = tokio::spawn(ask(app.clone(), token, guard));
+        let asks = tokio::spawn(ask(app.clone(), token.clone(), guard));
         let check = Arc::new(Check { over, _asks: AbortOnDropHandle::new(asks) });
-        checks.insert(token, Arc::downgrade(&check));
+        checks.insert(token.hash, Arc::downgrade(&check));
         check
     }
 }
@@ -49,11 +57,52 @@ impl Check {
     }
 }
 
-/// Asks until the token is not good any more. A store that cannot be asked is not a reason to cut everybody.
-async fn ask(app: Shared, token: TokenHash, _over: tokio_util::sync::DropGuard) {
+/// When an answer is cut whose token is over, if it has not ended by itself. A part of the answer: whoever has the connection
+/// sees to it.
+#[derive(Clone)]
+pub struct Ends {
+    over: CancellationToken,
+    shutdown: CancellationToken,
+}
+
+impl Ends {
+    /// With the token of this check.
+    pub fn with(check: &Check, app: &Shared) -> Self {
+        Self { over: check.over.clone(), shutdown: app.shutdown.clone() }
+    }
+
+    /// Waits until it has to be cut.
+    pub async fn due(self) {
+        self.over.cancelled().await;
+        if self.shutdown.is_cancelled() {
+            pending().await // Requests under way have a time of their own then.
+        }
+        sleep(FAREWELL).await;
+    }
+}
+
+/// Asks until the token is not good any more.
+async fn ask(app: Shared, token: Token, _over: DropGuard) {
+    tokio::select! {
+        biased;
+        () = expired(&app, token.expires) => {}
+        () = revoked(&app, &token.hash) => {}
+    }
+}
+
+/// That needs no store to know, and so does not wait for one that is away.
+async fn expired(app: &Shared, expires: Option<Timestamp>) {
+    match expires {
+        Some(expires) => sleep(expires.since(app.now())).await,
+        None => pending().await,
+    }
+}
+
+/// A store that cannot be asked is not a reason to cut everybody.
+async fn revoked(app: &Shared, token: &TokenHash) {
     loop {
-        tokio::time::sleep(app.bounds.recheck).await;
-        if matches!(app.token(&token).await, Ok(None)) {
+        sleep(app.bounds.recheck).await;
+        if matches!(app.token(token).await, Ok(None)) {
             return;
         }
     }

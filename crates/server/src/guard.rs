@@ -103,6 +103,9 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
         tracing::error!(request = %id, route, "a request was not answered: something panicked");
         Problem::new(Kind::Internal, "Something broke; see the server's log.").into_response()
     });
+    if method.is_safe() {
+        response = app.answers.send(response); // What was done is not to be answered with a no, and is short.
+    }
     let (status, took) = (response.status(), began.elapsed());
     app.meter.answered(&method, &route, status, took);
     tracing::info!(request = %id, %method, route, status = status.as_u16(), ms = took.as_millis() as u64, "answered");

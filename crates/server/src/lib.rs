@@ -9,9 +9,11 @@
 
 mod access;
 mod address;
+mod answers;
 mod app;
 mod audit;
 mod body;
+mod bounds;
 mod checks;
 mod data;
 mod entropy;
@@ -37,7 +39,8 @@ pub mod wire;
 mod work;
 
 pub use address::{Address, Announced, Stay};
-pub use app::{Bounds, Parts};
+pub use app::Parts;
+pub use bounds::Bounds;
 pub use data::{DataDir, DataError};
 pub use listen::{Entrance, Listen, NoListen};
 pub use models::{BadProvider, Brought, Company, Named, bring, usual_model};

@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use everturn::stores::StoreError;
 use futures_util::future::join_all;
+use hyper::Version;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,7 +25,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::app::{App, Bounds, Parts, Shared};
+use crate::answers::PIECE_BYTES;
+use crate::app::{App, Parts, Shared};
+use crate::bounds::Bounds;
 use crate::gather::Gather;
 use crate::guard::{Hosts, Peer};
 use crate::listen::{Came, Entrance, Listen, Listener};
@@ -296,20 +299,20 @@ impl Guest {
         let bounds = &app.bounds;
         let (begun, stall_max, cut) = (work.clone(), bounds.stall_max, app.meter.readers_cut.clone());
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let (piece, router, cut) = (begun.begin(), router.clone(), cut.clone());
-            let is_shared = request.version() == hyper::Version::HTTP_2;
+            let (router, cut, version) = (router.clone(), cut.clone(), request.version());
+            let piece = begun.begin(version);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(peer);
             async move {
-                let response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
-                if !is_shared {
-                    piece.keep(); // hyper gives each head its time, and waits for no other.
+                let mut response = router.oneshot(request).await.map_err(|never: Infallible| match never {})?;
+                let ends = response.extensions_mut().remove();
+                if response.body().is_end_stream() {
                     return Ok::<_, Infallible>(response);
                 }
-                if response.body().is_end_stream() {
-                    return Ok(response);
-                }
-                Ok(response.map(|body| Body::new(Taking::new(body, piece, stall_max, cut))))
+                Ok(response.map(|body| match version {
+                    Version::HTTP_2 => Body::new(Taking::new(body, piece, stall_max, ends, cut)),
+                    _ => piece.until_sent(body, ends, cut),
+                }))
             }
         });
         match wire {
@@ -333,6 +336,7 @@ where
     let ended = tokio::select! {
         biased;
         () = app.shutdown.cancelled() => None,
+        () = work.cut() => return,
         () = work.rested(app.bounds.idle_max) => None,
         ended = connection.as_mut() => Some(ended),
     };
@@ -350,24 +354,27 @@ where
     }
 }
 
+// Without a time for heads: hyper would count the rest between two requests too. `Stall` counts from the first byte on, and
+// `until_over` ends what rests.
+
 fn http1(bounds: &Bounds) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(bounds.head_time_max).max_buf_size(bounds.head_bytes_max);
+    builder.header_read_timeout(None).max_buf_size(bounds.head_bytes_max);
     builder
 }
 
 fn either(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(bounds.head_time_max)
-        .max_buf_size(bounds.head_bytes_max);
+    builder.http1().header_read_timeout(None).max_buf_size(bounds.head_bytes_max);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(bounds.head_bytes_max as u32)
         .max_concurrent_streams(STREAMS_LEN_MAX)
+        .max_send_buf_size(PIECE_BYTES)
         .keep_alive_interval(bounds.stall_max);
     builder
 }
+
+#[cfg(test)]
+mod tests;

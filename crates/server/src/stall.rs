@@ -1,7 +1,8 @@
 //! A connection whose other side must say something, and must go on reading.
 //!
 //! Whoever connects holds a place, and there are only so many. So the first request has to be there in time, whatever
-//! comes before it: silence, half a preface, a handshake.
+//! comes before it: silence, half a preface, a handshake. After an answer a connection may rest, because proxies keep some
+//! at hand; but a head that has begun has to come to its end in the same time.
 //!
 //! Nobody waits for a slow reader: its stream reads the store when there is room on its connection, so it costs one
 //! batch of events and not more. But one that has stopped reading would hold its connection for ever, and so would one
@@ -25,7 +26,7 @@ pub const fn made_good_by(bytes: usize) -> Duration {
     Duration::from_millis(bytes as u64)
 }
 
-/// A connection with a bound on how long it may be silent at first, and on how long writes may wait.
+/// A connection with a bound on how long heads may take, the first one from now on, and on how long writes may wait.
 pub struct Stall<T> {
     io: T,
     stall_max: Duration,
@@ -34,18 +35,19 @@ pub struct Stall<T> {
     waits_since: Option<Instant>,
     /// For how long it was waited before, as far as nothing made good for it.
     waited: Duration,
-    /// Until when something has to be asked; nothing once that was.
-    first: Option<(Pin<Box<Sleep>>, Work)>,
+    work: Work,
+    head_max: Duration,
+    /// The number of the request whose head has begun, and until when it has to be whole.
+    head: Option<(usize, Pin<Box<Sleep>>)>,
     /// Counts those that are cut because they do not read.
     cut: Counter,
 }
 
 impl<T> Stall<T> {
-    /// The same connection, cut when writes wait so long, or when this work has not begun in time.
-    pub fn new(io: T, stall_max: Duration, first_max: Duration, work: Work, cut: Counter) -> Self {
-        let first = Some((Box::pin(sleep(first_max)), work));
-        let deadline = Box::pin(sleep(stall_max));
-        Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, first, cut }
+    /// The same connection, cut when writes wait so long, or when what is asked is not there in time.
+    pub fn new(io: T, stall_max: Duration, head_max: Duration, work: Work, cut: Counter) -> Self {
+        let (deadline, head) = (Box::pin(sleep(stall_max)), Some((0, Box::pin(sleep(head_max)))));
+        Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, work, head_max, head, cut }
     }
 
     /// What it is about.
@@ -57,6 +59,7 @@ impl<T> Stall<T> {
         if let Poll::Ready(written) = polled {
             if let Some(since) = self.waits_since.take() {
                 self.waited += since.elapsed();
+                self.work.taken();
             }
             if let (Ok(bytes), false) = (&written, self.waited.is_zero()) {
                 self.waited = self.waited.saturating_sub(made_good_by(*bytes));
@@ -73,11 +76,19 @@ impl<T> Stall<T> {
         Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side does not read")))
     }
 
-    /// Whether it has said nothing for too long.
-    fn is_mute(&mut self, context: &mut Context<'_>) -> bool {
-        let Some((deadline, work)) = &mut self.first else { return false };
-        if work.has_begun() {
-            self.first = None;
+    /// Something came. If a request is awaited, its head has begun, unless it had before.
+    fn heard(&mut self) {
+        let Some(awaited) = self.work.awaited() else { return };
+        if self.head.as_ref().is_none_or(|(begun, _)| *begun != awaited) {
+            self.head = Some((awaited, Box::pin(sleep(self.head_max))));
+        }
+    }
+
+    /// Whether a head is not whole in time.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        let Some((begun, deadline)) = &mut self.head else { return false };
+        if self.work.awaited() != Some(*begun) {
+            self.head = None;
             return false;
         }
         deadline.as_mut().poll(context).is_ready()
@@ -86,8 +97,13 @@ impl<T> Stall<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        match Pin::new(&mut self.io).poll_read(context, buf) {
-            Poll::Pending if self.is_mute(context) => {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(context, buf);
+        if buf.filled().len() > before {
+            self.heard();
+        }
+        match polled {
+            Poll::Pending if self.is_late(context) => {
                 Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side asks nothing")))
             }
             polled => polled,
@@ -125,6 +141,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
 
 #[cfg(test)]
 mod tests {
+    use hyper::Version;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
@@ -179,7 +196,7 @@ mod tests {
         let error = ours.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!((error.kind(), began.elapsed()), (ErrorKind::TimedOut, SECOND * 10));
         let (mut ours, mut theirs, work) = stalling(8);
-        drop(work.begin());
+        drop(work.begin(Version::HTTP_11));
         let late = async {
             sleep(SECOND * 100).await;
             theirs.write_all(b"more").await.unwrap();
@@ -187,5 +204,30 @@ mod tests {
         let mut more = [0; 4];
         let (read, ()) = tokio::join!(ours.read_exact(&mut more), late);
         assert_eq!((read.unwrap(), &more), (4, b"more"));
+    }
+
+    /// S14: each head has its time from its first byte on, however long the connection rested before; what comes while a
+    /// request is under way, and anything in HTTP/2, is no head.
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_has_begun_has_to_be_whole_in_time() {
+        for (version, piece_is_kept, cut) in
+            [(Version::HTTP_11, false, true), (Version::HTTP_11, true, false), (Version::HTTP_2, false, false)]
+        {
+            let (mut ours, mut theirs, work) = stalling(8);
+            theirs.write_all(b"one").await.unwrap();
+            ours.read_exact(&mut [0; 3]).await.unwrap();
+            let piece = Some(work.begin(version)).filter(|_| piece_is_kept);
+            for (pause, word) in [(100, b"G"), (5, b"E"), (4, b"T")] {
+                sleep(SECOND * pause).await;
+                theirs.write_all(word).await.unwrap();
+                ours.read_exact(&mut [0]).await.unwrap();
+            }
+            let began = Instant::now();
+            let silent = tokio::time::timeout(SECOND * 100, ours.read(&mut [0])).await;
+            let is_cut = silent.is_ok_and(|read| read.unwrap_err().kind() == ErrorKind::TimedOut);
+            assert_eq!(is_cut, cut, "{version:?}");
+            assert_eq!(began.elapsed(), SECOND * if cut { 1 } else { 100 });
+            drop(piece);
+        }
     }
 }

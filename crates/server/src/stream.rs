@@ -17,10 +17,11 @@ use everturn::stores::StoreError;
 
 use crate::access::Caller;
 use crate::app::{OwnChat, Shared};
+use crate::checks::Ends;
 use crate::problem::Problem;
 use crate::wire;
 pub use all::{Followed, answer_all};
-use life::{FRAME_BYTES, Frames, Life};
+use life::{Frames, Life};
 
 /// One client that watches one chat.
 struct Watch {
@@ -37,6 +38,10 @@ pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Curso
 }
 
 impl Frames for Watch {
+    fn ends(&self) -> Ends {
+        self.life.ends()
+    }
+
     async fn frame(&mut self) -> Option<Bytes> {
         if let Some(said) = self.life.hello() {
             return said;
@@ -48,7 +53,10 @@ impl Frames for Watch {
                 event = self.events.next() => {
                     self.life.spoke();
                     return match event {
-                        Ok(event) => Some(self.gather(event).await.into()),
+                        Ok(event) => {
+                            let frame = self.gather(event).await;
+                            self.life.say(frame)
+                        }
                         Err(error) => self.life.end(trouble(&error)),
                     };
                 }
@@ -61,13 +69,13 @@ impl Frames for Watch {
 }
 
 impl Watch {
-    /// An event, and those of the same catch-up behind it as far as they fit.
+    /// An event, and those of the same catch-up behind it: nothing is left over that nobody counts.
     async fn gather(&mut self, first: Event) -> Vec<u8> {
         let mut frame = Vec::new();
         let mut event = first;
         loop {
             wire::line::write(&mut frame, self.chat, &event, self.events.cursor());
-            if self.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
+            if self.events.cursor().is_some() {
                 return frame;
             }
             event = match self.events.try_next().await {

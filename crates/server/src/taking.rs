@@ -11,11 +11,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::future::OptionFuture;
 use hyper::body::{Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::answers::PIECE_BYTES;
+use crate::checks::Ends;
 use crate::stall::made_good_by;
 use crate::work::Piece;
 
@@ -35,10 +38,12 @@ struct Slot {
 }
 
 impl Taking {
-    /// The same body, let go when nothing is taken of it for so long, or up to twice as long; a large piece may take longer.
-    pub fn new(body: Body, piece: Piece, stall_max: Duration, cut: Counter) -> Self {
+    /// The same body, let go when nothing is taken of it for so long, or up to twice as long; a piece of 64 KiB may
+    /// take a minute longer.
+    /// So it is when it ends before, and the end is not taken.
+    pub fn new(body: Body, piece: Piece, stall_max: Duration, ends: Option<Ends>, cut: Counter) -> Self {
         let slot = Arc::new(Mutex::new(Slot { body: Some((body, piece)), until: None, stall_max }));
-        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, cut));
+        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, ends, cut));
         Self { slot, _looks: AbortOnDropHandle::new(looks) }
     }
 
@@ -48,14 +53,24 @@ impl Taking {
 }
 
 /// Lets go of what nobody takes, and counts that.
-async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, cut: Counter) {
+async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<Ends>, cut: Counter) {
+    tokio::select! {
+        biased;
+        Some(()) = OptionFuture::from(ends.map(Ends::due)) => {}
+        () = stalled(&slot, stall_max) => {}
+    }
+    if let Some(slot) = slot.upgrade() {
+        lock(&slot).body = None;
+        cut.inc();
+    }
+}
+
+/// Waits until a piece was not asked for in time, or nobody is left to ask.
+async fn stalled(slot: &Weak<Mutex<Slot>>, stall_max: Duration) {
     loop {
         sleep(stall_max).await;
         let Some(slot) = slot.upgrade() else { return };
-        let mut slot = lock(&slot);
-        if slot.until.is_some_and(|until| until <= Instant::now()) {
-            slot.body = None;
-            cut.inc();
+        if lock(&slot).until.is_some_and(|until| until <= Instant::now()) {
             return;
         }
     }
@@ -78,7 +93,7 @@ impl hyper::body::Body for Taking {
         };
         let polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            let bytes = frame.data_ref().map_or(0, Bytes::len).min(PIECE_BYTES);
             slot.until = Some(Instant::now() + slot.stall_max + made_good_by(bytes));
         }
         polled
@@ -99,6 +114,7 @@ mod tests {
 
     use futures_util::{StreamExt as _, stream};
     use http_body_util::BodyExt as _;
+    use hyper::Version;
 
     use super::*;
     use crate::work::Work;
@@ -120,7 +136,13 @@ mod tests {
                 }
             })
         };
-        let mut body = Taking::new(Body::from_stream(slow), Work::default().begin(), SECOND * 30, cut.clone());
+        let mut body = Taking::new(
+            Body::from_stream(slow),
+            Work::default().begin(Version::HTTP_2),
+            SECOND * 30,
+            None,
+            cut.clone(),
+        );
         for _ in 0..2 {
             body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
             sleep(SECOND * 29).await;
@@ -134,14 +156,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_large_piece_may_take_longer() {
-        let pieces = stream::repeat(Bytes::from(vec![0; 200_000])).map(Ok::<_, Infallible>);
-        let mut body = Taking::new(Body::from_stream(pieces), Work::default().begin(), SECOND * 30, Counter::default());
+    async fn a_large_piece_may_take_a_minute_longer_and_no_more() {
+        let pieces = stream::repeat(Bytes::from(vec![0; 20_000_000])).map(Ok::<_, Infallible>);
+        let piece = Work::default().begin(Version::HTTP_2);
+        let mut body = Taking::new(Body::from_stream(pieces), piece, SECOND * 30, None, Counter::default());
         for _ in 0..3 {
             body.frame().await.unwrap().unwrap();
-            sleep(SECOND * 200).await;
+            sleep(SECOND * 90).await;
         }
-        sleep(SECOND * 100).await;
+        sleep(SECOND * 40).await;
         body.frame().await.unwrap().unwrap_err();
     }
 }

@@ -67,7 +67,7 @@ macro_rules! conformance {
                     bytes_are_read_for_whom_they_are;
                 making: a_chat_is_made_with_its_model, a_key_of_an_owner_makes_one_chat, a_key_of_a_fork_outlives_its_source, parallel_repeats_make_one_chat, a_fork_begins_with_what_was_said,
                     a_fork_is_a_chat_of_its_own, a_fork_ends_where_no_call_is_open, a_fork_takes_bytes_along,
-                    what_was_said_is_found_by_its_words, chats_at_work_are_found;
+                    what_was_said_is_found_by_its_words, chats_at_work_are_counted;
                 deleting: nothing_is_left_of_a_deleted_chat, a_deleted_chat_is_not_written_to,
                     a_deleted_chat_can_be_made_anew, deleting_takes_the_newest_lease;
                 unicode: odd_text_comes_back_from_every_message, odd_text_comes_back_from_every_delta,

@@ -58,9 +58,6 @@ pub struct Query {
     /// With this in their title, in upper or lower case; empty is in every title. Or with all words of this, whole, in
     /// one message that a person or the model said.
     pub text: String,
-    /// Only those that do something, or will at once: they run, are being stopped, or have commands to obey. Waiting for
-    /// people is no work.
-    pub works: bool,
     /// Behind this place of the list.
     pub after: Option<(Timestamp, ChatId)>,
     /// So many.
@@ -69,7 +66,7 @@ pub struct Query {
 
 impl Default for Query {
     fn default() -> Self {
-        Self { owner: None, archived: None, text: String::new(), works: false, after: None, len: 50 }
+        Self { owner: None, archived: None, text: String::new(), after: None, len: 50 }
     }
 }
 

@@ -6,7 +6,7 @@
 mod make;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -253,6 +253,12 @@ impl Store for Memory {
         self.read(chat, |room| room.calls.values().cloned().collect())
     }
 
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        let house = self.house();
+        let works = |(id, room): &(&ChatId, &Room)| room.chat.owner == owner && room.works() && !besides.contains(id);
+        Ok(house.rooms.iter().filter(works).count())
+    }
+
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let days = (owner.to_owned(), *days.start())..=(owner.to_owned(), *days.end());
@@ -303,9 +309,7 @@ impl Tokens for Memory {
 impl Room {
     fn fits(&self, query: &Query, wanted: &[Vec<u8>]) -> bool {
         let said = || self.messages.iter().filter_map(|(_, message)| words::of(message));
-        query.fits(&self.chat)
-            && (!query.works || self.works())
-            && (query.is_in_title(&self.chat) || said().any(|kept| words::fit(&kept, wanted)))
+        query.fits(&self.chat) && (query.is_in_title(&self.chat) || said().any(|kept| words::fit(&kept, wanted)))
     }
 
     /// Whether it does something, or will at once.

@@ -27,6 +27,7 @@ mod trust;
 mod wire;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -407,6 +408,10 @@ impl Store for Postgres {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.inner.calls(chat).await
+    }
+
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        self.inner.working(owner, besides).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

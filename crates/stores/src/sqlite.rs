@@ -30,7 +30,7 @@ mod value;
 mod walk;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -351,6 +351,11 @@ impl Store for Sqlite {
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         self.read(move |snapshot| reads::calls(snapshot, chat)).await
+    }
+
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        let (owner, besides) = (owner.to_owned(), besides.clone());
+        self.read(move |snapshot| list::working(snapshot, &owner, &besides)).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -1,5 +1,6 @@
 //! The trait, and what goes through it.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -105,6 +106,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// How many chats of an owner do something, or will at once, besides these: they run, are being stopped, or have commands
+    /// to obey. Waiting for people is no work. Asked with every message that begins a turn, so nothing else is read.
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError>;
 
     /// What all chats of an owner have used on these days, chats that are gone included. Counted with every commit, so it
     /// is cheap to ask and the same for every process.

@@ -4,7 +4,7 @@
 //! of several commits, and a crash could only happen where something else waits. This store yields before and after
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -318,6 +318,10 @@ impl Store for Stepwise {
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
         self.memory.attempts(chat, seen, len).await
+    }
+
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        self.memory.working(owner, besides).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -19,7 +19,7 @@ const EVERYWHERE: [(&str, &str); 9] = [
     ("422", "The request is not valid"),
     ("429", "Too many requests; Retry-After says when to come again"),
     ("500", "The server is at fault"),
-    ("503", "The store is away, or too much is sent at once; Retry-After says when to come again"),
+    ("503", "The store is away, or too much is sent or read at once; Retry-After says when to come again"),
 ];
 /// And if it has a body.
 const WITH_BODY: [(&str, &str); 2] = [("413", "It is too long"), ("415", "It is not JSON")];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, IntoResponseParts, Response};
 use bytes::Bytes;
 use everturn::core::ids::MessageId;
 use everturn::core::message::Message;
@@ -20,14 +20,18 @@ use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::access::{Caller, Own, Reading};
-use crate::app::{App, OwnChat, Shared};
+use crate::answers::Room;
+use crate::app::{OwnChat, Shared};
 use crate::body::Query;
+use crate::checks::{Check, Ends};
 use crate::problem::{Kind, Problem};
 use crate::wire::{self, text};
 use crate::{markdown, places};
 
 /// How many messages are read at once. Each may be as long as a message may be.
 const PAGE_LEN: usize = 20;
+/// How many bytes such a page has, about; one message alone may have more.
+const PAGE_BYTES: usize = 4 << 20;
 /// How many attempts are written at once.
 const ATTEMPTS_LEN: usize = 500;
 /// The longest name of a file, without what is added to it.
@@ -76,10 +80,10 @@ pub async fn export(
     };
     let name = format!("attachment; filename=\"{}.{ending}\"", file_name(&now));
     let place = Place::Head(Box::new(now));
-    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place, pass };
+    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place, pass, room: Room::default() };
     let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
     let sandbox = [(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'")];
-    Ok((headers, sandbox, export.into_body()).into_response())
+    Ok(export.into_response((headers, sandbox)))
 }
 
 /// What a chat has used, with each of its provider calls.
@@ -88,8 +92,8 @@ pub fn usage(app: Shared, chat: Own<Reading>, usage: &wire::Usage) -> Result<Res
     let whole = text(usage);
     let place = Place::Usage(format!("{},\"each\":[", whole.strip_suffix('}').unwrap_or_default()));
     let (format, newest) = (Format::Json, MessageId(0));
-    let export = Export { app, chat: chat.into_chat(), format, newest, place, pass };
-    Ok(([(header::CONTENT_TYPE, "application/json")], export.into_body()).into_response())
+    let export = Export { app, chat: chat.into_chat(), format, newest, place, pass, room: Room::default() };
+    Ok(export.into_response([(header::CONTENT_TYPE, "application/json")]))
 }
 
 /// A name that is safe on every disk and in every header.
@@ -116,21 +120,25 @@ struct Export {
     newest: MessageId,
     place: Place,
     pass: Pass,
+    /// Of the piece that is on its way.
+    room: Room,
 }
 
 /// That whoever asked may still have it.
 struct Pass {
     token: TokenHash,
     recheck: Instant,
+    check: Arc<Check>,
     _place: places::Place<TokenHash>,
 }
 
 impl Pass {
-    fn of(app: &App, caller: &Caller) -> Result<Self, Problem> {
+    fn of(app: &Shared, caller: &Caller) -> Result<Self, Problem> {
         let token = caller.token().hash;
         let place = app.streams.enter(token, app.bounds.streams_max);
         let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
-        Ok(Self { token, recheck: Instant::now() + app.bounds.recheck, _place: place })
+        let check = app.checks.of(app, caller.token());
+        Ok(Self { token, recheck: Instant::now() + app.bounds.recheck, check, _place: place })
     }
 }
 
@@ -143,16 +151,23 @@ enum Place {
 }
 
 impl Export {
-    fn into_body(self) -> Body {
-        Body::from_stream(stream::try_unfold(self, |mut export| async move {
+    /// The answer that it is, which is cut if its reader takes nothing and has lost the token.
+    fn into_response(self, headers: impl IntoResponseParts) -> Response {
+        let ends = Ends::with(&self.pass.check, &self.app);
+        let body = Body::from_stream(stream::try_unfold(self, |mut export| async move {
             let piece = export.next().await.map_err(|_| Error::other("the chat could not be read to its end"))?;
             Ok::<_, Error>(piece.map(|piece| (Bytes::from(piece), export)))
-        }))
+        }));
+        let mut response = (headers, body).into_response();
+        response.extensions_mut().insert(ends);
+        response
     }
 
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Problem> {
+        self.room = Room::default(); // The piece before is taken.
         self.is_allowed().await?;
+        self.room = self.app.answers.wait(PAGE_BYTES).await;
         loop {
             let (piece, place) = match std::mem::replace(&mut self.place, Place::End) {
                 Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
@@ -167,6 +182,7 @@ impl Export {
             };
             self.place = place;
             if let Some(piece) = piece {
+                self.room.shrink(piece.len());
                 return Ok(Some(piece));
             }
         }

@@ -14,11 +14,12 @@ use everturn::stores::StoreError;
 use futures_util::future::{BoxFuture, FutureExt as _, OptionFuture};
 use futures_util::stream::{self, FuturesUnordered, StreamExt as _};
 
-use super::life::{self, FRAME_BYTES, Frames, Life};
+use super::life::{self, Frames, Life};
 use super::list::List;
 use super::trouble;
 use crate::access::Caller;
 use crate::app::Shared;
+use crate::checks::Ends;
 use crate::problem::Problem;
 use crate::wire;
 
@@ -94,6 +95,10 @@ pub(super) fn gone(chat: ChatId) -> String {
 }
 
 impl Frames for All {
+    fn ends(&self) -> Ends {
+        self.life.ends()
+    }
+
     async fn frame(&mut self) -> Option<Bytes> {
         if let Some(said) = self.life.hello() {
             return said;
@@ -132,7 +137,7 @@ impl All {
         }
     }
 
-    /// An event of a chat, and those of the same catch-up behind it as far as they fit.
+    /// An event of a chat, and those of the same catch-up behind it.
     async fn gather(&mut self, mut chat: Chat, first: Result<Event, StoreError>) -> Option<Bytes> {
         let mut event = match first {
             Ok(event) => event,
@@ -142,7 +147,7 @@ impl All {
         let mut frame = String::new();
         loop {
             write(&mut frame, chat.id, &event, chat.events.cursor());
-            if chat.events.cursor().is_some() || frame.len() >= FRAME_BYTES {
+            if chat.events.cursor().is_some() {
                 break;
             }
             event = match chat.events.try_next().await {
@@ -151,7 +156,7 @@ impl All {
             };
         }
         self.chats.push(next(chat));
-        Some(frame.into())
+        self.life.say(frame)
     }
 }
 

@@ -14,14 +14,13 @@ use tokio::time::{Duration, Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::access::Caller;
+use crate::answers::Room;
 use crate::app::Shared;
-use crate::checks::Check;
+use crate::checks::{Check, Ends};
 use crate::entropy;
 use crate::places::Place;
 use crate::problem::{Kind, Problem};
 
-/// How much is written at once before the connection is asked again.
-pub(super) const FRAME_BYTES: usize = 64 * 1024;
 /// How soon to come back, in milliseconds: after a restart not all in the same moment.
 const RETRY_MS: std::ops::Range<u64> = 500..2_000;
 const HEARTBEAT: &str = ": still here\n\n";
@@ -38,7 +37,9 @@ pub(super) struct Life {
     spoke: Instant,
     until: Instant,
     state: State,
-    _check: Arc<Check>,
+    /// Of what was said last, if that was much.
+    room: Room,
+    check: Arc<Check>,
     _place: Place<TokenHash>,
 }
 
@@ -65,21 +66,28 @@ impl Life {
         app.meter.streams.inc();
         let now = Instant::now();
         let lasts = lasts(app.bounds.stream_time_max);
-        let check = app.checks.of(&app, token);
+        let check = app.checks.of(&app, caller.token());
         Ok(Self {
             over: Box::pin(check.over().clone().cancelled_owned()),
             alarm: Box::pin(sleep_until(now)),
             spoke: now,
             until: now + lasts,
             state: State::New,
+            room: Room::default(),
             app,
-            _check: check,
+            check,
             _place: place,
         })
     }
 
+    /// When it is cut, if it cannot end in good order.
+    pub(super) fn ends(&self) -> Ends {
+        Ends::with(&self.check, &self.app)
+    }
+
     /// What has to be said now, whatever the events are: at first a greeting, and after the end nothing.
     pub(super) fn hello(&mut self) -> Option<Option<Bytes>> {
+        self.room = Room::default(); // What was said before is on its way.
         match self.state {
             State::New => {
                 self.state = State::Open;
@@ -87,6 +95,19 @@ impl Life {
             }
             State::Open => None,
             State::Over => Some(None),
+        }
+    }
+
+    /// What is said, with its room if it is much. Who finds none comes back with the cursor it has: waiting with all of it
+    /// in hand would need the same room.
+    pub(super) fn say(&mut self, frame: impl Into<Bytes>) -> Option<Bytes> {
+        let frame = frame.into();
+        match self.app.answers.enter(frame.len()) {
+            Ok(room) => {
+                self.room = room;
+                Some(frame)
+            }
+            Err(_full) => self.end("too much is being read at once"),
         }
     }
 
@@ -148,10 +169,14 @@ fn retry_ms() -> u64 {
 pub(super) trait Frames: Send + 'static {
     /// What to write next; `None` when the stream is over.
     fn frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+
+    /// When it is cut, if it cannot end in good order.
+    fn ends(&self) -> Ends;
 }
 
 /// An answer without end.
 pub(super) fn response(watch: impl Frames) -> Response {
+    let ends = watch.ends();
     let frames = stream::unfold(watch, |mut watch| async move {
         let frame = watch.frame().await?;
         Some((Ok::<_, Infallible>(frame), watch))
@@ -160,6 +185,7 @@ pub(super) fn response(watch: impl Frames) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     let mut response = (headers, Body::from_stream(frames)).into_response();
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response.extensions_mut().insert(ends);
     response
 }
 

@@ -70,7 +70,7 @@ async fn silence_holds_no_place() {
 /// S14: a connection that has asked, and then asks nothing more, is not kept: in HTTP/1.1 neither.
 #[tokio::test]
 async fn a_connection_that_rests_is_ended() {
-    let stage = Stage::with(Bounds { head_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(Bounds { idle_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
     let mut stream = connect(&stage).await;
     let host = stage.base.strip_prefix("http://").unwrap();
     stream.write_all(format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_body_has_to_arrive() {
 /// I19: large bodies share a bound; who comes too late is told when to come again, and whoever leaves makes room.
 #[tokio::test]
 async fn large_bodies_have_one_bound_together() {
-    let stage = Stage::with(Bounds { bodies_bytes_max: 300_000, ..Bounds::default() }, Duration::ZERO).await;
+    let stage = Stage::with(Bounds { bodies_bytes_max: 600_000, ..Bounds::default() }, Duration::ZERO).await;
     let (chat, host) = (stage.chat("numbered").await, stage.base.strip_prefix("http://").unwrap());
     let large = serde_json::json!({"text": "x".repeat(200_000)});
     let mut stream = connect(&stage).await;
@@ -226,6 +226,22 @@ async fn large_bodies_have_one_bound_together() {
         }
     };
     timeout(PATIENCE, taken).await.expect("there is room again");
+    stage.server.stop().await;
+}
+
+/// S14: whoever says that too much comes, and asks first, is told so and never asked to go on.
+#[tokio::test]
+async fn what_is_too_large_is_refused_before_it_comes() {
+    let stage = Stage::new().await;
+    let (chat, host) = (stage.chat("numbered").await, stage.base.strip_prefix("http://").unwrap());
+    for (path, len) in [("/v1/chats".to_owned(), 1024 * 1024 + 1), (format!("{chat}/messages"), usize::MAX / 2)] {
+        let mut stream = connect(&stage).await;
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n");
+        let head = format!("{head}content-type: application/json\r\ncontent-length: {len}\r\n");
+        stream.write_all(format!("{head}expect: 100-continue\r\n\r\n").as_bytes()).await.unwrap();
+        let told = String::from_utf8(rest(&mut stream).await).unwrap();
+        assert!(told.starts_with("HTTP/1.1 413 ") && told.contains("urn:everturn:problem:too-long"), "{told}");
+    }
     stage.server.stop().await;
 }
 

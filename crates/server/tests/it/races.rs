@@ -197,6 +197,18 @@ async fn an_owner_has_only_so_many_chats_at_work() {
     stage.server.stop().await;
 }
 
+/// Whoever begins a turn is counted, and no list is read for it: with many chats at work that would cost more with each.
+#[tokio::test]
+async fn a_message_asks_for_no_list() {
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let chat = stage.chat("numbered").await;
+    store.lists.shut();
+    let said = tokio::time::timeout(Duration::from_secs(30), stage.say(&chat, "count to 3")).await;
+    said.expect("nobody waits for a list");
+    store.lists.open();
+    stage.server.stop().await;
+}
+
 /// A stage on which one chat may work, and one that does.
 async fn taken() -> (Stage, String) {
     let stage = Stage::with(Bounds { running_max: 1, ..Bounds::default() }, Duration::from_millis(1)).await;

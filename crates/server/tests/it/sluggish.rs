@@ -1,5 +1,6 @@
 //! A store that keeps people waiting, or breaks, when it is told to.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -169,6 +170,10 @@ impl Store for Sluggish {
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
         self.attempts_len_max.fetch_max(len, Ordering::SeqCst);
         self.memory.attempts(chat, seen, len).await
+    }
+
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        self.memory.working(owner, besides).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -263,8 +263,8 @@ pub async fn what_was_said_is_found_by_its_words<S: Store>(store: Arc<S>) {
     assert_eq!(found("kelp").await, []);
 }
 
-/// Chats at work are told from those that rest, or wait for people.
-pub async fn chats_at_work_are_found<S: Store>(store: Arc<S>) {
+/// Chats at work are told from those that rest, or wait for people, and counted besides any that are named.
+pub async fn chats_at_work_are_counted<S: Store>(store: Arc<S>) {
     let mut asks = Witness::in_a_turn(&store, 1).await;
     let calls = reply(StepId(1), &call(0, "look", "{}"), Stop::ToolUse);
     asks.change(|change| change.reply(calls, |_| CallState::AsksClient)).await;
@@ -273,14 +273,17 @@ pub async fn chats_at_work_are_found<S: Store>(store: Arc<S>) {
     let mut wants = Witness::new(&store, 3).await;
     wants.submit(send("hello", When::Queue)).await.expect("an empty chat takes a message");
     Witness::new(&store, 4).await;
-    let query = Query { works: true, owner: Some("owner".into()), ..Query::default() };
-    let works = async || -> Vec<ChatId> {
-        let mut found: Vec<_> = store.headings(&query).await.expect("it can be asked").iter().map(|h| h.id).collect();
-        found.sort_unstable();
-        found
+    let works = async |owner: &str, besides: &[u128]| {
+        let besides = besides.iter().map(|number| chat_id(*number)).collect();
+        store.working(owner, &besides).await.expect("it can be asked")
     };
-    assert_eq!(works().await, [chat_id(2), chat_id(3)]);
+    assert_eq!(works("owner", &[]).await, 2);
+    assert_eq!(
+        (works("owner", &[2]).await, works("owner", &[1, 4, 9]).await, works("owner", &[2, 3]).await),
+        (1, 2, 0)
+    );
+    assert_eq!(works("somebody else", &[]).await, 0);
     runs.change(|change| change.finish(TurnEnd::Done)).await;
     wants.obey_next().await;
-    assert_eq!(works().await, [chat_id(3)]);
+    assert_eq!((works("owner", &[2]).await, works("owner", &[3]).await), (1, 0));
 }

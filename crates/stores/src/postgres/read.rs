@@ -1,5 +1,6 @@
 //! Reading. Everything that is read together is of one moment, and no more rows are read than are returned.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -55,8 +56,6 @@ impl Inspection {
              AND ($3::bytea = '' OR position($3 IN searchable) > 0 OR cardinality($7::bytea[]) > 0 AND EXISTS (
                 SELECT 1 FROM spoken WHERE chat = chats.id AND (
                     SELECT bool_and(position(word IN words) > 0) FROM unnest($7) AS word)))
-             AND (NOT $8 OR (busy OR submitted > obeyed)
-                AND (status IN ('running', 'interrupting') OR submitted > obeyed))
              AND ($4::bigint IS NULL OR (touched, id) < ($4, $5))
              ORDER BY touched DESC, id DESC LIMIT $6"
         );
@@ -66,7 +65,7 @@ impl Inspection {
         let id = query.after.map(|(_, chat)| id_bytes(chat).to_vec());
         let len = big(query.len as u64);
         let wanted = words::wanted(&query.text);
-        let params: [Param<'_>; 8] = [
+        let params: [Param<'_>; 7] = [
             (&owner, Type::BYTEA),
             (&query.archived, Type::BOOL),
             (&text, Type::BYTEA),
@@ -74,10 +73,18 @@ impl Inspection {
             (&id, Type::BYTEA),
             (&len, Type::INT8),
             (&wanted, Type::BYTEA_ARRAY),
-            (&query.works, Type::BOOL),
         ];
         let rows = self.look(&sql, &params).await?;
         rows.iter().map(heading).collect::<Result<_, _>>().map_err(lasting)
+    }
+
+    pub(super) async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        let sql = "
+            SELECT count(*) AS working FROM chats WHERE owner = $1 AND (busy OR submitted > obeyed)
+            AND (status IN ('running', 'interrupting') OR submitted > obeyed) AND id <> ALL ($2)";
+        let besides: Vec<Vec<u8>> = besides.iter().map(|chat| id_bytes(*chat).to_vec()).collect();
+        let rows = self.look(sql, &[(&owner.as_bytes(), Type::BYTEA), (&besides, Type::BYTEA_ARRAY)]).await?;
+        Ok(rows.first().map_or(0, |row| count(row, "working") as usize))
     }
 
     pub(super) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -1,5 +1,6 @@
 //! Lists of chats, and what their owners used. No body is read for them.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use everturn_core::budget::{Day, Used};
@@ -37,17 +38,12 @@ fn heading_of(row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
     })
 }
 
-/// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other;
-/// those at work are few, and lie together in an index of their own.
+/// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
 pub(super) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Heading>, Halt<StoreError>> {
     let mut headings = Vec::new();
-    if query.works {
-        some(connection, query, query.archived, &mut headings)?;
-        return Ok(headings);
-    }
     for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
     {
-        some(connection, query, Some(archived), &mut headings)?;
+        some(connection, query, archived, &mut headings)?;
     }
     headings.sort_by_key(|heading: &Heading| std::cmp::Reverse(heading.place()));
     headings.truncate(query.len);
@@ -57,23 +53,14 @@ pub(super) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Hea
 fn some(
     connection: &Connection,
     query: &Query,
-    archived: Option<bool>,
+    archived: bool,
     headings: &mut Vec<Heading>,
 ) -> Result<(), Halt<StoreError>> {
-    // The index of those at work would not be chosen for the order's sake.
-    let by = if query.works { "INDEXED BY chats_unsettled" } else { "" };
-    let mut sql = format!("SELECT {COLUMNS} FROM chats {by} WHERE true");
-    let mut values = Vec::new();
-    if let Some(archived) = archived {
-        sql.push_str(" AND archived = ?");
-        values.push(Value::from(archived));
-    }
+    let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE archived = ?");
+    let mut values = vec![Value::from(archived)];
     if let Some(owner) = &query.owner {
         sql.push_str(" AND owner = ?");
         values.push(owner.as_bytes().to_vec().into());
-    }
-    if query.works {
-        sql.push_str(" AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)");
     }
     if !query.text.is_empty() {
         sql.push_str(" AND (instr(searchable, ?) > 0");
@@ -99,6 +86,22 @@ fn some(
         headings.push(heading_of(row)?);
     }
     Ok(())
+}
+
+/// How many chats of an owner are at work, besides these. They are few, and lie together in an index of their own.
+pub(super) fn working(
+    connection: &Connection,
+    owner: &str,
+    besides: &BTreeSet<ChatId>,
+) -> Result<usize, Halt<StoreError>> {
+    let sql = "SELECT id FROM chats INDEXED BY chats_unsettled
+        WHERE owner = ?1 AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)";
+    let mut select = connection.prepare_cached(sql)?;
+    let (mut found, mut count) = (select.query(params![owner.as_bytes()])?, 0);
+    while let Some(row) = found.next()? {
+        count += usize::from(!besides.contains(&chat_id(row, 0)?));
+    }
+    Ok(count)
 }
 
 /// What an owner has used on these days.
@@ -147,7 +150,6 @@ mod tests {
         for _ in 0..3 {
             make(&connection, "me", true);
         }
-        let query = Query { owner: Some("me".into()), works: true, ..Query::default() };
         let steps = |connection: &mut Connection| {
             let count = Arc::new(AtomicUsize::new(0));
             let counted = count.clone();
@@ -156,7 +158,7 @@ mod tests {
                 false
             };
             connection.progress_handler(1, Some(step)).unwrap();
-            assert_eq!(headings(connection, &query).unwrap().len(), 3);
+            assert_eq!(working(connection, "me", &BTreeSet::new()).unwrap(), 3);
             connection.progress_handler(0, None::<fn() -> bool>).unwrap();
             count.load(Ordering::Relaxed)
         };

@@ -1,5 +1,6 @@
 //! A store that is closed and opened again while it is used.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -146,6 +147,10 @@ impl Store for Housed {
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
         self.at_hand().await.attempts(chat, seen, len).await
+    }
+
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        self.at_hand().await.working(owner, besides).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

@@ -1,5 +1,6 @@
 //! What one process writes another reads, whole and at once: nothing that others need is only in memory.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -156,6 +157,10 @@ impl Store for Elsewhere {
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
         self.there.attempts(chat, seen, len).await
+    }
+
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        self.there.working(owner, besides).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {

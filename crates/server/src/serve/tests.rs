@@ -1,0 +1,245 @@
+//! Connections in paused time, without a socket: what would take minutes takes none.
+
+mod revoked;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use everturn::core::ids::Timestamp;
+use everturn::stores::{Memory, Scope, Token, TokenHash, Tokens};
+use everturn::{Agent, Engine};
+use everturn_understudy::{Manner, Understudy};
+use http_body_util::BodyExt as _;
+use prometheus_client::registry::Registry;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::time::Instant;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const SECRET: &str = "evt_of-whoever-the-tests-are-in-most-cases";
+const HEAD: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+/// A server without a door.
+async fn app(memory: &Arc<Memory>, bounds: Bounds) -> Shared {
+    let app = app_with(memory, memory.clone(), bounds);
+    memory.put(&token(SECRET, None)).await.unwrap();
+    app
+}
+
+/// The token of whoever the tests are.
+fn token(secret: &str, expires: Option<Timestamp>) -> Token {
+    let (hash, scopes) = (TokenHash::of(secret), Scope::ALL.into_iter().collect());
+    Token { hash, name: "test".into(), owner: "me".into(), scopes, made: Timestamp(0), expires, revoked: None }
+}
+
+/// The same, with tokens of its own, and none yet.
+fn app_with(memory: &Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Shared {
+    let provider = Understudy::company(Manner { pace: Duration::ZERO, seed: 7 });
+    let agent = Agent::new("understudy/persona".parse().unwrap());
+    let engine = Engine::builder().store(memory.clone()).provider(provider).agent("default", agent).start();
+    let (store, registry) = (memory.clone(), Registry::default());
+    let parts = Parts { engine, store, tokens, registry, agent: "default".into(), models: vec![], bounds };
+    Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), vec![]))
+}
+
+/// Somebody who comes to it.
+fn come(app: &Shared) -> DuplexStream {
+    come_with(app, 64 * 1024)
+}
+
+/// The same, with so much room between the two.
+fn come_with(app: &Shared, room: usize) -> DuplexStream {
+    let ((ours, theirs), work) = (duplex(room), Work::default());
+    let guest = Guest { peer: Peer::LOCAL, work: work.clone(), app: app.clone(), router: routes::router(app.clone()) };
+    tokio::spawn(guest.talk(stalling(ours, &work, app), Wire::Either));
+    theirs
+}
+
+/// Waits until it is so, and not for ever.
+async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    panic!("it never comes to that");
+}
+
+/// A head that asks for this.
+fn head(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {SECRET}\r\n\r\n")
+}
+
+/// What a request without a connection is answered with.
+async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
+    let request = axum::http::Request::builder().method(method).uri(path).header("host", "localhost");
+    let request =
+        request.header("authorization", format!("Bearer {SECRET}")).header("content-type", "application/json");
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    let response = routes::router(app.clone()).oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+/// A new chat in which somebody has said this, and was answered.
+async fn chat_with(app: &Shared, said: serde_json::Value) -> String {
+    let (_, chat) = ask(app, "POST", "/v1/chats", json!({})).await;
+    let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
+    let (status, told) = ask(app, "POST", &format!("{chat}/messages"), said).await;
+    assert_eq!(status, 202, "{told}");
+    while ask(app, "GET", &chat, json!({})).await.1["status"] != "idle" {
+        sleep(SECOND).await;
+    }
+    chat
+}
+
+/// Somebody who speaks HTTP/2, and reads no bodies.
+async fn come_mute(app: &Shared) -> (h2::client::SendRequest<Bytes>, JoinHandle<()>) {
+    let mut client = h2::client::Builder::new();
+    let (client, connection) = client.initial_window_size(0).handshake(come(app)).await.unwrap();
+    (client, tokio::spawn(async move { drop(connection.await) }))
+}
+
+/// What such a one is answered with.
+async fn get(client: &h2::client::SendRequest<Bytes>, path: &str) -> axum::http::Response<h2::RecvStream> {
+    let request = axum::http::Request::get(format!("http://localhost{path}"));
+    let request = request.header("authorization", format!("Bearer {SECRET}")).body(()).unwrap();
+    let mut client = client.clone().ready().await.unwrap();
+    client.send_request(request, true).unwrap().0.await.unwrap()
+}
+
+/// What is read until the answer to a probe is whole.
+async fn answered(stream: &mut DuplexStream) -> String {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\nok\n") {
+        read.push(stream.read_u8().await.expect("an answer"));
+    }
+    String::from_utf8(read).unwrap()
+}
+
+/// S14: a proxy may keep a connection of HTTP/1.1 at hand for a minute and more, and use it; one that nobody uses is ended
+/// in good order.
+#[tokio::test(start_paused = true)]
+async fn a_connection_may_rest_between_two_requests() {
+    let bounds = Bounds::default();
+    assert!(bounds.idle_max >= SECOND * 75, "longer than proxies rest: {:?}", bounds.idle_max);
+    let app = app(&Arc::new(Memory::new()), bounds.clone()).await;
+    let mut stream = come(&app);
+    for _ in 0..3 {
+        stream.write_all(HEAD.as_bytes()).await.unwrap();
+        assert!(answered(&mut stream).await.starts_with("HTTP/1.1 200 OK"));
+        sleep(SECOND * 75).await;
+    }
+    let rested = Instant::now() - SECOND * 75;
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "it is ended");
+    assert_eq!(rested.elapsed(), bounds.idle_max);
+}
+
+/// S14: the second head has no more time than the first, however slowly it comes, and whatever came along with the first
+/// request.
+#[tokio::test(start_paused = true)]
+async fn a_later_head_has_to_be_whole_in_time_too() {
+    let app = app(&Arc::new(Memory::new()), Bounds::default()).await;
+    let mut stream = come(&app);
+    stream.write_all(HEAD.as_bytes()).await.unwrap();
+    answered(&mut stream).await;
+    sleep(SECOND * 60).await;
+    let began = Instant::now();
+    for letter in HEAD.bytes() {
+        if stream.write_all(&[letter]).await.is_err() {
+            break;
+        }
+        sleep(SECOND * 4).await;
+    }
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "it is cut");
+    assert_eq!(began.elapsed(), SECOND * 12, "and was before the fourth letter");
+    let mut stream = come(&app);
+    stream.write_all(format!("{HEAD}GET /").as_bytes()).await.unwrap();
+    answered(&mut stream).await;
+    let began = Instant::now();
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "nobody waits for ever");
+    assert_eq!(began.elapsed(), app.bounds.idle_max, "for what came before its turn: as long as for nothing");
+}
+
+/// A slow reader does not rest, though the last of its answer was handed on long ago.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_not_taken_for_one_that_rests() {
+    let bounds = Bounds { idle_max: SECOND * 20, drain_max: SECOND, ..Bounds::default() };
+    let app = app(&Arc::new(Memory::new()), bounds).await;
+    let mut stream = come_with(&app, 1_000);
+    stream.write_all(head("/openapi.json").as_bytes()).await.unwrap();
+    let (mut read, mut some) = (Vec::new(), [0; 1_000]);
+    while !read.ends_with(b"}}}") {
+        sleep(SECOND).await;
+        let len = stream.read(&mut some).await.unwrap();
+        assert_ne!(len, 0, "it was cut after {} bytes", read.len());
+        read.extend_from_slice(&some[..len]);
+    }
+    assert!(read.len() > 40_000, "{}", read.len());
+}
+
+/// I14, I19: whoever asks for large files and takes nothing is held to the room that is there for all of them; it is given
+/// back when they go, and when they do not go.
+#[tokio::test(start_paused = true)]
+async fn readers_who_take_nothing_share_a_room() {
+    let file_bytes = 1024 * 1024;
+    let bounds = Bounds { answers_bytes_max: 3 * file_bytes + 100, ..Bounds::default() };
+    let (app, room) = (app(&Arc::new(Memory::new()), bounds.clone()).await, bounds.answers_bytes_max);
+    let file = json!({"type": "file", "media_type": "image/png", "data": STANDARD.encode(vec![7; file_bytes])});
+    let file = format!("{}/messages/1/files/0", chat_with(&app, json!({ "parts": [file] })).await);
+    let (client, connection) = come_mute(&app).await;
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        answers.push(get(&client, &file).await);
+    }
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status().as_u16()).collect();
+    assert_eq!(statuses, [[200; 3].as_slice(), &[503; 97]].concat());
+    assert_eq!(answers[3].headers()["retry-after"], "1");
+    assert_eq!(app.answers.free(), 100);
+    sleep(bounds.stall_max * 2 + SECOND * 70).await;
+    assert_eq!(app.answers.free(), room, "nobody has taken anything");
+    let again = get(&client, &file).await;
+    assert_eq!((again.status().as_u16(), app.answers.free()), (200, room - file_bytes));
+    connection.abort();
+    let _ = connection.await; // It is dropped, and so is our end.
+    until(|| app.answers.free() == room).await;
+}
+
+/// I14: a stream that begins with much needs room for it too, and who finds none comes back. So do pages and exports.
+#[tokio::test(start_paused = true)]
+async fn what_finds_no_room_comes_later() {
+    let bounds = Bounds { answers_bytes_max: 500_000, ..Bounds::default() };
+    let app = app(&Arc::new(Memory::new()), bounds).await;
+    let chat = chat_with(&app, json!({"text": "x".repeat(300_000)})).await;
+    let head = head(&format!("{chat}/stream"));
+    let (mut mute, mut reader) = (come_with(&app, 1_000), come_with(&app, 1024 * 1024));
+    mute.write_all(head.as_bytes()).await.unwrap();
+    until(|| app.answers.free() < 200_000).await;
+    let mut watch = async || {
+        reader.write_all(head.as_bytes()).await.unwrap();
+        let (mut read, mut some) = (String::new(), [0; 10_000]);
+        while !read.contains("too much is being read") && !read.contains("event: reset") {
+            let len = reader.read(&mut some).await.unwrap();
+            read.push_str(std::str::from_utf8(&some[..len]).unwrap());
+        }
+        read
+    };
+    assert!(watch().await.contains(": bye, too much is being read at once"));
+    let (pages, whole) = (format!("{chat}/messages"), format!("{chat}/export"));
+    assert_eq!(ask(&app, "GET", &pages, json!({})).await.0, 503);
+    let export = tokio::spawn({
+        let app = app.clone();
+        async move { ask(&app, "GET", &whole, json!({})).await }
+    });
+    sleep(SECOND).await;
+    assert!(!export.is_finished(), "it waits, with nothing in hand");
+    drop(mute);
+    assert_eq!(export.await.unwrap().1["messages"].as_array().unwrap().len(), 2);
+    until(|| app.answers.free() == 500_000).await;
+    assert_eq!(ask(&app, "GET", &pages, json!({})).await.0, 200);
+    assert!(watch().await.contains("event: reset"));
+}

@@ -1,0 +1,130 @@
+//! S13: whoever loses the token loses its streams within five seconds, whatever else goes wrong.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use async_trait::async_trait;
+use everturn::stores::{Asked, StoreError};
+
+use super::*;
+
+/// What was promised.
+const NOTICED: Duration = Duration::from_secs(5);
+
+/// Tokens that can be asked about, or cannot.
+#[derive(Default)]
+struct Away {
+    memory: Arc<Memory>,
+    how: AtomicU8,
+}
+
+const HERE: u8 = 0;
+const BROKEN: u8 = 1;
+const SILENT: u8 = 2;
+
+#[async_trait]
+impl Tokens for Away {
+    async fn put(&self, token: &Token) -> Result<(), StoreError> {
+        self.memory.put(token).await
+    }
+
+    async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        match self.how.load(Ordering::Relaxed) {
+            HERE => self.memory.find(hash).await,
+            BROKEN => Err(StoreError::Unavailable("on purpose".into())),
+            _ => pending().await,
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Token>, StoreError> {
+        self.memory.list().await
+    }
+
+    async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
+        self.memory.revoke(hash, at).await
+    }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        self.memory.remember(asked).await
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        self.memory.recall(owner, key).await
+    }
+}
+
+/// Waits until no stream is open, which has to be in time.
+async fn noticed(app: &Shared) {
+    let began = Instant::now();
+    while app.meter.streams.get() > 0 {
+        assert!(began.elapsed() < NOTICED, "a stream is still open");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// With the bounds that are usual, and whenever it happens between two checks.
+#[tokio::test(start_paused = true)]
+async fn a_revoked_token_is_noticed_in_time() {
+    for after in [0, 1_500, 2_999, 3_001, 10_000] {
+        let memory = Arc::new(Memory::new());
+        let app = app(&memory, Bounds::default()).await;
+        let chat = chat_with(&app, json!({"text": "hello"})).await;
+        let mut reader = come(&app);
+        reader.write_all(head(&format!("{chat}/stream")).as_bytes()).await.unwrap();
+        until(|| app.meter.streams.get() == 1).await;
+        sleep(Duration::from_millis(after)).await;
+        memory.revoke(&TokenHash::of(SECRET), app.now()).await.unwrap();
+        noticed(&app).await;
+        let mut read = [0; 64 * 1024];
+        let len = reader.read(&mut read).await.unwrap();
+        let told = String::from_utf8_lossy(&read[..len]);
+        assert!(told.contains(": bye, the token is not good any more"), "it is told: {told}");
+        assert_eq!(app.meter.readers_cut.get(), 0);
+    }
+}
+
+/// Nothing can be said to a reader that does not read. It is cut all the same: in HTTP/1.1 with its connection, in HTTP/2
+/// without harm to the others on it; and what it left is let go.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_does_not_read_is_cut_too() {
+    for is_one in [true, false] {
+        let memory = Arc::new(Memory::new());
+        let app = app(&memory, Bounds::default()).await;
+        let chat = chat_with(&app, json!({"text": "x".repeat(300_000)})).await;
+        let many = format!("/v1/stream?chats={}", &chat["/v1/chats/".len()..]);
+        let path = if is_one { format!("{chat}/stream") } else { many };
+        let ((client, connection), mut mute) = (come_mute(&app).await, come_with(&app, 1_000));
+        mute.write_all(head(&path).as_bytes()).await.unwrap();
+        let (_one, _two) = (get(&client, &path).await, get(&client, &format!("{chat}/export")).await);
+        until(|| app.meter.streams.get() == 2 && app.answers.free() < app.bounds.answers_bytes_max).await;
+        memory.revoke(&TokenHash::of(SECRET), app.now()).await.unwrap();
+        noticed(&app).await;
+        sleep(SECOND).await;
+        assert_eq!(app.meter.readers_cut.get(), 3);
+        assert_eq!(app.answers.free(), app.bounds.answers_bytes_max);
+        let mut rest = Vec::new();
+        mute.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.len() <= 1_000, "{} bytes", rest.len());
+        assert_eq!(get(&client, "/v1/models").await.status(), 401, "there is an answer, if only this");
+        assert!(!connection.is_finished());
+    }
+}
+
+/// A token that is over by itself is over, though the store cannot say so, or says nothing; one that is not goes on.
+#[tokio::test(start_paused = true)]
+async fn an_expired_token_needs_no_store() {
+    for how in [BROKEN, SILENT] {
+        let away = Arc::new(Away::default());
+        let app = app_with(&away.memory, away.clone(), Bounds::default());
+        away.put(&token(SECRET, Some(app.now() + SECOND * 60))).await.unwrap();
+        let chat = chat_with(&app, json!({"text": "hello"})).await;
+        let mut reader = come(&app);
+        reader.write_all(head(&format!("{chat}/stream")).as_bytes()).await.unwrap();
+        until(|| app.meter.streams.get() == 1).await;
+        away.how.store(how, Ordering::Relaxed);
+        sleep(SECOND * 50).await;
+        assert_eq!(app.meter.streams.get(), 1, "nobody is cut for a store that is away");
+        sleep(SECOND * 10).await;
+        noticed(&app).await;
+    }
+}
