@@ -13,7 +13,7 @@ use everturn_core::view::{Cursor, Event, Row};
 use crate::store::{News, Pen};
 
 /// How many of the newest rows of a draft are kept: about a second of an answer.
-const RING_LEN_MAX: usize = 48;
+const RING_LEN_MAX: usize = 32;
 /// From how many desks on those that nobody uses are cleared away.
 const DESKS_LEN_MIN: usize = 1024;
 
