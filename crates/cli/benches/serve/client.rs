@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 
-use crate::process::{Middle, Process};
+use crate::process::{Middle, Process, Wire};
+use crate::shared::Connections;
 use crate::source::{STAMP, TICK};
 
 /// How long anything may take before the bench gives up.
@@ -81,7 +83,7 @@ impl Seen {
 }
 
 /// The stamps in a stream, wherever it is cut.
-struct Stamps {
+pub struct Stamps {
     seen: Arc<Seen>,
     /// A stamp that is not whole.
     rest: Vec<u8>,
@@ -89,7 +91,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    fn read(&mut self, bytes: &[u8]) {
+    pub fn read(&mut self, bytes: &[u8]) {
         let (now, since) = (self.seen.clock.elapsed().as_micros() as u64, self.seen.since.as_micros() as u64);
         let joined;
         let bytes = if self.rest.is_empty() {
@@ -141,7 +143,8 @@ impl Clients {
             runtime.on_thread_park(|| std::thread::sleep(TICK)); // Nobody is to wake us for every delta.
         }
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let (middle, address) = (process.middle, process.address);
+        let (middle, door) = (process.middle, Door::of(process));
+        let address = door.address;
         let (token, prompt) = (Arc::<str>::from(&*process.token), Arc::<str>::from(prompt));
         let chats = runtime.block_on(async {
             let mut tokens = vec![token.clone()];
@@ -155,15 +158,17 @@ impl Clients {
                     opened.push(begun.join_next().await.unwrap().unwrap());
                 }
                 let (token, prompt) = (tokens[number / STREAMS_MAX % tokens.len()].clone(), prompt.clone());
+                let door = door.clone();
                 let stamps = Stamps { seen: seen.clone(), rest: Vec::new(), has_begun: false };
                 begun.spawn(async move {
                     match middle {
                         Middle::Everturn => {
-                            let chat = chat(address, &token, &prompt, stamps).await;
+                            let chat = chat(&door, &token, &prompt, stamps).await;
                             (token, chat)
                         }
                         Middle::Passing | Middle::Parsing => {
-                            model(address, &prompt, stamps).await;
+                            let token = Arc::from((number / STREAMS_MAX).to_string());
+                            door.watch(&token, ("/v1/messages", Some(question(&prompt))), stamps, None);
                             (token, String::new())
                         }
                     }
@@ -177,38 +182,67 @@ impl Clients {
 
     /// Watches all chats again, wherever they are now.
     pub fn come_back(&self, process: &Process, seen: &Arc<Seen>) {
+        let _inside = self.runtime.enter();
         for (token, chat) in &self.chats {
-            let request = head(process.address, token, "GET", &format!("/v1/chats/{chat}/stream"), "");
             let stamps = Stamps { seen: seen.clone(), rest: Vec::new(), has_begun: false };
-            self.runtime.spawn(watch(process.address, request, stamps, None));
+            Door::of(process).watch(token, (&format!("/v1/chats/{chat}/stream"), None), stamps, None);
+        }
+    }
+}
+
+/// How whoever stands in the middle is come to.
+#[derive(Clone)]
+struct Door {
+    address: SocketAddr,
+    wire: Wire,
+    connections: Arc<Connections>,
+}
+
+impl Door {
+    fn of(process: &Process) -> Self {
+        Self { address: process.address, wire: process.wire, connections: Arc::default() }
+    }
+
+    /// Asks, and reads what comes, in the background.
+    fn watch(
+        &self,
+        token: &Arc<str>,
+        (path, body): (&str, Option<String>),
+        stamps: Stamps,
+        opened: Option<oneshot::Sender<()>>,
+    ) {
+        let (address, token, path) = (self.address, token.clone(), path.to_owned());
+        match self.wire {
+            Wire::Http1 => {
+                let (method, body) = (if body.is_some() { "POST" } else { "GET" }, body.unwrap_or_default());
+                let request = head(address, &token, method, &path, &body) + &body;
+                tokio::spawn(watch(address, request, stamps, opened));
+            }
+            Wire::Http2 => {
+                let connections = self.connections.clone();
+                tokio::spawn(async move { connections.watch(address, &token, (&path, body), stamps, opened).await });
+            }
         }
     }
 }
 
 /// Begins a chat, watches it, and says something.
-async fn chat(address: SocketAddr, token: &str, prompt: &str, stamps: Stamps) -> String {
-    let chat = field(&ask(address, token, "POST", "/v1/chats", "{}").await, "id");
-    let request = head(address, token, "GET", &format!("/v1/chats/{chat}/stream"), "");
-    let (opened, is_open) = tokio::sync::oneshot::channel();
-    tokio::spawn(watch(address, request, stamps, Some(opened)));
+async fn chat(door: &Door, token: &Arc<str>, prompt: &str, stamps: Stamps) -> String {
+    let chat = field(&ask(door.address, token, "POST", "/v1/chats", "{}").await, "id");
+    let (opened, is_open) = oneshot::channel();
+    door.watch(token, (&format!("/v1/chats/{chat}/stream"), None), stamps, Some(opened));
     is_open.await.unwrap();
-    ask(address, token, "POST", &format!("/v1/chats/{chat}/messages"), &format!("{{\"text\":\"{prompt}\"}}")).await;
+    let (path, said) = (format!("/v1/chats/{chat}/messages"), format!("{{\"text\":\"{prompt}\"}}"));
+    ask(door.address, token, "POST", &path, &said).await;
     chat
 }
 
-/// Asks the model itself, as far as one knows.
-async fn model(address: SocketAddr, prompt: &str, stamps: Stamps) {
-    let body = format!("{{\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"{prompt}\"}}]}}");
-    let request = head(address, "", "POST", "/v1/messages", &body) + &body;
-    tokio::spawn(watch(address, request, stamps, None));
+/// What the model itself is asked.
+fn question(prompt: &str) -> String {
+    format!("{{\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"{prompt}\"}}]}}")
 }
 
-async fn watch(
-    address: SocketAddr,
-    request: String,
-    mut stamps: Stamps,
-    mut opened: Option<tokio::sync::oneshot::Sender<()>>,
-) {
+async fn watch(address: SocketAddr, request: String, mut stamps: Stamps, mut opened: Option<oneshot::Sender<()>>) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut bytes = vec![0; 16 * 1024];

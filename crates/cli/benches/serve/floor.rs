@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -16,27 +16,37 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// The argument that makes this program a floor.
 pub const ROLE: &str = "--floor";
+/// Clients that take turns: over HTTP/2 each has one connection, and a model takes so many requests there at once.
+const CLIENTS: usize = 16;
 
 /// Serves as a floor until it is killed. The arguments: which one, where the model is, and where the log goes.
 pub fn run(arguments: &[String]) {
     let [which, source, log] = arguments else { panic!("which, source and log, not {arguments:?}") };
-    let source: SocketAddr = source.parse().unwrap();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("http://{}", listener.local_addr().unwrap());
-        match which.as_str() {
-            "Passing" => pass(listener, source).await,
-            _ => parse(listener, source, File::options().append(true).create(true).open(log).unwrap()).await,
+        match (which.as_str(), source.strip_prefix("http://")) {
+            ("Passing", Some(address)) => pass(listener, address).await,
+            ("Passing", None) => relay(listener, source, || |bytes| bytes).await,
+            _ => {
+                let log = Arc::new(File::options().append(true).create(true).open(log).unwrap());
+                let parse = move || {
+                    let mut reading = Reading { rest: Vec::new(), log: log.clone() };
+                    move |bytes: Bytes| reading.read(&bytes)
+                };
+                relay(listener, source, parse).await;
+            }
         }
     });
 }
 
 /// Passes bytes on, whatever they are.
-async fn pass(listener: TcpListener, source: SocketAddr) {
+async fn pass(listener: TcpListener, source: &str) {
     loop {
         let (mut client, _) = listener.accept().await.unwrap();
+        let source = source.to_owned();
         tokio::spawn(async move {
             let mut model = TcpStream::connect(source).await.unwrap();
             client.set_nodelay(true).unwrap();
@@ -46,14 +56,20 @@ async fn pass(listener: TcpListener, source: SocketAddr) {
     }
 }
 
-/// Parses each event, appends it to the log, and emits it again: all that came together, together.
-async fn parse(listener: TcpListener, source: SocketAddr, log: File) {
-    let (client, log) = (reqwest::Client::builder().no_proxy().tcp_nodelay(true).build().unwrap(), Arc::new(log));
+/// Emits what comes as `read` makes it: all that came together, together.
+async fn relay<R>(listener: TcpListener, source: &str, make: impl Fn() -> R + Clone + Send + Sync + 'static)
+where
+    R: FnMut(Bytes) -> Bytes + Send + 'static,
+{
+    let client = |_| reqwest::Client::builder().no_proxy().tcp_nodelay(true).build().unwrap();
+    let clients: Arc<[reqwest::Client]> = (0..CLIENTS).map(client).collect();
+    let (url, turn) = (format!("{source}/v1/messages"), Arc::new(AtomicUsize::new(0)));
     let relay = move |body: Bytes| async move {
-        let request = client.post(format!("http://{source}/v1/messages")).header("content-type", "application/json");
-        let mut reading = Reading { rest: Vec::new(), log };
+        let client = &clients[turn.fetch_add(1, Ordering::Relaxed) % CLIENTS];
+        let request = client.post(url).header("content-type", "application/json");
+        let mut read = make();
         let answer = request.body(body).send().await.unwrap().bytes_stream();
-        let frames = answer.map(move |bytes| Ok::<_, Infallible>(reading.read(&bytes.unwrap_or_default())));
+        let frames = answer.map(move |bytes| Ok::<_, Infallible>(read(bytes.unwrap_or_default())));
         Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(frames)).unwrap()
     };
     let router = Router::new().route("/v1/messages", post(relay));
@@ -75,6 +91,7 @@ struct Delta<'a> {
     text: Option<std::borrow::Cow<'a, str>>,
 }
 
+/// Parses each event, appends it to the log, and emits it again.
 struct Reading {
     rest: Vec<u8>,
     log: Arc<File>,

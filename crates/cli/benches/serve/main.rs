@@ -3,14 +3,15 @@
 //! The real binary serves, with real HTTP on both sides and a journal on disk. Beside it, in the same run, stand two
 //! floors: a proxy that passes bytes on, and one that parses each event, appends it to a log and emits it again. The
 //! model and the clients live in this process, so that only the one in the middle is measured. Run with `cargo xtask
-//! bench serve [--json]`; it needs Linux. The bench itself also takes loads, as `CHATS` or `CHATS@PACE`, and then measures
-//! only those: `1` is the one that comes as fast as possible, and `0` is for what comes after a kill.
+//! bench serve [--json]`; it needs Linux. The bench itself also takes loads, as `CHATS`, `CHATS@PACE` or `CHATS@PACE/2` for
+//! HTTP/2, and then measures only those: `1` is the one that comes as fast as possible, and `0` is for what comes after a kill.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a bench measures real time, and ends if it cannot")]
 
 mod client;
 mod floor;
 mod meter;
 mod process;
+mod shared;
 mod source;
 
 use std::path::Path;
@@ -19,14 +20,20 @@ use std::time::Duration;
 
 use client::{Clients, Seen};
 use meter::{Out, median, percentile};
-use process::{Middle, Process};
+use process::{Middle, Process, Wire};
 use source::Source;
 
 /// Deltas a second and chat.
 const PACE: u32 = 50;
-/// Chats that stream at the same time, and at which pace. Two cores that also have the model and the clients to do are full
-/// with a thousand at the usual pace, whoever stands in the middle (ADR 16); so there are a thousand slower ones, too.
-const LOADS: [(usize, u32); 3] = [(200, PACE), (1_000, 15), (1_000, PACE)];
+/// Chats that stream at the same time, at which pace, and how. Two cores that also have the model and the clients to do are
+/// full with a thousand connections on each side at the usual pace, whoever stands in the middle (ADR 16); so there are a
+/// thousand slower ones too, and a thousand that share connections as providers and proxies have it.
+const LOADS: [Load; 4] = [
+    Load(200, PACE, Wire::Http1),
+    Load(1_000, 15, Wire::Http1),
+    Load(1_000, PACE, Wire::Http1),
+    Load(1_000, PACE, Wire::Http2),
+];
 /// Chats that stream when the server is killed.
 const KILLED: usize = 200;
 /// How often they are measured, and how long each time. Medians are told: a strange machine has other things to do.
@@ -36,6 +43,10 @@ const SPAN: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Deltas of an answer that comes as fast as possible, and how many such answers.
 const FAST: (usize, usize) = (20_000, 20);
+
+/// Chats, deltas a second and chat, and what is spoken.
+#[derive(Clone, Copy, PartialEq)]
+struct Load(usize, u32, Wire);
 
 /// What one load cost whoever stood in the middle.
 struct Cost {
@@ -62,10 +73,11 @@ fn main() {
         return floor::run(&arguments[at + 1..]);
     }
     let out = Out { json: arguments.iter().any(|argument| argument == "--json") };
-    let asked: Vec<(usize, u32)> = arguments.iter().filter_map(|argument| load(argument)).collect();
+    let asked: Vec<Load> = arguments.iter().filter_map(|argument| load(argument)).collect();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let source = Source::start();
-    if asked.is_empty() || asked.contains(&(1, PACE)) {
+    let source = Source::start(dir.path());
+    let is_asked = |chats| asked.is_empty() || asked.iter().any(|load| load.0 == chats);
+    if is_asked(1) {
         let [passed, parsed, ours] = Middle::ALL.map(|middle| fast(middle, &source, dir.path()));
         floors(&out, "one chat, fast: CPU a delta", FAST.0, &passed, &parsed);
         out.line("one chat, fast: CPU a delta", FAST.0, ours.cpu, "us", parsed.cpu, Some(2.5));
@@ -73,12 +85,12 @@ fn main() {
     }
     let mut idle = None;
     let loads = if asked.is_empty() { &LOADS[..] } else { &asked };
-    for &(chats, pace) in loads.iter().filter(|(chats, _)| *chats > 1) {
-        let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), (chats, pace)));
-        tell(&out, (chats, pace), &passed, &parsed, &ours);
+    for load in loads.iter().filter(|load| load.0 > 1) {
+        let [passed, parsed, ours] = Middle::ALL.map(|middle| paced(middle, &source, dir.path(), *load));
+        tell(&out, *load, &passed, &parsed, &ours);
         idle = Some(ours.idle);
     }
-    if asked.is_empty() || asked.contains(&(0, PACE)) {
+    if is_asked(0) {
         let mut waits = restarted(&source, dir.path());
         let chats = waits.len();
         out.line("killed: next token p50", chats, percentile(&mut waits, 50.0), "ms", 250.0, None);
@@ -90,8 +102,9 @@ fn main() {
 }
 
 /// What a paced load cost.
-fn tell(out: &Out, (chats, pace): (usize, u32), passed: &Cost, parsed: &Cost, ours: &Cost) {
-    let name = |what| format!("{chats} chats at {pace}/s: {what}");
+fn tell(out: &Out, Load(chats, pace, wire): Load, passed: &Cost, parsed: &Cost, ours: &Cost) {
+    let shared = if wire == Wire::Http2 { ", HTTP/2" } else { "" };
+    let name = |what| format!("{chats} chats at {pace}/s{shared}: {what}");
     floors(out, &name("CPU a delta"), chats, passed, parsed);
     let line = |what, value, unit, floor, goal| out.line(&name(what), chats, value, unit, floor, goal);
     line("CPU a delta", ours.cpu, "us", parsed.cpu, Some(2.5));
@@ -107,9 +120,10 @@ fn tell(out: &Out, (chats, pace): (usize, u32), passed: &Cost, parsed: &Cost, ou
 }
 
 /// A load as it is asked for.
-fn load(argument: &str) -> Option<(usize, u32)> {
+fn load(argument: &str) -> Option<Load> {
+    let (argument, wire) = argument.strip_suffix("/2").map_or((argument, Wire::Http1), |load| (load, Wire::Http2));
     let (chats, pace) = argument.split_once('@').map_or((argument, Ok(PACE)), |(chats, pace)| (chats, pace.parse()));
-    Some((chats.parse().ok()?, pace.ok().filter(|pace| *pace > 0)?))
+    Some(Load(chats.parse().ok()?, pace.ok().filter(|pace| *pace > 0)?, wire))
 }
 
 fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
@@ -129,8 +143,8 @@ fn floors(out: &Out, metric: &str, n: usize, passed: &Cost, parsed: &Cost) {
 }
 
 /// Chats at the pace of people's models.
-fn paced(middle: Middle, source: &Source, dir: &Path, (chats, pace): (usize, u32)) -> Cost {
-    let process = Process::start(middle, source.address(), dir);
+fn paced(middle: Middle, source: &Source, dir: &Path, Load(chats, pace, wire): Load) -> Cost {
+    let process = Process::start(middle, wire, source, dir);
     std::thread::sleep(WARM_UP);
     let idle = process.rss();
     let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
@@ -173,7 +187,7 @@ fn paced(middle: Middle, source: &Source, dir: &Path, (chats, pace): (usize, u32
 /// when the one before it was killed has a new delta at a client that came back.
 fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
     let (dir, chats) = (tempfile::tempdir_in(dir).unwrap(), KILLED);
-    let process = Process::start_in(Middle::Everturn, source.address(), dir.path());
+    let process = Process::start_in(Middle::Everturn, Wire::Http1, source, dir.path());
     let seen = Arc::new(Seen::new(source.clock(), Duration::ZERO));
     let clients = Clients::open(&process, &seen, chats, "until somebody is killed");
     seen.wait_until_begun(chats);
@@ -182,7 +196,7 @@ fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
     drop(process);
     source.end_answers(); // Nobody hears how those of before end.
     let killed = source.now();
-    let process = Process::start_in(Middle::Everturn, source.address(), dir.path());
+    let process = Process::start_in(Middle::Everturn, Wire::Http1, source, dir.path());
     let start = (source.now() - killed).as_micros() as u32;
     let seen = Arc::new(Seen::new(source.clock(), killed));
     clients.come_back(&process, &seen);
@@ -192,7 +206,7 @@ fn restarted(source: &Source, dir: &Path) -> Vec<u32> {
 
 /// One answer after the other, each as fast as it can be read.
 fn fast(middle: Middle, source: &Source, dir: &Path) -> Cost {
-    let process = Process::start(middle, source.address(), dir);
+    let process = Process::start(middle, Wire::Http1, source, dir);
     let (deltas, rounds) = FAST;
     let idle = process.rss();
     let (cpu, started, machine) = (process.cpu(), source.now(), meter::machine());

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::floor;
+use crate::source::Source;
 
 /// Who stands between the model and the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +24,19 @@ impl Middle {
     pub const ALL: [Self; 3] = [Self::Passing, Self::Parsing, Self::Everturn];
 }
 
+/// What is spoken on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// HTTP/1.1 without TLS, a connection each.
+    Http1,
+    /// HTTP/2: with a model over TLS, as providers speak it; with clients that share connections, as behind a proxy.
+    Http2,
+}
+
 /// A process that is measured. It ends when dropped.
 pub struct Process {
     pub middle: Middle,
+    pub wire: Wire,
     pub address: SocketAddr,
     /// What opens its door; floors have none.
     pub token: String,
@@ -34,28 +45,30 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts one that asks the model at `source`. What it keeps goes to a new directory below `dir`.
-    pub fn start(middle: Middle, source: SocketAddr, dir: &Path) -> Self {
-        Self::start_in(middle, source, &tempfile::tempdir_in(dir).unwrap().keep())
+    /// Starts one that asks the model. What it keeps goes to a new directory below `dir`.
+    pub fn start(middle: Middle, wire: Wire, source: &Source, dir: &Path) -> Self {
+        Self::start_in(middle, wire, source, &tempfile::tempdir_in(dir).unwrap().keep())
     }
 
     /// Starts one on what is kept in `dir`.
-    pub fn start_in(middle: Middle, source: SocketAddr, dir: &Path) -> Self {
+    pub fn start_in(middle: Middle, wire: Wire, source: &Source, dir: &Path) -> Self {
+        let base = source.base(wire);
         let data = dir.join("data"); // Made by the server, for itself alone.
         let mut command = match middle {
             Middle::Everturn => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_everturn"));
                 command.args(["serve", "--listen", "127.0.0.1:0", "--model", "anthropic/claude-sonnet-4-5", "--data"]);
                 command.arg(&data).env_clear().env("ANTHROPIC_API_KEY", "bench").env("XDG_CONFIG_HOME", "/nowhere");
-                command.env("ANTHROPIC_BASE_URL", format!("http://{source}"));
+                command.env("ANTHROPIC_BASE_URL", &base);
                 command
             }
             Middle::Passing | Middle::Parsing => {
                 let mut command = Command::new(std::env::current_exe().unwrap());
-                command.args([floor::ROLE, &format!("{middle:?}"), &source.to_string()]).arg(dir.join("log"));
+                command.args([floor::ROLE, &format!("{middle:?}"), &base]).arg(dir.join("log"));
                 command
             }
         };
+        command.env("SSL_CERT_FILE", source.authority());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -69,7 +82,7 @@ impl Process {
             }
             token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
         }
-        Self { middle, address, token, child, _out: out }
+        Self { middle, wire, address, token, child, _out: out }
     }
 
     /// CPU time so far, all threads.

@@ -1,16 +1,25 @@
 //! The model: answers in Anthropic's wire format, with the time of its writing in each delta.
 //!
-//! It must cost next to nothing, since it shares the machine with what is measured: one thread writes to all sockets,
+//! It must cost next to nothing, since it shares the machine with what is measured: one thread writes to all streams,
 //! a few bytes of a prepared event each time. Answers begin with one delta and go on together, once all have begun.
+//! It speaks HTTP/1.1 as it comes, and HTTP/2 over TLS as providers do.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::SendStream;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::process::Wire;
+use crate::shared;
 
 /// How long the model and the clients rest when nothing is to be done: they are many machines, each with its own cores, and
 /// here they share two with what is measured. Delays have up to two of these in them, whoever stands in the middle.
@@ -22,7 +31,7 @@ pub const STAMP: (u8, usize) = (b'@', 13);
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_bench\r\n\
     connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
-const BEGIN: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_bench\",\
+pub const BEGIN: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_bench\",\
     \"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\
     \"stop_sequence\":null,\"usage\":{\"input_tokens\":9,\"output_tokens\":1}}}\n\n\
     event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\
@@ -34,22 +43,33 @@ const END: &str = "event: content_block_stop\ndata: {\"type\":\"content_block_st
     \"stop_sequence\":null},\"usage\":{\"output_tokens\":100}}\n\n\
     event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
+/// An answer that goes on.
+pub enum Answer {
+    Alone(TcpStream),
+    /// It shares a connection with others.
+    Shared(SendStream<Bytes>),
+}
+
 /// A model that answers.
 pub struct Source {
     address: SocketAddr,
+    secure: SocketAddr,
+    /// Whom to trust at the second of these.
+    authority: PathBuf,
     clock: Instant,
     /// Deltas a second and chat; none while answers wait.
     pace: Arc<AtomicU32>,
 }
 
 impl Source {
-    /// Starts it on a port of its own.
-    pub fn start() -> Self {
-        let listener = listen();
-        let source = Self { address: listener.local_addr().unwrap(), clock: Instant::now(), pace: Arc::default() };
-        let (sender, streams) = channel();
-        let (clock, pace) = (source.clock, source.pace.clone());
-        std::thread::spawn(move || write_paced(&streams, clock, &pace));
+    /// Starts it on ports of its own. What it takes to trust it goes to `dir`.
+    pub fn start(dir: &Path) -> Self {
+        let (listener, clock, pace) = (listen(), Instant::now(), Arc::<AtomicU32>::default());
+        let authority = dir.join("authority.pem");
+        let secure = shared::serve(listen(), &authority, (clock, pace.clone()));
+        let source = Self { address: listener.local_addr().unwrap(), secure, authority, clock, pace: pace.clone() };
+        let (sender, streams) = unbounded_channel();
+        std::thread::spawn(move || runtime().block_on(write_paced(streams, clock, pace)));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let sender = sender.clone();
@@ -59,8 +79,17 @@ impl Source {
         source
     }
 
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it is.
+    pub fn base(&self, wire: Wire) -> String {
+        match wire {
+            Wire::Http1 => format!("http://{}", self.address),
+            Wire::Http2 => format!("https://localhost:{}", self.secure.port()),
+        }
+    }
+
+    /// Whom to trust there.
+    pub fn authority(&self) -> &Path {
+        &self.authority
     }
 
     /// When the bench began.
@@ -83,11 +112,14 @@ impl Source {
     }
 }
 
+pub fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
 /// Listens as servers of many do: by itself the standard library lets 128 wait, and whoever is turned away tries again
 /// after a second.
 fn listen() -> TcpListener {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    let listener = runtime.block_on(async {
+    let listener = runtime().block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         socket.listen(4_096).unwrap().into_std().unwrap()
@@ -97,7 +129,7 @@ fn listen() -> TcpListener {
 }
 
 /// Reads a request and begins to answer it.
-fn answer(mut stream: TcpStream, clock: Instant, paced: &Sender<TcpStream>) {
+fn answer(mut stream: TcpStream, clock: Instant, paced: &UnboundedSender<Answer>) {
     let Some(prompt) = request(&mut stream) else { return };
     stream.set_nodelay(true).unwrap();
     let begun = stream.write_all(HEAD.as_bytes()).and_then(|()| stream.write_all(&framed(BEGIN)));
@@ -105,7 +137,7 @@ fn answer(mut stream: TcpStream, clock: Instant, paced: &Sender<TcpStream>) {
     match fast.map(|digits| digits.collect::<String>().parse::<usize>().unwrap()) {
         _ if begun.is_err() => {}
         Some(count) => pour(&mut stream, clock, count),
-        None => paced.send(stream).unwrap(),
+        None => drop(paced.send(Answer::Alone(stream))),
     }
 }
 
@@ -146,14 +178,14 @@ fn pour(stream: &mut TcpStream, clock: Instant, count: usize) {
     end(stream);
 }
 
-/// Writes a delta to each stream when it is due.
-fn write_paced(streams: &Receiver<TcpStream>, clock: Instant, pace: &AtomicU32) {
-    let (mut begun, mut event) = (Vec::<TcpStream>::new(), framed(DELTA));
+/// Writes a delta to each stream when it is due. Whoever carries them on the same thread has its turn between two ticks.
+pub async fn write_paced(mut streams: UnboundedReceiver<Answer>, clock: Instant, pace: Arc<AtomicU32>) {
+    let (mut begun, mut event) = (Vec::<Answer>::new(), framed(DELTA));
     loop {
-        if let Ok(mut stream) = streams.recv_timeout(TICK * 20) {
+        if let Ok(Some(mut answer)) = tokio::time::timeout(TICK * 20, streams.recv()).await {
             stamp(&mut event, clock);
-            if stream.write_all(&event).is_ok() {
-                begun.push(stream);
+            if answer.say(&event).is_some() {
+                begun.push(answer);
             }
         }
         let Some(period) = Duration::from_secs(1).checked_div(pace.load(Ordering::Relaxed)) else { continue };
@@ -165,14 +197,32 @@ fn write_paced(streams: &Receiver<TcpStream>, clock: Instant, pace: &AtomicU32) 
             && let Some(Reverse((at, number))) = due.pop()
         {
             if let Some(early) = at.checked_sub(clock.elapsed()) {
+                tokio::task::yield_now().await;
                 std::thread::sleep(early.max(TICK));
             }
             stamp(&mut event, clock);
-            if begun[number].write_all(&event).is_ok() {
+            if begun[number].say(&event).is_some() {
                 due.push(Reverse((at + period, number)));
             }
         }
-        begun.drain(..).for_each(|mut stream| end(&mut stream));
+        begun.drain(..).for_each(Answer::end);
+    }
+}
+
+impl Answer {
+    /// Writes a piece as HTTP/1.1 has it, or what is in it; nothing if nobody is there any more.
+    fn say(&mut self, piece: &[u8]) -> Option<()> {
+        match self {
+            Self::Alone(stream) => stream.write_all(piece).ok(),
+            Self::Shared(stream) => stream.send_data(Bytes::copy_from_slice(unframed(piece)), false).ok(),
+        }
+    }
+
+    fn end(self) {
+        match self {
+            Self::Alone(mut stream) => end(&mut stream),
+            Self::Shared(mut stream) => drop(stream.send_data(Bytes::from_static(END.as_bytes()), true)),
+        }
     }
 }
 
@@ -185,6 +235,11 @@ fn end(stream: &mut TcpStream) {
 /// A piece of a body of unknown length.
 fn framed(text: &str) -> Vec<u8> {
     format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+fn unframed(piece: &[u8]) -> &[u8] {
+    let begin = piece.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    &piece[begin..piece.len() - 2]
 }
 
 /// Puts the time into an event.

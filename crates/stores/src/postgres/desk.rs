@@ -12,7 +12,7 @@ use everturn_core::view::{Cursor, Event, Row};
 
 use crate::store::{News, Pen};
 
-/// How many of the newest rows of a draft are kept: about a second of an answer.
+/// How many of the newest rows of a draft are kept: half a second of an answer, and more.
 const RING_LEN_MAX: usize = 32;
 /// From how many desks on those that nobody uses are cleared away.
 const DESKS_LEN_MIN: usize = 1024;

@@ -16,7 +16,7 @@ use everturn_core::view::{Cursor, Event, Row};
 
 use crate::store::News;
 
-/// How many of the newest rows of a draft are kept: about a second of an answer.
+/// How many of the newest rows of a draft are kept: half a second of an answer, and more.
 const RING_LEN_MAX: usize = 32;
 /// How many bytes they may have together.
 const RING_BYTES_MAX: usize = 16 << 10;
