@@ -7,6 +7,8 @@ mod budget;
 mod durability;
 mod habits;
 mod hint;
+mod money;
+mod price;
 mod profile;
 mod provider;
 mod reach;
@@ -31,6 +33,8 @@ use budget::Spending;
 use durability::Drafts;
 use habits::{Habits, Percent, Word};
 use hint::with_hint;
+use money::Money;
+use price::{Price, Prices, by_model};
 use profile::{Profile, Tools, equip};
 use provider::Providers;
 use reach::Openness;
@@ -126,9 +130,11 @@ struct File {
     steps_max: Option<u32>,
     turn_minutes_max: Option<u64>,
     turn_tokens_max: Option<u64>,
-    turn_cost_max: Option<u64>,
+    turn_cost_max: Option<Money>,
     #[serde(default)]
     providers: Providers,
+    #[serde(default)]
+    prices: Prices,
     #[serde(default)]
     tools: Tools,
     #[serde(default)]
@@ -186,6 +192,8 @@ pub struct Config {
     pub turns: Turns,
     /// The providers beside the usual ones.
     pub providers: Providers,
+    /// What models cost, by how their names begin.
+    pub prices: BTreeMap<ModelId, Price>,
     /// What deltas survive.
     pub durability: Told<Drafts>,
     /// The tools of the default agent, which clients run.
@@ -258,6 +266,7 @@ impl Config {
                 cost_max: file.turn_cost_max,
             },
             providers: file.providers,
+            prices: by_model(&file.prices).with_context(in_file)?,
             durability: usually(
                 layered("", None, "EVERTURN_DURABILITY", &set, file.durability, from_file)?,
                 Drafts::Process,

@@ -123,6 +123,7 @@ impl Running {
             bring(builder, &Limits::default(), &config.company(), variable)?;
         let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
         let model = config.model.value.clone().unwrap_or(model);
+        config.unbound(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
         builder = builder.agent(AGENT, config.usual_agent(model.clone())?);
         if config.demo_tools.is_some() {
             backstage::end_with_parent();

@@ -2,11 +2,13 @@
 
 use std::fmt::{Debug, Write as _};
 
+use everturn::core::ids::ModelId;
 use everturn_server::{Bounds, usual_model};
 use reqwest::Url;
 
 use super::budget::Spending;
 use super::habits::Habits;
+use super::price::Price;
 use super::profile::{Profile, Tools};
 use super::provider::Provider;
 use super::reach::Openness;
@@ -62,15 +64,7 @@ impl Config {
         let mut sheet = Sheet(String::new());
         self.show_reach(&mut sheet);
         sheet.line("data", &self.data.value, &self.data.origin);
-        match &self.model.value {
-            Some(model) => sheet.line("model", model.to_string(), &self.model.origin),
-            None => {
-                let (model, key) = usual_model(&variable);
-                let why =
-                    key.map_or("no key is set, so the understudy stands in".into(), |key| format!("{key} is set"));
-                sheet.say(format_args!("model = {:?}  # default: {why}", model.to_string()));
-            }
-        }
+        let model = self.show_model(&mut sheet, &variable);
         if !self.fallbacks.is_empty() {
             sheet.line("fallbacks", texts(&self.fallbacks), &self.file);
         }
@@ -93,6 +87,7 @@ impl Config {
         self.show_turns(&mut sheet, self.turns);
         self.show_habits(&mut sheet, self.habits);
         self.show_providers(&mut sheet);
+        self.show_prices(&mut sheet);
         show_tools(&mut sheet, "tools", &self.tools);
         for (name, profile) in &self.agents {
             self.show_agent(&mut sheet, name, profile);
@@ -101,6 +96,26 @@ impl Config {
         for (owner, budget) in &self.owners {
             self.show_budget(&mut sheet, &format!("owners.{}", key(owner)), budget);
         }
+        for warning in self.unbound(&model) {
+            sheet.say(format_args!("# warning: {warning}"));
+        }
+        self.show_variables(&mut sheet, variable);
+        sheet.0
+    }
+
+    /// The model of the default agent, which the keys say if nobody does.
+    fn show_model(&self, sheet: &mut Sheet, variable: impl Fn(&str) -> Option<String>) -> ModelId {
+        if let Some(model) = &self.model.value {
+            sheet.line("model", model.to_string(), &self.model.origin);
+            return model.clone();
+        }
+        let (model, key) = usual_model(variable);
+        let why = key.map_or("no key is set, so the understudy stands in".into(), |key| format!("{key} is set"));
+        sheet.say(format_args!("model = {:?}  # default: {why}", model.to_string()));
+        model
+    }
+
+    fn show_variables(&self, sheet: &mut Sheet, variable: impl Fn(&str) -> Option<String>) {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         for name in DATABASES {
             sheet.say(format_args!("# {name}: {}", set(name).map_or("not set".into(), |url| masked(&url))));
@@ -112,7 +127,6 @@ impl Config {
         for name in SECRETS.into_iter().chain(keys.filter(|name| !SECRETS.contains(name))) {
             sheet.say(format_args!("# {name}: {}", if set(name).is_some() { "set" } else { "not set" }));
         }
-        sheet.0
     }
 
     fn show_reach(&self, sheet: &mut Sheet) {
@@ -143,7 +157,7 @@ impl Config {
     fn show_turns(&self, sheet: &mut Sheet, turns: Turns) {
         for (name, value, is_told) in turns.shown() {
             let origin = if is_told { &self.file } else { &Origin::Default };
-            sheet.line(name, value, origin);
+            sheet.say(format_args!("{name} = {value}  # {origin}"));
         }
     }
 
@@ -161,6 +175,21 @@ impl Config {
             sheet.say(format_args!("url = {:?}", shown_url(url)));
             if let Some(name) = key_env {
                 sheet.say(format_args!("key_env = {name:?}"));
+            }
+        }
+    }
+
+    fn show_prices(&self, sheet: &mut Sheet) {
+        for (model, Price { input, output, cache_read, cache_write }) in &self.prices {
+            sheet.say(format_args!("\n[prices.{}]  # {}", key(&model.to_string()), self.file));
+            let all = [
+                ("input", Some(input)),
+                ("output", Some(output)),
+                ("cache_read", cache_read.as_ref()),
+                ("cache_write", cache_write.as_ref()),
+            ];
+            for (name, money) in all.into_iter().filter_map(|(name, money)| Some((name, money?))) {
+                sheet.say(format_args!("{name} = {money}"));
             }
         }
     }

@@ -25,6 +25,11 @@ wire = "chat"
 url = "https://llm.example.com/v1"
 key_env = "LAB_KEY"
 
+[prices."lab/qwen"]
+input = 0.5
+output = 2
+cache_read = 0.05
+
 [agents.careful]
 background = true
 compaction_percent = 100
@@ -105,11 +110,27 @@ async fn what_counts_is_shown_with_its_origin() {
         background = false  # default
         effort = "low"  # FILE
         compaction_percent = 70  # default
+    "#]]
+    .assert_eq(shown(&file).await.split("\n[").next().unwrap());
+}
 
+/// The same for tables and for what only the environment says.
+#[tokio::test]
+async fn what_counts_of_tables_and_variables_is_shown() {
+    let scratch = Scratch::new();
+    let file = write(&scratch, FILE);
+    let shown = shown(&file).await;
+    let tables = shown.find("\n[").unwrap() + 1;
+    expect![[r#"
         [providers.lab]  # FILE
         wire = "chat"
         url = "https://llm.example.com/v1"
         key_env = "LAB_KEY"
+
+        [prices."lab/qwen"]  # FILE
+        input = 0.5
+        output = 2
+        cache_read = 0.05
 
         [agents.careful]  # FILE
         model = "understudy/persona"
@@ -148,7 +169,7 @@ async fn what_counts_is_shown_with_its_origin() {
         # OLLAMA_API_KEY: not set
         # LAB_KEY: set
     "#]]
-    .assert_eq(&shown(&file).await);
+    .assert_eq(&shown[tables..]);
 }
 
 /// Who is asked if nobody says so is told by name, with the key that makes it so; and where providers are, without secrets.
@@ -187,6 +208,17 @@ async fn what_follows_from_keys_is_shown_with_the_key() {
         assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
     }
     assert!(!shown.contains("sk-not") && !shown.contains("me:"), "{shown}");
+}
+
+/// A bound that binds nothing is told to whoever looks.
+#[tokio::test]
+async fn a_bound_on_money_that_nobody_can_hold_is_shown() {
+    let scratch = Scratch::new();
+    let file = write(&scratch, "model = \"ollama/qwen3\"\n[budget]\nday_cost_max = 2.5");
+    let output = everturn(&["config", "show", "--data", "/d", "--config", &file]).output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let line = "# warning: nobody knows what ollama/qwen3 costs, so day_cost_max in [budget] does not stop";
+    assert!(shown.lines().any(|shown| shown.starts_with(line)), "{shown}");
 }
 
 /// A tool that no model could be offered is refused at the start, and by whom it is had is said.
