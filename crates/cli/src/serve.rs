@@ -9,7 +9,9 @@ use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Engine, Metrics};
-use everturn_server::{Announced, Brought, DataDir, Entrance, Listen, Parts, Reach, Server, Stay, Tls, bring};
+use everturn_server::{
+    Announced, Brought, DataDir, Entrance, FirstToken, Listen, Parts, Reach, Server, Stay, Tls, bring,
+};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -98,6 +100,7 @@ pub struct Running {
     /// The providers that need a key and have none, and whether that is all of them.
     without_key: Vec<String>,
     is_keyless: bool,
+    first_token: FirstToken,
     what: &'static str,
 }
 
@@ -138,7 +141,10 @@ impl Running {
         }
         let engine = config.bounded(builder, data.path(), &whose).start();
         is_provided(&engine, &config.models.value)?;
-        data.first_token(&*tokens, engine.now()).await?;
+        let first_token = data.first_token(&*tokens, engine.now()).await?;
+        if first_token == FirstToken::Old {
+            tracing::error!("{}", no_token(&data)); // Others may have good ones, so it is no reason to stay away.
+        }
         let (models, bounds) = (config.offered(models), config.bounds());
         let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
         let reach = Reach { hosts: config.hosts.value.clone(), proxies: config.openness.proxies.value.clone() };
@@ -147,7 +153,7 @@ impl Running {
             Some(entrance) => data.announce(&entrance.url(), stay).await?,
             None => None, // There always is one.
         };
-        Ok(Self { server, data, announced, model, without_key, is_keyless, what })
+        Ok(Self { server, data, announced, model, without_key, is_keyless, first_token, what })
     }
 
     /// Ends it in good order: turns under way are handed over.
@@ -256,7 +262,16 @@ async fn reread(tls: Arc<Tls>, mut told: Signal) {
     }
 }
 
-fn banner(Running { server, data, announced: _, model, without_key, is_keyless, what }: &Running) {
+/// What becomes of a token file that opens nothing, and what to do about it.
+fn no_token(data: &DataDir) -> String {
+    format!(
+        "the token in {} was revoked or has expired, and opens nothing: delete the file and start again, and a new one is made, or \
+         put another one there (32 characters or more), in Kubernetes into the secret it comes from",
+        data.token_file().display()
+    )
+}
+
+fn banner(Running { server, data, announced: _, model, without_key, is_keyless, first_token, what }: &Running) {
     for (entrance, word) in server.entrances().iter().zip(["Everturn listens on", "  and for commands here on"]) {
         let url = match (&entrance.at, &entrance.tls) {
             (Listen::Unix(_), _) => entrance.at.to_string(),
@@ -267,7 +282,10 @@ fn banner(Running { server, data, announced: _, model, without_key, is_keyless, 
     }
     println!("  data   {}", data.path().display());
     println!("  store  {what}");
-    println!("  token  in {}", data.token_file().display());
+    match first_token {
+        FirstToken::Good => println!("  token  in {}", data.token_file().display()),
+        FirstToken::Old => println!("  token  none: {}", no_token(data)),
+    }
     match model.provider() {
         "understudy" if *is_keyless => {
             println!("  model  {model}: no key is set, so the understudy stands in for a model");

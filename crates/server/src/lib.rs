@@ -37,7 +37,7 @@ mod work;
 
 pub use address::{Address, Announced, Stay};
 pub use app::{Bounds, Parts};
-pub use data::{DataDir, DataError};
+pub use data::{DataDir, DataError, FirstToken};
 pub use listen::{Entrance, Listen, NoListen};
 pub use models::{BadProvider, Brought, Company, Named, bring, usual_model};
 pub use network::{Network, NoNetwork};
