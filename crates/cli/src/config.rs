@@ -4,6 +4,7 @@
 //! `everturn config show` says so. A key that nobody knows is an error: a misspelt setting is worse than none.
 
 mod budget;
+mod connections;
 mod durability;
 mod habits;
 mod hint;
@@ -30,6 +31,7 @@ use everturn_server::{Bounds, DataDir, Listen, Network, Offered};
 use serde::Deserialize;
 
 use budget::Spending;
+pub use connections::Connections;
 use durability::Drafts;
 use habits::{Habits, Percent, Word};
 use hint::with_hint;
@@ -124,6 +126,7 @@ struct File {
     drain_seconds: Option<u64>,
     record: Option<Record>,
     durability: Option<Drafts>,
+    database_connections: Option<Connections>,
     background: Option<bool>,
     effort: Option<Word>,
     compaction_percent: Option<Percent>,
@@ -196,6 +199,8 @@ pub struct Config {
     pub prices: BTreeMap<ModelId, Price>,
     /// What deltas survive.
     pub durability: Told<Drafts>,
+    /// How many connections to the database are opened, if there is one.
+    pub database_connections: Told<Connections>,
     /// The tools of the default agent, which clients run.
     pub tools: Tools,
     pub agents: BTreeMap<String, Profile>,
@@ -270,6 +275,10 @@ impl Config {
             durability: usually(
                 layered("", None, "EVERTURN_DURABILITY", &set, file.durability, from_file)?,
                 Drafts::Process,
+            ),
+            database_connections: usually(
+                layered("", None, "EVERTURN_DATABASE_CONNECTIONS", &set, file.database_connections, from_file)?,
+                Connections::default(),
             ),
             tools: file.tools,
             agents: file.agents,

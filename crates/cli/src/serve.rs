@@ -15,7 +15,7 @@ use everturn_server::{
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{AGENT, Config, Flags, variables_set};
+use crate::config::{AGENT, Config, Connections, Flags, variables_set};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
@@ -49,11 +49,16 @@ enum Place {
 
 impl Place {
     /// As the environment says.
-    fn told(durability: Durability, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+    fn told(
+        durability: Durability,
+        connections: Connections,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         match (set("DATABASE_URL"), set("DATABASE_LISTEN_URL")) {
             (Some(url), listen_url) => {
-                Ok(Self::Postgres(url, postgres::Options { durability, listen_url, ..postgres::Options::default() }))
+                let (connections_max, usual) = (connections.len(), postgres::Options::default());
+                Ok(Self::Postgres(url, postgres::Options { connections_max, durability, listen_url, ..usual }))
             }
             (None, Some(_)) => bail!(
                 "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
@@ -176,7 +181,8 @@ async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, Kept
     let data = DataDir::open(&config.data.value)?;
     let kept = match keeps {
         Keeps::Told => {
-            let place = Place::told(config.durability.value.into(), |name| std::env::var(name).ok())?;
+            let (durability, connections) = (config.durability.value.into(), config.database_connections.value);
+            let place = Place::told(durability, connections, |name| std::env::var(name).ok())?;
             open(&data, place).await?
         }
         Keeps::Memory => {
@@ -310,7 +316,7 @@ mod tests {
     fn a_store_is_used_as_it_was_told() {
         let told = |durability, set: &[(&str, &str)]| {
             let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-            Place::told(durability, value)
+            Place::told(durability, "7".parse().unwrap(), value)
         };
         let (url, aside) = (("DATABASE_URL", "postgres://db"), ("DATABASE_LISTEN_URL", "postgres://aside"));
         for durability in [Durability::Process, Durability::Full] {
@@ -318,7 +324,7 @@ mod tests {
             assert_eq!(options.drafts, durability);
             let Ok(Place::Postgres(at, options)) = told(durability, &[url, aside]) else { panic!("a database") };
             assert_eq!((at.as_str(), options.durability), (url.1, durability));
-            assert_eq!(options.listen_url.as_deref(), Some(aside.1));
+            assert_eq!((options.listen_url.as_deref(), options.connections_max), (Some(aside.1), 7));
         }
         assert!(told(Durability::Full, &[aside]).is_err());
     }

@@ -84,6 +84,8 @@ impl Config {
         sheet.line("drain_seconds", self.drain_seconds.value, &self.drain_seconds.origin);
         sheet.line("record", self.record.value.to_string(), &self.record.origin);
         sheet.line("durability", self.durability.value.to_string(), &self.durability.origin);
+        let connections = &self.database_connections;
+        sheet.line("database_connections", connections.value.len(), &connections.origin);
         self.show_turns(&mut sheet, self.turns);
         self.show_habits(&mut sheet, self.habits);
         self.show_providers(&mut sheet);

@@ -72,6 +72,7 @@ async fn shown(file: &str) -> String {
     command
         .env("LAB_KEY", "sk-not-even-this")
         .env("OPENAI_API_KEY", "sk-not-to-be-shown")
+        .env("EVERTURN_DATABASE_CONNECTIONS", "20")
         .env("EVERTURN_STREAMS_MAX", "9");
     command.env("DATABASE_URL", "postgres://me:secret@db.example/chats?sslmode=require");
     let output = command.output().await.unwrap();
@@ -103,6 +104,7 @@ async fn what_counts_is_shown_with_its_origin() {
         drain_seconds = 5  # default
         record = "errors"  # FILE
         durability = "process"  # default
+        database_connections = 20  # EVERTURN_DATABASE_CONNECTIONS
         steps_max = 200  # default
         turn_minutes_max = 240  # default
         turn_tokens_max = 9000  # FILE
