@@ -26,15 +26,30 @@ const SECRETS: [&str; 7] = [
     "OLLAMA_API_KEY",
 ];
 
-/// Variables that say where providers are. Those that are set are shown.
-const PLACES: [&str; 6] = [
+/// Variables that say where providers and collectors are. Those that are set are shown.
+const PLACES: [&str; 8] = [
     "ANTHROPIC_BASE_URL",
     "OPENAI_BASE_URL",
     "GOOGLE_GEMINI_BASE_URL",
     "OPENROUTER_BASE_URL",
     "OLLAMA_BASE_URL",
     "OLLAMA_HOST",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 ];
+
+/// Variables that hold no secret and no place. Those that are set are shown.
+const WORDS: [&str; 6] = [
+    "EVERTURN_LOG",
+    "EVERTURN_LOG_FORMAT",
+    "EVERTURN_PLAIN_HOSTS",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+    "OTEL_SERVICE_NAME",
+];
+
+/// Variables of which most have nothing, and that have secrets in them. That they are set is shown.
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
 
 /// Variables that say where databases are, with passwords.
 const DATABASES: [&str; 2] = ["DATABASE_URL", "DATABASE_LISTEN_URL"];
@@ -90,7 +105,7 @@ impl Config {
         self.show_habits(&mut sheet, self.habits);
         self.show_providers(&mut sheet);
         self.show_prices(&mut sheet);
-        show_tools(&mut sheet, "tools", &self.tools);
+        self.show_tools(&mut sheet, "tools", &self.tools);
         for (name, profile) in &self.agents {
             self.show_agent(&mut sheet, name, profile);
         }
@@ -125,6 +140,12 @@ impl Config {
         for (name, place) in PLACES.iter().filter_map(|name| Some((name, set(name)?))) {
             sheet.say(format_args!("# {name}: {}", shown_url(place.trim())));
         }
+        for (name, word) in WORDS.iter().filter_map(|name| Some((name, set(name)?))) {
+            sheet.say(format_args!("# {name}: {}", word.trim()));
+        }
+        for name in HEADERS.iter().filter(|name| set(name).is_some()) {
+            sheet.say(format_args!("# {name}: set"));
+        }
         let keys = self.providers.values().filter_map(|provider| provider.key_env.as_deref());
         for name in SECRETS.into_iter().chain(keys.filter(|name| !SECRETS.contains(name))) {
             sheet.say(format_args!("# {name}: {}", if set(name).is_some() { "set" } else { "not set" }));
@@ -153,7 +174,7 @@ impl Config {
         }
         self.show_turns(sheet, profile.turns());
         self.show_habits(sheet, profile.habits());
-        show_tools(sheet, &format!("{path}.tools"), tools);
+        self.show_tools(sheet, &format!("{path}.tools"), tools);
     }
 
     fn show_turns(&self, sheet: &mut Sheet, turns: Turns) {
@@ -196,6 +217,19 @@ impl Config {
         }
     }
 
+    fn show_tools(&self, sheet: &mut Sheet, path: &str, tools: &Tools) {
+        for (name, tool) in tools {
+            sheet.say(format_args!("\n[{path}.{}]  # {}", key(name), self.file));
+            sheet.say(format_args!("description = {:?}", tool.description));
+            if let Some(file) = &tool.input_file {
+                sheet.say(format_args!("input_file = {file:?}"));
+            }
+            if let Some(input) = &tool.input {
+                sheet.say(format_args!("# input: {input}"));
+            }
+        }
+    }
+
     fn show_budget(&self, sheet: &mut Sheet, name: &str, budget: &Spending) {
         let told = budget.told();
         if told.is_empty() {
@@ -210,19 +244,6 @@ impl Config {
 
 fn texts<T: ToString>(values: &[T]) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
-}
-
-fn show_tools(sheet: &mut Sheet, path: &str, tools: &Tools) {
-    for (name, tool) in tools {
-        sheet.say(format_args!("\n[{path}.{}]", key(name)));
-        sheet.say(format_args!("description = {:?}", tool.description));
-        if let Some(file) = &tool.input_file {
-            sheet.say(format_args!("input_file = {file:?}"));
-        }
-        if let Some(input) = &tool.input {
-            sheet.say(format_args!("# input: {input}"));
-        }
-    }
 }
 
 /// A name as the file writes it.

@@ -30,6 +30,9 @@ input = 0.5
 output = 2
 cache_read = 0.05
 
+[tools.clock]
+description = "Tells the time."
+
 [agents.careful]
 background = true
 compaction_percent = 100
@@ -134,6 +137,9 @@ async fn what_counts_of_tables_and_variables_is_shown() {
         output = 2
         cache_read = 0.05
 
+        [tools.clock]  # FILE
+        description = "Tells the time."
+
         [agents.careful]  # FILE
         model = "understudy/persona"
         fallbacks = ["understudy/numbered"]
@@ -145,12 +151,12 @@ async fn what_counts_of_tables_and_variables_is_shown() {
         background = true  # FILE
         compaction_percent = 100  # FILE
 
-        [agents.careful.tools.buy]
+        [agents.careful.tools.buy]  # FILE
         description = "Buys something."
         input_file = "buy.json"
         # input: {"type":"object"}
 
-        [agents.careful.tools.map]
+        [agents.careful.tools.map]  # FILE
         description = "Shows a map."
         # input: {"properties":{"of":{"type":"string"}},"required":["of"],"type":"object"}
 
@@ -200,12 +206,26 @@ async fn what_follows_from_keys_is_shown_with_the_key() {
         ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9"),
         ("OPENAI_BASE_URL", "https://me:sk-not-3@proxy.example/v1?key=sk-not-4"),
         ("OLLAMA_HOST", "0.0.0.0:11434"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://me:sk-not-5@collector.example:4318"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=sk-not-6"),
+        ("EVERTURN_PLAIN_HOSTS", "proxy.corp,10.1.2.3:8080"),
+        ("EVERTURN_LOG", "info"),
+        ("EVERTURN_LOG_FORMAT", "json"),
+        ("OPENAI_ORG_ID", "org-1"),
+        ("OPENAI_PROJECT_ID", "proj-1"),
     ];
     let shown = shown(&places).await;
     for line in [
         "# ANTHROPIC_BASE_URL: http://127.0.0.1:9",
         "# OPENAI_BASE_URL: https://***@proxy.example/v1",
         "# OLLAMA_HOST: 0.0.0.0:11434",
+        "# OTEL_EXPORTER_OTLP_ENDPOINT: https://***@collector.example:4318/",
+        "# OTEL_EXPORTER_OTLP_HEADERS: set",
+        "# EVERTURN_PLAIN_HOSTS: proxy.corp,10.1.2.3:8080",
+        "# EVERTURN_LOG: info",
+        "# EVERTURN_LOG_FORMAT: json",
+        "# OPENAI_ORG_ID: org-1",
+        "# OPENAI_PROJECT_ID: proj-1",
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
     }
