@@ -25,6 +25,7 @@ mod network;
 mod offer;
 mod places;
 mod problem;
+mod process;
 mod routes;
 mod serve;
 mod stall;
