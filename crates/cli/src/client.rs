@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn::providers::endpoint;
-use everturn_server::DataDir;
 use everturn_server::wire::ProblemBody;
+use everturn_server::{DataDir, DataError};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
@@ -187,7 +187,19 @@ impl Client {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.clone());
         }
-        checked(request.send().await.map_err(ClientError::Connection)?).await
+        self.answered(request).await
+    }
+
+    /// Sends a request, and waits for an answer that is a success.
+    async fn answered(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        let answer = checked(request.send().await.map_err(ClientError::Connection)?).await;
+        answer.map_err(|error| match (&*self.daemon, &error) {
+            // Whoever named no token has to be told which one it was.
+            (Daemon::Of(data), ClientError::Problem(problem)) if problem.status == 401 => {
+                DataError::OldToken(data.token_file()).into()
+            }
+            _ => error,
+        })
     }
 }
 

@@ -4,9 +4,12 @@
 //! `everturn config show` says so. A key that nobody knows is an error: a misspelt setting is worse than none.
 
 mod budget;
+mod connections;
 mod durability;
 mod habits;
 mod hint;
+mod money;
+mod price;
 mod profile;
 mod provider;
 mod reach;
@@ -28,9 +31,12 @@ use everturn_server::{Bounds, DataDir, Listen, Network, Offered};
 use serde::Deserialize;
 
 use budget::Spending;
+pub use connections::Connections;
 use durability::Drafts;
 use habits::{Habits, Percent, Word};
 use hint::with_hint;
+use money::Money;
+use price::{Price, Prices, by_model};
 use profile::{Profile, Tools, equip};
 use provider::Providers;
 use reach::Openness;
@@ -120,15 +126,18 @@ struct File {
     drain_seconds: Option<u64>,
     record: Option<Record>,
     durability: Option<Drafts>,
+    database_connections: Option<Connections>,
     background: Option<bool>,
     effort: Option<Word>,
     compaction_percent: Option<Percent>,
     steps_max: Option<u32>,
     turn_minutes_max: Option<u64>,
     turn_tokens_max: Option<u64>,
-    turn_cost_max: Option<u64>,
+    turn_cost_max: Option<Money>,
     #[serde(default)]
     providers: Providers,
+    #[serde(default)]
+    prices: Prices,
     #[serde(default)]
     tools: Tools,
     #[serde(default)]
@@ -186,8 +195,12 @@ pub struct Config {
     pub turns: Turns,
     /// The providers beside the usual ones.
     pub providers: Providers,
+    /// What models cost, by how their names begin.
+    pub prices: BTreeMap<ModelId, Price>,
     /// What deltas survive.
     pub durability: Told<Drafts>,
+    /// How many connections to the database are opened, if there is one.
+    pub database_connections: Told<Connections>,
     /// The tools of the default agent, which clients run.
     pub tools: Tools,
     pub agents: BTreeMap<String, Profile>,
@@ -258,9 +271,14 @@ impl Config {
                 cost_max: file.turn_cost_max,
             },
             providers: file.providers,
+            prices: by_model(&file.prices).with_context(in_file)?,
             durability: usually(
                 layered("", None, "EVERTURN_DURABILITY", &set, file.durability, from_file)?,
                 Drafts::Process,
+            ),
+            database_connections: usually(
+                layered("", None, "EVERTURN_DATABASE_CONNECTIONS", &set, file.database_connections, from_file)?,
+                Connections::default(),
             ),
             tools: file.tools,
             agents: file.agents,

@@ -9,12 +9,15 @@ use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{Array, Value};
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{self, SdkTracerProvider, SpanData, Tracer};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -119,7 +122,36 @@ fn provider(set: &impl Fn(&str) -> Option<String>) -> anyhow::Result<SdkTracerPr
     if set("OTEL_SERVICE_NAME").is_none() {
         resource = resource.with_service_name("everturn");
     }
+    let exporter = Listing(exporter);
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
+}
+
+/// Sends spans with lists where the conventions want lists, which fields of spans cannot be.
+#[derive(Debug)]
+struct Listing(SpanExporter);
+
+impl trace::SpanExporter for Listing {
+    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
+        let attributes = batch.iter_mut().flat_map(|span| &mut span.attributes);
+        for attribute in attributes.filter(|attribute| attribute.key.as_str() == everturn::FINISH_REASONS) {
+            if let Value::String(word) = &attribute.value {
+                attribute.value = Value::Array(Array::String(vec![word.clone()]));
+            }
+        }
+        self.0.export(batch).await
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
 }
 
 fn traces(tracer: Tracer) -> Boxed {

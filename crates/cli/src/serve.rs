@@ -9,11 +9,13 @@ use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Engine, Metrics};
-use everturn_server::{Announced, Brought, DataDir, Entrance, Listen, Parts, Reach, Server, Stay, Tls, bring};
+use everturn_server::{
+    Announced, Brought, DataDir, Entrance, FirstToken, Listen, Parts, Reach, Server, Stay, Tls, bring,
+};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{AGENT, Config, Flags, variables_set};
+use crate::config::{AGENT, Config, Connections, Flags, variables_set};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
@@ -47,11 +49,16 @@ enum Place {
 
 impl Place {
     /// As the environment says.
-    fn told(durability: Durability, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+    fn told(
+        durability: Durability,
+        connections: Connections,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         match (set("DATABASE_URL"), set("DATABASE_LISTEN_URL")) {
             (Some(url), listen_url) => {
-                Ok(Self::Postgres(url, postgres::Options { durability, listen_url, ..postgres::Options::default() }))
+                let (connections_max, usual) = (connections.len(), postgres::Options::default());
+                Ok(Self::Postgres(url, postgres::Options { connections_max, durability, listen_url, ..usual }))
             }
             (None, Some(_)) => bail!(
                 "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
@@ -98,6 +105,7 @@ pub struct Running {
     /// The providers that need a key and have none, and whether that is all of them.
     without_key: Vec<String>,
     is_keyless: bool,
+    first_token: FirstToken,
     what: &'static str,
 }
 
@@ -123,6 +131,7 @@ impl Running {
             bring(builder, &Limits::default(), &config.company(), variable)?;
         let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
         let model = config.model.value.clone().unwrap_or(model);
+        config.unbound(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
         builder = builder.agent(AGENT, config.usual_agent(model.clone())?);
         if config.demo_tools.is_some() {
             backstage::end_with_parent();
@@ -137,7 +146,10 @@ impl Running {
         }
         let engine = config.bounded(builder, data.path(), &whose).start();
         is_provided(&engine, &config.models.value)?;
-        data.first_token(&*tokens, engine.now()).await?;
+        let first_token = data.first_token(&*tokens, engine.now()).await?;
+        if first_token == FirstToken::Old {
+            tracing::error!("{}", no_token(&data)); // Others may have good ones, so it is no reason to stay away.
+        }
         let (models, bounds) = (config.offered(models), config.bounds());
         let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
         let reach = Reach { hosts: config.hosts.value.clone(), proxies: config.openness.proxies.value.clone() };
@@ -146,7 +158,7 @@ impl Running {
             Some(entrance) => data.announce(&entrance.url(), stay).await?,
             None => None, // There always is one.
         };
-        Ok(Self { server, data, announced, model, without_key, is_keyless, what })
+        Ok(Self { server, data, announced, model, without_key, is_keyless, first_token, what })
     }
 
     /// Ends it in good order: turns under way are handed over.
@@ -169,7 +181,8 @@ async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, Kept
     let data = DataDir::open(&config.data.value)?;
     let kept = match keeps {
         Keeps::Told => {
-            let place = Place::told(config.durability.value.into(), |name| std::env::var(name).ok())?;
+            let (durability, connections) = (config.durability.value.into(), config.database_connections.value);
+            let place = Place::told(durability, connections, |name| std::env::var(name).ok())?;
             open(&data, place).await?
         }
         Keeps::Memory => {
@@ -255,7 +268,16 @@ async fn reread(tls: Arc<Tls>, mut told: Signal) {
     }
 }
 
-fn banner(Running { server, data, announced: _, model, without_key, is_keyless, what }: &Running) {
+/// What becomes of a token file that opens nothing, and what to do about it.
+fn no_token(data: &DataDir) -> String {
+    format!(
+        "the token in {} was revoked or has expired, and opens nothing: delete the file and start again, and a new one is made, or \
+         put another one there (32 characters or more), in Kubernetes into the secret it comes from",
+        data.token_file().display()
+    )
+}
+
+fn banner(Running { server, data, announced: _, model, without_key, is_keyless, first_token, what }: &Running) {
     for (entrance, word) in server.entrances().iter().zip(["Everturn listens on", "  and for commands here on"]) {
         let url = match (&entrance.at, &entrance.tls) {
             (Listen::Unix(_), _) => entrance.at.to_string(),
@@ -266,7 +288,10 @@ fn banner(Running { server, data, announced: _, model, without_key, is_keyless, 
     }
     println!("  data   {}", data.path().display());
     println!("  store  {what}");
-    println!("  token  in {}", data.token_file().display());
+    match first_token {
+        FirstToken::Good => println!("  token  in {}", data.token_file().display()),
+        FirstToken::Old => println!("  token  none: {}", no_token(data)),
+    }
     match model.provider() {
         "understudy" if *is_keyless => {
             println!("  model  {model}: no key is set, so the understudy stands in for a model");
@@ -291,7 +316,7 @@ mod tests {
     fn a_store_is_used_as_it_was_told() {
         let told = |durability, set: &[(&str, &str)]| {
             let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-            Place::told(durability, value)
+            Place::told(durability, "7".parse().unwrap(), value)
         };
         let (url, aside) = (("DATABASE_URL", "postgres://db"), ("DATABASE_LISTEN_URL", "postgres://aside"));
         for durability in [Durability::Process, Durability::Full] {
@@ -299,7 +324,7 @@ mod tests {
             assert_eq!(options.drafts, durability);
             let Ok(Place::Postgres(at, options)) = told(durability, &[url, aside]) else { panic!("a database") };
             assert_eq!((at.as_str(), options.durability), (url.1, durability));
-            assert_eq!(options.listen_url.as_deref(), Some(aside.1));
+            assert_eq!((options.listen_url.as_deref(), options.connections_max), (Some(aside.1), 7));
         }
         assert!(told(Durability::Full, &[aside]).is_err());
     }

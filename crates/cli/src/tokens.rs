@@ -59,6 +59,7 @@ enum Scope {
     Chat,
     Approve,
     Admin,
+    Metrics,
 }
 
 impl From<Scope> for ScopeName {
@@ -68,6 +69,7 @@ impl From<Scope> for ScopeName {
             Scope::Chat => Self::Chat,
             Scope::Approve => Self::Approve,
             Scope::Admin => Self::Admin,
+            Scope::Metrics => Self::Metrics,
         }
     }
 }

@@ -68,7 +68,7 @@ pub use everturn_stores as stores;
 pub use feed::{Changed, Feed};
 pub use handle::ChatHandle;
 pub use metrics::Metrics;
-pub use spans::TARGET as SPANS;
+pub use spans::{FINISH_REASONS, TARGET as SPANS};
 pub use subscribe::Subscription;
 pub use tool::{After, Approval, Beside, FnTool, Policy, Tool, ToolContext, ToolError, ToolOutput, tool};
 pub use toolbox::{BadTool, Toolbox};

@@ -167,7 +167,7 @@ impl Driver {
             return Ok(());
         }
         for message in self.messages.iter_mut().filter(|message| !message.is_whole()) {
-            if let Some(whole) = self.ports.store.message(self.chat.id, message.id).await? {
+            if let Some(whole) = self.ports.store.whole(self.chat.id, message.id).await? {
                 *message = whole;
             }
         }

@@ -17,6 +17,9 @@ use crate::metrics::labels;
 
 /// The target of every span here.
 pub const TARGET: &str = "everturn::genai";
+/// A list of words as the conventions have it. Fields of spans are none, so it is one word here, and whoever exports it makes it
+/// a list of that one.
+pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
 /// The spans that are open for one driver.
 #[derive(Debug, Default)]
@@ -56,6 +59,7 @@ impl Spans {
             gen_ai.provider.name = provider_name(model.provider()),
             gen_ai.request.model = model.name(),
             gen_ai.conversation.id = %chat.id,
+            gen_ai.response.id = Empty,
             gen_ai.response.finish_reasons = Empty,
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
@@ -157,7 +161,10 @@ fn attempted(span: &Span, row: &Attempted, reply: Option<&Reply>) {
     match row.outcome {
         AttemptOutcome::Answered => {
             if let Some(reply) = reply {
-                span.record("gen_ai.response.finish_reasons", labels::stop(&reply.stop));
+                span.record(FINISH_REASONS, labels::stop(&reply.stop));
+                if let Some(id) = &reply.response_id {
+                    span.record("gen_ai.response.id", id);
+                }
             }
         }
         AttemptOutcome::Broke(_, kind) => failed(span, kind.label()),
@@ -181,10 +188,25 @@ fn failed(span: &Span, kind: &'static str) {
     span.record("otel.status_code", "ERROR");
 }
 
-/// A provider as the conventions name it.
+/// A provider as the conventions name it. They have our words for Anthropic and OpenAI, and none for OpenRouter, Ollama and
+/// those that somebody named.
 fn provider_name(provider: &str) -> &str {
     match provider {
-        "gemini" => "gcp.gemini",
+        "google" => "gcp.gemini",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_named_as_the_conventions_name_them() {
+        for (ours, theirs) in
+            [("google", "gcp.gemini"), ("anthropic", "anthropic"), ("openai", "openai"), ("lab", "lab")]
+        {
+            assert_eq!(provider_name(ours), theirs);
+        }
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use everturn_core::cost::{Above, Micros, Price};
+use everturn_core::ids::ModelId;
 use everturn_core::limits::Thinking;
 use everturn_core::prompt::{Effort, OUTPUT_MAX, Target, Wire};
 use everturn_core::recovery::{Capabilities, Echo, Prefill, Reattach};
@@ -161,19 +162,35 @@ impl Catalogue {
         Ok(self)
     }
 
+    /// This catalogue with another price for the models whose names begin like this one's, unless more of their name is
+    /// listed. Everything else that is known of them stays.
+    #[must_use]
+    pub fn priced(mut self, model: &ModelId, price: PriceCard) -> Self {
+        let shelf = self.providers.entry(model.provider().to_owned()).or_default();
+        let known = shelf.listed(model.name()).cloned().unwrap_or_default();
+        shelf.models.insert(model.name().to_owned(), Card { price: Some(price), ..known });
+        self
+    }
+
     /// What is known of a model: of the longest beginning of its name that is listed, and of its provider's models in
     /// general.
     #[must_use]
     pub fn card(&self, provider: &str, model: &str) -> Card {
         let Some(shelf) = self.providers.get(provider) else { return Card::default() };
-        let listed = shelf.models.iter().filter(|(family, _)| model.starts_with(family.as_str()));
-        let card = listed.max_by_key(|(family, _)| family.len()).map(|(_, card)| card.clone());
-        shelf.all.clone().over(card.unwrap_or_default())
+        shelf.all.clone().over(shelf.listed(model).cloned().unwrap_or_default())
     }
 
     /// The names of all families listed for a provider.
     pub fn families(&self, provider: &str) -> impl Iterator<Item = &str> {
         self.providers.get(provider).into_iter().flat_map(|shelf| shelf.models.keys().map(String::as_str))
+    }
+}
+
+impl Shelf {
+    /// The card of the longest beginning of a name that is listed.
+    fn listed(&self, model: &str) -> Option<&Card> {
+        let listed = self.models.iter().filter(|(family, _)| model.starts_with(family.as_str()));
+        listed.max_by_key(|(family, _)| family.len()).map(|(_, card)| card)
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Chatting;
 pub struct Answering;
 /// [`Scope::Admin`].
 pub struct Managing;
+/// [`Scope::Metrics`], or [`Scope::Admin`], who may see it all.
+pub struct Measuring;
 
 impl Needed for Reading {
     const SCOPES: &[Scope] = &[Scope::Read];
@@ -80,6 +82,10 @@ impl Needed for Answering {
 
 impl Needed for Managing {
     const SCOPES: &[Scope] = &[Scope::Admin];
+}
+
+impl Needed for Measuring {
+    const SCOPES: &[Scope] = &[Scope::Metrics, Scope::Admin];
 }
 
 /// A caller who may do this.

@@ -47,12 +47,24 @@ pub enum DataError {
     /// The token file holds no token.
     #[error("{0} holds no token: delete it, and a new one is made")]
     NoToken(PathBuf),
-    /// The token in the file was revoked or has expired.
-    #[error("the token in {0} was revoked or has expired: delete the file, and a new one is made")]
+    /// The token in the file opens nothing.
+    #[error(
+        "the token in {0} was revoked, has expired, or is not the daemon's: delete the file, or put another token there, and start \
+         the daemon again; or use another token with --url"
+    )]
     OldToken(PathBuf),
     /// The tokens cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Whether the token in the file opens anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstToken {
+    /// Everything.
+    Good,
+    /// Nothing any more: somebody revoked it, or it has expired.
+    Old,
 }
 
 impl DataDir {
@@ -95,12 +107,12 @@ impl DataDir {
         self.0.join(TOKEN_FILE)
     }
 
-    /// Sees to it that the token in the file is known; makes one at the first start.
+    /// Sees to it that the token in the file is known; makes one at the first start. One that was revoked stays so, and is no
+    /// reason to keep everybody else out who has a token.
     ///
     /// # Errors
-    /// The file or the store cannot be used, or the token may not be used any more.
-    pub async fn first_token(&self, tokens: &dyn Tokens, now: Timestamp) -> Result<(), DataError> {
-        let path = self.token_file();
+    /// The file or the store cannot be used.
+    pub async fn first_token(&self, tokens: &dyn Tokens, now: Timestamp) -> Result<FirstToken, DataError> {
         let secret = match self.read_token()? {
             Some(secret) => secret,
             None => self.write_token()?,
@@ -110,8 +122,8 @@ impl DataDir {
         let token = Token { hash, name, owner, scopes: Scopes::all(), made: now, expires: None, revoked: None };
         tokens.put(&token).await?;
         match tokens.find(&hash).await? {
-            Some(token) if token.is_good(now) => Ok(()),
-            _ => Err(DataError::OldToken(path)),
+            Some(token) if token.is_good(now) => Ok(FirstToken::Good),
+            _ => Ok(FirstToken::Old),
         }
     }
 

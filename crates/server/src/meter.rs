@@ -8,7 +8,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::process::Process;
 
 /// Requests by what was asked and how it was answered. The route is a pattern of ours, never a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -41,6 +44,9 @@ impl Meter {
             connections: Gauge::default(),
             readers_cut: Counter::default(),
         };
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("everturn_build", "Which version this is", version);
+        registry.register_collector(Box::new(Process));
         let http = registry.sub_registry_with_prefix("everturn_http");
         http.register("requests", "Requests that were answered", meter.requests.clone());
         let help = "From a request's head to the head of its answer";
@@ -81,7 +87,8 @@ mod tests {
 
     use super::*;
 
-    /// What is registered is what the page documents, by name, type and meaning.
+    /// What is registered is what the page documents, by name, type and meaning. Where we run, that is.
+    #[cfg(target_os = "linux")]
     #[test]
     fn the_page_lists_what_is_registered() {
         let mut registry = Registry::default();
@@ -98,12 +105,17 @@ mod tests {
             .into_iter()
             .zip(&helps)
             .map(|((name, kind), (_, help))| {
-                let suffix = if kind == "counter" { "_total" } else { "" };
+                let suffix = match kind.as_str() {
+                    "counter" => "_total",
+                    "info" => "_info",
+                    _ => "",
+                };
                 format!("{name}{suffix} {kind} {}", help.trim_end_matches('.'))
             })
             .collect();
         let page = include_str!("../../../docs/metrics.md");
-        let rows = page.lines().filter(|line| line.starts_with("| `everturn_http_"));
+        let ours = ["| `everturn_http_", "| `everturn_build_", "| `process_"];
+        let rows = page.lines().filter(|line| ours.iter().any(|begin| line.starts_with(begin)));
         let documented: BTreeSet<String> = rows
             .map(|row| {
                 let cells: Vec<&str> = row.split('|').map(str::trim).collect();

@@ -12,7 +12,7 @@ use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
 use everturn::core::prompt::Wire;
 use everturn::providers::anthropic::Anthropic;
-use everturn::providers::catalogue::Catalogue;
+use everturn::providers::catalogue::{Catalogue, PriceCard};
 use everturn::providers::endpoint::{Auth, BadEndpoint, Endpoint};
 use everturn::providers::gemini::{Gemini, Kept};
 use everturn::providers::http::Http;
@@ -60,6 +60,8 @@ pub struct Company {
     pub named: BTreeMap<String, Named>,
     /// Those that somebody asks in the background.
     pub kept: BTreeSet<String>,
+    /// What models cost of which no price is known, or another one: by how their names begin.
+    pub prices: BTreeMap<ModelId, PriceCard>,
 }
 
 /// What came of looking for keys.
@@ -83,6 +85,9 @@ pub enum BadProvider {
     /// A model of it could not be named.
     #[error("`{0}` cannot be the name of a provider: use letters, digits, `-`, `_` and `.`")]
     Name(String),
+    /// What it costs is told, and nobody provides it.
+    #[error("`prices` says what {0} costs, and nobody provides it: the providers are {1}")]
+    Priced(ModelId, String),
     /// Its address or its key cannot be used.
     #[error(transparent)]
     Endpoint(#[from] BadEndpoint),
@@ -105,7 +110,7 @@ pub fn bring(
     company: &Company,
     variable: impl Fn(&str) -> Option<String> + Copy,
 ) -> Result<Brought, BadProvider> {
-    let (http, catalogue) = (Http::new(limits), Arc::new(Catalogue::embedded()));
+    let (http, catalogue) = (Http::new(limits), Arc::new(company.catalogue()?));
     let at_home = |name: &str| match name {
         "OLLAMA_BASE_URL" => variable(name).or_else(|| Some(ollama_at(&variable("OLLAMA_HOST")?))),
         name => variable(name),
@@ -116,18 +121,46 @@ pub fn bring(
         .provider(Understudy::company(Manner::default()))
         .provider(Anthropic::usual(http.clone(), catalogue.clone(), variable)?)
         .provider(OpenAiResponses::usual(http.clone(), catalogue.clone(), variable)?)
-        .provider(Gemini::usual(http.clone(), variable)?.with_kept(company.is_kept("google")))
+        .provider(company.gemini(Gemini::usual(http.clone(), variable)?, "google", &catalogue))
         .provider(openrouter)
         .provider(ollama);
     for (name, named) in &company.named {
         builder = named.join(builder, name, company, http.clone(), catalogue.clone(), variable)?;
     }
-    Ok(company.survey(builder, &catalogue, variable))
+    Ok(company.survey(builder, &Catalogue::embedded(), variable)) // A price makes nothing a choice, nor keeps it from being one.
 }
 
 impl Company {
     fn is_kept(&self, provider: &str) -> Kept {
         if self.kept.contains(provider) { Kept::Background } else { Kept::No }
+    }
+
+    fn gemini(&self, gemini: Gemini, name: &str, catalogue: &Catalogue) -> Gemini {
+        gemini.with_kept(self.is_kept(name)).with_catalogue(catalogue.clone())
+    }
+
+    /// What is known of models, with the prices that somebody told.
+    fn catalogue(&self) -> Result<Catalogue, BadProvider> {
+        let usual = KEYS.iter().map(|(provider, ..)| *provider).chain(["ollama"]);
+        let known: Vec<&str> = usual.chain(self.named.keys().map(String::as_str)).collect();
+        match self.prices.keys().find(|model| !known.contains(&model.provider())) {
+            Some(model) => Err(BadProvider::Priced(model.clone(), known.join(", "))),
+            None => Ok(self.priced()),
+        }
+    }
+
+    fn priced(&self) -> Catalogue {
+        let tell = |catalogue: Catalogue, (model, price): (&ModelId, &PriceCard)| catalogue.priced(model, *price);
+        self.prices.iter().fold(Catalogue::embedded(), tell) // Short names come first, so long ones count.
+    }
+
+    /// Whether it is known what a model costs. The understudy costs nothing.
+    #[must_use]
+    pub fn is_priced(&self, model: &ModelId) -> bool {
+        let catalogue = self.priced();
+        let has_price = |provider: &str| catalogue.card(provider, model.name()).price.is_some();
+        let is_gemini = self.named.get(model.provider()).is_some_and(|named| named.wire == Wire::Gemini);
+        model.provider() == "understudy" || has_price(model.provider()) || is_gemini && has_price("google")
     }
 
     /// Sees who can be asked.
@@ -181,7 +214,7 @@ impl Named {
             Wire::Anthropic => builder.provider(Anthropic::new(endpoint, http, catalogue)),
             Wire::OpenAiResponses => builder.provider(OpenAiResponses::new(endpoint, http, catalogue)),
             Wire::OpenAiChat => builder.provider(OpenAiChat::new(endpoint, http, catalogue)),
-            Wire::Gemini => builder.provider(Gemini::new(endpoint, http).with_kept(company.is_kept(name))),
+            Wire::Gemini => builder.provider(company.gemini(Gemini::new(endpoint, http), name, &catalogue)),
         })
     }
 }

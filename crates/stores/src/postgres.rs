@@ -41,7 +41,7 @@ use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row, Standing};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -71,6 +71,7 @@ use worker::{Life, Worker};
 pub struct Options {
     /// How many connections are opened at most, beside the four that have one purpose each. A third of them is for whoever
     /// only watches or asks, so that no crowd of those keeps a driver waiting; if there are fewer than three, all share.
+    /// Searches have half of that third, or one connection, so that no crowd of them keeps the others waiting either.
     pub connections_max: usize,
     /// How long one statement may take.
     pub statement_max: Duration,
@@ -124,6 +125,8 @@ struct Inner {
     sight: Inspection,
     /// The journal has a connection of its own, so that no crowd can keep it waiting.
     writing: Link,
+    /// Who may look for words in everything that was ever said, which takes long.
+    searches: Arc<Semaphore>,
     draft_mode: Mode,
     file_len_min: usize,
     /// How much longer than its word a silent worker is believed.
@@ -152,9 +155,9 @@ impl Postgres {
         let listening = elsewhere.unwrap_or_else(|| address.clone());
         let watching_len = options.connections_max / 3;
         let link = Arc::new(Link::new(address.clone(), options.connections_max - watching_len, &options)?);
-        let watching = match watching_len {
-            0 => link.clone(),
-            len => Arc::new(Link::new(address.clone(), len, &options)?),
+        let (watching, searches_max) = match watching_len {
+            0 => (link.clone(), options.connections_max / 2),
+            len => (Arc::new(Link::new(address.clone(), len, &options)?), len / 2),
         };
         migrate::migrate(&link, Patience::new(options.patience)).await?;
         let hints = Arc::new(Hints::default());
@@ -166,6 +169,7 @@ impl Postgres {
         let inner = Arc::new(Inner {
             sight: Inspection { link, watching, patience: options.patience },
             writing: Link::new(address, 1, &options)?,
+            searches: Arc::new(Semaphore::new(searches_max.max(1))),
             draft_mode: journal::draft_mode(options.durability),
             file_len_min: options.file_len_min,
             belief,
@@ -319,7 +323,10 @@ impl Store for Postgres {
 
     async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
         let (inner, query) = (self.inner.clone(), query.clone());
-        by_itself(async move { inner.headings(&query).await }).await
+        if query.text.is_empty() {
+            return by_itself(async move { inner.headings(&query).await }).await;
+        }
+        by_itself(inner.search(query)).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
@@ -387,7 +394,11 @@ impl Store for Postgres {
     }
 
     async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
-        self.inner.message(chat, id).await
+        self.inner.message(chat, id, &self.inner.watching).await
+    }
+
+    async fn whole(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.inner.message(chat, id, &self.inner.link).await
     }
 
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
@@ -395,7 +406,7 @@ impl Store for Postgres {
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.page(chat, before, len, (Sheet::page(), Fetch::Lengths)).await
+        self.inner.page(&self.inner.watching, chat, before, len, (Sheet::page(), Fetch::Lengths)).await
     }
 
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {

@@ -94,6 +94,11 @@ pub trait Store: Send + Sync + 'static {
     /// One message with its bytes; `None` if there is none, or it was rewound.
     async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError>;
 
+    /// The same for whoever drives the chat and makes a prompt of it: they do not wait behind those who only ask.
+    async fn whole(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+        self.message(chat, id).await
+    }
+
     /// The newest `len` messages before one of them, or before the end; oldest first, without their bytes. Fewer if they are
     /// long, but one in any case.
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;

@@ -104,11 +104,13 @@ pub enum Scope {
     Approve,
     /// Manage tokens, and see what concerns everybody.
     Admin,
+    /// See the numbers of the server, and nothing else: for what collects them.
+    Metrics,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Chat, Self::Approve, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Read, Self::Chat, Self::Approve, Self::Admin, Self::Metrics];
 
     /// Its name, as it is stored and sent.
     #[must_use]
@@ -118,6 +120,7 @@ impl Scope {
             Self::Chat => "chat",
             Self::Approve => "approve",
             Self::Admin => "admin",
+            Self::Metrics => "metrics",
         }
     }
 
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn scopes_read_back_as_written_and_unknown_ones_grant_nothing() {
-        for bits in 0..16 {
+        for bits in 0..32 {
             assert_eq!(Scopes::from_names(&Scopes(bits).names()), Scopes(bits));
         }
         assert_eq!(Scopes::from_names("read root").names(), "read");

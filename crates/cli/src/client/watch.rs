@@ -10,7 +10,7 @@ use reqwest::{Method, Response};
 use tokio::time::{Instant, sleep_until};
 
 use super::backoff::Backoff;
-use super::{ANSWER_BYTES_MAX, Client, ClientError, checked};
+use super::{ANSWER_BYTES_MAX, Client, ClientError};
 
 /// A chat that is watched. Connections come and go; each event is seen once, in order.
 pub struct Watch {
@@ -147,8 +147,8 @@ impl Watch {
                 if let Some(cursor) = self.follower.cut() {
                     request = request.header("last-event-id", cursor);
                 }
-                let answer = async { checked(request.send().await.map_err(ClientError::Connection)?).await };
-                none.insert(answer.boxed())
+                let client = self.client.clone();
+                none.insert(async move { client.answered(request).await }.boxed())
             }
         };
         let response = connecting.await;

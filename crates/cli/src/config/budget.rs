@@ -1,26 +1,39 @@
 //! What owners may use, as the file says it.
 
 use everturn::core::budget::{Allowance, Budget};
-use everturn::core::cost::Micros;
 use serde::Deserialize;
+
+use super::money::Money;
 
 /// A budget. What is left out is not bounded.
 #[derive(Deserialize, Debug, Default, Clone, Copy, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Spending {
     chat_tokens_max: Option<u64>,
-    chat_cost_max: Option<f64>,
+    chat_cost_max: Option<Money>,
     day_tokens_max: Option<u64>,
-    day_cost_max: Option<f64>,
+    day_cost_max: Option<Money>,
     month_tokens_max: Option<u64>,
-    month_cost_max: Option<f64>,
+    month_cost_max: Option<Money>,
 }
 
 impl Spending {
+    /// The bounds on money beside which none on tokens would stop anybody.
+    pub fn costs_alone(&self) -> Vec<&'static str> {
+        let by_time = self.day_tokens_max.or(self.month_tokens_max);
+        let all = [
+            ("chat_cost_max", self.chat_cost_max, self.chat_tokens_max.or(by_time)),
+            ("day_cost_max", self.day_cost_max, by_time),
+            ("month_cost_max", self.month_cost_max, by_time),
+        ];
+        let alone = all.into_iter().filter(|(_, cost, tokens)| cost.is_some() && tokens.is_none());
+        alone.map(|(name, ..)| name).collect()
+    }
+
     /// What is bounded, by its name in the file.
     pub fn told(&self) -> Vec<(&'static str, String)> {
         let number = |number: &u64| number.to_string();
-        let money = |money: &f64| money.to_string();
+        let money = |money: &Money| money.to_string();
         let all = [
             ("chat_tokens_max", self.chat_tokens_max.as_ref().map(number)),
             ("chat_cost_max", self.chat_cost_max.as_ref().map(money)),
@@ -35,8 +48,7 @@ impl Spending {
 
 impl From<Spending> for Budget {
     fn from(told: Spending) -> Self {
-        // Money is told in units of the price list, of which a part can be meant.
-        let cost = |units: Option<f64>| units.map(|units| Micros((units.max(0.0) * 1e6) as u64));
+        let cost = |told: Option<Money>| told.map(|Money(cost)| cost);
         Self {
             chat: Allowance { tokens_max: told.chat_tokens_max, cost_max: cost(told.chat_cost_max) },
             day: Allowance { tokens_max: told.day_tokens_max, cost_max: cost(told.day_cost_max) },

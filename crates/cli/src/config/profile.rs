@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::habits::{Habits, Percent, Word};
+use super::money::Money;
 use super::turns::Turns;
 
 /// An agent by name.
@@ -23,7 +24,7 @@ pub struct Profile {
     pub steps_max: Option<u32>,
     pub turn_minutes_max: Option<u64>,
     pub turn_tokens_max: Option<u64>,
-    pub turn_cost_max: Option<u64>,
+    pub turn_cost_max: Option<Money>,
     pub background: Option<bool>,
     pub effort: Option<Word>,
     pub compaction_percent: Option<Percent>,

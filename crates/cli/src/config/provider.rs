@@ -60,7 +60,8 @@ impl Config {
             let Provider { wire, url, key_env } = provider.clone();
             (name.clone(), Named { wire: wire.wire(), url, key_env })
         };
-        Company { named: self.providers.iter().map(named).collect(), kept: self.kept() }
+        let prices = self.prices.iter().map(|(model, price)| (model.clone(), (*price).into())).collect();
+        Company { named: self.providers.iter().map(named).collect(), kept: self.kept(), prices }
     }
 
     /// The providers that somebody asks in the background.

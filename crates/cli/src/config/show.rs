@@ -2,11 +2,13 @@
 
 use std::fmt::{Debug, Write as _};
 
+use everturn::core::ids::ModelId;
 use everturn_server::{Bounds, usual_model};
 use reqwest::Url;
 
 use super::budget::Spending;
 use super::habits::Habits;
+use super::price::Price;
 use super::profile::{Profile, Tools};
 use super::provider::Provider;
 use super::reach::Openness;
@@ -24,15 +26,30 @@ const SECRETS: [&str; 7] = [
     "OLLAMA_API_KEY",
 ];
 
-/// Variables that say where providers are. Those that are set are shown.
-const PLACES: [&str; 6] = [
+/// Variables that say where providers and collectors are. Those that are set are shown.
+const PLACES: [&str; 8] = [
     "ANTHROPIC_BASE_URL",
     "OPENAI_BASE_URL",
     "GOOGLE_GEMINI_BASE_URL",
     "OPENROUTER_BASE_URL",
     "OLLAMA_BASE_URL",
     "OLLAMA_HOST",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 ];
+
+/// Variables that hold no secret and no place. Those that are set are shown.
+const WORDS: [&str; 6] = [
+    "EVERTURN_LOG",
+    "EVERTURN_LOG_FORMAT",
+    "EVERTURN_PLAIN_HOSTS",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+    "OTEL_SERVICE_NAME",
+];
+
+/// Variables of which most have nothing, and that have secrets in them. That they are set is shown.
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
 
 /// Variables that say where databases are, with passwords.
 const DATABASES: [&str; 2] = ["DATABASE_URL", "DATABASE_LISTEN_URL"];
@@ -62,15 +79,7 @@ impl Config {
         let mut sheet = Sheet(String::new());
         self.show_reach(&mut sheet);
         sheet.line("data", &self.data.value, &self.data.origin);
-        match &self.model.value {
-            Some(model) => sheet.line("model", model.to_string(), &self.model.origin),
-            None => {
-                let (model, key) = usual_model(&variable);
-                let why =
-                    key.map_or("no key is set, so the understudy stands in".into(), |key| format!("{key} is set"));
-                sheet.say(format_args!("model = {:?}  # default: {why}", model.to_string()));
-            }
-        }
+        let model = self.show_model(&mut sheet, &variable);
         if !self.fallbacks.is_empty() {
             sheet.line("fallbacks", texts(&self.fallbacks), &self.file);
         }
@@ -90,10 +99,13 @@ impl Config {
         sheet.line("drain_seconds", self.drain_seconds.value, &self.drain_seconds.origin);
         sheet.line("record", self.record.value.to_string(), &self.record.origin);
         sheet.line("durability", self.durability.value.to_string(), &self.durability.origin);
+        let connections = &self.database_connections;
+        sheet.line("database_connections", connections.value.len(), &connections.origin);
         self.show_turns(&mut sheet, self.turns);
         self.show_habits(&mut sheet, self.habits);
         self.show_providers(&mut sheet);
-        show_tools(&mut sheet, "tools", &self.tools);
+        self.show_prices(&mut sheet);
+        self.show_tools(&mut sheet, "tools", &self.tools);
         for (name, profile) in &self.agents {
             self.show_agent(&mut sheet, name, profile);
         }
@@ -101,6 +113,26 @@ impl Config {
         for (owner, budget) in &self.owners {
             self.show_budget(&mut sheet, &format!("owners.{}", key(owner)), budget);
         }
+        for warning in self.unbound(&model) {
+            sheet.say(format_args!("# warning: {warning}"));
+        }
+        self.show_variables(&mut sheet, variable);
+        sheet.0
+    }
+
+    /// The model of the default agent, which the keys say if nobody does.
+    fn show_model(&self, sheet: &mut Sheet, variable: impl Fn(&str) -> Option<String>) -> ModelId {
+        if let Some(model) = &self.model.value {
+            sheet.line("model", model.to_string(), &self.model.origin);
+            return model.clone();
+        }
+        let (model, key) = usual_model(variable);
+        let why = key.map_or("no key is set, so the understudy stands in".into(), |key| format!("{key} is set"));
+        sheet.say(format_args!("model = {:?}  # default: {why}", model.to_string()));
+        model
+    }
+
+    fn show_variables(&self, sheet: &mut Sheet, variable: impl Fn(&str) -> Option<String>) {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         for name in DATABASES {
             sheet.say(format_args!("# {name}: {}", set(name).map_or("not set".into(), |url| masked(&url))));
@@ -108,11 +140,16 @@ impl Config {
         for (name, place) in PLACES.iter().filter_map(|name| Some((name, set(name)?))) {
             sheet.say(format_args!("# {name}: {}", shown_url(place.trim())));
         }
+        for (name, word) in WORDS.iter().filter_map(|name| Some((name, set(name)?))) {
+            sheet.say(format_args!("# {name}: {}", word.trim()));
+        }
+        for name in HEADERS.iter().filter(|name| set(name).is_some()) {
+            sheet.say(format_args!("# {name}: set"));
+        }
         let keys = self.providers.values().filter_map(|provider| provider.key_env.as_deref());
         for name in SECRETS.into_iter().chain(keys.filter(|name| !SECRETS.contains(name))) {
             sheet.say(format_args!("# {name}: {}", if set(name).is_some() { "set" } else { "not set" }));
         }
-        sheet.0
     }
 
     fn show_reach(&self, sheet: &mut Sheet) {
@@ -137,13 +174,13 @@ impl Config {
         }
         self.show_turns(sheet, profile.turns());
         self.show_habits(sheet, profile.habits());
-        show_tools(sheet, &format!("{path}.tools"), tools);
+        self.show_tools(sheet, &format!("{path}.tools"), tools);
     }
 
     fn show_turns(&self, sheet: &mut Sheet, turns: Turns) {
         for (name, value, is_told) in turns.shown() {
             let origin = if is_told { &self.file } else { &Origin::Default };
-            sheet.line(name, value, origin);
+            sheet.say(format_args!("{name} = {value}  # {origin}"));
         }
     }
 
@@ -165,6 +202,34 @@ impl Config {
         }
     }
 
+    fn show_prices(&self, sheet: &mut Sheet) {
+        for (model, Price { input, output, cache_read, cache_write }) in &self.prices {
+            sheet.say(format_args!("\n[prices.{}]  # {}", key(&model.to_string()), self.file));
+            let all = [
+                ("input", Some(input)),
+                ("output", Some(output)),
+                ("cache_read", cache_read.as_ref()),
+                ("cache_write", cache_write.as_ref()),
+            ];
+            for (name, money) in all.into_iter().filter_map(|(name, money)| Some((name, money?))) {
+                sheet.say(format_args!("{name} = {money}"));
+            }
+        }
+    }
+
+    fn show_tools(&self, sheet: &mut Sheet, path: &str, tools: &Tools) {
+        for (name, tool) in tools {
+            sheet.say(format_args!("\n[{path}.{}]  # {}", key(name), self.file));
+            sheet.say(format_args!("description = {:?}", tool.description));
+            if let Some(file) = &tool.input_file {
+                sheet.say(format_args!("input_file = {file:?}"));
+            }
+            if let Some(input) = &tool.input {
+                sheet.say(format_args!("# input: {input}"));
+            }
+        }
+    }
+
     fn show_budget(&self, sheet: &mut Sheet, name: &str, budget: &Spending) {
         let told = budget.told();
         if told.is_empty() {
@@ -179,19 +244,6 @@ impl Config {
 
 fn texts<T: ToString>(values: &[T]) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
-}
-
-fn show_tools(sheet: &mut Sheet, path: &str, tools: &Tools) {
-    for (name, tool) in tools {
-        sheet.say(format_args!("\n[{path}.{}]", key(name)));
-        sheet.say(format_args!("description = {:?}", tool.description));
-        if let Some(file) = &tool.input_file {
-            sheet.say(format_args!("input_file = {file:?}"));
-        }
-        if let Some(input) = &tool.input {
-            sheet.say(format_args!("# input: {input}"));
-        }
-    }
 }
 
 /// A name as the file writes it.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use everturn::Agent;
-use everturn::core::cost::Micros;
 use everturn::core::limits::Limits;
+
+use super::money::Money;
 
 /// The bounds of a turn. What is left out is as usual.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +13,7 @@ pub struct Turns {
     pub steps_max: Option<u32>,
     pub minutes_max: Option<u64>,
     pub tokens_max: Option<u64>,
-    pub cost_max: Option<u64>,
+    pub cost_max: Option<Money>,
 }
 
 impl Turns {
@@ -21,24 +22,29 @@ impl Turns {
         let limits = &mut agent.limits;
         limits.steps_max = self.steps_max.unwrap_or(limits.steps_max);
         limits.turn_tokens_max = self.tokens_max.unwrap_or(limits.turn_tokens_max);
-        limits.turn_cost_max = self.cost_max.map_or(limits.turn_cost_max, Micros::units);
+        limits.turn_cost_max = self.cost_max.map_or(limits.turn_cost_max, |Money(cost)| cost);
         let minutes = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
         limits.turn_time_max = self.minutes_max.map_or(limits.turn_time_max, minutes);
         agent
     }
 
-    /// What they are, each with whether the file says it.
-    pub fn shown(self) -> [(&'static str, u64, bool); 4] {
+    /// Whether money is bounded, and what stops a turn whose price is not known is only what stops any.
+    pub const fn is_cost_alone(self) -> bool {
+        self.cost_max.is_some() && self.tokens_max.is_none()
+    }
+
+    /// What they are, each with whether the file says it, as the file writes it.
+    pub fn shown(self) -> [(&'static str, String, bool); 4] {
         let usual = Limits::default();
         let steps = u64::from(self.steps_max.unwrap_or(usual.steps_max));
         let minutes = self.minutes_max.unwrap_or(usual.turn_time_max.as_secs() / 60);
         let tokens = self.tokens_max.unwrap_or(usual.turn_tokens_max);
-        let cost = self.cost_max.unwrap_or(usual.turn_cost_max.0 / 1_000_000);
+        let cost = self.cost_max.unwrap_or(Money(usual.turn_cost_max));
         [
-            ("steps_max", steps, self.steps_max.is_some()),
-            ("turn_minutes_max", minutes, self.minutes_max.is_some()),
-            ("turn_tokens_max", tokens, self.tokens_max.is_some()),
-            ("turn_cost_max", cost, self.cost_max.is_some()),
+            ("steps_max", steps.to_string(), self.steps_max.is_some()),
+            ("turn_minutes_max", minutes.to_string(), self.minutes_max.is_some()),
+            ("turn_tokens_max", tokens.to_string(), self.tokens_max.is_some()),
+            ("turn_cost_max", cost.to_string(), self.cost_max.is_some()),
         ]
     }
 }

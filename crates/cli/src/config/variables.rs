@@ -11,10 +11,11 @@ use super::hint::nearest;
 const OURS: &str = "EVERTURN_";
 
 /// What is read anywhere, without how it begins.
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 25] = [
     "CHATS_MAX",
     "CONFIG",
     "DATA",
+    "DATABASE_CONNECTIONS",
     "DRAIN_SECONDS",
     "DURABILITY",
     "EXPOSE",

@@ -25,6 +25,14 @@ wire = "chat"
 url = "https://llm.example.com/v1"
 key_env = "LAB_KEY"
 
+[prices."lab/qwen"]
+input = 0.5
+output = 2
+cache_read = 0.05
+
+[tools.clock]
+description = "Tells the time."
+
 [agents.careful]
 background = true
 compaction_percent = 100
@@ -67,6 +75,7 @@ async fn shown(file: &str) -> String {
     command
         .env("LAB_KEY", "sk-not-even-this")
         .env("OPENAI_API_KEY", "sk-not-to-be-shown")
+        .env("EVERTURN_DATABASE_CONNECTIONS", "20")
         .env("EVERTURN_STREAMS_MAX", "9");
     command.env("DATABASE_URL", "postgres://me:secret@db.example/chats?sslmode=require");
     let output = command.output().await.unwrap();
@@ -98,6 +107,7 @@ async fn what_counts_is_shown_with_its_origin() {
         drain_seconds = 5  # default
         record = "errors"  # FILE
         durability = "process"  # default
+        database_connections = 20  # EVERTURN_DATABASE_CONNECTIONS
         steps_max = 200  # default
         turn_minutes_max = 240  # default
         turn_tokens_max = 9000  # FILE
@@ -105,11 +115,30 @@ async fn what_counts_is_shown_with_its_origin() {
         background = false  # default
         effort = "low"  # FILE
         compaction_percent = 70  # default
+    "#]]
+    .assert_eq(shown(&file).await.split("\n[").next().unwrap());
+}
 
+/// The same for tables and for what only the environment says.
+#[tokio::test]
+async fn what_counts_of_tables_and_variables_is_shown() {
+    let scratch = Scratch::new();
+    let file = write(&scratch, FILE);
+    let shown = shown(&file).await;
+    let tables = shown.find("\n[").unwrap() + 1;
+    expect![[r#"
         [providers.lab]  # FILE
         wire = "chat"
         url = "https://llm.example.com/v1"
         key_env = "LAB_KEY"
+
+        [prices."lab/qwen"]  # FILE
+        input = 0.5
+        output = 2
+        cache_read = 0.05
+
+        [tools.clock]  # FILE
+        description = "Tells the time."
 
         [agents.careful]  # FILE
         model = "understudy/persona"
@@ -122,12 +151,12 @@ async fn what_counts_is_shown_with_its_origin() {
         background = true  # FILE
         compaction_percent = 100  # FILE
 
-        [agents.careful.tools.buy]
+        [agents.careful.tools.buy]  # FILE
         description = "Buys something."
         input_file = "buy.json"
         # input: {"type":"object"}
 
-        [agents.careful.tools.map]
+        [agents.careful.tools.map]  # FILE
         description = "Shows a map."
         # input: {"properties":{"of":{"type":"string"}},"required":["of"],"type":"object"}
 
@@ -148,7 +177,7 @@ async fn what_counts_is_shown_with_its_origin() {
         # OLLAMA_API_KEY: not set
         # LAB_KEY: set
     "#]]
-    .assert_eq(&shown(&file).await);
+    .assert_eq(&shown[tables..]);
 }
 
 /// Who is asked if nobody says so is told by name, with the key that makes it so; and where providers are, without secrets.
@@ -177,16 +206,41 @@ async fn what_follows_from_keys_is_shown_with_the_key() {
         ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9"),
         ("OPENAI_BASE_URL", "https://me:sk-not-3@proxy.example/v1?key=sk-not-4"),
         ("OLLAMA_HOST", "0.0.0.0:11434"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://me:sk-not-5@collector.example:4318"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=sk-not-6"),
+        ("EVERTURN_PLAIN_HOSTS", "proxy.corp,10.1.2.3:8080"),
+        ("EVERTURN_LOG", "info"),
+        ("EVERTURN_LOG_FORMAT", "json"),
+        ("OPENAI_ORG_ID", "org-1"),
+        ("OPENAI_PROJECT_ID", "proj-1"),
     ];
     let shown = shown(&places).await;
     for line in [
         "# ANTHROPIC_BASE_URL: http://127.0.0.1:9",
         "# OPENAI_BASE_URL: https://***@proxy.example/v1",
         "# OLLAMA_HOST: 0.0.0.0:11434",
+        "# OTEL_EXPORTER_OTLP_ENDPOINT: https://***@collector.example:4318/",
+        "# OTEL_EXPORTER_OTLP_HEADERS: set",
+        "# EVERTURN_PLAIN_HOSTS: proxy.corp,10.1.2.3:8080",
+        "# EVERTURN_LOG: info",
+        "# EVERTURN_LOG_FORMAT: json",
+        "# OPENAI_ORG_ID: org-1",
+        "# OPENAI_PROJECT_ID: proj-1",
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
     }
     assert!(!shown.contains("sk-not") && !shown.contains("me:"), "{shown}");
+}
+
+/// A bound that binds nothing is told to whoever looks.
+#[tokio::test]
+async fn a_bound_on_money_that_nobody_can_hold_is_shown() {
+    let scratch = Scratch::new();
+    let file = write(&scratch, "model = \"ollama/qwen3\"\n[budget]\nday_cost_max = 2.5");
+    let output = everturn(&["config", "show", "--data", "/d", "--config", &file]).output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let line = "# warning: nobody knows what ollama/qwen3 costs, so day_cost_max in [budget] does not stop";
+    assert!(shown.lines().any(|shown| shown.starts_with(line)), "{shown}");
 }
 
 /// A tool that no model could be offered is refused at the start, and by whom it is had is said.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everturn_server::wire::Ended;
 use everturn_understudy::http::{KEY, Options, Server};
 use everturn_understudy::{Manner, Understudy};
 use serde_json::json;
@@ -59,6 +60,33 @@ async fn well_known_providers_are_found_by_their_variables() {
     }
     let asked: Vec<String> = understudy.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(asked, ["/v1/chat/completions", "/v1/chat/completions"]);
+}
+
+/// What a model of somebody else's costs is the file's to say: then bounds on money hold for it. Without, that they do not is
+/// logged at the start.
+#[tokio::test]
+async fn a_price_makes_a_bound_on_money_hold() {
+    let understudy = understudy().await;
+    let lab = format!("[providers.lab]\nwire = \"chat\"\nurl = \"{}/v1\"\nkey_env = \"LAB_KEY\"\n", understudy.url());
+    for price in ["", "[prices.\"lab/num\"]\ninput = 1e6\noutput = 1e6\n"] {
+        let (scratch, data) = (Scratch::new(), Scratch::new());
+        let text = format!("model = \"lab/numbered\"\n[budget]\nday_cost_max = 0.5\n{lab}{price}");
+        let mut command = everturn(&["serve", "--listen", "127.0.0.1:0", "--config", &file(&scratch, &text), "--data"]);
+        command.arg(data.path()).env("LAB_KEY", KEY);
+        let daemon = Daemon::spawn(data.path(), command).await;
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let chat = daemon.chat().await;
+            let mut reader = daemon.watch(&chat).await;
+            daemon.post(&format!("{chat}/messages"), &json!({"text": "count to 3"})).await;
+            ends.push(reader.until_rest().await.status.unwrap().ended.unwrap());
+        }
+        assert_eq!(ends[0], Ended::Done, "it is asked before each call");
+        let is_broke = matches!(&ends[1], Ended::Failed(failure) if failure.kind == "budget");
+        assert_eq!(is_broke, !price.is_empty(), "{price}: {ends:?}");
+        let logged = daemon.end().await;
+        assert_eq!(logged.contains("nobody knows what lab/numbered costs"), price.is_empty(), "{logged}");
+    }
 }
 
 /// S16: a key does not travel where everybody can read it, and what is no provider is refused at the start.

@@ -295,6 +295,35 @@ async fn tokens_are_made_and_taken_back() {
     assert_eq!(listed().await, Some(1));
 }
 
+/// Whoever revoked the first token starts the daemon all the same, where every pod has it from one secret as well: it says how to
+/// come to a new one, other tokens are good, and a command without one is told which it had.
+#[tokio::test]
+async fn a_first_token_that_was_revoked_stops_no_start() {
+    let data = Scratch::new();
+    let path = data.path().to_str().unwrap();
+    let daemon = Daemon::start(data.path(), "understudy/persona").await;
+    let (_, secret, _) = ran(&["tokens", "--data", path, "make", "phone", "--scope", "read"]).await;
+    assert_eq!(ran(&["tokens", "revoke", "first", "--data", path]).await.0, Some(0));
+    daemon.end().await;
+    let told = format!("the token in {path}/token was revoked");
+    let daemon = Daemon::start(data.path(), "understudy/persona").await;
+    assert!(daemon.banner.iter().any(|line| line.contains(&told)), "{:?}", daemon.banner);
+    let mut other = everturn(&["chats", "--url", &daemon.base]);
+    assert_eq!(other.env("EVERTURN_TOKEN", secret.trim()).output().await.unwrap().status.code(), Some(0));
+    for command in [vec!["chats", "--data", path], vec!["run", "--data", path, "hello"]] {
+        let (code, _, error) = ran(&command).await;
+        assert!(code == Some(1) && error.contains(&told) && error.contains("delete the file"), "{code:?} {error}");
+    }
+    let logged = daemon.end().await;
+    assert!(logged.contains(&told), "{logged}");
+    let (code, _, error) = ran(&["run", "--data", path, "hello"]).await; // A daemon of its own is no better off.
+    assert!(code == Some(1) && error.contains(&told), "{code:?} {error}");
+    std::fs::remove_file(data.path().join("token")).unwrap();
+    let daemon = Daemon::start(data.path(), "understudy/persona").await;
+    assert_eq!(ran(&["chats", "--data", path]).await.0, Some(0));
+    daemon.end().await;
+}
+
 /// Shells learn the commands.
 #[tokio::test]
 async fn completions_name_the_commands() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use everturn::core::error::{Cause, Kind};
 use everturn::core::message::Stop;
 use everturn::{Agent, Engine, ToolContext, ToolError, tool};
-use everturn_understudy::{Understudy, call, fail, script, stop, text, usage};
+use everturn_understudy::{Understudy, call, fail, response_id, script, stop, text, usage};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
@@ -36,6 +36,7 @@ fn a_traced_turn() {
         let model = Understudy::new([
             script([fail(Kind::Overloaded, Cause::Refused)]),
             script([
+                response_id("resp_1"),
                 text("I look."),
                 call("look", json!({"for": "private words"})),
                 usage(90, 10),
@@ -93,6 +94,13 @@ fn attribute(span: &Span, key: &str) -> String {
         Some(Any::StringValue(text)) => text.clone(),
         Some(Any::IntValue(number)) => number.to_string(),
         Some(Any::BoolValue(is)) => is.to_string(),
+        Some(Any::ArrayValue(list)) => {
+            let words = list.values.iter().map(|word| match &word.value {
+                Some(Any::StringValue(text)) => text.as_str(),
+                other => panic!("{other:?} is no word"),
+            });
+            format!("{:?}", words.collect::<Vec<_>>())
+        }
         other => format!("{other:?}"),
     }
 }
@@ -130,14 +138,16 @@ async fn a_collector_gets_the_spans_of_a_turn() {
         (0, "error.type", "overloaded"),
         (1, "gen_ai.usage.input_tokens", "90"),
         (1, "gen_ai.usage.output_tokens", "10"),
-        (1, "gen_ai.response.finish_reasons", "tool_use"),
+        (1, "gen_ai.response.finish_reasons", r#"["tool_use"]"#),
+        (1, "gen_ai.response.id", "resp_1"),
         (1, "gen_ai.provider.name", "understudy"),
         (1, "gen_ai.request.model", "one"),
         (1, "everturn.attempt.rung", "restart"),
         (2, "gen_ai.tool.name", "look"),
         (2, "gen_ai.tool.call.id", "1.0"),
         (2, "gen_ai.conversation.id", &conversation),
-        (3, "gen_ai.response.finish_reasons", "end"),
+        (3, "gen_ai.response.finish_reasons", r#"["end"]"#),
+        (3, "gen_ai.response.id", "None"),
     ] {
         assert_eq!(attribute(&parts[part], key), value, "{key} of {}", parts[part].name);
     }

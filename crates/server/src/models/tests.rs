@@ -111,3 +111,40 @@ async fn ollama_is_offered_where_somebody_says_it_is() {
         assert_eq!(ollama_at(host), url, "{host}");
     }
 }
+
+/// What somebody says that a model costs counts on every wire and beside everything else that is known of it, and changes
+/// nothing of what can be chosen.
+#[tokio::test]
+async fn a_price_that_was_told_counts() {
+    let price = PriceCard { input: 1_000_000, output: 3_000_000, cache_read: None, cache_write: None, above: None };
+    let told = ["lab/qwen", "openrouter/a", "ollama/q", "google/gemini-2.5-flash-x", "anthropic/claude-sonnet-4-5-x"];
+    for wire in [Wire::Anthropic, Wire::OpenAiResponses, Wire::OpenAiChat, Wire::Gemini] {
+        let prices = told.iter().map(|model| (model.parse().unwrap(), price)).collect();
+        let set = KEYS.map(|(_, variables, _)| (variables[0], "a-key"));
+        let company = Company { prices, ..with("lab", wire, "https://lab.example", None) };
+        let unpriced = Company { prices: BTreeMap::new(), ..company.clone() };
+        let (Brought { builder, models, .. }, before) =
+            (brought(&company, &set).unwrap(), brought(&unpriced, &set).unwrap());
+        assert_eq!(models, before.models);
+        let (engine, before) = (builder.start(), before.builder.start());
+        for model in told {
+            let model: ModelId = format!("{model}-3").parse().unwrap();
+            let (facts, usual) = (engine.facts(&model).unwrap(), before.facts(&model).unwrap());
+            assert_eq!(facts.price, Some(price.into()), "{model}");
+            assert_eq!(facts.context_limit, usual.context_limit, "{model}");
+            assert_eq!(
+                (company.is_priced(&model), unpriced.is_priced(&model)),
+                (true, usual.price.is_some()),
+                "{model}"
+            );
+        }
+        for other in ["lab/other", "openrouter/b", "openai/gpt-5-mini", "lab/gemini-2.5-flash", "openai/unheard-of"] {
+            let model: ModelId = other.parse().unwrap();
+            assert_eq!(engine.facts(&model).unwrap().price, before.facts(&model).unwrap().price, "{other}");
+            assert_eq!(company.is_priced(&model), engine.facts(&model).unwrap().price.is_some(), "{other} {wire:?}");
+        }
+    }
+    let company = Company { prices: BTreeMap::from([("lap/x".parse().unwrap(), price)]), ..Company::default() };
+    let Err(error) = brought(&company, &[]) else { panic!("nobody is called so") };
+    assert!(error.to_string().contains("what lap/x costs, and nobody provides it"), "{error}");
+}

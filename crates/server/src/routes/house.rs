@@ -5,7 +5,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 
-use crate::access::{Managing, May, Reading};
+use crate::access::{May, Measuring, Reading};
 use crate::app::Shared;
 use crate::problem::{Kind, Problem};
 use crate::wire;
@@ -35,7 +35,7 @@ pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> 
 #[utoipa::path(get, path = "/metrics", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "All metrics, in the OpenMetrics text format", content_type = "application/openmetrics-text"),
 ))]
-pub async fn metrics(_: May<Managing>, State(app): State<Shared>) -> Result<Response, Problem> {
+pub async fn metrics(_: May<Measuring>, State(app): State<Shared>) -> Result<Response, Problem> {
     let mut text = String::new();
     encode(&mut text, &app.registry).map_err(|_| Problem::new(Kind::Internal, "The metrics cannot be written."))?;
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -16,6 +16,8 @@ pub enum ScopeName {
     Approve,
     /// Manage tokens, and see what concerns everybody.
     Admin,
+    /// See the numbers of the server, and nothing else.
+    Metrics,
 }
 
 /// A token to be made.
@@ -78,6 +80,7 @@ impl From<Scope> for ScopeName {
             Scope::Chat => Self::Chat,
             Scope::Approve => Self::Approve,
             Scope::Admin => Self::Admin,
+            Scope::Metrics => Self::Metrics,
         }
     }
 }
@@ -89,6 +92,7 @@ impl From<ScopeName> for Scope {
             ScopeName::Chat => Self::Chat,
             ScopeName::Approve => Self::Approve,
             ScopeName::Admin => Self::Admin,
+            ScopeName::Metrics => Self::Metrics,
         }
     }
 }

@@ -22,7 +22,8 @@ fn needs(operation: &Operation) -> Option<&'static [Scope]> {
     let Operation { method, path } = operation;
     Some(match (method.as_str(), path.as_str()) {
         ("GET", "/healthz" | "/readyz") => return None,
-        ("GET", "/metrics" | "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => &[Scope::Admin],
+        ("GET", "/metrics") => &[Scope::Metrics, Scope::Admin],
+        ("GET", "/v1/tokens") | ("POST", "/v1/tokens") | ("DELETE", "/v1/tokens/{id}") => &[Scope::Admin],
         ("GET", _) => &[Scope::Read],
         ("POST", "/v1/chats/{id}/answers") => &[Scope::Chat, Scope::Approve],
         ("POST" | "PUT" | "PATCH" | "DELETE", path) if path.starts_with("/v1/chats") => &[Scope::Chat],

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn::core::ids::Timestamp;
 use everturn::stores::{Memory, Scopes, TokenHash, Tokens as _};
-use everturn_server::{DataDir, DataError};
+use everturn_server::{DataDir, DataError, FirstToken};
 
 /// A directory of its own, deleted when dropped.
 struct Scratch(PathBuf);
@@ -46,7 +46,15 @@ async fn the_first_start_makes_a_token_that_stays() {
     assert_eq!(data.read_token().unwrap().unwrap(), secret);
     assert_eq!(memory.list().await.unwrap().len(), 1);
     memory.revoke(&token.hash, Timestamp(3)).await.unwrap();
-    assert!(matches!(data.first_token(&memory, Timestamp(4)).await, Err(DataError::OldToken(_))));
+    assert_eq!(
+        data.first_token(&memory, Timestamp(4)).await.unwrap(),
+        FirstToken::Old,
+        "which keeps nobody from starting"
+    );
+    assert!(!memory.find(&token.hash).await.unwrap().unwrap().is_good(Timestamp(4)), "and it stays revoked");
+    std::fs::remove_file(data.token_file()).unwrap();
+    assert_eq!(data.first_token(&memory, Timestamp(5)).await.unwrap(), FirstToken::Good);
+    assert_ne!(data.read_token().unwrap().unwrap(), secret);
 }
 
 /// What others can read is not used.

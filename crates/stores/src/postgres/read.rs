@@ -18,9 +18,9 @@ use tokio_postgres::types::Type;
 use super::cells::{HEADING, big, bytes, count, heading, id_bytes, name, unreadable};
 use super::fault::Fault;
 use super::filing;
-use super::link::{Conn, Mode, Param};
+use super::link::{Conn, Link, Mode, Param};
 use super::submit::pending;
-use super::{Inner, Inspection, lasting};
+use super::{Inner, Inspection, lasting, to_the_end};
 use crate::heading::{Heading, Query, searchable};
 use crate::shape::bundle::Entry;
 use crate::shape::{self, attempted, command, message, outcome, rows};
@@ -120,11 +120,27 @@ impl Inspection {
     /// # Errors
     /// It is not there, or cannot be read.
     pub async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.page(chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)).await
+        self.page(&self.watching, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)).await
     }
 }
 
 impl Inner {
+    /// Headings of chats in which something is looked for: every word that was ever said is read, which takes long. So only
+    /// some search at once. One that has begun keeps its place to its end even if nobody waits for it any more, because the
+    /// database goes on with it: clients that come and go make no more of them.
+    pub(super) async fn search(self: Arc<Self>, query: Query) -> Result<Vec<Heading>, StoreError> {
+        let place = tokio::time::timeout(self.patience, self.searches.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
+            return Err(StoreError::Unavailable("too many search at once: try again in a moment".into()));
+        };
+        to_the_end(async move {
+            let found = self.headings(&query).await;
+            drop(place);
+            found
+        })
+        .await
+    }
+
     pub(super) async fn load(&self, pen: Pen) -> Result<Loaded, WriteError> {
         let desk = self.desks.at(pen.chat);
         let worker = self.life().current();
@@ -211,16 +227,13 @@ impl Inspection {
     /// The newest `len` messages before one of them, or before the end; oldest first.
     pub(super) async fn page(
         &self,
+        link: &Link,
         chat: ChatId,
         before: Option<MessageId>,
         len: usize,
         (sheet, fetch): (Sheet, Fetch),
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         let before = before.map_or(i64::MAX, |id| big(id.0));
-        let link = match fetch {
-            Fetch::Lengths => &self.watching,
-            Fetch::Bytes => &self.link, // Prompts are made of them.
-        };
         let mut patience = self.patience();
         loop {
             let read = async {
@@ -240,9 +253,14 @@ impl Inspection {
     }
 
     /// One message, with its bytes.
-    pub(super) async fn message(&self, chat: ChatId, number: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+    pub(super) async fn message(
+        &self,
+        chat: ChatId,
+        number: MessageId,
+        link: &Link,
+    ) -> Result<Option<Arc<Message>>, StoreError> {
         let Some(next) = number.0.checked_add(1).map(MessageId) else { return Ok(None) };
-        let newest = self.page(chat, Some(next), 1, (Sheet::page(), Fetch::Bytes)).await?;
+        let newest = self.page(link, chat, Some(next), 1, (Sheet::page(), Fetch::Bytes)).await?;
         Ok(newest.into_iter().find(|message| message.id == number))
     }
 

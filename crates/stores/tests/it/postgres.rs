@@ -7,6 +7,7 @@ mod filing;
 mod outage;
 mod pooled;
 mod schema;
+mod searching;
 mod takeover;
 mod unpolled;
 

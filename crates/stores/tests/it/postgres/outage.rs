@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::ids::{Seq, StepId, Timestamp};
+use everturn_core::ids::{MessageId, Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
 use everturn_core::view::Row;
 use everturn_props::shared::psql;
@@ -18,10 +18,11 @@ use tokio::time::{Instant, timeout};
 
 use super::{database, make, open, submit};
 
-/// Patient enough for a server to come back on a busy machine.
+/// Enough for a server to come back on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
 fn patient() -> Options {
-    let long = Duration::from_secs(60);
-    Options { patience: long, lease_max: long, durability: Durability::Full, ..Options::default() }
+    Options { patience: PATIENCE, lease_max: PATIENCE, durability: Durability::Full, ..Options::default() }
 }
 
 fn row(seq: u64) -> Row {
@@ -180,7 +181,7 @@ async fn a_draft_that_lost_its_end_takes_no_more() {
 }
 
 /// Keeps everybody from a table.
-fn lock(url: &str, table: &str) -> Child {
+pub(super) fn lock(url: &str, table: &str) -> Child {
     let psql = postgres_bin().expect("tests need it").join("psql");
     let lock = format!("LOCK TABLE {table}");
     let lock = ["-c", "BEGIN", "-c", &lock, "-c", r"\echo locked", "-c", "SELECT pg_sleep(600)"];
@@ -192,7 +193,7 @@ fn lock(url: &str, table: &str) -> Child {
     locking
 }
 
-fn unlock(url: &str, mut locked: Child) {
+pub(super) fn unlock(url: &str, mut locked: Child) {
     locked.kill().expect("it can be stopped");
     locked.wait().expect("it was started here");
     let pid = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -224,6 +225,30 @@ async fn a_crowd_keeps_no_driver_waiting() {
         driven = driving => assert_eq!(driven, Ok(0)),
         asked = crowd.join_next() => panic!("the driver waited for others: {asked:?}"),
     }
+    unlock(&url, locked);
+    assert!(crowd.join_all().await.iter().all(|asked| *asked == Ok(None)), "and the crowd is served");
+}
+
+/// Whoever asks for a file reads bytes, which drivers do as well, but not over the drivers' connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_wants_files_keeps_no_driver_waiting() {
+    let url = database();
+    let store = open(&url, Options { connections_max: 4, patience: PATIENCE, ..Options::default() }).await;
+    let chat = make(&store, 1).await;
+    let locked = lock(&url, "messages");
+    let mut crowd = JoinSet::new();
+    for _ in 0..20 {
+        let store = store.clone();
+        crowd.spawn(async move { store.message(chat, MessageId(1)).await });
+    }
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'messages'::regclass";
+    while psql(&url, waits).expect("it can be asked").trim() == "0" {}
+    tokio::select! {
+        biased;
+        inbox = store.inbox(chat) => assert_eq!(inbox.map(|inbox| inbox.len()), Ok(0)),
+        asked = crowd.join_next() => panic!("the driver waited for others: {asked:?}"),
+    }
+    assert_eq!(psql(&url, waits).expect("it can be asked").trim(), "1", "they have one connection of four");
     unlock(&url, locked);
     assert!(crowd.join_all().await.iter().all(|asked| *asked == Ok(None)), "and the crowd is served");
 }
