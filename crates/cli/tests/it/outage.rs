@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_props::{Server, Stop};
 use everturn_server::wire::{Body, Call, Part, Verdict, View};
@@ -230,4 +231,24 @@ async fn a_crowd_outlives_a_database_that_crashed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_outlives_a_database_that_stood_still() {
     is_outlived(Gone::Frozen).await;
+}
+
+/// X2, I24: told to end while the database stands still, and told again, a server is gone soon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_stands_still_keeps_no_server_from_ending() {
+    let house = House::build().await;
+    let daemon = house.serve("one").await;
+    let chat = daemon.chat().await;
+    let mut reader = daemon.watch(&chat).await;
+    daemon.post(&format!("{chat}/messages"), &json!({"text": "count to 100000"})).await;
+    reader.until(has_begun).await;
+    house.on_postgres(Server::freeze).await;
+    let asks = daemon.ask(Method::POST, &format!("{chat}/interrupt")).json(&json!({})).send();
+    let asks = tokio::spawn(asks); // Nobody answers: what it asks for is being stored.
+    daemon.signal("TERM").await;
+    daemon.until_logged("again to hand over now").await;
+    let ended = tokio::time::timeout(Duration::from_secs(15), daemon.end()).await;
+    house.on_postgres(Server::thaw).await;
+    asks.abort();
+    ended.expect("it has ended");
 }
