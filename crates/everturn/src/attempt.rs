@@ -9,6 +9,7 @@
 //! A handle says how far a generation was read. So it is stored with what it covers, never before it or without it: a
 //! frame is not divided between batches, and while a seam holds the head of a continuation back, it holds its handle too.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,9 +28,11 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
+use crate::dormant::Dormant;
 use crate::governor::Permit;
 use crate::hub::Bell;
 use crate::metrics::Metrics;
+use crate::storing::{Heed, Storing};
 
 /// How much longer than the adapter we wait for a stream to open. It keeps the same bound and knows what it waited for;
 /// this is for one that does not come back.
@@ -123,7 +126,10 @@ impl Attempt {
         let model = began.model.name().to_string();
         let rows = retract.into_iter().chain([Delta::Attempt(Box::new(began))]);
         let (rows, broke) = self.fold(rows.collect());
-        self.append(rows).await?;
+        let store = self.store.clone();
+        let mut storing = Storing::new(&*store, self.pen, self.bell.clone(), self.metrics.clone());
+        storing.begin(rows);
+        self.stored(&mut storing).await?;
         if let Err(broke) = broke {
             return Ok(Ended::Broke(broke));
         }
@@ -140,7 +146,7 @@ impl Attempt {
             Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
         };
         self.permit.opened();
-        let ended = self.pump(frames, &mut batch, started, first_after).await;
+        let ended = self.pump(frames, &mut batch, &mut storing, (started, first_after)).await;
         self.pinged = batch.pinged;
         ended
     }
@@ -149,80 +155,91 @@ impl Attempt {
         &mut self,
         mut frames: Frames,
         batch: &mut Batch,
-        started: Instant,
-        first_after: &mut Option<Duration>,
+        storing: &mut Storing<'_>,
+        (started, first_after): (Instant, &mut Option<Duration>),
     ) -> Result<Ended, WriteError> {
         let (mut progress, mut over) = (started, None);
         let watchdog = sleep_until(started + self.windows.silence_max);
-        // Both wait for the whole stream: to make and to give up a waiter costs more than to ask one.
+        // Both wait for the whole stream, and sleep meanwhile.
         let cancel = self.cancel.clone();
-        let cancelled = cancel.cancelled();
-        tokio::pin!(watchdog, cancelled);
+        let (cancelled, watchdog) = (pin!(cancel.cancelled()), pin!(watchdog));
+        let (mut cancelled, mut watchdog) = (Dormant::new(cancelled), Dormant::new(watchdog));
         loop {
             if cancel.is_cancelled() {
-                return Ok(Ended::Cancelled);
+                return self.stored(storing).await.map(|()| Ended::Cancelled);
             }
             if over.is_none() && batch.deltas.is_empty() {
+                let heed = if self.alone.is_some() { Heed::Anything } else { Heed::Trouble };
                 let frame = tokio::select! {
                     biased;
-                    () = &mut cancelled => return Ok(Ended::Cancelled),
-                    frame = frames.next() => frame,
+                    () = &mut cancelled => continue,
+                    () = storing.stirs(heed) => None,
+                    frame = frames.next() => Some(frame),
                     () = &mut watchdog => {
-                        if !self.is_silent(progress, watchdog.as_mut()) {
+                        if !self.is_silent(progress, watchdog.get_mut().as_mut()) {
                             continue;
                         }
-                        Some(Err(self.error(Kind::Silence, Cause::IdleStall)))
+                        Some(Some(Err(self.error(Kind::Silence, Cause::IdleStall))))
                     }
                 };
-                over = batch.gather(frame, &mut frames, self.windows);
+                over = frame.and_then(|frame| batch.gather(frame, &mut frames, self.windows));
             }
+            self.stored_reading(storing, batch, &mut frames, &mut over).await?;
             if std::mem::take(&mut batch.progressed) {
                 progress = Instant::now();
                 first_after.get_or_insert(progress - started);
                 self.permit.spoke();
             }
             let (rows, broke) = self.fold(batch.take());
-            let ended = over.take();
-            if ended.is_some() {
-                self.append(rows).await?;
-            } else {
-                over = self.append_reading(rows, batch, &mut frames).await?;
-            }
-            if self.draft.current_bytes() > 0 {
-                self.alone = None;
-            }
-            if let Err(broke) = broke {
-                return Ok(Ended::Broke(broke));
-            }
-            match ended {
-                None if self.draft.weight() > self.windows.draft_bytes_max => return Ok(Ended::Answered(Stop::Length)),
-                None => {}
-                Some(Over::Stop(stop)) => return Ok(Ended::Answered(stop)),
-                Some(Over::Error(error)) => return Ok(Ended::Broke(error)),
-                Some(Over::Eof) => return Ok(Ended::Broke(self.error(Kind::Truncated, Cause::Truncated))),
+            storing.begin(rows);
+            let ended = match (over.take(), broke) {
+                (_, Err(broke)) => Ended::Broke(broke),
+                (None, Ok(())) if self.draft.weight() > self.windows.draft_bytes_max => Ended::Answered(Stop::Length),
+                (None, Ok(())) => continue,
+                (Some(Over::Stop(stop)), Ok(())) => Ended::Answered(stop),
+                (Some(Over::Error(error)), Ok(())) => Ended::Broke(error),
+                (Some(Over::Eof), Ok(())) => Ended::Broke(self.error(Kind::Truncated, Cause::Truncated)),
+            };
+            return self.stored(storing).await.map(|()| ended);
+        }
+    }
+
+    /// Waits until what was handed in is stored, and meanwhile takes what comes into the next batch: whoever is fast is stored
+    /// in larger pieces.
+    async fn stored_reading(
+        &mut self,
+        storing: &mut Storing<'_>,
+        batch: &mut Batch,
+        frames: &mut Frames,
+        over: &mut Option<Over>,
+    ) -> Result<(), WriteError> {
+        let windows = self.windows;
+        let stored = self.stored(storing);
+        tokio::pin!(stored);
+        loop {
+            tokio::select! {
+                biased;
+                stored = &mut stored => return stored,
+                frame = frames.next(), if over.is_none() && batch.has_room(windows) => {
+                    *over = batch.gather(frame, frames, windows);
+                }
             }
         }
     }
 
-    /// Stores rows, and meanwhile takes what comes into the next batch: whoever is fast is stored in larger pieces.
-    async fn append_reading(
-        &self,
-        rows: Vec<Row>,
-        batch: &mut Batch,
-        frames: &mut Frames,
-    ) -> Result<Option<Over>, WriteError> {
-        let append = self.append(rows);
-        tokio::pin!(append);
-        let mut over = None;
-        loop {
-            tokio::select! {
-                biased;
-                stored = &mut append => return stored.map(|()| over),
-                frame = frames.next(), if over.is_none() && batch.has_room(self.windows) => {
-                    over = batch.gather(frame, frames, self.windows);
-                }
+    /// Waits until what was handed in is stored.
+    async fn stored(&mut self, storing: &mut Storing<'_>) -> Result<(), WriteError> {
+        match storing.over().await {
+            Err(WriteError::Store(away @ StoreError::Unavailable(_))) if self.insists => {
+                self.append_later(storing.rows(), away).await?;
+                self.bell.ring_for_deltas();
             }
+            stored => stored?,
         }
+        if self.draft.current_bytes() > 0 {
+            self.alone = None;
+        }
+        Ok(())
     }
 
     /// The timer is not moved with every delta. When it fires, it asks when content last came, and goes on from there.
@@ -249,23 +266,6 @@ impl Attempt {
             }
         }
         (rows, Ok(()))
-    }
-
-    /// Stores rows, and wakes whoever watches. In this order: nothing is seen that is not stored.
-    async fn append(&self, rows: Vec<Row>) -> Result<(), WriteError> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let started = Instant::now();
-        match self.store.append(self.pen, rows.clone()).await {
-            Err(WriteError::Store(away @ StoreError::Unavailable(_))) if self.insists => {
-                self.append_later(&rows, away).await?;
-            }
-            stored => stored?,
-        }
-        self.metrics.appended(started.elapsed());
-        self.bell.ring_for_deltas();
-        Ok(())
     }
 
     /// Stores rows as soon as the store can take them, unless somebody wants the attempt stopped meanwhile: what is still to

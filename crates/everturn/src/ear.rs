@@ -4,7 +4,7 @@
 //! that is being paid for: whatever has to be written finds out by itself that there is no store, and a command that could
 //! not be obeyed just now stays where it is.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use futures_util::FutureExt as _;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::dormant::Dormant;
 use crate::driver::Driver;
 use crate::engine::Ports;
 
@@ -70,14 +71,16 @@ impl Driver {
         act: impl Future<Output = T>,
         cancel: &CancellationToken,
     ) -> Result<T, WriteError> {
-        let mut act = std::pin::pin!(act);
+        let mut act = pin!(act);
         let (bell, halt) = (self.bell.clone(), self.halt.clone());
-        let mut ear = Ear::default();
-        let mut late = std::pin::pin!(sleep(self.time_left()));
+        let (halted, late) = (pin!(halt.cancelled()), pin!(sleep(self.time_left())));
+        let (mut ear, mut halted, mut late) = (Ear::default(), Dormant::new(halted), Dormant::new(late));
         loop {
+            let letter = pin!(bell.inbox.notified());
+            let mut letter = Dormant::new(letter);
             tokio::select! {
                 biased;
-                () = bell.inbox.notified(), if !ear.is_reading() => ear.read(&self.ports, self.chat.id),
+                () = &mut letter, if !ear.is_reading() => ear.read(&self.ports, self.chat.id),
                 pending = ear.heard(), if ear.is_reading() => match self.heed(pending?, cancel).await {
                     Err(WriteError::Store(away @ StoreError::Unavailable(_))) => {
                         (self.doubt, self.shaken) = (Some(away.clone()), Some(away));
@@ -86,7 +89,7 @@ impl Driver {
                     Err(WriteError::Fenced) if self.doubt.is_some() => {} // Until the chat is taken anew, below.
                     heeded => heeded?,
                 },
-                () = halt.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+                () = &mut halted, if !cancel.is_cancelled() => cancel.cancel(),
                 done = &mut act => {
                     if ear.is_reading() || self.doubt.is_some() {
                         bell.inbox.notify_one(); // For whoever listens next.
@@ -98,7 +101,7 @@ impl Driver {
                 }
                 () = &mut late, if !cancel.is_cancelled() => match self.time_left() {
                     Duration::ZERO => cancel.cancel(), // The plan knows why.
-                    left => late.set(sleep(left)),     // The clock was put back.
+                    left => late.get_mut().set(sleep(left)), // The clock was put back.
                 },
             }
         }

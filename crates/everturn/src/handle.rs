@@ -215,16 +215,16 @@ impl ChatHandle {
         Asked: Future<Output = Result<Option<T>, StoreError>>,
     {
         let bell = self.ports.hub.bell(self.id);
-        let mut committed = bell.commits.subscribe();
+        let mut committed = bell.commits.listen();
         let mut poll = Poll::of(&self.id.as_u128().to_be_bytes());
         loop {
-            committed.mark_unchanged(); // Before the read: a commit in between wakes us again.
+            committed.mark(); // Before the read: a commit in between wakes us again.
             if let Some(answer) = ask().await? {
                 return Ok(answer);
             }
             tokio::select! {
                 biased;
-                _ = committed.changed() => {}
+                () = committed.rung() => {}
                 () = poll.due() => {}
             }
         }

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_core::ids::ChatId;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
+
+use crate::chime::Chime;
 
 /// The bells of all chats somebody listens to.
 #[derive(Debug, Default)]
@@ -16,12 +18,12 @@ pub(crate) struct Hub {
 }
 
 /// One chat's bell.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Bell {
     /// Rung after something became durable, each delta of an answer too.
-    pub(crate) news: watch::Sender<u64>,
+    pub(crate) news: Arc<Chime>,
     /// Rung after a commit, for whoever does not care for deltas.
-    pub(crate) commits: watch::Sender<u64>,
+    pub(crate) commits: Arc<Chime>,
     /// Rung after a command was accepted.
     pub(crate) inbox: Notify,
 }
@@ -33,11 +35,7 @@ impl Hub {
         if bells.len() >= 64 && bells.len().is_power_of_two() {
             bells.retain(|_, bell| Arc::strong_count(bell) > 1);
         }
-        let new = || {
-            let (news, commits) = (watch::Sender::new(0), watch::Sender::new(0));
-            Arc::new(Bell { news, commits, inbox: Notify::new() })
-        };
-        bells.entry(chat).or_insert_with(new).clone()
+        bells.entry(chat).or_default().clone()
     }
 
     /// Something in a chat became durable elsewhere.
@@ -56,12 +54,12 @@ impl Hub {
 impl Bell {
     /// Something became durable, perhaps a commit.
     pub(crate) fn ring(&self) {
-        self.commits.send_modify(|count| *count += 1);
+        self.commits.ring();
         self.ring_for_deltas();
     }
 
     /// Deltas became durable, and nothing else.
     pub(crate) fn ring_for_deltas(&self) {
-        self.news.send_modify(|count| *count += 1);
+        self.news.ring();
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::dormant::Dormant;
 use crate::entropy::Entropy;
 
 /// About how long somebody waits for a wake-up that may have been lost.
@@ -26,7 +27,7 @@ pub(crate) fn pause(name: &[u8]) -> Duration {
 pub(crate) struct Poll {
     every: Duration,
     /// One timer for all waits: to make one for each costs more than the wait.
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Dormant<Pin<Box<Sleep>>>>,
 }
 
 impl Poll {
@@ -36,9 +37,9 @@ impl Poll {
 
     /// Waits until it is time. Dropping the future loses nothing.
     pub(crate) async fn due(&mut self) {
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(self.every)));
-        timer.as_mut().await;
-        timer.as_mut().reset(Instant::now() + self.every);
+        let timer = self.timer.get_or_insert_with(|| Dormant::new(Box::pin(sleep(self.every))));
+        (&mut *timer).await;
+        timer.get_mut().as_mut().reset(Instant::now() + self.every);
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use everturn_core::ids::ChatId;
 use everturn_core::view::{Cursor, Event};
 use everturn_stores::{Store, StoreError};
-use tokio::sync::watch;
 
+use crate::chime::Listener;
 use crate::hub::Bell;
 use crate::poll::Poll;
 
@@ -20,7 +20,7 @@ pub struct Subscription {
     chat: ChatId,
     cursor: Option<Cursor>,
     ahead: VecDeque<Event>,
-    woken: watch::Receiver<u64>,
+    woken: Listener,
     /// Whether there may be something that was not read. A read finds all there is, so behind it that takes another ring.
     is_behind: bool,
     /// When to look although nobody rang.
@@ -30,7 +30,7 @@ pub struct Subscription {
 
 impl Subscription {
     pub(crate) fn new(store: Arc<dyn Store>, chat: ChatId, cursor: Option<Cursor>, bell: Arc<Bell>) -> Self {
-        let woken = bell.news.subscribe();
+        let woken = bell.news.listen();
         Self {
             store,
             chat,
@@ -52,12 +52,12 @@ impl Subscription {
             if !self.is_behind {
                 tokio::select! {
                     biased;
-                    _ = self.woken.changed() => {}
+                    () = self.woken.rung() => {}
                     () = self.poll.due() => {}
                 }
             }
             self.is_behind = true; // Until it is read: whoever asked may leave meanwhile.
-            self.woken.mark_unchanged(); // Before the read: a commit in between wakes us again.
+            self.woken.mark(); // Before the read: a commit in between wakes us again.
             self.read().await?;
             self.is_behind = false;
         }

@@ -4,6 +4,7 @@
 //! lease, and a lease that was taken over changes nothing any more. [`Memory`] is the reference every other store is
 //! compared with.
 
+mod ack;
 mod asked;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod clock;
@@ -36,6 +37,7 @@ mod store;
 mod tokens;
 mod words;
 
+pub use ack::{Ack, Stored};
 pub use asked::{ASKED_AGE_MAX, Asked};
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};

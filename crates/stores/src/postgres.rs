@@ -45,6 +45,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::ack::Ack;
 use crate::entropy;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
@@ -370,10 +371,14 @@ impl Store for Postgres {
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
-        let (done, is_done) = oneshot::channel();
+        let (ack, stored) = Ack::awaited();
+        self.hand_in(pen, rows, ack).await;
+        stored.await
+    }
+
+    async fn hand_in(&self, pen: Pen, rows: Vec<Row>, ack: Ack) {
         let piece = Piece::of(&rows); // Here, where others need not wait for it.
-        self.inner.jobs.send(Job::Append { pen, rows, piece, done }).await.map_err(|_| closed())?;
-        is_done.await.map_err(|_| closed())?
+        let _ = self.inner.jobs.send(Job::Append { pen, rows, piece, ack }).await; // If nobody takes it, its ack says so.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {

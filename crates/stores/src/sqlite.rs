@@ -48,6 +48,7 @@ use everturn_core::message::Message;
 use everturn_core::view::{Cursor, Row, Standing};
 use tokio::sync::oneshot;
 
+use crate::ack::Ack;
 use crate::clock;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
@@ -68,7 +69,7 @@ use queue::{COMPANY, Queue};
 use readers::Readers;
 use submit::Letter;
 use trouble::Halt;
-use writer::{Job, Needs, Writer};
+use writer::{Append, Job, Needs, Writer};
 
 /// How often rows may be moved while they are read.
 const MOVES_MAX: usize = 100;
@@ -294,9 +295,15 @@ impl Store for Sqlite {
     }
 
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
-        let (piece, rows) = (Piece::of(&rows), Arc::<[Row]>::from(rows));
+        let (ack, stored) = Ack::awaited();
+        self.hand_in(pen, rows, ack).await;
+        stored.await
+    }
+
+    async fn hand_in(&self, pen: Pen, rows: Vec<Row>, ack: Ack) {
         let needs = if rows.is_empty() { Needs::Nothing } else { self.drafts };
-        self.write(needs, move |desk| desk.append(pen, &rows, &piece)).await
+        let append = Append { pen, piece: Piece::of(&rows), rows: rows.into(), needs, done: None, ack };
+        let _ = self.queue.put(Box::new(append)).await; // One that is not taken is dropped, and its ack says so.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {

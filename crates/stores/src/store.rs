@@ -14,6 +14,7 @@ use everturn_core::limits::Limits;
 use everturn_core::message::{Message, Verdict};
 use everturn_core::view::{Cursor, Event, Row, Standing};
 
+use crate::ack::Ack;
 use crate::heading::{Heading, Query};
 use crate::new::{MakeError, New};
 
@@ -77,6 +78,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError>;
+
+    /// The same for whoever has other things to do: `ack` is told, and this returns once the rows stand in line. Dropping the
+    /// future before that may have stored them or not; `ack` knows.
+    async fn hand_in(&self, pen: Pen, rows: Vec<Row>, ack: Ack) {
+        ack.tell(self.append(pen, rows).await);
+    }
 
     /// Writes one change whole. Drafts of steps that are over may be forgotten.
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError>;

@@ -1,13 +1,16 @@
 //! How every stream begins, lives and ends.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use everturn::Dormant;
 use everturn::stores::TokenHash;
 use futures_util::stream;
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
@@ -28,11 +31,8 @@ const HEARTBEAT: &str = ": still here\n\n";
 /// What a stream has besides its events.
 pub(super) struct Life {
     pub(super) app: Shared,
-    /// The server goes down, or the token is not good any more. It is asked about elsewhere: on a busy machine the answer
-    /// may take long, and events do not wait for it.
-    over: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// One timer for all that is due some time. It is not moved with every event: when it fires, it asks what is due.
-    alarm: Pin<Box<Sleep>>,
+    /// What comes, whatever the events are.
+    rare: Dormant<Rare>,
     /// When something was said last.
     spoke: Instant,
     until: Instant,
@@ -41,6 +41,14 @@ pub(super) struct Life {
     room: Room,
     check: Arc<Check>,
     _place: Place<TokenHash>,
+}
+
+struct Rare {
+    /// The server goes down, or the token is not good any more. It is asked about elsewhere: on a busy machine the answer
+    /// may take long, and events do not wait for it.
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// One timer for all that is due some time. It is not moved with every event: when it fires, it asks what is due.
+    alarm: Pin<Box<Sleep>>,
 }
 
 #[derive(PartialEq)]
@@ -68,8 +76,10 @@ impl Life {
         let lasts = lasts(app.bounds.stream_time_max);
         let check = app.checks.of(&app, caller.token());
         Ok(Self {
-            over: Box::pin(check.over().clone().cancelled_owned()),
-            alarm: Box::pin(sleep_until(now)),
+            rare: Dormant::new(Rare {
+                over: Box::pin(check.over().clone().cancelled_owned()),
+                alarm: Box::pin(sleep_until(now)),
+            }),
             spoke: now,
             until: now + lasts,
             state: State::New,
@@ -113,11 +123,7 @@ impl Life {
 
     /// What comes, whatever the events are. Dropping the future loses nothing.
     pub(super) async fn beat(&mut self) -> Beat {
-        tokio::select! {
-            biased;
-            () = self.over.as_mut() => Beat::Over,
-            () = self.alarm.as_mut() => Beat::Due,
-        }
+        poll_fn(|context| self.rare.poll_with(context, Rare::poll)).await
     }
 
     /// Something was said: the next heartbeat is put off.
@@ -138,7 +144,7 @@ impl Life {
         if is_quiet {
             self.spoke = now;
         }
-        self.alarm.as_mut().reset(self.until.min(self.spoke + self.app.bounds.heartbeat));
+        self.rare.get_mut().alarm.as_mut().reset(self.until.min(self.spoke + self.app.bounds.heartbeat));
         is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
     }
 
@@ -146,6 +152,15 @@ impl Life {
     pub(super) fn end(&mut self, why: &str) -> Option<Bytes> {
         self.state = State::Over;
         Some(format!(": bye, {why}\n\n").into())
+    }
+}
+
+impl Rare {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Beat> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Beat::Over);
+        }
+        self.alarm.as_mut().poll(context).map(|()| Beat::Due)
     }
 }
 
@@ -177,7 +192,8 @@ pub(super) trait Frames: Send + 'static {
 /// An answer without end.
 pub(super) fn response(watch: impl Frames) -> Response {
     let ends = watch.ends();
-    let frames = stream::unfold(watch, |mut watch| async move {
+    // In a box: it is handed on with every frame.
+    let frames = stream::unfold(Box::new(watch), |mut watch| async move {
         let frame = watch.frame().await?;
         Some((Ok::<_, Infallible>(frame), watch))
     });

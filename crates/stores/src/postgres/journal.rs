@@ -24,6 +24,7 @@ use super::fault::Fault;
 use super::filing::{Chore, ROW_BYTES_MAX, Unfiled};
 use super::link::{Mode, Param};
 use super::wire::Haste;
+use crate::ack::Ack;
 use crate::failpoint::failpoint;
 use crate::shape::bundle::{Bundle, Head};
 use crate::shape::rows::Piece;
@@ -40,13 +41,11 @@ pub(super) enum Job {
         pen: Pen,
         rows: Vec<Row>,
         piece: Piece,
-        done: Done,
+        ack: Ack,
     },
     /// Answered when everything before it was.
     Barrier(oneshot::Sender<Result<(), StoreError>>),
 }
-
-type Done = oneshot::Sender<Result<(), WriteError>>;
 
 /// Rows of one chat that go together.
 struct Entry {
@@ -55,9 +54,9 @@ struct Entry {
     no: i64,
     rows: Vec<Row>,
     piece: Piece,
-    done: Done,
+    ack: Ack,
     /// Those who brought more rows.
-    others: Vec<Done>,
+    others: Vec<Ack>,
 }
 
 /// Writes for ever.
@@ -76,9 +75,9 @@ pub(super) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
         let mut batch = Batch { worker: writer.inner.life().current(), ..Batch::default() };
         for job in taken.drain(..) {
             match job {
-                Job::Append { pen, rows, piece, done } => {
+                Job::Append { pen, rows, piece, ack } => {
                     writer.settle_before(pen.chat);
-                    batch.add(&writer.inner, pen, (rows, piece), done);
+                    batch.add(&writer.inner, pen, (rows, piece), ack);
                 }
                 Job::Barrier(passed) => barriers.push(passed),
             }
@@ -109,14 +108,14 @@ struct Batch {
     worker: Option<i64>,
     entries: Vec<Entry>,
     places: HashMap<ChatId, usize>,
-    strangers: Vec<(ChatId, Done)>,
+    strangers: Vec<(ChatId, Ack)>,
     /// Appends of nothing, which are answered with the rest.
-    empty: Vec<Done>,
+    empty: Vec<Ack>,
 }
 
 impl Batch {
     /// Puts rows where they belong, or refuses them.
-    fn add(&mut self, inner: &Inner, pen: Pen, (rows, piece): (Vec<Row>, Piece), done: Done) {
+    fn add(&mut self, inner: &Inner, pen: Pen, (rows, piece): (Vec<Row>, Piece), ack: Ack) {
         let desk = inner.desks.at(pen.chat);
         let place = {
             let held = desk.held();
@@ -124,23 +123,23 @@ impl Batch {
             ours.map(|held| (held.step, held.end, held.no))
         };
         let Some((step, stored, no)) = place else {
-            return self.strangers.push((pen.chat, done));
+            return self.strangers.push((pen.chat, ack));
         };
         let known = self.places.get(&pen.chat).copied();
         let end = known.map_or(stored, |i| self.entries[i].rows.last().map_or(stored, |row| row.seq));
         let fits = |(i, row): (usize, &Row)| row.step == step && row.seq.0 == end.0 + 1 + i as u64;
         if !rows.iter().enumerate().all(fits) {
-            let _ = done.send(Err(WriteError::OutOfPlace)); // Here and below: whoever asked may be gone.
+            ack.tell(Err(WriteError::OutOfPlace));
         } else if rows.is_empty() {
-            self.empty.push(done);
+            self.empty.push(ack);
         } else if let Some(i) = known {
             let entry = &mut self.entries[i];
             entry.rows.extend(rows);
             entry.piece = Piece::of(&entry.rows);
-            entry.others.push(done);
+            entry.others.push(ack);
         } else {
             self.places.insert(pen.chat, self.entries.len());
-            self.entries.push(Entry { pen, desk, no, rows, piece, done, others: Vec::new() });
+            self.entries.push(Entry { pen, desk, no, rows, piece, ack, others: Vec::new() });
         }
     }
 }
@@ -148,13 +147,11 @@ impl Batch {
 impl Writer {
     /// Stores a batch. Until it is settled, nobody knows.
     async fn store(&mut self, mut batch: Batch) {
-        for (chat, done) in batch.strangers.drain(..) {
+        for (chat, ack) in batch.strangers.drain(..) {
             let inner = self.inner.clone();
-            tokio::spawn(async move { done.send(Err(inner.why_not(chat).await)) }); // Nobody else waits for the answer.
+            tokio::spawn(async move { ack.tell(Err(inner.why_not(chat).await)) }); // Nobody else waits for the answer.
         }
-        for done in batch.empty.drain(..) {
-            let _ = done.send(Ok(()));
-        }
+        batch.empty.drain(..).for_each(|ack| ack.tell(Ok(())));
         if batch.entries.is_empty() {
             return;
         }
@@ -285,9 +282,7 @@ impl Entry {
         } else {
             self.desk.clear(self.pen.fence);
         }
-        for done in self.others.into_iter().chain([self.done]) {
-            let _ = done.send(answer.clone());
-        }
+        self.others.into_iter().chain([self.ack]).for_each(|ack| ack.tell(answer.clone()));
     }
 }
 

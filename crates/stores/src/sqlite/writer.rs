@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 use everturn_core::ids::ChatId;
+use everturn_core::view::Row;
 use rusqlite::{Connection, ffi};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
@@ -23,10 +24,12 @@ use super::heads::{Heads, Told};
 use super::keeper::Health;
 use super::queue::Queue;
 use super::trouble::{Halt, is_lost, told};
+use crate::ack::{Ack, Stored};
 use crate::clock;
 use crate::failpoint::failpoint;
 use crate::shape::bundle::Bundle;
-use crate::store::StoreError;
+use crate::shape::rows::Piece;
+use crate::store::{Pen, StoreError};
 
 /// How many chats the writer remembers.
 const SEATS_LEN_MAX: usize = 16_384;
@@ -74,21 +77,55 @@ where
     }
 
     fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), rusqlite::Error> {
-        self.done = Some(match (self.run)(desk) {
-            Ok(done) => Ok(done),
-            Err(Halt::No(refusal)) => Err(refusal),
-            Err(Halt::Failed(error)) => return Err(error),
-        });
+        self.done = Some(done((self.run)(desk))?);
         Ok(())
     }
 
     fn answer(self: Box<Self>, failed: Option<StoreError>) {
-        let unfinished = || StoreError::Unavailable("the writer did not come to it".into());
-        let done = match failed {
-            Some(error) => Err(error.into()),
-            None => self.done.unwrap_or_else(|| Err(unfinished().into())),
-        };
-        let _ = self.reply.send((done, self.run)); // Whoever asked may have gone.
+        let _ = self.reply.send((outcome(self.done, failed), self.run)); // Whoever asked may have gone.
+    }
+}
+
+/// Rows for the journal: the job of which there are most.
+pub(super) struct Append {
+    pub(super) pen: Pen,
+    pub(super) rows: Arc<[Row]>,
+    pub(super) piece: Piece,
+    pub(super) needs: Needs,
+    pub(super) done: Option<Stored>,
+    pub(super) ack: Ack,
+}
+
+impl Work for Append {
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), rusqlite::Error> {
+        self.done = Some(done(desk.append(self.pen, &self.rows, &self.piece))?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, failed: Option<StoreError>) {
+        self.ack.tell(outcome(self.done, failed));
+    }
+}
+
+/// What a job has said, unless it has to be done again.
+fn done<T, E>(said: Result<T, Halt<E>>) -> Result<Result<T, E>, rusqlite::Error> {
+    match said {
+        Ok(done) => Ok(Ok(done)),
+        Err(Halt::No(refusal)) => Ok(Err(refusal)),
+        Err(Halt::Failed(error)) => Err(error),
+    }
+}
+
+/// What whoever waits is told: what came of it, or why it could not be done.
+fn outcome<T, E: From<StoreError>>(done: Option<Result<T, E>>, failed: Option<StoreError>) -> Result<T, E> {
+    let unfinished = || StoreError::Unavailable("the writer did not come to it".into());
+    match failed {
+        Some(error) => Err(error.into()),
+        None => done.unwrap_or_else(|| Err(unfinished().into())),
     }
 }
 

@@ -1,0 +1,135 @@
+//! What is waited for beside something that comes often.
+//!
+//! A task that waits for several things asks all of them whenever one has come. Where one comes fifty times a second, and the
+//! others (an interrupt, a deadline, the end of the server) once an hour, that is most of what the task does, and some of
+//! the others are shared by all tasks, lock and all. So the others sleep here: they are asked once, and again when they
+//! were woken themselves.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::task::AtomicWaker;
+
+/// Something that is polled only after it was woken.
+#[derive(Debug)]
+pub struct Dormant<T> {
+    inner: T,
+    state: Arc<State>,
+    /// Wakes `state`; made once.
+    waker: Waker,
+}
+
+#[derive(Debug)]
+struct State {
+    is_woken: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for State {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.task.wake();
+    }
+}
+
+impl<T> Dormant<T> {
+    /// One that was not polled yet.
+    pub fn new(inner: T) -> Self {
+        let state = Arc::new(State { is_woken: AtomicBool::new(true), task: AtomicWaker::new() });
+        Self { inner, waker: state.clone().into(), state }
+    }
+
+    /// What is inside, to be changed. It is polled again at the next chance.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.state.is_woken.store(true, Ordering::Release);
+        &mut self.inner
+    }
+
+    /// Asks what is inside, if it was woken since it was asked last.
+    pub fn poll_with<R>(
+        &mut self,
+        context: &Context<'_>,
+        poll: impl FnOnce(&mut T, &mut Context<'_>) -> Poll<R>,
+    ) -> Poll<R> {
+        self.state.task.register(context.waker()); // Before the look: a wake-up in between wakes the task.
+        if !self.state.is_woken.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        let polled = poll(&mut self.inner, &mut Context::from_waker(&self.waker));
+        if polled.is_ready() {
+            self.state.is_woken.store(true, Ordering::Release); // Whoever asks again means it.
+        }
+        polled
+    }
+}
+
+impl<F: Future + Unpin> Future for Dormant<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.poll_with(context, |future, context| Pin::new(future).poll(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Wake for Counter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A receiver that counts how often it is polled.
+    fn counting(mut inner: oneshot::Receiver<u8>, polls: &AtomicUsize) -> impl Future<Output = u8> + Unpin {
+        std::future::poll_fn(move |context| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            Pin::new(&mut inner).poll(context).map(Result::unwrap)
+        })
+    }
+
+    #[test]
+    fn it_is_asked_once_and_then_when_it_was_woken() {
+        let (polls, tasks) = (AtomicUsize::new(0), [Arc::new(Counter::default()), Arc::new(Counter::default())]);
+        let wakers = tasks.clone().map(Waker::from);
+        let (say, word) = oneshot::channel();
+        let mut dormant = Dormant::new(counting(word, &polls));
+        let mut ask = |task: usize| Pin::new(&mut dormant).poll(&mut Context::from_waker(&wakers[task]));
+        for _ in 0..5 {
+            assert_eq!(ask(0), Poll::Pending);
+        }
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
+        assert_eq!(ask(1), Poll::Pending, "another task waits for it now");
+        say.send(7).unwrap();
+        assert_eq!(tasks.map(|task| task.0.load(Ordering::Relaxed)), [0, 1], "the newest is woken");
+        assert_eq!(ask(1), Poll::Ready(7));
+        assert_eq!(polls.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_changed_is_asked_again() {
+        use std::time::Duration;
+        use tokio::time::{Instant, Sleep, sleep, timeout};
+        let mut dormant: Dormant<Pin<Box<Sleep>>> = Dormant::new(Box::pin(sleep(Duration::from_secs(100))));
+        timeout(Duration::from_secs(1), &mut dormant).await.unwrap_err();
+        let begun = Instant::now();
+        dormant.get_mut().as_mut().reset(begun + Duration::from_secs(2));
+        dormant.await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(2));
+    }
+}
