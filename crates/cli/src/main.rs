@@ -34,6 +34,10 @@ use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+/// What a delta needs is small, and mostly let go on another thread than it came on: see decision 18.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long a command that is done waits for its threads.
 const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
 

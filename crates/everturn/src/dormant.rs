@@ -6,11 +6,9 @@
 //! were woken themselves.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-
-use futures_util::task::AtomicWaker;
 
 /// Something that is polled only after it was woken.
 #[derive(Debug)]
@@ -19,12 +17,14 @@ pub struct Dormant<T> {
     state: Arc<State>,
     /// Wakes `state`; made once.
     waker: Waker,
+    /// Who is woken then, kept here too: to compare it takes no lock.
+    task: Waker,
 }
 
 #[derive(Debug)]
 struct State {
     is_woken: AtomicBool,
-    task: AtomicWaker,
+    task: Mutex<Waker>,
 }
 
 impl Wake for State {
@@ -33,16 +33,17 @@ impl Wake for State {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_woken.store(true, Ordering::Release);
-        self.task.wake();
+        self.is_woken.store(true, Ordering::Release); // Before the look at who waits: a new one looks after it has come.
+        self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
     }
 }
 
 impl<T> Dormant<T> {
     /// One that was not polled yet.
     pub fn new(inner: T) -> Self {
-        let state = Arc::new(State { is_woken: AtomicBool::new(true), task: AtomicWaker::new() });
-        Self { inner, waker: state.clone().into(), state }
+        let task = Waker::noop().clone();
+        let state = Arc::new(State { is_woken: AtomicBool::new(true), task: Mutex::new(task.clone()) });
+        Self { inner, waker: state.clone().into(), state, task }
     }
 
     /// What is inside, to be changed. It is polled again at the next chance.
@@ -57,10 +58,14 @@ impl<T> Dormant<T> {
         context: &Context<'_>,
         poll: impl FnOnce(&mut T, &mut Context<'_>) -> Poll<R>,
     ) -> Poll<R> {
-        self.state.task.register(context.waker()); // Before the look: a wake-up in between wakes the task.
-        if !self.state.is_woken.swap(false, Ordering::AcqRel) {
+        if !self.task.will_wake(context.waker()) {
+            self.task.clone_from(context.waker());
+            self.state.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(context.waker());
+        }
+        if !self.state.is_woken.load(Ordering::Acquire) {
             return Poll::Pending;
         }
+        self.state.is_woken.store(false, Ordering::Release); // Before the poll: what wakes it from now on is new.
         let polled = poll(&mut self.inner, &mut Context::from_waker(&self.waker));
         if polled.is_ready() {
             self.state.is_woken.store(true, Ordering::Release); // Whoever asks again means it.

@@ -128,13 +128,61 @@ impl Slot {
     fn tell(&self, stored: Stored) {
         let is_stored = stored.is_ok();
         let before = std::mem::replace(&mut *self.state(), State::Known(stored));
-        let State::UnderWay { since, waits } = before else { unreachable!("an append is told of once") };
+        let State::UnderWay { since, waits } = before else { return }; // An append is told of once.
         if is_stored {
             self.metrics.appended(since.elapsed());
             self.bell.ring_for_deltas();
         }
         if let Some((waker, _)) = waits.filter(|(_, heed)| !is_stored || *heed == Heed::Anything) {
             waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use everturn_stores::WriteError;
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Wake for Counter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Who is woken, and whether the bell rings, when rows have become `stored` and somebody heeds this much.
+    fn woken_and_rung(heed: Heed, stored: Stored) -> (usize, bool) {
+        let (bell, task) = (Arc::<Bell>::default(), Arc::<Counter>::default());
+        let mut watcher = bell.news.listen();
+        let under_way = State::UnderWay { since: Instant::now(), waits: None };
+        let slot = Slot { bell, metrics: Metrics::unregistered(), state: Mutex::new(under_way) };
+        let waker = Waker::from(task.clone());
+        let context = Context::from_waker(&waker);
+        assert!(slot.poll_stirs(&context, heed).is_pending());
+        slot.tell(stored);
+        assert!(slot.poll_stirs(&context, Heed::Anything).is_ready(), "whoever asks is told");
+        (task.0.load(Ordering::Relaxed), watcher.rung().now_or_never().is_some())
+    }
+
+    #[test]
+    fn the_bell_rings_for_what_is_stored_and_wakes_only_who_waits() {
+        let fenced = || Err(WriteError::Fenced);
+        let cases = [
+            (Heed::Trouble, Ok(()), (0, true)),
+            (Heed::Anything, Ok(()), (1, true)),
+            (Heed::Trouble, fenced(), (1, false)),
+            (Heed::Anything, fenced(), (1, false)),
+        ];
+        for (heed, stored, expected) in cases {
+            assert_eq!(woken_and_rung(heed, stored.clone()), expected, "{stored:?}");
         }
     }
 }

@@ -79,7 +79,11 @@ impl Subscription {
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
-        if let Some(news) = self.store.since(self.chat, self.cursor).await? {
+        let news = match self.cursor.and_then(|cursor| self.store.at_hand(self.chat, cursor)) {
+            Some(news) => news,
+            None => self.store.since(self.chat, self.cursor).await?,
+        };
+        if let Some(news) = news {
             self.cursor = Some(news.cursor);
             self.ahead.extend(news.events);
         }

@@ -53,6 +53,7 @@ macro_rules! conformance {
                     a_lease_fences_its_own_chat_alone, taking_over_finds_everything_in_every_status,
                     parallel_takeovers_leave_one_writer, a_lease_says_which_was_before_it, commands_need_no_lease;
                 journal: rows_are_shown_once_they_are_stored, rows_that_do_not_follow_are_refused_together,
+                    rows_that_are_handed_in_can_be_read_when_that_is_told,
                     rows_outlive_commits_within_the_step, rows_go_with_their_step, a_step_that_is_over_takes_no_rows,
                     whoever_saw_what_was_lost_begins_anew;
                 commits: versions_count_commits, a_driver_goes_on_from_the_newest_summary,

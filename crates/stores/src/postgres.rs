@@ -387,11 +387,15 @@ impl Store for Postgres {
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        if let Some(news) = self.inner.since_at_hand(chat, cursor) {
+        if let Some(news) = cursor.and_then(|cursor| self.at_hand(chat, cursor)) {
             return Ok(news);
         }
         let inner = self.inner.clone();
         by_itself(async move { inner.since(chat, cursor).await }).await
+    }
+
+    fn at_hand(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
+        self.inner.since_at_hand(chat, cursor)
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {

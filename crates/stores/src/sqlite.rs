@@ -312,7 +312,7 @@ impl Store for Sqlite {
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        if let Some(news) = cursor.and_then(|seen| self.heads.since(chat, seen)) {
+        if let Some(news) = cursor.and_then(|seen| self.at_hand(chat, seen)) {
             return Ok(news);
         }
         for _ in 0..MOVES_MAX {
@@ -322,6 +322,10 @@ impl Store for Sqlite {
             }
         }
         Err(moving())
+    }
+
+    fn at_hand(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
+        self.heads.since(chat, cursor)
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {

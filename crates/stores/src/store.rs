@@ -95,6 +95,11 @@ pub trait Store: Send + Sync + 'static {
     /// if nothing happened. However long the chat is, this is no more than a page and a draft, without bytes.
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError>;
 
+    /// The same, if it can be told at once: of an answer that is watched as it arrives, with every delta. `None` if it cannot.
+    fn at_hand(&self, _chat: ChatId, _cursor: Cursor) -> Option<Option<News>> {
+        None
+    }
+
     /// The whole transcript with all its bytes, rewound messages left out. As large as it is: not for answering requests.
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError>;
 

@@ -12,7 +12,7 @@ use everturn_core::rehearsal::sample::{attempt, send, text, words};
 use everturn_core::view::{Cursor, Event, Row};
 
 use super::Witness;
-use crate::{Store, WriteError};
+use crate::{Ack, Store, WriteError};
 
 /// I3: a watcher gets a row once, when it is stored, and in order.
 pub async fn rows_are_shown_once_they_are_stored<S: Store>(store: Arc<S>) {
@@ -56,6 +56,36 @@ pub async fn rows_that_do_not_follow_are_refused_together<S: Store>(store: Arc<S
         witness.agrees().await;
     }
     witness.journal(vec![text("lo")]).await;
+    witness.agrees().await;
+}
+
+/// I3: whoever hands rows in is told when they can be read and not before, or why they cannot be stored; and what a store has at
+/// hand is what it would have said.
+pub async fn rows_that_are_handed_in_can_be_read_when_that_is_told<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    witness.journal(vec![attempt()]).await;
+    let (chat, cursor) = (witness.chat(), witness.now().await);
+    let hand_in = async |pen, rows| {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let reader = store.clone();
+        let ack = Ack::new(move |stored| drop(tell.send((stored, reader.at_hand(chat, cursor)))));
+        store.hand_in(pen, rows, ack).await;
+        told.await.expect("everybody is told")
+    };
+    let rows = witness.stage.journal(vec![text("Hel"), text("lo")]);
+    let (stored, at_hand) = hand_in(witness.lease.pen(), rows.clone()).await;
+    assert_eq!(stored, Ok(()));
+    let news = witness.since(Some(cursor)).await;
+    assert_eq!(
+        news.as_ref().expect("there is news").events,
+        rows.iter().cloned().map(Event::Delta).collect::<Vec<_>>()
+    );
+    assert!(at_hand.is_none_or(|at_hand| at_hand == news), "what is at hand when it is told");
+    witness.agrees().await;
+    assert_eq!(hand_in(witness.lease.pen(), rows.clone()).await.0, Err(WriteError::OutOfPlace), "they are there");
+    assert_eq!(hand_in(witness.lease.pen(), Vec::new()).await.0, Ok(()));
+    let before = witness.take_over().await;
+    assert_eq!(hand_in(before.pen(), rows).await.0, Err(WriteError::Fenced));
     witness.agrees().await;
 }
 

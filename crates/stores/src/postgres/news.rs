@@ -18,8 +18,8 @@ use crate::store::{News, StoreError};
 
 impl Inner {
     /// What is known without asking the database; `None` if nothing is.
-    pub(super) fn since_at_hand(&self, chat: ChatId, cursor: Option<Cursor>) -> Option<Option<News>> {
-        self.desks.at(chat).since(cursor?, self.life().current())
+    pub(super) fn since_at_hand(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
+        self.desks.at(chat).since(cursor, self.life().current())
     }
 
     pub(super) async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
