@@ -1,7 +1,5 @@
 //! Being told what became of an append.
 
-use tokio::sync::oneshot;
-
 use crate::store::{StoreError, WriteError};
 
 /// Who hears what became of rows that were handed in. Told once, also if the store ends before it comes to them.
@@ -20,8 +18,9 @@ impl Ack {
     }
 
     /// One that is waited for.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn awaited() -> (Self, impl Future<Output = Stored>) {
-        let (tell, told) = oneshot::channel();
+        let (tell, told) = tokio::sync::oneshot::channel();
         let ack = Self::new(move |stored| drop(tell.send(stored))); // Whoever waited may have gone.
         (ack, async { told.await.unwrap_or_else(|_| closed()) })
     }
@@ -66,6 +65,7 @@ mod tests {
         assert_eq!(*heard.lock().unwrap(), [Ok(()), Err(WriteError::Fenced), closed()]);
     }
 
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     #[tokio::test]
     async fn one_that_is_waited_for_may_be_left() {
         let (ack, stored) = Ack::awaited();
