@@ -53,6 +53,23 @@ async fn a_result_waits_for_the_store() {
     }
 }
 
+/// I21: words that had to wait for the store are shown when they are stored, not when somebody looks by chance.
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_the_store_is_shown_with_it() {
+    for fault in FAULTS {
+        let model = Understudy::new([script([wait(2), text("Hello"), wait(30), stop(Stop::End)])]);
+        let stage = Stage::new(model, agent()).await;
+        let mut watch = stage.watch();
+        stage.chat.send("go").await.unwrap();
+        sleep(SECOND).await;
+        stage.store.fail_after(0, fault);
+        let asked = Instant::now();
+        watch.until_text("Hello").await;
+        assert_eq!(asked.elapsed(), SECOND * 2, "{fault:?}: it comes after one, and is tried again after another");
+        assert!(!stage.store.is_to_fail());
+    }
+}
+
 /// Has the store leave out numbers when it gives the next lease of any chat.
 async fn leave_out_fences(stage: &Stage) {
     let other = stage.engine.create("it").await.unwrap().id();

@@ -64,6 +64,21 @@ async fn what_was_shown_is_what_is_kept() {
     assert_eq!(stage.understudy.requests().len(), 2);
 }
 
+/// I11: whoever interrupts while words are on their way into the journal waits until they are there: nothing is kept that nobody
+/// was shown.
+#[tokio::test(start_paused = true)]
+async fn what_is_being_stored_is_shown_before_it_is_kept() {
+    let stage = stage([script([text("Hello"), hang()])]).await;
+    let mut watch = stage.watch();
+    stage.store.append_in(Duration::from_secs(10));
+    stage.chat.send("hi").await.unwrap();
+    seconds(15).await; // The attempt is in the journal, and its first word is on the way.
+    let shown = timeout(Duration::from_secs(60), watch.until_text("Hello"));
+    let (waited, shown) = tokio::join!(interrupted(&stage), shown);
+    assert_eq!((waited, shown), (Duration::from_secs(5), Ok(())));
+    assert_eq!((stage.replies().await.as_str(), stage.ended().await), ("Hello", TurnEnd::Interrupted));
+}
+
 /// CR25, AW08: cut in the middle of a call's input, what came is kept, the call is answered and never run, and so is
 /// the whole call before it. The next request is one the provider takes.
 #[tokio::test(start_paused = true)]
