@@ -79,8 +79,8 @@ pub trait Store: Send + Sync + 'static {
     /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
     async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError>;
 
-    /// The same for whoever has other things to do: `ack` is told, and this returns once the rows stand in line. Dropping the
-    /// future before that may have stored them or not; `ack` knows.
+    /// The same for whoever has other things to do: `ack` is told, and this returns once the rows stand in line. Whoever drops the
+    /// future before that is told that they are not stored, and cannot know.
     async fn hand_in(&self, pen: Pen, rows: Vec<Row>, ack: Ack) {
         ack.tell(self.append(pen, rows).await);
     }
