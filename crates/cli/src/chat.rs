@@ -1,5 +1,6 @@
 //! A chat in the terminal.
 
+mod cost;
 mod find;
 mod live;
 mod look;

@@ -1,13 +1,18 @@
 //! What an owner may use: in one chat, by the day and by the month.
 //!
 //! A turn has bounds of its own, and a thousand turns have a thousand times those. So whoever pays can bound a chat and
-//! an owner too. What was used is counted with every attempt, on the day it began, in UTC; the question is asked before
-//! each attempt, so a budget is overrun by the attempts under way and by nothing else.
+//! an owner too. What was used is counted with every attempt, reply and result, on the day it began, in UTC; the question
+//! is asked before each attempt, so a budget is overrun by what is under way and by nothing else.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
+use crate::chat::Chat;
 use crate::cost::Micros;
+use crate::fact::Fact;
 use crate::ids::Timestamp;
+use crate::message::Body;
 
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
@@ -45,9 +50,13 @@ const fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Tokens and money that were used.
+/// What was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Used {
+    /// Replies.
+    pub steps: u64,
+    /// How long provider calls and tools took, each for itself. Whoever only waits uses none.
+    pub time: Duration,
     /// Prompt and output, reported and estimated.
     pub tokens: u64,
     /// What they cost, where the price is known.
@@ -58,13 +67,56 @@ impl Used {
     /// Both together.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
-        Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost.plus(other.cost) }
+        Self {
+            steps: self.steps.saturating_add(other.steps),
+            time: self.time.saturating_add(other.time),
+            tokens: self.tokens.saturating_add(other.tokens),
+            cost: self.cost.plus(other.cost),
+        }
     }
+}
+
+/// What is used by a commit to a chat, by the day it counts on. Only a turn makes steps and runs tools: what is said
+/// outside of one was said before, in this chat or elsewhere.
+#[must_use]
+pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
+    let (mut sums, mut in_turn) = (BTreeMap::<Day, Used>::new(), before.turn.is_some());
+    for fact in facts {
+        let used = match fact {
+            Fact::TurnBegan(_) => {
+                in_turn = true;
+                None
+            }
+            Fact::TurnEnded(_) | Fact::Rewound { .. } => {
+                in_turn = false;
+                None
+            }
+            Fact::Attempted(row, _) => {
+                let (tokens, cost) = (row.tally.total(), row.spend.total());
+                Some((row.began, Used { steps: 0, time: row.took, tokens, cost }))
+            }
+            Fact::Said(message, _) if in_turn => match &message.body {
+                Body::Reply(_) => Some((message.at, Used { steps: 1, ..Used::default() })),
+                Body::Result(result) => result.ran().map(|(began, time)| (began, Used { time, ..Used::default() })),
+                Body::User(_) | Body::Context(_) | Body::Summary(_) => None,
+            },
+            _ => None,
+        };
+        if let Some((began, used)) = used {
+            let sum = sums.entry(Day::of(began)).or_default();
+            *sum = sum.plus(used);
+        }
+    }
+    sums
 }
 
 /// What may be used in one window. What is left out is not bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allowance {
+    /// Steps.
+    pub steps_max: Option<u64>,
+    /// Time.
+    pub time_max: Option<Duration>,
     /// Tokens.
     pub tokens_max: Option<u64>,
     /// Money.
@@ -82,6 +134,17 @@ pub struct Budget {
     pub month: Allowance,
 }
 
+/// What an owner may use, and has used by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    /// What they may.
+    pub budget: Budget,
+    /// What all their chats have used since midnight.
+    pub day: Used,
+    /// And since the first of the month.
+    pub month: Used,
+}
+
 /// How long a budget lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Window {
@@ -96,6 +159,10 @@ pub enum Window {
 /// A budget that is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhausted {
+    /// So many steps were made, of so many.
+    Steps(Window, u64, u64),
+    /// It worked so long, of so long.
+    Time(Window, Duration, Duration),
     /// So many tokens were used, of so many.
     Tokens(Window, u64, u64),
     /// So much money was.
@@ -120,16 +187,27 @@ impl Budget {
 
 impl Allowance {
     fn exhausted(&self, window: Window, used: Used) -> Option<Exhausted> {
-        let tokens = self.tokens_max.filter(|max| used.tokens >= *max);
-        let cost = self.cost_max.filter(|max| used.cost >= *max);
-        let of_tokens = tokens.map(|max| Exhausted::Tokens(window, used.tokens, max));
-        of_tokens.or_else(|| cost.map(|max| Exhausted::Cost(window, used.cost, max)))
+        let Used { steps, time, tokens, cost } = used;
+        let of_steps = self.steps_max.filter(|max| steps >= *max).map(|max| Exhausted::Steps(window, steps, max));
+        let of_time = self.time_max.filter(|max| time >= *max).map(|max| Exhausted::Time(window, time, max));
+        let of_tokens = self.tokens_max.filter(|max| tokens >= *max).map(|max| Exhausted::Tokens(window, tokens, max));
+        let of_cost = self.cost_max.filter(|max| cost >= *max).map(|max| Exhausted::Cost(window, cost, max));
+        of_steps.or(of_time).or(of_tokens).or(of_cost)
     }
 }
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let window = match self {
+            Self::Steps(window, used, max) => {
+                write!(f, "{used} of {max} steps made")?;
+                window
+            }
+            Self::Time(window, used, max) => {
+                let minutes = |time: &Duration| time.as_secs() / 60;
+                write!(f, "{} of {} minutes worked", minutes(used), minutes(max))?;
+                window
+            }
             Self::Tokens(window, used, max) => {
                 write!(f, "{used} of {max} tokens used")?;
                 window
@@ -175,10 +253,11 @@ mod tests {
     /// Reaching a bound is using it up, the closest is named first, and what is not bounded is not.
     #[test]
     fn a_bound_that_is_reached_is_used_up() {
-        let used = |tokens, cost| Used { tokens, cost: Micros(cost) };
-        let day = Allowance { tokens_max: Some(10), cost_max: Some(Micros(5)) };
-        let chat = Allowance { tokens_max: None, cost_max: Some(Micros(3)) };
-        let budget = Budget { chat, day, month: Allowance { tokens_max: Some(100), cost_max: None } };
+        let used = |tokens, cost| Used { tokens, cost: Micros(cost), ..Used::default() };
+        let day = Allowance { tokens_max: Some(10), cost_max: Some(Micros(5)), ..Allowance::default() };
+        let chat = Allowance { cost_max: Some(Micros(3)), ..Allowance::default() };
+        let month = Allowance { tokens_max: Some(100), ..Allowance::default() };
+        let budget = Budget { chat, day, month };
         let none = used(0, 0);
         for (chat, day, month, exhausted) in [
             (used(1_000, 2), used(9, 4), used(99, 1_000), None),
@@ -197,5 +276,48 @@ mod tests {
         assert_eq!(told(none, used(11, 0)).as_deref(), Some("11 of 10 tokens used today; renewed at midnight UTC"));
         let of_chat = "0.000004 of 0.000003 spent in this chat; a new one begins at nothing";
         assert_eq!(told(used(0, 4), none).as_deref(), Some(of_chat));
+    }
+
+    /// Steps and time have bounds like the rest, and each window its own.
+    #[test]
+    fn steps_and_time_are_used_up_too() {
+        let minutes = |minutes| Duration::from_secs(60) * minutes;
+        let bounds = Allowance { steps_max: Some(3), time_max: Some(minutes(2)), ..Allowance::default() };
+        let used = |steps, seconds| Used { steps, time: Duration::from_secs(seconds), ..Used::default() };
+        let none = Used::default();
+        for (budget, chat, day, month, told) in [
+            (Budget { chat: bounds, ..Budget::default() }, used(2, 119), used(9, 999), used(9, 999), None),
+            (
+                Budget { chat: bounds, ..Budget::default() },
+                used(4, 0),
+                none,
+                none,
+                Some("4 of 3 steps made in this chat"),
+            ),
+            (
+                Budget { day: bounds, ..Budget::default() },
+                used(9, 999),
+                used(3, 999),
+                none,
+                Some("3 of 3 steps made today"),
+            ),
+            (
+                Budget { day: bounds, ..Budget::default() },
+                none,
+                used(2, 120),
+                none,
+                Some("2 of 2 minutes worked today"),
+            ),
+            (
+                Budget { month: bounds, ..Budget::default() },
+                none,
+                none,
+                used(0, 3_659),
+                Some("60 of 2 minutes worked this month"),
+            ),
+        ] {
+            let found = budget.exhausted(chat, day, month).map(|exhausted| exhausted.to_string());
+            assert_eq!(found.as_deref().and_then(|found| found.split(';').next()), told);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod tail;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::budget;
 use crate::cost::Micros;
 use crate::error::Kind;
 use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
@@ -75,7 +76,7 @@ pub struct Chat {
     pub briefed: StepId,
     /// The newest command that was taken out of the inbox.
     pub obeyed: InboxSeq,
-    /// What all attempts have cost.
+    /// What it has used.
     pub totals: Totals,
     /// How often it was taken up in the middle of its work.
     pub taken: Taken,
@@ -320,6 +321,10 @@ impl Chat {
 
     /// Applies a commit.
     pub fn apply(&mut self, facts: &[Fact]) {
+        for used in budget::used(self, facts).into_values() {
+            self.totals.steps = self.totals.steps.saturating_add(used.steps);
+            self.totals.time = self.totals.time.saturating_add(used.time);
+        }
         for fact in facts {
             self.apply_one(fact);
         }

@@ -88,7 +88,7 @@ impl AttemptOutcome {
     }
 }
 
-/// What all attempts came to.
+/// What all attempts and tools came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Their tokens.
@@ -97,6 +97,10 @@ pub struct Totals {
     pub spend: Spend,
     /// How many there were.
     pub attempts: u64,
+    /// The replies that came of them.
+    pub steps: u64,
+    /// How long they and the tools took, each for itself.
+    pub time: Duration,
 }
 
 /// One thing that happened. A commit is a list of these.

@@ -297,6 +297,15 @@ pub struct CallResult {
     pub meta: Meta,
 }
 
+impl CallResult {
+    /// When the tool began, and how long it ran. Not if that is unknown: it may have ended long before that was noticed.
+    #[must_use]
+    pub fn ran(&self) -> Option<(Timestamp, Duration)> {
+        let began = self.began.filter(|_| self.verdict != Verdict::Unknown)?;
+        Some((began, self.ended.since(began)))
+    }
+}
+
 /// How a call went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use everturn_core::budget::{Budget, Day, Exhausted, Used};
+use everturn_core::budget::{Account, Budget, Day, Exhausted, Used};
 use everturn_core::error::{Kind, ProviderError};
 use everturn_stores::{StoreError, WriteError};
 
 use crate::driver::Driver;
+use crate::engine::Ports;
 
 /// What owners may use.
 #[derive(Debug, Clone, Default)]
@@ -38,14 +39,18 @@ impl Driver {
             return Ok(None);
         }
         let totals = &self.chat.totals;
-        let chat = Used { tokens: totals.tally.total(), cost: totals.spend.total() };
-        let today = Day::of(self.now());
-        let day = self.used_since(today).await?;
-        let month = self.used_since(today.first_of_month()).await?;
-        Ok(budget.exhausted(chat, day, month))
+        let (steps, time, tokens, cost) = (totals.steps, totals.time, totals.tally.total(), totals.spend.total());
+        let Account { day, month, .. } = self.ports.account(&self.chat.owner).await?;
+        Ok(budget.exhausted(Used { steps, time, tokens, cost }, day, month))
     }
+}
 
-    async fn used_since(&self, first: Day) -> Result<Used, StoreError> {
-        self.ports.store.used(&self.chat.owner, first..=Day::of(self.now())).await
+impl Ports {
+    /// What an owner may use, and has used by now.
+    pub(crate) async fn account(&self, owner: &str) -> Result<Account, StoreError> {
+        let today = Day::of(self.clock.now());
+        let day = self.store.used(owner, today..=today).await?;
+        let month = self.store.used(owner, today.first_of_month()..=today).await?;
+        Ok(Account { budget: *self.budgets.of(owner), day, month })
     }
 }

@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn_core::budget::Budget;
+use everturn_core::budget::{Account, Budget};
 use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp};
 use everturn_core::view::Cursor;
 use everturn_providers::record::Recorder;
@@ -242,6 +242,11 @@ impl Engine {
     #[must_use]
     pub fn facts(&self, model: &ModelId) -> Option<ModelFacts> {
         self.ports.providers.get(model.provider()).map(|provider| provider.facts(model.name()))
+    }
+
+    /// What an owner may use in all their chats, and has used by now.
+    pub async fn account(&self, owner: &str) -> Result<Account, StoreError> {
+        self.ports.account(owner).await
     }
 
     /// A chat that was made before.

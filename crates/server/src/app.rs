@@ -9,6 +9,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn::core::budget::Account;
 use everturn::core::command::Choice;
 use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::status::Status;
@@ -259,6 +260,11 @@ impl App {
     /// Hints of what changes in the caller's chats.
     pub fn feed(&self, caller: &Caller) -> Feed {
         self.engine.feed(caller.owner())
+    }
+
+    /// What the caller may use, and has used by now.
+    pub async fn account(&self, caller: &Caller) -> Result<Account, StoreError> {
+        self.engine.account(caller.owner()).await
     }
 
     /// Leave to begin a turn in a chat, held until it has begun. One that works already begins nothing, and neither does a

@@ -73,6 +73,7 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(house::readyz))
         .routes(routes!(house::metrics))
         .routes(routes!(house::models))
+        .routes(routes!(house::usage))
         .routes(routes!(chats::list, chats::create))
         .routes(routes!(chats::get, chats::patch, chats::delete))
         .routes(routes!(chats::fork))

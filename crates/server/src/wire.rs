@@ -4,6 +4,7 @@
 //! here, so that the command-line client and the tests speak with the same types. Times are milliseconds since 1970;
 //! what JavaScript cannot count is text. `docs/protocol.md` says it for people.
 
+mod account;
 mod all;
 mod ask;
 mod chat;
@@ -20,6 +21,7 @@ mod problem;
 mod token;
 mod usage;
 
+pub use account::{Account, Bounds, Used};
 pub use all::{BadEvent, Followers, Lines, Listed, Told};
 pub use ask::{Accepted, Answer, Answers, Create, Edit, Fork, NewPart, Nothing, Patch, Said, Send};
 pub use chat::{Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued, Retry, Standing, Summarising};

@@ -59,7 +59,7 @@ macro_rules! conformance {
                 commits: versions_count_commits, a_driver_goes_on_from_the_newest_summary,
                     a_rewound_summary_brings_back_what_it_stood_for, attempts_are_kept_whatever_becomes_of_the_turn,
                     a_dropped_write_happened_whole_or_not_at_all, chats_are_apart,
-                    what_is_used_is_counted_by_owner_and_day;
+                    what_is_used_is_counted_by_owner_and_day, steps_and_tools_are_counted_in_their_turn;
                 reads: a_chat_that_is_not_there_is_an_error, reading_changes_nothing, chats_are_listed_and_found,
                     unsettled_chats_are_listed_oldest_first, without_a_cursor_there_is_a_snapshot,
                     a_cursor_that_cannot_be_used_gets_a_snapshot, a_catch_up_is_whole, an_edit_is_told_as_one,

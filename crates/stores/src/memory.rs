@@ -86,14 +86,11 @@ impl Memory {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, owner: &str, facts: &[Fact]) {
+    fn count(&self, owner: &str, used: BTreeMap<Day, Used>) {
         let mut sums = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        for fact in facts {
-            if let Fact::Attempted(attempted, _) = fact {
-                let (day, used) = sql::used(attempted);
-                let sum = sums.entry((owner.to_owned(), day)).or_default();
-                *sum = sum.plus(used);
-            }
+        for (day, used) in used {
+            let sum = sums.entry((owner.to_owned(), day)).or_default();
+            *sum = sum.plus(used);
         }
     }
 
@@ -204,8 +201,9 @@ impl Store for Memory {
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
         self.write(lease.pen(), |room| {
+            let used = sql::used(&room.chat, facts);
             let version = room.commit(facts);
-            self.count(&room.chat.owner, facts);
+            self.count(&room.chat.owner, used);
             Ok(version)
         })
     }

@@ -1,12 +1,13 @@
 //! What stores with tables have in common.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{self, Day, Used};
 use everturn_core::chat::{Chat, Effect};
 use everturn_core::cost::Micros;
 use everturn_core::draft::Draft;
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::fact::Fact;
 use everturn_core::ids::{InboxSeq, MessageId};
 use everturn_core::message::{Body, Verdict};
 use everturn_core::status::Status;
@@ -81,8 +82,6 @@ pub(crate) struct Split {
     pub(crate) messages: Vec<MessageRow>,
     pub(crate) attempts: Vec<String>,
     pub(crate) outcomes: Vec<(InboxSeq, String)>,
-    /// What the attempts used, by the day they began.
-    pub(crate) used: BTreeMap<Day, Used>,
 }
 
 /// A message to store.
@@ -109,12 +108,7 @@ impl Split {
                     split.messages.retain(|message| message.id < *from);
                     split.gone = Some(split.gone.map_or(*from, |gone| gone.min(*from)));
                 }
-                Fact::Attempted(attempted, _) => {
-                    split.attempts.push(shape::attempted::write(attempted));
-                    let (day, used) = used(attempted);
-                    let sum = split.used.entry(day).or_default();
-                    *sum = sum.plus(used);
-                }
+                Fact::Attempted(attempted, _) => split.attempts.push(shape::attempted::write(attempted)),
                 Fact::Obeyed(seq, outcome) => split.outcomes.push((*seq, shape::outcome::write(*outcome))),
                 _ => {} // The chat itself says the rest.
             }
@@ -123,15 +117,21 @@ impl Split {
     }
 }
 
-/// What an attempt used, and the day that is counted on.
-pub(crate) fn used(attempted: &Attempted) -> (Day, Used) {
-    let used = Used { tokens: countable(attempted.tally.total()), cost: Micros(countable(attempted.spend.total().0)) };
-    (Day::of(attempted.began), used)
+/// What a commit used, by the day, in numbers of which a table can add up many. No true one is cut.
+pub(crate) fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
+    let countable = |number: u64| number.min(1 << 40);
+    let cut = |Used { steps, time, tokens, cost: Micros(cost) }| Used {
+        steps: countable(steps),
+        time: Duration::from_millis(countable(millis(time))),
+        tokens: countable(tokens),
+        cost: Micros(countable(cost)),
+    };
+    budget::used(before, facts).into_iter().map(|(day, used)| (day, cut(used))).collect()
 }
 
-/// A number of which a table can add up many. No true one is cut.
-fn countable(number: u64) -> u64 {
-    number.min(1 << 40)
+/// Whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// What the model answered.

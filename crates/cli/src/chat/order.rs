@@ -4,10 +4,11 @@
 //! are kept, each under its name, and go out when it is back; what is refused comes back, so that nobody has to type it
 //! again.
 
-use everturn_server::wire::{Answer, Chat, Create, Patch, Usage, When};
+use everturn_server::wire::{Answer, Chat, Create, Patch, When};
 use tokio::sync::mpsc;
 
-use super::look::{duration, grouped};
+use super::cost;
+use super::look::grouped;
 use super::session::Begin;
 use crate::client::{Client, ClientError};
 
@@ -159,7 +160,10 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
             return Ok(Outcome::Opened(Box::new(chat)));
         }
         Order::Fork { chat, at } => return Ok(Outcome::Opened(Box::new(client.fork(chat, *at).await?))),
-        Order::Cost { chat } => return Ok(Outcome::Told(cost(&client.usage(chat).await?))),
+        Order::Cost { chat } => {
+            let (usage, account) = (client.usage(chat).await?, client.account().await?);
+            return Ok(Outcome::Told(cost::told(&usage, &account)));
+        }
         Order::Models { own } => return models(client, own.as_deref()).await,
         Order::Names => {
             let names = client.models().await?.models.into_iter().map(|model| model.id);
@@ -207,36 +211,6 @@ async fn models(client: &Client, own: Option<&str>) -> Result<Outcome, ClientErr
     lines
         .push("/model NAME has this chat ask another from its next turn on, /model agent the one of its agent.".into());
     Ok(Outcome::Told(lines))
-}
-
-/// What a chat has used, for people.
-fn cost(usage: &Usage) -> Vec<String> {
-    let money = |micros: u64| format!("{}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100);
-    let tokens = |tokens: &everturn_server::wire::Tokens| {
-        format!("{} in, {} out, {} cached", grouped(tokens.input), grouped(tokens.output), grouped(tokens.cache_read))
-    };
-    let calls =
-        if usage.attempts == 1 { "1 provider call".into() } else { format!("{} provider calls", usage.attempts) };
-    let mut lines = vec![format!("{calls}; tokens: {}", tokens(&usage.known))];
-    if usage.estimated != everturn_server::wire::Tokens::default() {
-        lines.push(format!("not reported, so estimated: {}", tokens(&usage.estimated)));
-    }
-    lines.push(format!(
-        "cost: {} known, {} estimated",
-        money(usage.cost.known_micros),
-        money(usage.cost.estimated_micros)
-    ));
-    let odd = usage.each.iter().filter(|attempt| attempt.outcome != "answered").collect::<Vec<_>>();
-    lines.extend(odd.iter().rev().take(5).map(|attempt| {
-        format!(
-            "step {} attempt {}: {} after {}",
-            attempt.step,
-            attempt.number,
-            attempt.outcome,
-            duration(attempt.took_ms as i64)
-        )
-    }));
-    lines
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub const HELP: [(&str, &str); 16] = [
     ("/new [AGENT]", "begins another chat"),
     ("/title TEXT", "names the chat"),
     ("/compact", "summarises what was said"),
-    ("/cost", "tells tokens and money"),
+    ("/cost", "tells what was used, beside the budget"),
     ("/model [NAME]", "lists the models; has the chat ask NAME from its next turn on, /model agent its agent's"),
     ("/debug, /debug off", "has what is exchanged with providers for the chat recorded, or not"),
     ("/quit, Ctrl-D", "leaves; the chat stays"),

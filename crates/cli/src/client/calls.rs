@@ -1,8 +1,8 @@
 //! Each thing that can be asked.
 
 use everturn_server::wire::{
-    Accepted, Answer, Answers, Chat, Chats, Create, Edit, Messages, Models, NewToken, Nothing, Patch, Secret, Send,
-    TokenInfo, TokensList, Usage, When,
+    Accepted, Account, Answer, Answers, Chat, Chats, Create, Edit, Messages, Models, NewToken, Nothing, Patch, Secret,
+    Send, TokenInfo, TokensList, Usage, When,
 };
 use reqwest::Method;
 use serde::Serialize;
@@ -78,6 +78,11 @@ impl Client {
     /// What a chat has used, with every provider call.
     pub async fn usage(&self, chat: &str) -> Result<Usage, ClientError> {
         self.get(&format!("/v1/chats/{chat}/usage?each=true")).await
+    }
+
+    /// What we may use, and have used today and this month.
+    pub async fn account(&self) -> Result<Account, ClientError> {
+        self.get("/v1/usage").await
     }
 
     /// The models that agents here talk to.

@@ -41,13 +41,13 @@ fn failure(ended: Ended) -> (String, String) {
 
 /// Each bound of the usual budget is that of its window and of what it counts.
 #[tokio::test]
-async fn a_budget_is_that_of_its_day_or_month() {
-    for (key, unit, window) in [
-        ("day_tokens_max", "tokens used", "today"),
-        ("month_tokens_max", "tokens used", "this month"),
-        ("day_cost_max", "spent", "today"),
-        ("month_cost_max", "spent", "this month"),
-    ] {
+async fn a_budget_is_that_of_its_window() {
+    let windows = [("chat", "in this chat"), ("day", "today"), ("month", "this month")];
+    for (key, unit, window) in
+        [("steps", "steps made"), ("minutes", "minutes worked"), ("tokens", "tokens used"), ("cost", "spent")]
+            .into_iter()
+            .flat_map(|(what, unit)| windows.map(|(window, when)| (format!("{window}_{what}_max"), unit, when)))
+    {
         let scratch = Scratch::new();
         let daemon = told(&scratch, &format!("model = 'understudy/numbered'\n[budget]\n{key} = 0")).await;
         let (kind, detail) = failure(turn(&daemon, "count to 3").await);
@@ -93,6 +93,37 @@ async fn an_owner_has_a_budget_of_their_own() {
             _ => assert!(failure(ended).1.contains("spent this month")),
         }
     }
+    daemon.end().await;
+}
+
+/// What all chats of an owner have used is told beside what it may be, to that owner and to nobody else.
+#[tokio::test]
+async fn what_was_used_is_told_beside_what_may_be() {
+    let scratch = Scratch::new();
+    let text = "model = 'understudy/numbered'
+        [budget]
+        chat_minutes_max = 30
+        day_steps_max = 3
+        month_cost_max = 2.5";
+    let mut daemon = told(&scratch, text).await;
+    for _ in 0..2 {
+        assert_eq!(turn(&daemon, "count to 3").await, Ended::Done);
+    }
+    let account = daemon.get("/v1/usage").await;
+    let chat = daemon.get("/v1/chats").await["chats"][0]["id"].as_str().unwrap().to_owned();
+    let usage = daemon.get(&format!("/v1/chats/{chat}/usage")).await;
+    assert_eq!((&usage["steps"], &usage["attempts"]), (&json!(1), &json!(1)), "{usage}");
+    for window in ["day", "month"] {
+        assert_eq!(account[window]["steps"], 2, "{account}");
+        assert!(account[window]["tokens"].as_u64() > usage["known"]["output"].as_u64(), "{account} {usage}");
+    }
+    let bounds = (&account["chat_max"], &account["day_max"], &account["month_max"]);
+    assert_eq!(bounds, (&json!({"time_ms": 1_800_000}), &json!({"steps": 3}), &json!({"cost_micros": 2_500_000})));
+    let new = json!({"name": "bob", "owner": "bob", "scopes": ["read"]});
+    daemon.token = daemon.post("/v1/tokens", &new).await["token"].as_str().unwrap().to_owned();
+    let theirs = daemon.get("/v1/usage").await;
+    let nothing = json!({"steps": 0, "time_ms": 0, "tokens": 0, "cost_micros": 0});
+    assert_eq!((&theirs["day"], &theirs["month"]), (&nothing, &nothing));
     daemon.end().await;
 }
 

@@ -6,7 +6,7 @@ use crate::cost::{Micros, Spend, Tally};
 use crate::delta::Delta;
 use crate::fact::{Aim, AttemptOutcome};
 use crate::ids::{MessageId, Seq};
-use crate::message::{Seal, Stop, Summary, SummarySource, Verdict};
+use crate::message::{CallResult, Meta, Output, Seal, Stop, Summary, SummarySource, Verdict};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
 use crate::rehearsal::{Stage, tiny_limits};
 
@@ -248,4 +248,35 @@ fn rests_add_up() {
     }
     assert_eq!((turn(&stage).rested, turn(&stage).rests_since), (Duration::from_millis(60), None));
     assert_eq!(turn(&stage).worked(stage.now), Duration::from_millis(200));
+}
+
+fn ran(ordinal: u16, verdict: Verdict, ended: i64) -> Body {
+    let (call, output, meta) = (CallUid { step: StepId(1), ordinal }, Output::text("seen"), Meta::new());
+    let (began, ended) = (Some(Timestamp(100)), Timestamp(ended));
+    Body::Result(Box::new(CallResult { call, tool: "look".into(), verdict, output, began, ended, meta }))
+}
+
+/// Replies are steps, and attempts and tools take time; how long one ran that was lost is not known. What is said again,
+/// by whoever mends or imports, is not done again.
+#[test]
+fn what_a_turn_does_is_counted_once() {
+    let used = |stage: &Stage| (stage.chat.totals.steps, stage.chat.totals.time.as_millis());
+    let mut stage = asked();
+    stage.commit(&[attempted(&stage, 1)]);
+    assert_eq!(used(&stage), (0, 3));
+    answer(&mut stage, &[call(0, "look", "{}"), call(1, "look", "{}"), call(2, "look", "{}")].concat());
+    for (ordinal, verdict, ended) in [(0, Verdict::Done, 120), (1, Verdict::Unknown, 9_000), (2, Verdict::Error, 107)] {
+        stage.commit(&stage.change(|change| change.say(ran(ordinal, verdict, ended))));
+    }
+    assert_eq!(used(&stage), (1, 3 + 20 + 7));
+    let reply = reply(stage.chat.step, &[text("Hi")], Stop::End);
+    stage.commit(&stage.change(|change| change.reply(reply, |_| CallState::Ready).finish(TurnEnd::Done)));
+    assert_eq!(used(&stage), (2, 30));
+    let rewound = Fact::Rewound { from: MessageId(2) };
+    let again = stage.transcript[1..].iter().map(|message| Fact::Said(message.clone(), Tail::Nothing));
+    stage.commit(&[rewound].into_iter().chain(again).collect::<Vec<_>>());
+    assert_eq!(used(&stage), (2, 30), "it was only said again");
+    obey(&mut stage, Command::Edit { message: MessageId(1), parts: words("hullo") });
+    answer(&mut stage, &[text("Hi")]);
+    assert_eq!(used(&stage), (3, 30), "an edit takes nothing back that was used");
 }

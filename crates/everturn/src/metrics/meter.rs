@@ -268,8 +268,7 @@ impl Meter {
         if is_cut(&result.output) {
             all.tool_result_truncated.get_or_create(&labels).inc();
         }
-        if let Some(began) = result.began {
-            let took = result.ended.since(began);
+        if let Some((_, took)) = result.ran() {
             all.tool_duration.get_or_create(&Tool { tool: labels.tool }).observe(took.as_secs_f64());
         }
     }

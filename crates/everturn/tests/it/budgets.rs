@@ -25,8 +25,16 @@ fn frugal() -> Understudy {
     Understudy::improvising(answer).with(|facts| facts.price = Some(price))
 }
 
+/// Calls a tool again and again.
+fn restless() -> Understudy {
+    Understudy::improvising(|request| {
+        let n = request.entries.len();
+        script([call("look", json!({ "n": n })), usage(90, 10), stop(Stop::ToolUse)])
+    })
+}
+
 fn daily(tokens: u64) -> Budget {
-    Budget { day: Allowance { tokens_max: Some(tokens), cost_max: None }, ..Budget::default() }
+    Budget { day: Allowance { tokens_max: Some(tokens), ..Allowance::default() }, ..Budget::default() }
 }
 
 async fn chat_of(engine: &Engine, owner: &str) -> ChatHandle {
@@ -72,7 +80,7 @@ async fn a_budget_that_is_used_up_ends_turns_until_the_next_day() {
 /// I17: a chat has a budget of its own, whatever its owner may still use elsewhere, and no day renews it.
 #[tokio::test(start_paused = true)]
 async fn a_chat_that_has_used_its_budget_is_over_and_others_of_its_owner_are_not() {
-    let chat = Allowance { tokens_max: Some(200), cost_max: None };
+    let chat = Allowance { tokens_max: Some(200), ..Allowance::default() };
     let budget = Budget { chat, ..daily(1_000) };
     let stage = Stage::built(frugal(), agent(), |builder| builder.budget(budget)).await;
     let (one, two) = (chat_of(&stage.engine, "a").await, chat_of(&stage.engine, "a").await);
@@ -89,7 +97,7 @@ async fn a_chat_that_has_used_its_budget_is_over_and_others_of_its_owner_are_not
 /// It is counted where every process can see it: another one knows what this one used, and a month is not a day.
 #[tokio::test(start_paused = true)]
 async fn a_budget_outlives_its_process() {
-    let month = Allowance { tokens_max: None, cost_max: Some(Micros(2_000)) };
+    let month = Allowance { cost_max: Some(Micros(2_000)), ..Allowance::default() };
     let budget = Budget { month, ..Budget::default() };
     let stage = Stage::built(frugal(), agent(), |builder| builder.budget(budget)).await;
     let id = chat_of(&stage.engine, "a").await.id();
@@ -113,15 +121,37 @@ async fn a_budget_outlives_its_process() {
 /// Within a turn too: the step that would go over is not made, and whoever waits goes on waiting.
 #[tokio::test(start_paused = true)]
 async fn a_turn_ends_at_the_step_that_would_go_over() {
-    let restless = Understudy::improvising(|request| {
-        let n = request.entries.len();
-        script([call("look", json!({ "n": n })), usage(90, 10), stop(Stop::ToolUse)])
-    });
     let agent = agent().tool(Diary::new().tool("look", 1, ANY)).unwrap();
-    let stage = Stage::built(restless, agent, |builder| builder.budget(daily(300))).await;
+    let stage = Stage::built(restless(), agent, |builder| builder.budget(daily(300))).await;
     stage.chat.send("go").await.unwrap();
     stage.chat.send("and then?").await.unwrap();
     assert_eq!(failure(stage.ended().await).kind, Kind::Budget);
     let standing = stage.chat.view().await.unwrap().standing.unwrap();
     assert_eq!((stage.understudy.requests().len(), standing.queue.len()), (3, 1));
+}
+
+/// I17: steps and time are bounded across turns too, of a chat and of all that an owner has; time is what calls and tools
+/// take, and nobody pays for waiting.
+#[tokio::test(start_paused = true)]
+async fn steps_and_time_are_budgets_too() {
+    let steps = Allowance { steps_max: Some(3), ..Allowance::default() };
+    let time = Allowance { time_max: Some(Duration::from_secs(150)), ..Allowance::default() };
+    let of_chat = "in this chat; a new one begins at nothing";
+    let of_day = "today; renewed at midnight UTC";
+    for (budget, used, made, is_shared) in [
+        (Budget { chat: steps, ..Budget::default() }, format!("3 of 3 steps made {of_chat}"), 3, false),
+        (Budget { day: steps, ..Budget::default() }, format!("3 of 3 steps made {of_day}"), 3, true),
+        (Budget { chat: time, ..Budget::default() }, format!("3 of 2 minutes worked {of_chat}"), 3, false),
+        (Budget { day: time, ..Budget::default() }, format!("3 of 2 minutes worked {of_day}"), 3, true),
+    ] {
+        let agent = agent().tool(Diary::new().tool("look", 60, ANY)).unwrap();
+        let stage = Stage::built(restless(), agent, |builder| builder.budget(budget)).await;
+        let (one, two) = (chat_of(&stage.engine, "a").await, chat_of(&stage.engine, "a").await);
+        sleep(Duration::from_secs(3_600)).await;
+        let refused = failure(ended(&one).await);
+        assert_eq!((refused.kind, refused.detail.as_str()), (Kind::Budget, used.as_str()));
+        assert_eq!(stage.understudy.requests().len(), made);
+        assert_eq!(failure(ended(&two).await).kind, Kind::Budget);
+        assert_eq!(stage.understudy.requests().len() == made, is_shared, "{used}");
+    }
 }

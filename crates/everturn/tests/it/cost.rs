@@ -112,6 +112,8 @@ async fn usage_adds_up() {
                 ),
             },
             attempts: 3,
+            steps: 3,
+            time: 0ns,
         }
     "#]]
     .assert_debug_eq(&totals(&stage).await);

@@ -1,9 +1,11 @@
 //! Reading what was asked, and what it cost.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use everturn::ChatHandle;
 use everturn::core::fact::{AttemptOutcome, Attempted, Totals};
+use everturn::core::message::Body;
 use everturn::core::prompt::{PromptPart, Request, Role};
 
 /// A request as people read it, a line a part; long texts are cut.
@@ -97,7 +99,7 @@ async fn all(chat: &ChatHandle) -> Vec<Attempted> {
     }
 }
 
-/// AW03: the chat's totals are the sum of its rows, and no attempt has two.
+/// AW03: the chat's totals are the sum of its rows and of what was said, and no attempt has two.
 pub async fn adds_up(chat: &ChatHandle) {
     let rows = all(chat).await;
     let mut sum = Totals::default();
@@ -106,6 +108,14 @@ pub async fn adds_up(chat: &ChatHandle) {
         sum.spend.known = sum.spend.known.plus(row.spend.known);
         sum.spend.estimated = sum.spend.estimated.plus(row.spend.estimated);
         sum.attempts += 1;
+        sum.time += row.took;
+    }
+    for message in chat.transcript().await.unwrap() {
+        match &message.body {
+            Body::Reply(_) => sum.steps += 1,
+            Body::Result(result) => sum.time += result.ran().map_or(Duration::ZERO, |(_, time)| time),
+            _ => {}
+        }
     }
     assert_eq!(chat.view().await.unwrap().standing.unwrap().totals, sum);
     let mut names: Vec<_> = rows.iter().map(|row| (row.step, row.number)).collect();

@@ -1,5 +1,6 @@
 //! What concerns the server itself.
 
+use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -46,8 +47,16 @@ pub async fn metrics(_: May<Measuring>, State(app): State<Shared>) -> Result<Res
 #[utoipa::path(get, path = "/v1/models", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "The models", body = wire::Models),
 ))]
-pub async fn models(_: May<Reading>, State(app): State<Shared>) -> axum::Json<wire::Models> {
-    axum::Json(wire::Models { models: app.models() })
+pub async fn models(_: May<Reading>, State(app): State<Shared>) -> Answer<wire::Models> {
+    Answer(wire::Models { models: app.models() })
+}
+
+/// What the caller's owner may use in all their chats, and has used today and this month.
+#[utoipa::path(get, path = "/v1/usage", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "What was used, and may be", body = wire::Account),
+))]
+pub async fn usage(caller: May<Reading>, State(app): State<Shared>) -> Result<Answer<wire::Account>, Problem> {
+    Ok(Answer(app.account(&caller).await?.into()))
 }
 
 /// This document.

@@ -40,6 +40,12 @@ pub struct Usage {
     pub cost: Money,
     /// How many provider calls were made.
     pub attempts: u64,
+    /// How many replies came of them.
+    #[serde(default)]
+    pub steps: u64,
+    /// How long provider calls and tools took, each for itself, in milliseconds.
+    #[serde(default)]
+    pub time_ms: u64,
     /// Each of them, oldest first. Only where asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Attempt>,
@@ -86,9 +92,9 @@ impl From<cost::Spend> for Money {
 }
 
 impl From<Totals> for Usage {
-    fn from(Totals { tally, spend, attempts }: Totals) -> Self {
-        let (known, estimated) = (tally.known.into(), tally.estimated.into());
-        Self { known, estimated, cost: spend.into(), attempts, each: Vec::new() }
+    fn from(Totals { tally, spend, attempts, steps, time }: Totals) -> Self {
+        let (known, estimated, time_ms) = (tally.known.into(), tally.estimated.into(), time.as_millis() as u64);
+        Self { known, estimated, cost: spend.into(), attempts, steps, time_ms, each: Vec::new() }
     }
 }
 

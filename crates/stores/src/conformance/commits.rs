@@ -12,9 +12,9 @@ use everturn_core::chat::{CallState, Tail, TurnEnd};
 use everturn_core::command::{Command, When};
 use everturn_core::cost::Micros;
 use everturn_core::fact::Fact;
-use everturn_core::ids::{MessageId, Timestamp, Version};
-use everturn_core::message::{Body, Stop, Summary, SummarySource};
-use everturn_core::rehearsal::sample::{attempt, reply, send, text, words};
+use everturn_core::ids::{CallUid, MessageId, Timestamp, Version};
+use everturn_core::message::{Body, CallResult, Meta, Output, Stop, Summary, SummarySource, Verdict};
+use everturn_core::rehearsal::sample::{attempt, call, reply, send, text, words};
 use everturn_core::rehearsal::{Deed, Dice};
 
 use super::Witness;
@@ -33,10 +33,10 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
         let days = Day(*days.start())..=Day(*days.end());
         store.used(owner, days).await.expect("it can be asked")
     };
-    let each = {
-        let Fact::Attempted(row, _) = sample(0) else { unreachable!("that is what it makes") };
-        crate::sql::used(&row).1
-    };
+    let Fact::Attempted(row, _) = sample(0) else { unreachable!("that is what it makes") };
+    let bound = 1 << 40; // No true number is cut, and no number that a model makes up is too large to be added.
+    let (tokens, cost) = (row.tally.total().min(bound), Micros(row.spend.total().0.min(bound)));
+    let each = Used { steps: 0, time: row.took, tokens, cost };
     assert!(each.tokens > 0 && each.cost > Micros(0));
     let times = |len| (0..len).fold(Used::default(), |sum, _| sum.plus(each));
     let mut chats = [Witness::in_a_turn(&store, 1).await, Witness::in_a_turn(&store, 2).await];
@@ -54,6 +54,41 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
     for chat in &chats {
         chat.agrees().await;
     }
+}
+
+/// A reply is a step, and a tool takes time, for the owner and in the chat: on the day it began, and once, however often it
+/// is said.
+pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) {
+    const DAY: i64 = 86_400_000;
+    let used = async |day: i64| store.used("owner", Day(day)..=Day(day)).await.expect("it can be asked");
+    let (steps, time) = (|steps| Used { steps, ..Used::default() }, |time| Used { time, ..Used::default() });
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let asks = reply(witness.stage.chat.step, &call(0, "look", "{}"), Stop::ToolUse);
+    let call = CallUid { step: witness.stage.chat.step, ordinal: 0 };
+    witness.stage.now = Timestamp(50 * DAY - 1);
+    witness.change(|change| change.reply(asks, |_| CallState::Ready)).await;
+    witness.stage.now = Timestamp(51 * DAY);
+    let (tool, verdict, output, meta) = ("look".into(), Verdict::Done, Output::text("seen"), Meta::new());
+    let (began, ended) = (Some(Timestamp(51 * DAY - 2_500)), witness.stage.now);
+    witness.change(|change| change.result(CallResult { call, tool, verdict, output, began, ended, meta })).await;
+    let answer = reply(witness.stage.chat.step, &[text("seen")], Stop::End);
+    witness.change(|change| change.reply(answer, |_| CallState::Ready).finish(TurnEnd::Done)).await;
+    let again: Vec<_> = witness.stage.transcript[1..].iter().map(|message| message.body.clone()).collect();
+    witness
+        .change(|change| {
+            change.fact(Fact::Rewound { from: MessageId(2) });
+            again.into_iter().fold(change, |change, body| change.say_as(body, Tail::Nothing))
+        })
+        .await;
+    let ran = Duration::from_millis(2_500);
+    for (day, expected) in
+        [(48, Used::default()), (49, steps(1)), (50, time(ran)), (51, steps(1)), (52, Used::default())]
+    {
+        assert_eq!(used(day).await, expected, "day {day}");
+    }
+    let totals = witness.stage.chat.totals;
+    assert_eq!((totals.steps, totals.time), (2, ran));
+    witness.agrees().await;
 }
 
 fn sample(began: i64) -> Fact {

@@ -1,7 +1,9 @@
 //! Writing one change whole.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use everturn_core::budget::{Day, Used};
 use everturn_core::chat::Chat;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{Fence, Version};
@@ -28,6 +30,7 @@ struct Sheet {
     chat: Arc<Chat>,
     cells: ChatCells,
     split: Split,
+    used: BTreeMap<Day, Used>,
     /// The number of the first attempt, if there is one.
     attempt: i64,
     entries: Vec<Line>,
@@ -72,6 +75,7 @@ impl Sheet {
             closes_step: before.step < chat.step,
             chat: Arc::new(chat),
             split: Split::of(facts),
+            used: sql::used(before, facts),
             attempt: big(before.totals.attempts) + 1,
             entries: ledger::entries(before, facts).map(Line::from).collect(),
         }
@@ -290,16 +294,20 @@ async fn write_ledger(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
 
 async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
     let shard = i16::from(sheet.cells.id[15] % USED_SHARDS);
-    for (day, used) in &sheet.split.used {
+    for (day, used) in &sheet.used {
         let sql = "
-            INSERT INTO used (owner, day, shard, tokens, cost) VALUES ($1, $2, $3, $4, $5)
+            INSERT INTO used (owner, day, shard, steps, time_ms, tokens, cost) VALUES ($1, $2, $3, $4, $5, $6, $7)
             ON CONFLICT (owner, day, shard)
-            DO UPDATE SET tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost";
+            DO UPDATE SET steps = used.steps + excluded.steps, time_ms = used.time_ms + excluded.time_ms,
+            tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost";
+        let (steps, time_ms) = (big(used.steps), big(sql::millis(used.time)));
         let (tokens, cost) = (big(used.tokens), big(used.cost.0));
-        let params: [Param<'_>; 5] = [
+        let params: [Param<'_>; 7] = [
             (&sheet.cells.owner, Type::BYTEA),
             (&day.0, Type::INT8),
             (&shard, Type::INT2),
+            (&steps, Type::INT8),
+            (&time_ms, Type::INT8),
             (&tokens, Type::INT8),
             (&cost, Type::INT8),
         ];

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::budget::{Day, Used};
 use everturn_core::chat::Chat;
@@ -89,11 +90,17 @@ impl Inspection {
 
     pub(super) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         let sql = "
-            SELECT coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost
+            SELECT coalesce(sum(steps), 0)::bigint AS steps, coalesce(sum(time_ms), 0)::bigint AS time_ms,
+            coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost
             FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
         let (owner, from, to) = (owner.as_bytes(), days.start().0, days.end().0);
         let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
-        let sum = |row: &Row| Used { tokens: count(row, "tokens"), cost: Micros(count(row, "cost")) };
+        let sum = |row: &Row| Used {
+            steps: count(row, "steps"),
+            time: Duration::from_millis(count(row, "time_ms")),
+            tokens: count(row, "tokens"),
+            cost: Micros(count(row, "cost")),
+        };
         Ok(rows.first().map(sum).unwrap_or_default())
     }
 

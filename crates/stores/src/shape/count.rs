@@ -4,7 +4,7 @@ use everturn_core::cost::{self, Micros};
 use everturn_core::fact;
 use serde::{Deserialize, Serialize};
 
-use super::value::unset;
+use super::value::{Nanos, unset};
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Usage {
@@ -80,16 +80,20 @@ pub(super) struct Totals {
     spend: Spend,
     #[serde(default, skip_serializing_if = "unset")]
     attempts: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    steps: u64,
+    #[serde(default, skip_serializing_if = "unset")]
+    time_ns: Nanos,
 }
 
 impl From<fact::Totals> for Totals {
-    fn from(fact::Totals { tally, spend, attempts }: fact::Totals) -> Self {
-        Self { tally: tally.into(), spend: spend.into(), attempts }
+    fn from(fact::Totals { tally, spend, attempts, steps, time }: fact::Totals) -> Self {
+        Self { tally: tally.into(), spend: spend.into(), attempts, steps, time_ns: Nanos(time) }
     }
 }
 
 impl From<Totals> for fact::Totals {
-    fn from(Totals { tally, spend, attempts }: Totals) -> Self {
-        Self { tally: tally.into(), spend: spend.into(), attempts }
+    fn from(Totals { tally, spend, attempts, steps, time_ns: Nanos(time) }: Totals) -> Self {
+        Self { tally: tally.into(), spend: spend.into(), attempts, steps, time }
     }
 }

@@ -69,8 +69,8 @@ impl Desk<'_> {
             let update = self.connection.prepare_cached("UPDATE inbox SET outcome = ?3 WHERE chat = ?1 AND seq = ?2");
             update?.execute(params![id(pen.chat), number(seq.0)?, outcome])?;
         }
-        for (day, used) in &split.used {
-            self.count(&chat.owner, *day, *used)?;
+        for (day, used) in sql::used(&before, facts) {
+            self.count(&chat.owner, day, used)?;
         }
         self.put(&chat, submitted)?;
         self.told.push(Told::Committed { chat: pen.chat, version: chat.version, step: chat.step });
@@ -90,9 +90,12 @@ impl Desk<'_> {
     }
 
     fn count(&self, owner: &str, day: Day, used: Used) -> Result<(), Halt<WriteError>> {
-        let sql = "INSERT INTO used (owner, day, tokens, cost) VALUES (?1, ?2, ?3, ?4) \
-            ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens, cost = cost + excluded.cost";
-        let row = params![owner.as_bytes(), day.0, number(used.tokens)?, number(used.cost.0)?];
+        let sql = "INSERT INTO used (owner, day, steps, time_ms, tokens, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+            ON CONFLICT DO UPDATE SET steps = steps + excluded.steps, time_ms = time_ms + excluded.time_ms, \
+            tokens = tokens + excluded.tokens, cost = cost + excluded.cost";
+        let Used { steps, time, tokens, cost } = used;
+        let (steps, time) = (number(steps)?, number(sql::millis(time))?);
+        let row = params![owner.as_bytes(), day.0, steps, time, number(tokens)?, number(cost.0)?];
         self.connection.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }

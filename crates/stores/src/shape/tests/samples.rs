@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::chat::{CallState, Chat, OpenCall, Tail, Tried};
 use everturn_core::command::{Answer, Choice, Command, Refusal, When};
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::fact::{Attempted, Fact, Totals};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::inherited::{Found, Inherited};
 use everturn_core::message::Message;
@@ -59,6 +60,8 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
         ..chats[0].clone()
     });
     chats.push(Chat { debug: true, ..chats[0].clone() });
+    let totals = Totals { steps: u64::MAX, time: Duration::from_nanos(u64::MAX), ..Totals::default() };
+    chats.push(Chat { totals, ..chats[0].clone() });
     chats
 }
 

@@ -1,0 +1,83 @@
+//! What owners may use, and have used.
+
+use std::time::Duration;
+
+use everturn::core::budget;
+use everturn::core::cost::Micros;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What an owner may use in all their chats, and has used by now. Days and months are those of UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Account {
+    /// Since midnight.
+    pub day: Used,
+    /// Since the first of the month.
+    pub month: Used,
+    /// What may be used from midnight to midnight.
+    pub day_max: Bounds,
+    /// What may be used from the first of a month to the first of the next.
+    pub month_max: Bounds,
+    /// What each chat may use, as long as it lives.
+    pub chat_max: Bounds,
+}
+
+/// What was used.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Used {
+    /// Replies.
+    pub steps: u64,
+    /// How long provider calls and tools took, each for itself, in milliseconds.
+    pub time_ms: u64,
+    /// Prompt and output, reported and estimated.
+    pub tokens: u64,
+    /// What they cost, in millionths of the price list's unit, where the price is known.
+    pub cost_micros: u64,
+}
+
+/// What may be used. What is absent is not bounded.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Bounds {
+    /// Replies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// How long provider calls and tools may take, each for itself, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+    /// Prompt and output, reported and estimated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Money, in millionths of the price list's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+}
+
+impl From<budget::Account> for Account {
+    fn from(budget::Account { budget, day, month }: budget::Account) -> Self {
+        let budget::Budget { chat: chat_max, day: day_max, month: month_max } = budget;
+        Self {
+            day: day.into(),
+            month: month.into(),
+            day_max: day_max.into(),
+            month_max: month_max.into(),
+            chat_max: chat_max.into(),
+        }
+    }
+}
+
+impl From<budget::Used> for Used {
+    fn from(budget::Used { steps, time, tokens, cost: Micros(cost_micros) }: budget::Used) -> Self {
+        Self { steps, time_ms: millis(time), tokens, cost_micros }
+    }
+}
+
+impl From<budget::Allowance> for Bounds {
+    fn from(budget::Allowance { steps_max, time_max, tokens_max, cost_max }: budget::Allowance) -> Self {
+        let cost_micros = cost_max.map(|Micros(cost)| cost);
+        Self { steps: steps_max, time_ms: time_max.map(millis), tokens: tokens_max, cost_micros }
+    }
+}
+
+const fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64
+}
