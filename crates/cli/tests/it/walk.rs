@@ -108,7 +108,7 @@ impl Walk {
 
     /// What concerns the house.
     async fn house(&mut self) {
-        for path in ["/healthz", "/readyz", "/metrics", "/v1/models", "/v1/chats", "/v1/tokens"] {
+        for path in ["/healthz", "/readyz", "/metrics", "/v1/models", "/v1/usage", "/v1/chats", "/v1/tokens"] {
             self.go(Method::GET, path, &[], Value::Null).await;
         }
         let made = self.go(Method::POST, "/v1/tokens", &[], json!({"name": "walk", "scopes": ["read"]})).await;
