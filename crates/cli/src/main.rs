@@ -27,6 +27,7 @@ mod terminal;
 mod tokens;
 mod turn;
 mod understudy;
+mod watchdog;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -65,6 +65,17 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+/// X6: somebody watches whether the threads get on, and is not one of theirs.
+#[tokio::test]
+async fn the_threads_are_watched() {
+    let scratch = Scratch::new();
+    let daemon = Daemon::start(scratch.path(), "understudy/numbered").await;
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.child.id().unwrap())).unwrap();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")).unwrap());
+    assert!(names.collect::<String>().lines().any(|name| name == "watchdog"));
+    daemon.end().await;
+}
+
 /// S27: whatever makes the data directory, it and everything in it is its owner's alone, and `serve` takes it.
 #[tokio::test]
 async fn what_is_made_is_its_owners_alone() {

@@ -1,55 +1,21 @@
 //! Two servers that share a database, one of which dies, stands still, or is cut off.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::crowd::{Town, has_begun, words};
 use crate::daemon::{Daemon, Scratch};
+use crate::line::{Line, Weather};
 use crate::reader::{Reader, reply, rests};
 
 /// How long a turn may stand still when its server is gone.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
 const MODEL: &str = "understudy/numbered";
-
-/// A line that can be cut: nothing comes through, and nobody is told.
-struct Line {
-    address: String,
-    is_whole: Arc<watch::Sender<bool>>,
-}
-
-impl Line {
-    async fn to(target: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let is_whole = Arc::new(watch::Sender::new(true));
-        let state = is_whole.clone();
-        tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let (target, mut state) = (target.clone(), state.subscribe());
-                tokio::spawn(async move {
-                    // While the line is cut, whoever calls hears nothing at all.
-                    drop(state.wait_for(|is_whole| *is_whole).await);
-                    let mut far = TcpStream::connect(target).await.unwrap();
-                    let cut = async { drop(state.wait_for(|is_whole| !is_whole).await) };
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut near, &mut far) => return,
-                        () = cut => {}
-                    }
-                    drop(state.wait_for(|is_whole| *is_whole).await);
-                });
-            }
-        });
-        Self { address, is_whole }
-    }
-}
 
 /// What happens to the server that drives the turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,7 +42,7 @@ async fn survives(fate: Fate) {
     match fate {
         Fate::Killed => one.child.kill().await.unwrap(),
         Fate::Stopped => one.signal("STOP").await,
-        Fate::CutOff => drop(line.is_whole.send_replace(false)),
+        Fate::CutOff => line.turn(Weather::Cut),
     }
     let (mut seen, mut gap_max, mut last) = (0, Duration::ZERO, Instant::now());
     while !rests(reader.follower.view()) {
@@ -92,7 +58,7 @@ async fn survives(fate: Fate) {
     match fate {
         Fate::Killed => return,
         Fate::Stopped => one.signal("CONT").await,
-        Fate::CutOff => drop(line.is_whole.send_replace(true)),
+        Fate::CutOff => line.turn(Weather::Fair),
     }
     let town = Town::of(&other, 1).await;
     town.point_to(&[&one]);

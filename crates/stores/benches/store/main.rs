@@ -28,7 +28,7 @@ const SPAN: Duration = Duration::from_millis(1_500);
 /// How long the paced load lasts, each time.
 const PACED: Duration = Duration::from_secs(3);
 /// How far apart the deltas of a chat come when there are too many.
-const FLOOD: Duration = Duration::from_millis(1);
+const FLOOD: Duration = Duration::from_micros(400);
 /// Deltas a second and chat, when paced.
 const PACE: u32 = 50;
 
