@@ -16,6 +16,7 @@ mod files;
 mod house;
 mod kept;
 mod logs;
+mod lookout;
 mod out;
 mod private;
 mod record;
@@ -27,7 +28,6 @@ mod terminal;
 mod tokens;
 mod turn;
 mod understudy;
-mod watchdog;
 
 use std::io::Write as _;
 use std::process::ExitCode;

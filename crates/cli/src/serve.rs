@@ -19,11 +19,11 @@ use crate::config::{AGENT, Config, Connections, Flags, variables_set};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
+use crate::lookout::Lookout;
 use crate::out::{self, println};
 use crate::private;
 use crate::record::Whose;
 use crate::signals::Ends;
-use crate::watchdog::Watchdog;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
@@ -213,7 +213,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     config.refuse_unknown(variables_set())?;
     let entrances = config.entrances()?;
     let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
-    let _watchdog = Watchdog::of_this_runtime();
+    let _lookout = Lookout::of_this_runtime();
     let mut ends = Ends::listen()?;
     if let Some(tls) = entrances.iter().find_map(|entrance| entrance.tls.clone()) {
         tokio::spawn(reread(tls, signal(SignalKind::hangup())?));

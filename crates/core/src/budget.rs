@@ -1,8 +1,9 @@
 //! What an owner may use: in one chat, by the day and by the month.
 //!
 //! A turn has bounds of its own, and a thousand turns have a thousand times those. So whoever pays can bound a chat and
-//! an owner too. What was used is counted with every attempt, reply and result, on the day it began, in UTC; the question
-//! is asked before each attempt, so a budget is overrun by what is under way and by nothing else.
+//! an owner too. What was used is counted with every attempt and result, on the day it began, and with every reply, on the
+//! day it came, in UTC; the question is asked before each attempt, so a budget is overrun by what is under way and by
+//! nothing else.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,7 +56,7 @@ const fn is_leap(year: i64) -> bool {
 pub struct Used {
     /// Replies.
     pub steps: u64,
-    /// How long provider calls and tools took, each for itself. Whoever only waits uses none.
+    /// How long provider calls took, and tools that came back, each for itself. Between them nothing counts.
     pub time: Duration,
     /// Prompt and output, reported and estimated.
     pub tokens: u64,
@@ -76,26 +77,18 @@ impl Used {
     }
 }
 
-/// What is used by a commit to a chat, by the day it counts on. Only a turn makes steps and runs tools: what is said
-/// outside of one was said before, in this chat or elsewhere.
+/// What is used by a commit to a chat, by the day it counts on. Only a turn makes steps and runs tools: what is said to a
+/// chat that rests was said before, in it or elsewhere.
 #[must_use]
 pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
-    let (mut sums, mut in_turn) = (BTreeMap::<Day, Used>::new(), before.turn.is_some());
+    let mut sums = BTreeMap::<Day, Used>::new();
     for fact in facts {
         let used = match fact {
-            Fact::TurnBegan(_) => {
-                in_turn = true;
-                None
-            }
-            Fact::TurnEnded(_) | Fact::Rewound { .. } => {
-                in_turn = false;
-                None
-            }
             Fact::Attempted(row, _) => {
                 let (tokens, cost) = (row.tally.total(), row.spend.total());
                 Some((row.began, Used { steps: 0, time: row.took, tokens, cost }))
             }
-            Fact::Said(message, _) if in_turn => match &message.body {
+            Fact::Said(message, _) if before.turn.is_some() => match &message.body {
                 Body::Reply(_) => Some((message.at, Used { steps: 1, ..Used::default() })),
                 Body::Result(result) => result.ran().map(|(began, time)| (began, Used { time, ..Used::default() })),
                 Body::User(_) | Body::Context(_) | Body::Summary(_) => None,

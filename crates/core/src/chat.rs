@@ -15,7 +15,7 @@ use crate::error::Kind;
 use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
 use crate::inherited::{Found, Inherited};
-use crate::message::{Body, Message, Part, Verdict};
+use crate::message::{Body, Message, Part};
 use crate::quarantine::Taken;
 use crate::retry;
 use crate::status::{self, Status, Verb};
@@ -395,7 +395,7 @@ impl Chat {
             }
             Body::Result(result) => {
                 self.calls.retain(|open| open.uid != result.call);
-                if result.began.is_some() && matches!(result.verdict, Verdict::Done | Verdict::Error) {
+                if result.ran().is_some() {
                     self.taken.in_tools = 0; // It came back.
                 }
             }

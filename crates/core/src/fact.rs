@@ -95,11 +95,11 @@ pub struct Totals {
     pub tally: Tally,
     /// What those cost.
     pub spend: Spend,
-    /// How many there were.
+    /// How many attempts there were.
     pub attempts: u64,
     /// The replies that came of them.
     pub steps: u64,
-    /// How long they and the tools took, each for itself.
+    /// How long they took, and tools that came back, each for itself.
     pub time: Duration,
 }
 

@@ -298,11 +298,12 @@ pub struct CallResult {
 }
 
 impl CallResult {
-    /// When the tool began, and how long it ran. Not if that is unknown: it may have ended long before that was noticed.
+    /// When the tool began, and how long it ran, if it came back. Of others nobody knows: they may have been gone long before
+    /// that was noticed.
     #[must_use]
     pub fn ran(&self) -> Option<(Timestamp, Duration)> {
-        let began = self.began.filter(|_| self.verdict != Verdict::Unknown)?;
-        Some((began, self.ended.since(began)))
+        let came_back = matches!(self.verdict, Verdict::Done | Verdict::Error);
+        self.began.filter(|_| came_back).map(|began| (began, self.ended.since(began)))
     }
 }
 

@@ -25,8 +25,8 @@ pub fn told(usage: &Usage, account: &Account) -> Vec<String> {
     let chat = Used {
         steps: usage.steps,
         time_ms: usage.time_ms,
-        tokens: total(&usage.known) + total(&usage.estimated),
-        cost_micros: known + estimated,
+        tokens: total(&usage.known).saturating_add(total(&usage.estimated)),
+        cost_micros: known.saturating_add(estimated),
     };
     lines.push(format!("in this chat: {}", beside(&chat, &account.chat_max)));
     lines.push(format!("today, in all chats: {}", beside(&account.day, &account.day_max)));
@@ -51,7 +51,8 @@ fn beside(used: &Used, max: &Bounds) -> String {
 }
 
 const fn total(tokens: &Tokens) -> u64 {
-    tokens.input + tokens.cache_read + tokens.cache_write + tokens.output
+    let prompt = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
+    prompt.saturating_add(tokens.output)
 }
 
 fn money(micros: u64) -> String {

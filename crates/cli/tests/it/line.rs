@@ -69,7 +69,8 @@ impl Line {
 
     /// Changes it on every other connection there is, and on none to come. Tells on how many.
     pub fn turn_half(&self, weather: Weather) -> usize {
-        let sky = self.sky.lock().unwrap();
+        let mut sky = self.sky.lock().unwrap();
+        sky.let_go();
         let half: Vec<_> = sky.connections.iter().step_by(2).collect();
         half.iter().for_each(|connection| connection.send_modify(|now| *now = weather));
         half.len()
@@ -77,8 +78,13 @@ impl Line {
 }
 
 impl Sky {
-    fn connect(&mut self) -> watch::Receiver<Weather> {
+    /// Forgets those that are over.
+    fn let_go(&mut self) {
         self.connections.retain(|connection| connection.receiver_count() > 0);
+    }
+
+    fn connect(&mut self) -> watch::Receiver<Weather> {
+        self.let_go();
         let (connection, weather) = watch::channel(self.weather);
         self.connections.push(connection);
         weather

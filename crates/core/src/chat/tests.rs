@@ -256,16 +256,22 @@ fn ran(ordinal: u16, verdict: Verdict, ended: i64) -> Body {
     Body::Result(Box::new(CallResult { call, tool: "look".into(), verdict, output, began, ended, meta }))
 }
 
-/// Replies are steps, and attempts and tools take time; how long one ran that was lost is not known. What is said again,
-/// by whoever mends or imports, is not done again.
+/// Replies are steps, and attempts and tools take time; how long one ran that did not come back is not known. What is said
+/// again, by whoever mends or imports, is not done again.
 #[test]
 fn what_a_turn_does_is_counted_once() {
     let used = |stage: &Stage| (stage.chat.totals.steps, stage.chat.totals.time.as_millis());
     let mut stage = asked();
     stage.commit(&[attempted(&stage, 1)]);
     assert_eq!(used(&stage), (0, 3));
-    answer(&mut stage, &[call(0, "look", "{}"), call(1, "look", "{}"), call(2, "look", "{}")].concat());
-    for (ordinal, verdict, ended) in [(0, Verdict::Done, 120), (1, Verdict::Unknown, 9_000), (2, Verdict::Error, 107)] {
+    let calls: Vec<_> = (0..4).flat_map(|slot| call(slot, "look", "{}")).collect();
+    answer(&mut stage, &calls);
+    for (ordinal, verdict, ended) in [
+        (0, Verdict::Done, 120),
+        (1, Verdict::Unknown, 9_000),
+        (2, Verdict::Interrupted, 9_000),
+        (3, Verdict::Error, 107),
+    ] {
         stage.commit(&stage.change(|change| change.say(ran(ordinal, verdict, ended))));
     }
     assert_eq!(used(&stage), (1, 3 + 20 + 7));

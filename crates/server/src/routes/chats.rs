@@ -213,7 +213,7 @@ pub struct How {
 ///
 /// With each provider call it is sent piece by piece, and counts as one of the token's streams.
 #[utoipa::path(get, path = "/v1/chats/{id}/usage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
-    (status = 200, description = "Tokens and money", body = wire::Usage),
+    (status = 200, description = "Steps, time, tokens and money", body = wire::Usage),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
     (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
 ))]

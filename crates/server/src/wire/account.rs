@@ -27,7 +27,7 @@ pub struct Account {
 pub struct Used {
     /// Replies.
     pub steps: u64,
-    /// How long provider calls and tools took, each for itself, in milliseconds.
+    /// How long provider calls took, and tools that came back, each for itself, in milliseconds.
     pub time_ms: u64,
     /// Prompt and output, reported and estimated.
     pub tokens: u64,
@@ -41,7 +41,7 @@ pub struct Bounds {
     /// Replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// How long provider calls and tools may take, each for itself, in milliseconds.
+    /// How long provider calls and tools may take, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
     /// Prompt and output, reported and estimated.

@@ -1,4 +1,4 @@
-//! Tokens and money.
+//! What a chat has used.
 
 use everturn::core::cost;
 use everturn::core::fact::{AttemptOutcome, Attempted, Totals};
@@ -43,7 +43,7 @@ pub struct Usage {
     /// How many replies came of them.
     #[serde(default)]
     pub steps: u64,
-    /// How long provider calls and tools took, each for itself, in milliseconds.
+    /// How long provider calls took, and tools that came back, each for itself, in milliseconds.
     #[serde(default)]
     pub time_ms: u64,
     /// Each of them, oldest first. Only where asked for.

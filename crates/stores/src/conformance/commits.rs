@@ -56,8 +56,8 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
     }
 }
 
-/// A reply is a step, and a tool takes time, for the owner and in the chat: on the day it began, and once, however often it
-/// is said.
+/// A reply is a step, on the day it came, and a tool takes time, on the day it began: for the owner and in the chat, and once,
+/// however often it is said.
 pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) {
     const DAY: i64 = 86_400_000;
     let used = async |day: i64| store.used("owner", Day(day)..=Day(day)).await.expect("it can be asked");
@@ -71,8 +71,15 @@ pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) 
     let (tool, verdict, output, meta) = ("look".into(), Verdict::Done, Output::text("seen"), Meta::new());
     let (began, ended) = (Some(Timestamp(51 * DAY - 2_500)), witness.stage.now);
     witness.change(|change| change.result(CallResult { call, tool, verdict, output, began, ended, meta })).await;
-    let answer = reply(witness.stage.chat.step, &[text("seen")], Stop::End);
-    witness.change(|change| change.reply(answer, |_| CallState::Ready).finish(TurnEnd::Done)).await;
+    let mut other = Witness::in_a_turn(&store, 2).await;
+    other.stage.now = witness.stage.now;
+    for chat in [&mut other, &mut witness] {
+        for stop in [Stop::Length, Stop::End] {
+            let answer = reply(chat.stage.chat.step, &[text("seen")], stop);
+            chat.change(|change| change.reply(answer, |_| CallState::Ready)).await;
+        }
+    }
+    witness.change(|change| change.finish(TurnEnd::Done)).await;
     let again: Vec<_> = witness.stage.transcript[1..].iter().map(|message| message.body.clone()).collect();
     witness
         .change(|change| {
@@ -82,13 +89,14 @@ pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) 
         .await;
     let ran = Duration::from_millis(2_500);
     for (day, expected) in
-        [(48, Used::default()), (49, steps(1)), (50, time(ran)), (51, steps(1)), (52, Used::default())]
+        [(48, Used::default()), (49, steps(1)), (50, time(ran)), (51, steps(4)), (52, Used::default())]
     {
         assert_eq!(used(day).await, expected, "day {day}");
     }
     let totals = witness.stage.chat.totals;
-    assert_eq!((totals.steps, totals.time), (2, ran));
+    assert_eq!((totals.steps, totals.time), (3, ran));
     witness.agrees().await;
+    other.agrees().await;
 }
 
 fn sample(began: i64) -> Fact {

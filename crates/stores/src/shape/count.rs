@@ -1,4 +1,4 @@
-//! Tokens and money.
+//! Tokens, money, and what all of it came to.
 
 use everturn_core::cost::{self, Micros};
 use everturn_core::fact;

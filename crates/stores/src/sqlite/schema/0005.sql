@@ -1,3 +1,3 @@
--- Steps are counted too, and how long calls and tools took, in milliseconds.
+-- Steps are counted too, and how long provider calls and tools took, in milliseconds.
 ALTER TABLE used ADD steps INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE used ADD time_ms INTEGER NOT NULL DEFAULT 0;
