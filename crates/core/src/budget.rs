@@ -276,38 +276,17 @@ mod tests {
     fn steps_and_time_are_used_up_too() {
         let minutes = |minutes| Duration::from_secs(60) * minutes;
         let bounds = Allowance { steps_max: Some(3), time_max: Some(minutes(2)), ..Allowance::default() };
+        let of_chat = Budget { chat: bounds, ..Budget::default() };
+        let of_day = Budget { day: bounds, ..Budget::default() };
+        let of_month = Budget { month: bounds, ..Budget::default() };
         let used = |steps, seconds| Used { steps, time: Duration::from_secs(seconds), ..Used::default() };
         let none = Used::default();
         for (budget, chat, day, month, told) in [
-            (Budget { chat: bounds, ..Budget::default() }, used(2, 119), used(9, 999), used(9, 999), None),
-            (
-                Budget { chat: bounds, ..Budget::default() },
-                used(4, 0),
-                none,
-                none,
-                Some("4 of 3 steps made in this chat"),
-            ),
-            (
-                Budget { day: bounds, ..Budget::default() },
-                used(9, 999),
-                used(3, 999),
-                none,
-                Some("3 of 3 steps made today"),
-            ),
-            (
-                Budget { day: bounds, ..Budget::default() },
-                none,
-                used(2, 120),
-                none,
-                Some("2 of 2 minutes worked today"),
-            ),
-            (
-                Budget { month: bounds, ..Budget::default() },
-                none,
-                none,
-                used(0, 3_659),
-                Some("60 of 2 minutes worked this month"),
-            ),
+            (of_chat, used(2, 119), used(9, 999), used(9, 999), None),
+            (of_chat, used(4, 0), none, none, Some("4 of 3 steps made in this chat")),
+            (of_day, used(9, 999), used(3, 999), none, Some("3 of 3 steps made today")),
+            (of_day, none, used(2, 120), none, Some("2 of 2 minutes worked today")),
+            (of_month, none, none, used(0, 3_659), Some("60 of 2 minutes worked this month")),
         ] {
             let found = budget.exhausted(chat, day, month).map(|exhausted| exhausted.to_string());
             assert_eq!(found.as_deref().and_then(|found| found.split(';').next()), told);

@@ -144,7 +144,7 @@ fn has_called(view: &View) -> bool {
     view.messages.len() >= 2
 }
 
-async fn is_ready(daemon: &Daemon) -> bool {
+pub async fn is_ready(daemon: &Daemon) -> bool {
     let status = daemon.ask(Method::GET, "/readyz").send().await.unwrap().status();
     assert!([StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE].contains(&status), "{status}");
     status == StatusCode::OK

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use everturn_server::wire::{Part, View};
-use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -12,6 +11,7 @@ use tokio::time::timeout;
 use crate::crowd::{Guest, Town, words};
 use crate::daemon::{Daemon, Scratch};
 use crate::line::{Line, Weather};
+use crate::outage::is_ready;
 use crate::reader::{reply, rests};
 
 const CHATS: usize = 6;
@@ -42,10 +42,6 @@ async fn talk(
         got_on.send_modify(|got_on| got_on[stage] += 1);
     }
     (guest.until(rests).await, guest)
-}
-
-async fn is_ready(daemon: &Daemon) -> bool {
-    daemon.ask(Method::GET, "/readyz").send().await.unwrap().status() == StatusCode::OK
 }
 
 /// N4, I13, I16: what is late, held up, or heard by one side alone holds chats up, and ends none of them. They get on

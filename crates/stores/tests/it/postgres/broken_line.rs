@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use everturn_core::budget::Day;
+use everturn_core::chat::Tried;
+use everturn_core::cost::{Spend, Tally, Usage};
+use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
 use everturn_core::view::Row;
@@ -86,7 +90,27 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, left: Arc<AtomicI64
     }
 }
 
-/// I2, I4, CS01: whatever was under way when the line broke has happened once in the end, and everybody is told.
+/// An attempt that used ten tokens in a second.
+fn attempted() -> Fact {
+    let known = Usage { input: 10, ..Usage::default() };
+    Fact::Attempted(
+        Box::new(Attempted {
+            step: StepId(1),
+            number: 1,
+            model: "understudy/one".parse().expect("it is a name"),
+            aim: Aim::Unknown,
+            began: Timestamp(0),
+            took: Duration::from_secs(1),
+            tally: Tally { known, ..Tally::default() },
+            spend: Spend::default(),
+            outcome: AttemptOutcome::Answered,
+        }),
+        Tried::default(),
+    )
+}
+
+/// I2, I4, CS01: whatever was under way when the line broke has happened once in the end, and everybody is told. What it used
+/// is counted once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_ends_in_the_dark_happens_once() {
     for place in [Where::Going, Where::Coming] {
@@ -103,7 +127,8 @@ async fn what_ends_in_the_dark_happens_once() {
             let mut lease = store.acquire(chat).await.expect("it is taken in the end");
             for version in 1..=3 {
                 again();
-                assert_eq!(store.commit(&mut lease, &[]).await.map(|version| version.0), Ok(version), "{place:?}");
+                let committed = store.commit(&mut lease, &[attempted()]).await;
+                assert_eq!(committed.map(|version| version.0), Ok(version), "{place:?}");
             }
             for seq in 1..=3 {
                 again();
@@ -111,6 +136,8 @@ async fn what_ends_in_the_dark_happens_once() {
                 let row = Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta };
                 store.append(lease.pen(), vec![row]).await.expect("it is stored in the end");
             }
+            let used = store.used("owner", Day(0)..=Day(0)).await.expect("it can be asked");
+            assert_eq!((used.tokens, used.time.as_secs()), (30, 3), "{place:?}");
             again();
             let loaded = store.load(&lease).await.expect("the lease is ours");
             assert_eq!((loaded.chat.version.0, loaded.rows.len()), (3, 3), "{place:?}");
