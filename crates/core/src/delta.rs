@@ -55,7 +55,7 @@ pub enum Delta {
     /// How to find this generation again, should the stream break.
     Handle(Box<Handle>),
     /// What the attempt has used so far. What it states replaces what the attempt stated before.
-    Usage(Report),
+    Usage(Box<Report>),
     /// The text before and after this point comes from two attempts.
     Seam(Seam),
     /// Take back a call that was never completed.
@@ -66,6 +66,9 @@ pub enum Delta {
     /// Take back everything: the step begins again.
     RetractAll,
 }
+
+/// What is rare is in a box: most are a few letters, and thousands of chats have some at hand.
+const _: () = assert!(size_of::<Delta>() <= 40);
 
 /// A provider call that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -97,23 +97,19 @@ pub(crate) enum Ended {
     Cancelled,
 }
 
-/// What comes back: what was lent, how it ended, and when the first content came.
+/// What comes back: the attempt with what was lent to it, how it ended, and when the first content came.
 pub(crate) struct Outcome {
-    pub(crate) draft: Draft,
-    pub(crate) permit: Permit,
-    pub(crate) alone: Option<DropGuard>,
+    pub(crate) attempt: Box<Attempt>,
     pub(crate) ended: Result<Ended, WriteError>,
     pub(crate) first_after: Option<Duration>,
-    pub(crate) pinged: bool,
 }
 
 impl Attempt {
     /// Takes back `retract`, begins the attempt in the draft, and streams until it is over.
-    pub(crate) async fn run(mut self, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
+    pub(crate) async fn run(mut self: Box<Self>, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
         let mut first_after = None;
         let ended = self.stream(retract, began, opening, &mut first_after).await;
-        let Self { draft, permit, alone, pinged, .. } = self;
-        Outcome { draft, permit, alone, ended, first_after, pinged }
+        Outcome { attempt: self, ended, first_after }
     }
 
     async fn stream(

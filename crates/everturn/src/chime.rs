@@ -163,4 +163,26 @@ mod tests {
     impl std::task::Wake for Nobody {
         fn wake(self: Arc<Self>) {}
     }
+
+    /// Two who answer each other from different threads: each ring meets somebody who is just about to wait.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_ring_is_lost_between_threads() {
+        const ROUNDS: usize = 20_000;
+        let (ping, pong) = (Arc::new(Chime::default()), Arc::new(Chime::default()));
+        let answers = |mut hears: Listener, says: Arc<Chime>| async move {
+            for _ in 0..ROUNDS {
+                hears.rung().await;
+                hears.mark();
+                says.ring();
+            }
+        };
+        let players = [answers(ping.listen(), pong.clone()), answers(pong.listen(), ping.clone())].map(tokio::spawn);
+        ping.ring();
+        for player in players {
+            tokio::time::timeout(std::time::Duration::from_secs(60), player)
+                .await
+                .expect("somebody waits for ever")
+                .unwrap();
+        }
+    }
 }

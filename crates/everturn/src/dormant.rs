@@ -137,4 +137,17 @@ mod tests {
         dormant.await;
         assert_eq!(begun.elapsed(), Duration::from_secs(2));
     }
+
+    /// A waking that comes while it is being asked, from another thread or from itself, is for the next time.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_woken_while_it_is_asked_is_asked_again() {
+        let mut polls = 0;
+        let thrice = std::future::poll_fn(|context: &mut Context<'_>| {
+            polls += 1;
+            context.waker().wake_by_ref();
+            if polls < 3 { Poll::Pending } else { Poll::Ready(polls) }
+        });
+        let asked = tokio::time::timeout(std::time::Duration::from_secs(1), Dormant::new(thrice)).await;
+        assert_eq!(asked, Ok(3));
+    }
 }

@@ -26,7 +26,7 @@ use everturn_stores::{SubmitError, WriteError};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Background, Chaining};
-use crate::attempt::{Attempt, Ended, Opening, Windows};
+use crate::attempt::{Attempt, Ended, Opening, Outcome, Windows};
 use crate::climb::Climb;
 use crate::driver::Driver;
 use crate::governor::Permit;
@@ -82,13 +82,13 @@ impl Driver {
         };
         let (chat, cancel) = (self.chat.clone(), CancellationToken::new());
         let stopped = cancel.clone();
-        let asked = async move {
+        let asked = Box::pin(async move {
             tokio::select! {
                 biased;
                 () = stopped.cancelled() => Err(()),
                 text = hook.before_step(&chat) => Ok(text),
             }
-        };
+        });
         let Ok(text) = self.listening(asked, &cancel).await? else {
             return Ok(true); // The top of the loop knows who wants the turn stopped.
         };
@@ -217,7 +217,8 @@ impl Driver {
         }
         let cancel = CancellationToken::new();
         self.inherited = false;
-        let attempt = Attempt {
+        // It and its run are in boxes, or every wrapper has room for them twice: that is memory of each chat that streams.
+        let attempt = Box::new(Attempt {
             store: self.ports.store.clone(),
             pen: self.lease.pen(),
             bell: self.bell.clone(),
@@ -231,20 +232,19 @@ impl Driver {
             pinged: false,
             insists: self.insists(),
             draft: self.draft.take().unwrap_or_else(|| Draft::new(self.chat.step)),
-        };
-        // In a box, or every wrapper around it has room for it twice: that is memory of each chat that streams.
+        });
         let attempt = Box::pin(attempt.run(retract, began, opening));
         let attempt = recording(self.ports.recorder.clone(), self.recorded(), attempt);
-        let outcome = self.listening(attempt, &cancel).await?;
-        self.draft = Some(outcome.draft);
-        self.alone = self.alone.take().or(outcome.alone);
-        self.pinged = outcome.pinged;
+        let Outcome { attempt, ended, first_after } = self.listening(attempt, &cancel).await?;
+        let Attempt { draft, permit, alone, pinged, .. } = *attempt;
+        (self.draft, self.pinged) = (Some(draft), pinged);
+        self.alone = self.alone.take().or(alone);
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);
-        if let Some(first) = outcome.first_after {
+        if let Some(first) = first_after {
             self.ports.metrics.first_token(&asked.model, first);
         }
-        let ended = outcome.ended?;
-        let jitter = self.ports.give_back(outcome.permit, &ended);
+        let ended = ended?;
+        let jitter = self.ports.give_back(permit, &ended);
         match ended {
             Ended::Answered(stop) => self.answered(stop).await,
             Ended::Broke(error) if error.retry == Retry::Now => self.paused(error, jitter.unwrap_or_default()).await,

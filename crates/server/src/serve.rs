@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use everturn::Dormant;
 use everturn::stores::StoreError;
 use futures_util::future::join_all;
 use hyper::Version;
@@ -328,16 +329,31 @@ impl Guest {
     }
 }
 
+/// How a connection is left that is not over. What it takes to know is not asked with every event that is written.
+enum Leave {
+    InGoodOrder,
+    AtOnce,
+}
+
 async fn until_over<C>(connection: C, work: &Work, app: &App)
 where
     C: GracefulConnection<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
     let mut connection = pin!(connection);
+    let leaves = pin!(async {
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => Leave::InGoodOrder,
+            () = work.cut() => Leave::AtOnce,
+            () = work.rested(app.bounds.idle_max) => Leave::InGoodOrder,
+        }
+    });
     let ended = tokio::select! {
         biased;
-        () = app.shutdown.cancelled() => None,
-        () = work.cut() => return,
-        () = work.rested(app.bounds.idle_max) => None,
+        leave = Dormant::new(leaves) => match leave {
+            Leave::InGoodOrder => None,
+            Leave::AtOnce => return,
+        },
         ended = connection.as_mut() => Some(ended),
     };
     let ended = match ended {

@@ -98,7 +98,7 @@ pub struct Sqlite {
     drafts: Needs,
     heads: Arc<Heads>,
     health: Arc<Health>,
-    readers: Arc<Readers>,
+    readers: Readers,
     queue: Arc<Queue>,
     stop: Option<std::sync::mpsc::SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,

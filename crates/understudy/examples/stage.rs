@@ -49,7 +49,7 @@ fn scenes() -> BTreeMap<&'static str, Script> {
                 reasoning("think."),
                 sealed("c2lnbmVk"),
                 text("Done."),
-                Cue::Say(vec![Delta::Usage(spent)]),
+                Cue::Say(vec![Delta::Usage(spent.into())]),
                 stop(Stop::End),
             ]),
         ),

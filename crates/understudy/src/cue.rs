@@ -130,7 +130,7 @@ fn began(tool: &str, run_by: RunBy) -> Delta {
 #[must_use]
 pub fn usage(input: u64, output: u64) -> Cue {
     let report = Report { input: Reported::from(input), output: Reported::from(output), ..Report::default() };
-    Cue::Say(vec![Delta::Usage(report)])
+    Cue::Say(vec![Delta::Usage(report.into())])
 }
 
 /// Attaches metadata to the newest part.

@@ -18,6 +18,8 @@ use crate::source::{STAMP, TICK};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Streams of one token. It may have one more open, which those who came before have.
 const STREAMS_MAX: usize = 99;
+/// What stands before a cursor. No line of an event's data begins like this.
+const ID: &[u8] = b"\nid: ";
 /// Chats that are begun at the same time.
 const AT_ONCE: usize = 50;
 
@@ -88,11 +90,26 @@ pub struct Stamps {
     /// A stamp that is not whole.
     rest: Vec<u8>,
     has_begun: bool,
+    /// Where to come back to.
+    cursor: Cursor,
 }
 
+/// The newest cursor of a stream. One that was cut in two is not taken: the one before is as good.
+type Cursor = Arc<Mutex<Option<String>>>;
+
 impl Stamps {
+    fn new(seen: &Arc<Seen>, cursor: &Cursor) -> Self {
+        Self { seen: seen.clone(), rest: Vec::new(), has_begun: false, cursor: cursor.clone() }
+    }
+
     pub fn read(&mut self, bytes: &[u8]) {
         let (now, since) = (self.seen.clock.elapsed().as_micros() as u64, self.seen.since.as_micros() as u64);
+        if let Some(at) = memchr::memmem::rfind(bytes, ID)
+            && let line = &bytes[at + ID.len()..]
+            && let Some(end) = memchr::memchr(b'\n', line)
+        {
+            *self.cursor.lock().unwrap() = Some(String::from_utf8_lossy(&line[..end]).into_owned());
+        }
         let joined;
         let bytes = if self.rest.is_empty() {
             bytes
@@ -131,8 +148,8 @@ impl Stamps {
 /// Clients that are connected. They leave when dropped.
 pub struct Clients {
     runtime: Runtime,
-    /// The chats of ours, each with the token that opened it.
-    chats: Vec<(Arc<str>, String)>,
+    /// The chats of ours, each with the token that opened it, and how far it was seen.
+    chats: Vec<(Arc<str>, String, Cursor)>,
 }
 
 impl Clients {
@@ -159,17 +176,18 @@ impl Clients {
                 }
                 let (token, prompt) = (tokens[number / STREAMS_MAX % tokens.len()].clone(), prompt.clone());
                 let door = door.clone();
-                let stamps = Stamps { seen: seen.clone(), rest: Vec::new(), has_begun: false };
+                let cursor = Cursor::default();
+                let stamps = Stamps::new(seen, &cursor);
                 begun.spawn(async move {
                     match middle {
                         Middle::Everturn => {
                             let chat = chat(&door, &token, &prompt, stamps).await;
-                            (token, chat)
+                            (token, chat, cursor)
                         }
                         Middle::Passing | Middle::Parsing => {
                             let token = Arc::from((number / STREAMS_MAX).to_string());
                             door.watch(&token, ("/v1/messages", Some(question(&prompt))), stamps, None);
-                            (token, String::new())
+                            (token, String::new(), cursor)
                         }
                     }
                 });
@@ -180,12 +198,13 @@ impl Clients {
         Self { runtime, chats }
     }
 
-    /// Watches all chats again, wherever they are now.
+    /// Watches all chats again, from where each was seen last.
     pub fn come_back(&self, process: &Process, seen: &Arc<Seen>) {
         let _inside = self.runtime.enter();
-        for (token, chat) in &self.chats {
-            let stamps = Stamps { seen: seen.clone(), rest: Vec::new(), has_begun: false };
-            Door::of(process).watch(token, (&format!("/v1/chats/{chat}/stream"), None), stamps, None);
+        for (token, chat, cursor) in &self.chats {
+            let stamps = Stamps::new(seen, cursor);
+            let cursor = cursor.lock().unwrap().clone().expect("it had a delta, and so a cursor");
+            Door::of(process).watch(token, (&format!("/v1/chats/{chat}/stream?after={cursor}"), None), stamps, None);
         }
     }
 }

@@ -12,7 +12,7 @@ fn attempt(number: u32, rung: Rung) -> Delta {
 }
 
 fn report(output: u64) -> Delta {
-    Delta::Usage(Report { output: Reported::Known(output), ..Report::default() })
+    Delta::Usage(Box::new(Report { output: Reported::Known(output), ..Report::default() }))
 }
 
 fn text(text: &str) -> Delta {
@@ -184,7 +184,7 @@ fn metadata_merges_and_is_never_erased() {
 /// AW03, CR15: a later report of the same attempt replaces the earlier one, and a new attempt starts without.
 #[test]
 fn usage_is_the_attempts_newest_report() {
-    let mut draft = fold([report(1), report(7), Delta::Usage(Report::default())]);
+    let mut draft = fold([report(1), report(7), Delta::Usage(Box::default())]);
     assert_eq!(draft.usage().output.known(), Some(7));
     draft.push(Timestamp(0), &attempt(2, Rung::Continue)).unwrap();
     assert_eq!(draft.usage(), Report::default());

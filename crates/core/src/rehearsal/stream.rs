@@ -56,7 +56,7 @@ fn delta(draft: &Draft, dice: &mut Dice) -> Delta {
         5 | 6 => Delta::CallEnded { slot },
         7 => Delta::Reasoning("hm".into()),
         8 => Delta::Sealed(Seal::Signature("seal".into())),
-        9 => Delta::Usage(Report { output: Reported::Known(draft.seq().0), ..Report::default() }),
+        9 => Delta::Usage(Box::new(Report { output: Reported::Known(draft.seq().0), ..Report::default() })),
         10 => Delta::PartMeta(Box::new(meta())),
         11 => Delta::Handle(Box::new(Handle { id: "resp".into(), cursor: draft.seq().to_string() })),
         12 => Delta::Provided(Box::new(ProvidedDelta {

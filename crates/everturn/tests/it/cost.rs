@@ -34,7 +34,7 @@ fn priced(scripts: impl IntoIterator<Item = Script>) -> Understudy {
 }
 
 fn reports(report: Report) -> Cue {
-    Cue::Say(vec![Delta::Usage(report)])
+    Cue::Say(vec![Delta::Usage(report.into())])
 }
 
 async fn totals(stage: &Stage) -> Totals {

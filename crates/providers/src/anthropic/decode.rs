@@ -252,13 +252,13 @@ const EVENTS: [&str; 8] = [
 /// What has been used so far. A count that is left out, or absurd, is not told.
 fn usage_of(usage: &Value) -> Frame {
     let count = |key: &str| Reported::from_json(usage.get(key));
-    Frame::Delta(Delta::Usage(Report {
+    Frame::Delta(Delta::Usage(Box::new(Report {
         input: count("input_tokens"),
         output: count("output_tokens"),
         reasoning: Reported::from_json(usage.pointer("/output_tokens_details/thinking_tokens")),
         cache_read: count("cache_read_input_tokens"),
         cache_write: count("cache_creation_input_tokens"),
-    }))
+    })))
 }
 
 fn object(raw: &RawValue) -> Option<Map<String, Value>> {

@@ -140,7 +140,7 @@ impl GenerateContent {
             self.counted.close();
         }
         if let Some(report) = self.counted.news() {
-            out.add(Delta::Usage(report));
+            out.add(Delta::Usage(report.into()));
         }
         let Some(ended) = ended else { return Ok(()) };
         self.sources.take().into_iter().for_each(|source| out.add(Delta::Source(Box::new(source))));

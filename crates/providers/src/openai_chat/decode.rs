@@ -130,7 +130,7 @@ impl Completions {
     fn tell_usage(&mut self, out: &mut Vec<Frame>) {
         if self.usage.told != self.usage.stated {
             self.usage.told = self.usage.stated;
-            out.push(Frame::Delta(Delta::Usage(self.usage.stated)));
+            out.push(Frame::Delta(Delta::Usage(self.usage.stated.into())));
         }
     }
 

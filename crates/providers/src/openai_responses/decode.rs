@@ -181,7 +181,7 @@ impl Responses {
         self.settle_items(output, status, out)?;
         self.close(out);
         if response["usage"].is_object() {
-            out.push(Frame::Delta(Delta::Usage(report(&response["usage"]))));
+            out.push(Frame::Delta(Delta::Usage(report(&response["usage"]).into())));
         }
         out.push(Frame::Stop(self.stop(status, response, output)));
         Ok(())

@@ -246,7 +246,7 @@ impl From<&delta::Delta> for Increment {
             delta::Delta::Source(source) => Self::Source((&**source).into()),
             delta::Delta::File(file) => Self::File((&**file).into()),
             delta::Delta::Other(_) => Self::Other,
-            delta::Delta::Usage(report) => Self::Usage((*report).into()),
+            delta::Delta::Usage(report) => Self::Usage((**report).into()),
             delta::Delta::Seam(seam) => Self::Seam { shown: seam.at as u64 },
             delta::Delta::RetractCall { ordinal } => Self::RetractCall { ordinal: *ordinal },
             delta::Delta::RetractAll => Self::RetractAll,

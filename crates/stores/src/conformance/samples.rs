@@ -177,7 +177,7 @@ pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
         Delta::ReplyMeta(Box::new(meta(odd))),
         Delta::ResponseId(text()),
         Delta::Handle(Box::new(Handle { id: text(), cursor: text() })),
-        Delta::Usage(report),
+        Delta::Usage(report.into()),
         began(Rung::Reattach, 2),
         began(Rung::Continue, 3),
         Delta::Seam(Seam { at: usize::MAX >> 1, dropped: 2, inserted: 1 }),

@@ -114,7 +114,7 @@ impl<'a> Delta<'a> {
                 let delta::Handle { id, cursor } = &**handle;
                 Self::Handle { id: id.into(), cursor: cursor.into() }
             }
-            delta::Delta::Usage(report) => Self::Usage((*report).into()),
+            delta::Delta::Usage(report) => Self::Usage((**report).into()),
             delta::Delta::Seam(seam) => Self::Seam((*seam).into()),
             delta::Delta::RetractCall { ordinal } => Self::RetractCall(*ordinal),
             delta::Delta::RetractAll => Self::RetractAll(()),
@@ -143,7 +143,7 @@ impl<'a> Delta<'a> {
             Self::Handle { id, cursor } => {
                 delta::Delta::Handle(Box::new(delta::Handle { id: id.into_owned(), cursor: cursor.into_owned() }))
             }
-            Self::Usage(counts) => delta::Delta::Usage(counts.into()),
+            Self::Usage(counts) => delta::Delta::Usage(Box::new(counts.into())),
             Self::Seam(seam) => delta::Delta::Seam(seam.into()),
             Self::RetractCall(ordinal) => delta::Delta::RetractCall { ordinal },
             Self::RetractAll(()) => delta::Delta::RetractAll,

@@ -17,6 +17,9 @@ const SQLITE_MIN: i32 = 3_051_003;
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(5);
 /// How much of the log is kept on disk once it was written back.
 const WAL_BYTES_KEPT: i64 = 64 << 20;
+/// How many KiB of pages a connection keeps at hand. The one that writes mostly appends to the log, and reads none of it again.
+const READING_KIB: u32 = 2_048;
+const WRITING_KIB: u32 = 512;
 /// So many cached statements are all there are.
 const STATEMENTS: usize = 64;
 
@@ -30,7 +33,7 @@ pub(super) fn writing(file: &Path) -> Result<Connection, OpenError> {
     set(&connection, "wal_autocheckpoint", "0", Asked::Always)?;
     set(&connection, "journal_size_limit", &WAL_BYTES_KEPT.to_string(), Asked::Always)?;
     set(&connection, "secure_delete", "0", Asked::Always)?;
-    usual(connection)
+    usual(connection, WRITING_KIB)
 }
 
 /// One that only reads.
@@ -38,7 +41,7 @@ pub(super) fn reading(file: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags)?;
     set(&connection, "query_only", "1", Asked::Always)?;
-    usual(connection)
+    usual(connection, READING_KIB)
 }
 
 /// One that leaves no trace, for a file that may not be ours. Whoever reads a database that has a log is given one, which
@@ -61,10 +64,10 @@ pub(super) fn log_of(file: &Path) -> PathBuf {
     log.into()
 }
 
-fn usual(connection: Connection) -> Result<Connection, OpenError> {
+fn usual(connection: Connection, cache_kib: u32) -> Result<Connection, OpenError> {
     connection.busy_timeout(BUSY_MAX)?;
     set(&connection, "mmap_size", "0", Asked::Always)?;
-    set(&connection, "cache_size", "-2048", Asked::Always)?;
+    set(&connection, "cache_size", &format!("-{cache_kib}"), Asked::Always)?;
     set(&connection, "trusted_schema", "0", Asked::Always)?;
     set(&connection, "cell_size_check", "1", Asked::Always)?;
     // A plan is for all values: otherwise some statements would be planned anew each time, because another index may serve.

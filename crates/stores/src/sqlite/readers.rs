@@ -1,14 +1,14 @@
 //! The connections that only read.
 //!
-//! Reads wait in one queue, and a few threads take them from there one after the other. A thread does not go back to the
-//! runtime between two reads: where that has more to do than it can, each of its turns would be a wait for all of them.
-//! Whoever looks for words in everything that was ever said takes long, so searches never have all threads: other reads
-//! go past those that wait.
+//! Reads wait in one queue, and a few threads take them from there one after the other. They are threads of their own: those
+//! that a runtime lends are made anew in every rush, each with memory that nobody else uses, and may all be taken by
+//! whoever looks up a name. Whoever looks for words in everything that was ever said takes long, so searches never have all
+//! threads: other reads go past those that wait.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, Transaction};
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ use super::connect;
 use super::trouble::{Halt, told};
 use crate::store::StoreError;
 
-type Read = Box<dyn FnOnce(&Readers) + Send>;
+type Read = Box<dyn FnOnce(&Hall) + Send>;
 
 /// How long a read may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,24 +28,32 @@ enum Kind {
     Search,
 }
 
-/// A few connections, and what waits for one.
+/// A few connections, and what waits for one. Its threads end when it is dropped.
 #[derive(Debug)]
-pub(super) struct Readers {
+pub(super) struct Readers(Arc<Hall>);
+
+/// What the threads share.
+#[derive(Debug)]
+struct Hall {
     file: PathBuf,
     len_max: usize,
     /// How many of them may search at once.
     searches_max: usize,
     state: Mutex<State>,
+    woken: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(Kind, Read)>,
-    /// How many threads read.
+    /// How many threads there are.
     threads: usize,
+    /// How many of them have nothing to do.
+    resting: usize,
     /// How many of them search.
     searches: usize,
     idle: Vec<Connection>,
+    is_closed: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -55,14 +63,15 @@ impl std::fmt::Debug for State {
 }
 
 impl Readers {
-    pub(super) fn new(file: PathBuf, len_max: usize) -> Arc<Self> {
-        Arc::new(Self { file, len_max, searches_max: (len_max / 2).max(1), state: Mutex::default() })
+    pub(super) fn new(file: PathBuf, len_max: usize) -> Self {
+        let (searches_max, state, woken) = ((len_max / 2).max(1), Mutex::default(), Condvar::new());
+        Self(Arc::new(Hall { file, len_max, searches_max, state, woken }))
     }
 
     /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile. One that
     /// nobody waits for any more is not begun; one that has begun keeps its thread to its end.
     pub(super) async fn read<T, E>(
-        self: &Arc<Self>,
+        &self,
         read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -74,7 +83,7 @@ impl Readers {
 
     /// The same for a read that may take long.
     pub(super) async fn search<T, E>(
-        self: &Arc<Self>,
+        &self,
         read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -85,7 +94,7 @@ impl Readers {
     }
 
     async fn wait<T, E>(
-        self: &Arc<Self>,
+        &self,
         kind: Kind,
         read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
     ) -> Result<T, E>
@@ -94,9 +103,9 @@ impl Readers {
         E: From<StoreError> + Send + 'static,
     {
         let (reply, done) = oneshot::channel();
-        let read: Read = Box::new(move |readers| {
+        let read: Read = Box::new(move |hall| {
             if !reply.is_closed() {
-                let done = catch_unwind(AssertUnwindSafe(|| readers.on_connection(read)));
+                let done = catch_unwind(AssertUnwindSafe(|| hall.on_connection(read)));
                 let _ = reply.send(done); // Whoever asked may be gone.
             }
         });
@@ -106,20 +115,61 @@ impl Readers {
             Ok(Ok(Err(Halt::No(error)))) => Err(error),
             Ok(Ok(Err(Halt::Failed(error)))) => Err(told(&error).into()),
             Ok(Err(panic)) => resume_unwind(panic),
-            Err(_) => Err(StoreError::Unavailable("the program ends".into()).into()),
+            Err(_) => Err(StoreError::Unavailable("no thread can be started to read".into()).into()),
         }
     }
 
-    /// Puts a read behind the others, and finds it a thread if there may be one more.
-    fn put(self: &Arc<Self>, kind: Kind, read: Read) {
-        let mut state = self.state();
+    /// Puts a read behind the others, and sees to it that a thread takes it, if there may be one more.
+    fn put(&self, kind: Kind, read: Read) {
+        let mut state = self.0.state();
         state.waiting.push_back((kind, read));
-        let is_short = state.threads < self.len_max;
-        state.threads += usize::from(is_short);
-        drop(state); // A runtime that ends drops what it is given, and that counts itself off.
-        if is_short {
-            let thread = Thread { readers: self.clone(), is_counted: true };
-            tokio::task::spawn_blocking(move || thread.work());
+        self.0.woken.notify_one();
+        if state.waiting.len() > state.resting && state.threads < self.0.len_max {
+            let hall = self.0.clone();
+            match std::thread::Builder::new().name("sqlite-reader".into()).spawn(move || hall.work()) {
+                Ok(_) => state.threads += 1,
+                Err(_) if state.threads == 0 => state.waiting.clear(), // Nobody will come for them.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.0.state().is_closed = true;
+        self.0.woken.notify_all();
+    }
+}
+
+impl Hall {
+    /// Does what waits, until nothing will.
+    fn work(&self) {
+        let mut before = Kind::Short;
+        while let Some((kind, read)) = self.next(before) {
+            read(self);
+            before = kind;
+        }
+    }
+
+    /// What waits and may be read, after a read of this kind. A search that may not be read yet is taken up by whoever
+    /// searches now.
+    fn next(&self, before: Kind) -> Option<(Kind, Read)> {
+        let mut state = self.state();
+        state.searches -= usize::from(before == Kind::Search);
+        loop {
+            let may_search = state.searches < self.searches_max;
+            let place = state.waiting.iter().position(|(kind, _)| *kind == Kind::Short || may_search);
+            if let Some((kind, read)) = place.and_then(|place| state.waiting.remove(place)) {
+                state.searches += usize::from(kind == Kind::Search);
+                return Some((kind, read));
+            }
+            if state.is_closed {
+                return None;
+            }
+            state.resting += 1;
+            state = self.woken.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.resting -= 1;
         }
     }
 
@@ -138,50 +188,6 @@ impl Readers {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // Every change is made whole.
-    }
-}
-
-/// A thread that reads, from the moment it is asked for.
-struct Thread {
-    readers: Arc<Readers>,
-    is_counted: bool,
-}
-
-impl Thread {
-    /// Does what waits, until nothing does.
-    fn work(mut self) {
-        let mut before = Kind::Short;
-        while let Some((kind, read)) = self.next(before) {
-            read(&self.readers);
-            before = kind;
-        }
-    }
-
-    /// What waits and may be read, after a read of this kind. If nothing does, whoever comes next needs another thread; a
-    /// search that may not be read yet is taken up by whoever searches now.
-    fn next(&mut self, before: Kind) -> Option<(Kind, Read)> {
-        let mut state = self.readers.state();
-        state.searches -= usize::from(before == Kind::Search);
-        let may_search = state.searches < self.readers.searches_max;
-        let place = state.waiting.iter().position(|(kind, _)| *kind == Kind::Short || may_search);
-        let next = place.and_then(|place| state.waiting.remove(place));
-        match &next {
-            Some((kind, _)) => state.searches += usize::from(*kind == Kind::Search),
-            None => {
-                state.threads -= 1;
-                self.is_counted = false;
-            }
-        }
-        next
-    }
-}
-
-/// A runtime that ends may not even begin.
-impl Drop for Thread {
-    fn drop(&mut self) {
-        if self.is_counted {
-            self.readers.state().threads -= 1;
-        }
     }
 }
 
@@ -217,10 +223,10 @@ mod tests {
         drop(first);
         let mut second = Box::pin(readers.read(|_| Ok::<_, Halt<StoreError>>(())));
         assert!(waits(second.as_mut()).await);
-        assert_eq!(format!("{:?}", readers.state()), "State { waiting: 1, threads: 1 }", "there is no other thread");
+        assert_eq!(format!("{:?}", readers.0.state()), "State { waiting: 1, threads: 1 }", "there is no other thread");
         end.send(()).unwrap();
         second.await.unwrap();
-        assert_eq!(readers.state().idle.len(), 1, "and its connection was used again");
+        assert_eq!(readers.0.state().idle.len(), 1, "and its connection was used again");
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -229,7 +235,7 @@ mod tests {
     async fn searches_leave_room_for_others() {
         let dir = dir("readers-searching");
         drop(open(&dir));
-        let readers = Readers::new(dir.join("everturn.db"), 4);
+        let readers = Arc::new(Readers::new(dir.join("everturn.db"), 4));
         let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
         let ends = Arc::new(Mutex::new(ends));
         let mut searches = tokio::task::JoinSet::new();
@@ -250,17 +256,21 @@ mod tests {
             readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
         }
         assert!(begins.try_recv().is_err(), "the others wait");
-        assert_eq!(readers.state().searches, 2);
+        assert_eq!(readers.0.state().searches, 2);
         for _ in 0..6 {
             end.send(()).unwrap();
         }
         searches.join_all().await.into_iter().for_each(|searched| searched.unwrap());
         assert_eq!(begins.try_iter().count(), 4);
         // The threads that have nothing left to do say so a moment later.
-        while readers.state().threads > 0 {
+        let is_busy = || {
+            let state = readers.0.state();
+            state.resting < state.threads
+        };
+        while is_busy() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(readers.state().searches, 0);
+        assert_eq!(readers.0.state().searches, 0);
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -269,7 +279,7 @@ mod tests {
     async fn a_read_that_is_given_up_is_not_begun_and_one_that_panics_is_the_last_of_nobody() {
         let dir = dir("readers-given-up");
         drop(open(&dir));
-        let readers = Readers::new(dir.join("everturn.db"), 1);
+        let readers = Arc::new(Readers::new(dir.join("everturn.db"), 1));
         let (end, ends) = mpsc::channel::<()>();
         let mut first = Box::pin(readers.read(move |_| {
             ends.recv().unwrap();
@@ -289,6 +299,25 @@ mod tests {
         let panicked = panics.await.unwrap_err().into_panic();
         assert_eq!(panicked.downcast_ref(), Some(&"as it should"));
         readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Threads wait for whoever comes next, and for nobody once the store is gone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn threads_end_with_the_store() {
+        let dir = dir("readers-leaving");
+        drop(open(&dir));
+        let readers = Readers::new(dir.join("everturn.db"), 4);
+        for _ in 0..100 {
+            readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
+        }
+        let threads = readers.0.state().threads;
+        assert!((1..=4).contains(&threads), "{threads} threads");
+        let hall = Arc::downgrade(&readers.0);
+        drop(readers);
+        while hall.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

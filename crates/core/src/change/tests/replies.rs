@@ -86,7 +86,7 @@ fn hosted_results_stay_inside_the_reply() {
 #[test]
 fn usage_is_kept_with_its_reply() {
     let report = Report { input: Reported::Known(7), output: Reported::Known(3), ..Report::default() };
-    let stage = answered(reply(StepId(1), &[text("hi"), Delta::Usage(report)], Stop::End));
+    let stage = answered(reply(StepId(1), &[text("hi"), Delta::Usage(report.into())], Stop::End));
     let usage = only_reply(&stage).usage.unwrap();
     assert_eq!((usage.input, usage.output), (7, 3));
 }

@@ -73,7 +73,7 @@ pub async fn a_turn(metrics: Metrics) {
             wait(2),
             text("Let me look."),
             call("slow", json!({})),
-            Cue::Say(vec![Delta::Usage(report)]),
+            Cue::Say(vec![Delta::Usage(report.into())]),
             stop(Stop::ToolUse),
         ]),
         script([wait(1), text("Kelp it is."), wait(3), usage(100, 10), stop(Stop::End)]),

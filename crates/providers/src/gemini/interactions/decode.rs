@@ -145,7 +145,7 @@ impl Interaction {
         self.count(usage.as_ref(), out);
         self.counted.close();
         if let Some(report) = self.counted.news() {
-            out.add(Delta::Usage(report));
+            out.add(Delta::Usage(report.into()));
         }
         if !self.meta.is_empty() {
             let meta = Value::Object(std::mem::take(&mut self.meta));
@@ -177,7 +177,7 @@ impl Interaction {
             thoughts: counts.total_thought_tokens.as_ref(),
         });
         if let Some(report) = self.counted.news() {
-            out.add(Delta::Usage(report));
+            out.add(Delta::Usage(report.into()));
         }
     }
 

@@ -40,7 +40,7 @@ fn everything() -> Script {
         ended(),
         call("look", json!({"at": "kelp"})),
         call("look", json!({})),
-        Cue::Say(vec![Delta::Usage(report)]),
+        Cue::Say(vec![Delta::Usage(report.into())]),
         stop(Stop::ToolUse),
     ])
 }
