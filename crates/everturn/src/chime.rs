@@ -176,7 +176,12 @@ mod tests {
                 says.ring();
             }
         };
-        let players = [answers(ping.listen(), pong.clone()), answers(pong.listen(), ping.clone())].map(tokio::spawn);
+        let runtime = tokio::runtime::Handle::current();
+        // A thread each: a worker goes on with whom it has woken, and nobody would meet anybody.
+        let players = [answers(ping.listen(), pong.clone()), answers(pong.listen(), ping.clone())].map(|player| {
+            let runtime = runtime.clone();
+            tokio::task::spawn_blocking(move || runtime.block_on(player))
+        });
         ping.ring();
         for player in players {
             tokio::time::timeout(std::time::Duration::from_secs(60), player)

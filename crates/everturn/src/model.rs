@@ -236,7 +236,7 @@ impl Driver {
         let attempt = Box::pin(attempt.run(retract, began, opening));
         let attempt = recording(self.ports.recorder.clone(), self.recorded(), attempt);
         let Outcome { attempt, ended, first_after } = self.listening(attempt, &cancel).await?;
-        let Attempt { draft, permit, alone, pinged, .. } = *attempt;
+        let Attempt { draft, permit, alone, pinged, .. } = *{ attempt };
         (self.draft, self.pinged) = (Some(draft), pinged);
         self.alone = self.alone.take().or(alone);
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);

@@ -17,7 +17,7 @@ const SQLITE_MIN: i32 = 3_051_003;
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(5);
 /// How much of the log is kept on disk once it was written back.
 const WAL_BYTES_KEPT: i64 = 64 << 20;
-/// How many KiB of pages a connection keeps at hand. The one that writes mostly appends to the log, and reads none of it again.
+/// How many KiB of pages a connection keeps at hand. The one that writes mostly appends.
 const READING_KIB: u32 = 2_048;
 const WRITING_KIB: u32 = 512;
 /// So many cached statements are all there are.
