@@ -20,6 +20,7 @@ mod variables;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::{Agent, Builder, Drivers};
-use everturn_server::{Bounds, DataDir, Listen, Network, Offered};
+use everturn_server::{Bounds, DataDir, Listen, Network, Offered, Site};
 use serde::Deserialize;
 
 use budget::Spending;
@@ -39,7 +40,7 @@ use money::Money;
 use price::{Price, Prices, by_model};
 use profile::{Profile, Tools, equip};
 use provider::Providers;
-use reach::Openness;
+pub use reach::Openness;
 pub use reach::loopback;
 use turns::Turns;
 pub use variables::variables_set;
@@ -48,6 +49,8 @@ use crate::record::{Files, Record, Whose};
 
 /// How long an end waits for what may be nearly done, if nobody says otherwise.
 const DRAIN_SECONDS: u64 = 5;
+/// How long a stream lasts.
+const STREAM_SECONDS: NonZeroU32 = NonZeroU32::new(60 * 60).unwrap();
 /// The agent of chats that name none.
 pub const AGENT: &str = "default";
 const PORT: u16 = 4140;
@@ -76,6 +79,9 @@ pub struct Flags {
     /// A further name that requests may use, such as chat.example.com; may be given several times.
     #[arg(long, value_name = "HOST")]
     host: Vec<String>,
+    /// A site whose pages may ask, as browsers write it: https://app.example.com; may be given several times.
+    #[arg(long, value_name = "SITE")]
+    origin: Vec<Site>,
     /// Where everything is kept; `everturn` in the XDG data directory if left out.
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
@@ -114,6 +120,7 @@ struct File {
     tls_key: Option<PathBuf>,
     proxies: Option<Vec<String>>,
     hosts: Option<Vec<String>>,
+    origins: Option<Vec<String>>,
     data: Option<PathBuf>,
     model: Option<String>,
     #[serde(default)]
@@ -123,6 +130,7 @@ struct File {
     chats_max: Option<usize>,
     running_max: Option<usize>,
     streams_max: Option<usize>,
+    stream_seconds_max: Option<NonZeroU32>,
     drain_seconds: Option<u64>,
     record: Option<Record>,
     durability: Option<Drafts>,
@@ -210,6 +218,8 @@ pub struct Config {
     pub running_max: Told<Option<usize>>,
     /// How many streams a token may have; the server's own bound if left out.
     pub streams_max: Told<Option<usize>>,
+    /// How long a stream lasts; as the server has it if left out.
+    pub stream_seconds_max: Told<NonZeroU32>,
     /// How long an end waits for what may be nearly done.
     pub drain_seconds: Told<u64>,
     /// Which provider calls are recorded.
@@ -272,24 +282,25 @@ impl Config {
             },
             providers: file.providers,
             prices: by_model(&file.prices).with_context(in_file)?,
-            durability: usually(
-                layered("", None, "EVERTURN_DURABILITY", &set, file.durability, from_file)?,
-                Drafts::Process,
-            ),
+            durability: usually(unflagged("EVERTURN_DURABILITY", &set, file.durability, from_file)?, Drafts::Process),
             database_connections: usually(
-                layered("", None, "EVERTURN_DATABASE_CONNECTIONS", &set, file.database_connections, from_file)?,
+                unflagged("EVERTURN_DATABASE_CONNECTIONS", &set, file.database_connections, from_file)?,
                 Connections::default(),
             ),
             tools: file.tools,
             agents: file.agents,
-            chats_max: optional(layered("", None, "EVERTURN_CHATS_MAX", &set, file.chats_max, from_file)?),
-            running_max: optional(layered("", None, "EVERTURN_RUNNING_MAX", &set, file.running_max, from_file)?),
-            streams_max: optional(layered("", None, "EVERTURN_STREAMS_MAX", &set, file.streams_max, from_file)?),
+            chats_max: optional(unflagged("EVERTURN_CHATS_MAX", &set, file.chats_max, from_file)?),
+            running_max: optional(unflagged("EVERTURN_RUNNING_MAX", &set, file.running_max, from_file)?),
+            streams_max: optional(unflagged("EVERTURN_STREAMS_MAX", &set, file.streams_max, from_file)?),
+            stream_seconds_max: usually(
+                unflagged("EVERTURN_STREAM_SECONDS_MAX", &set, file.stream_seconds_max, from_file)?,
+                STREAM_SECONDS,
+            ),
             drain_seconds: usually(
-                layered("", None, "EVERTURN_DRAIN_SECONDS", &set, file.drain_seconds, from_file)?,
+                unflagged("EVERTURN_DRAIN_SECONDS", &set, file.drain_seconds, from_file)?,
                 DRAIN_SECONDS,
             ),
-            record: usually(layered("", None, "EVERTURN_RECORD", &set, file.record, from_file)?, Record::Off),
+            record: usually(unflagged("EVERTURN_RECORD", &set, file.record, from_file)?, Record::Off),
             budget: file.budget,
             owners: file.owners,
             demo_tools: flags.demo_tools.clone(),
@@ -311,6 +322,7 @@ fn openness(
         tls_cert: optional(layered("--tls-cert", cert, "EVERTURN_TLS_CERT", set, file.tls_cert.take(), from_file)?),
         tls_key: optional(layered("--tls-key", key, "EVERTURN_TLS_KEY", set, file.tls_key.take(), from_file)?),
         proxies: listed("--proxy", &flags.proxy, "EVERTURN_PROXIES", set, file.proxies.take(), from_file)?,
+        origins: listed("--origin", &flags.origin, "EVERTURN_ORIGINS", set, file.origins.take(), from_file)?,
     })
 }
 
@@ -360,6 +372,7 @@ impl Config {
         Bounds {
             running_max: running_max.unwrap_or(usual.running_max),
             streams_max: streams_max.unwrap_or(usual.streams_max),
+            stream_time_max: Duration::from_secs(self.stream_seconds_max.value.get().into()),
             ..usual
         }
     }
@@ -402,6 +415,19 @@ fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> any
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_told => Ok((File::default(), path)),
         Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
     }
+}
+
+/// A value that no flag tells.
+fn unflagged<T: FromStr>(
+    variable: &'static str,
+    set: &impl Fn(&str) -> Option<String>,
+    filed: Option<T>,
+    from_file: impl Fn() -> Origin,
+) -> anyhow::Result<Option<Told<T>>>
+where
+    T::Err: Display,
+{
+    layered("", None, variable, set, filed, from_file)
 }
 
 fn layered<T: FromStr>(

@@ -15,7 +15,7 @@ use everturn_server::{
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{AGENT, Config, Connections, Flags, variables_set};
+use crate::config::{AGENT, Config, Connections, Flags, Openness, variables_set};
 use crate::demo::backstage;
 use crate::descriptors;
 use crate::logs::Logs;
@@ -153,7 +153,9 @@ impl Running {
         }
         let (models, bounds) = (config.offered(models), config.bounds());
         let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
-        let reach = Reach { hosts: config.hosts.value.clone(), proxies: config.openness.proxies.value.clone() };
+        let Openness { proxies, origins, .. } = &config.openness;
+        let (proxies, origins) = (proxies.value.clone(), origins.value.clone());
+        let reach = Reach { hosts: config.hosts.value.clone(), proxies, origins };
         let server = Server::open(parts, at, reach).await.context("try another --listen")?;
         let announced = match server.entrances().iter().find(|entrance| entrance.is_local()) {
             Some(entrance) => data.announce(&entrance.url(), stay).await?,

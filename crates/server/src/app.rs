@@ -37,6 +37,8 @@ use crate::network::Network;
 use crate::offer::{Offered, Pick, instead};
 use crate::places::Places;
 use crate::problem::{Kind, Problem};
+use crate::serve::Reach;
+use crate::sites::Sites;
 use crate::starting::{Starter, Starting};
 use crate::wire;
 
@@ -69,6 +71,7 @@ pub struct App {
     pub(crate) bounds: Bounds,
     pub(crate) hosts: Hosts,
     pub(crate) proxies: Vec<Network>,
+    pub(crate) sites: Sites,
     pub(crate) meter: Meter,
     pub(crate) failures: Failures,
     pub(crate) streams: Places<TokenHash>,
@@ -125,7 +128,7 @@ pub struct OwnChat {
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts, hosts: Hosts, proxies: Vec<Network>) -> Self {
+    pub(crate) fn new(parts: Parts, hosts: Hosts, reach: Reach) -> Self {
         let Parts { engine, store, tokens, mut registry, agent, models, bounds } = parts;
         let meter = Meter::register(&mut registry);
         let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
@@ -139,7 +142,8 @@ impl App {
             models,
             bounds,
             hosts,
-            proxies,
+            proxies: reach.proxies,
+            sites: Sites(reach.origins),
             meter,
             failures: Failures::default(),
             streams: Places::default(),

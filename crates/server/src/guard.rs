@@ -24,6 +24,7 @@ use crate::audit;
 use crate::listen::{Entrance, Listen};
 use crate::network::Network;
 use crate::problem::{Kind, Problem};
+use crate::sites::{self, Site};
 
 /// The paths that answer without a token, and whoever asks: for what looks after the process.
 pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -90,14 +91,17 @@ impl Hosts {
 pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let (id, method) = (request_id(request.headers()), request.method().clone());
-    let span = tracing::info_span!("request", id);
+    let span = tracing::error_span!("request", id); // Whatever is logged of it, at whatever level, has its name.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let site = app.sites.of(request.headers());
     let answered = async {
-        match admit(&app, &mut request).await {
-            Ok(()) => next.run(request).instrument(span).await,
+        match admit(&app, &mut request, site.as_ref()).await {
+            Ok(Entry::Asks) => next.run(request).await,
+            Ok(Entry::MayAsk) => sites::preflight(),
             Err(problem) => problem.into_response(),
         }
     };
+    let answered = answered.instrument(span);
     // Whatever breaks in a request breaks that one, and its sender is told so.
     let mut response = AssertUnwindSafe(answered).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(request = %id, route, "a request was not answered: something panicked");
@@ -116,6 +120,7 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, id);
     }
+    app.sites.tell(site, headers);
     response
 }
 
@@ -128,17 +133,29 @@ const EVERYWHERE: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-async fn admit(app: &Shared, request: &mut Request) -> Result<(), Problem> {
+/// What is let in.
+enum Entry {
+    /// A request.
+    Asks,
+    /// The question of a browser whether its page may make one.
+    MayAsk,
+}
+
+async fn admit(app: &Shared, request: &mut Request, site: Option<&Site>) -> Result<Entry, Problem> {
     is_for_us(app, request)?;
-    is_from_us(app, request.headers())?;
+    match site {
+        Some(_) if sites::is_preflight(request.method(), request.headers()) => return Ok(Entry::MayAsk),
+        Some(_) => {}
+        None => is_from_us(app, request.headers())?,
+    }
     if PROBES.contains(&request.uri().path()) {
-        return Ok(());
+        return Ok(Entry::Asks);
     }
     let peer =
         request.extensions().get::<Peer>().map(|peer| unread(*peer, &app.proxies, request.headers())).transpose()?;
     let caller = identify(app, request.headers(), peer).await?;
     request.extensions_mut().insert(caller);
-    Ok(())
+    Ok(Entry::Asks)
 }
 
 fn is_for_us(app: &Shared, request: &Request) -> Result<(), Problem> {
@@ -161,7 +178,8 @@ fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
     let is_cross = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
     if headers.get_all(header::ORIGIN).iter().any(is_foreign) || headers.get_all("sec-fetch-site").iter().any(is_cross)
     {
-        return Err(Problem::new(Kind::Origin, "The request comes from a page of another site."));
+        let detail = "The request comes from a page of another site: if it may, name that site with --origin.";
+        return Err(Problem::new(Kind::Origin, detail));
     }
     Ok(())
 }

@@ -34,6 +34,7 @@ use crate::guard::{Hosts, Peer};
 use crate::listen::{Came, Entrance, Listen, Listener};
 use crate::network::Network;
 use crate::routes;
+use crate::sites::Site;
 use crate::stall::Stall;
 use crate::taking::Taking;
 use crate::tls::Tls;
@@ -61,6 +62,8 @@ pub struct Reach {
     pub hosts: Vec<String>,
     /// Where the proxies are that do TLS for us. Without TLS of our own, only they may come from other machines.
     pub proxies: Vec<Network>,
+    /// Sites whose pages may ask.
+    pub origins: Vec<Site>,
 }
 
 /// A server cannot begin.
@@ -82,7 +85,7 @@ impl Server {
     /// # Errors
     /// The address is taken, or the store cannot be read.
     pub async fn start(parts: Parts, address: SocketAddr, hosts: &[String]) -> Result<Self, StartError> {
-        let reach = Reach { hosts: hosts.to_vec(), proxies: Vec::new() };
+        let reach = Reach { hosts: hosts.to_vec(), ..Reach::default() };
         Self::open(parts, &[Entrance::plain(Listen::Tcp(address))], reach).await
     }
 
@@ -97,7 +100,7 @@ impl Server {
             listeners.push((listener, tls.clone()));
             bound.push(Entrance { at, tls: tls.clone() });
         }
-        let app = Arc::new(App::new(parts, Hosts::new(&bound, &reach.hosts), reach.proxies));
+        let app = Arc::new(App::new(parts, Hosts::new(&bound, &reach.hosts), reach));
         let resumed = app.resume().await?;
         let listening = tokio::spawn(listen(listeners, app.clone()));
         Ok(Self { entrances: bound, resumed, app, listening })

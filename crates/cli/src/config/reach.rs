@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
-use everturn_server::{Entrance, Listen, Network, Tls};
+use everturn_server::{Entrance, Listen, Network, Site, Tls};
 
 use super::{Config, Told};
 
@@ -20,12 +20,14 @@ pub struct Openness {
     pub tls_cert: Told<Option<PathBuf>>,
     pub tls_key: Told<Option<PathBuf>>,
     pub proxies: Told<Vec<Network>>,
+    /// Sites whose pages may ask.
+    pub origins: Told<Vec<Site>>,
 }
 
 impl Config {
     /// Where to listen, if that is safe.
     pub fn entrances(&self) -> anyhow::Result<Vec<Entrance>> {
-        let Openness { expose, tls_cert, tls_key, proxies } = &self.openness;
+        let Openness { expose, tls_cert, tls_key, proxies, .. } = &self.openness;
         let at = self.listen.value.clone();
         let files = match (&tls_cert.value, &tls_key.value) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -114,15 +116,18 @@ mod tests {
 
     #[test]
     fn lists_come_from_flags_variables_and_the_file() {
-        let text = "proxies = [\"10.0.0.0/8\"]\nhosts = [\"a\"]\nexpose = true";
+        let text = "proxies = [\"10.0.0.0/8\"]\nhosts = [\"a\"]\nexpose = true\norigins = [\"https://a.example\"]";
         let config = read(Flags::default(), &[("EVERTURN_HOSTS", "b, c:1,")], text).unwrap();
         assert_eq!(
             (config.hosts.value, config.hosts.origin),
             (vec!["b".into(), "c:1".into()], Origin::Variable("EVERTURN_HOSTS"))
         );
-        let Openness { proxies, expose, .. } = config.openness;
+        let Openness { proxies, expose, origins, .. } = config.openness;
+        assert_eq!(origins.value, ["https://a.example".parse().unwrap()]);
         assert!(expose.value && proxies.value == ["10.0.0.0/8".parse().unwrap()]);
         assert!(matches!(proxies.origin, Origin::File(_)));
         assert!(read(Flags::default(), &[("EVERTURN_PROXIES", "proxy.corp")], "").is_err());
+        let any = read(Flags::default(), &[("EVERTURN_ORIGINS", "*")], "").unwrap_err();
+        assert!(format!("{any:#}").contains("https://app.example.com"), "{any:#}");
     }
 }

@@ -96,6 +96,7 @@ impl Config {
         ] {
             sheet.line(name, told.value.unwrap_or(usual), &told.origin);
         }
+        sheet.line("stream_seconds_max", self.stream_seconds_max.value.get(), &self.stream_seconds_max.origin);
         sheet.line("drain_seconds", self.drain_seconds.value, &self.drain_seconds.origin);
         sheet.line("record", self.record.value.to_string(), &self.record.origin);
         sheet.line("durability", self.durability.value.to_string(), &self.durability.origin);
@@ -153,13 +154,14 @@ impl Config {
     }
 
     fn show_reach(&self, sheet: &mut Sheet) {
-        let Openness { expose, tls_cert, tls_key, proxies } = &self.openness;
+        let Openness { expose, tls_cert, tls_key, proxies, origins } = &self.openness;
         sheet.line("listen", self.listen.value.to_string(), &self.listen.origin);
         sheet.line("expose", expose.value, &expose.origin);
         sheet.told("tls_cert", tls_cert);
         sheet.told("tls_key", tls_key);
         sheet.line("proxies", texts(&proxies.value), &proxies.origin);
         sheet.line("hosts", &self.hosts.value, &self.hosts.origin);
+        sheet.line("origins", texts(&origins.value), &origins.origin);
     }
 
     fn show_agent(&self, sheet: &mut Sheet, name: &str, profile: &Profile) {

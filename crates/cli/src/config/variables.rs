@@ -11,7 +11,7 @@ use super::hint::nearest;
 const OURS: &str = "EVERTURN_";
 
 /// What is read anywhere, without how it begins.
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 27] = [
     "CHATS_MAX",
     "CONFIG",
     "DATA",
@@ -25,11 +25,13 @@ const KNOWN: [&str; 25] = [
     "LOG_FORMAT",
     "MODEL",
     "MODELS",
+    "ORIGINS",
     "PLAIN_HOSTS",
     "PROXIES",
     "RECORD",
     "RUNNING_MAX",
     "STREAMS_MAX",
+    "STREAM_SECONDS_MAX",
     "SYSTEM",
     "TLS_CERT",
     "TLS_KEY",

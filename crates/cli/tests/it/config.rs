@@ -76,6 +76,7 @@ async fn shown(file: &str) -> String {
         .env("LAB_KEY", "sk-not-even-this")
         .env("OPENAI_API_KEY", "sk-not-to-be-shown")
         .env("EVERTURN_DATABASE_CONNECTIONS", "20")
+        .env("EVERTURN_ORIGINS", "https://app.example.com")
         .env("EVERTURN_STREAMS_MAX", "9");
     command.env("DATABASE_URL", "postgres://me:secret@db.example/chats?sslmode=require");
     let output = command.output().await.unwrap();
@@ -96,6 +97,7 @@ async fn what_counts_is_shown_with_its_origin() {
         expose = true  # --expose
         proxies = ["10.0.0.0/8"]  # --proxy
         hosts = ["chat.example.com"]  # FILE
+        origins = ["https://app.example.com"]  # EVERTURN_ORIGINS
         data = "/d"  # --data
         model = "understudy/numbered"  # FILE
         fallbacks = ["understudy/persona"]  # FILE
@@ -104,6 +106,7 @@ async fn what_counts_is_shown_with_its_origin() {
         chats_max = 1000  # default
         running_max = 7  # FILE
         streams_max = 9  # EVERTURN_STREAMS_MAX
+        stream_seconds_max = 3600  # default
         drain_seconds = 5  # default
         record = "errors"  # FILE
         durability = "process"  # default

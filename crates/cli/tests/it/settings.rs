@@ -190,6 +190,17 @@ async fn so_many_streams_of_a_token_are_open_at_once() {
     daemon.end().await;
 }
 
+/// A stream ends in good order before a proxy would cut it.
+#[tokio::test]
+async fn a_stream_lasts_as_long_as_it_is_told() {
+    let scratch = Scratch::new();
+    let daemon = told(&scratch, "stream_seconds_max = 1").await;
+    let chat = daemon.chat().await;
+    let streamed = daemon.ask(Method::GET, &format!("{chat}/stream")).send().await.unwrap().text().await.unwrap();
+    assert!(streamed.ends_with(": bye, time to reconnect\n\n"), "{streamed}");
+    daemon.end().await;
+}
+
 /// The agent of chats that name none falls back, and has bounds, as the file says at the top.
 #[tokio::test]
 async fn the_default_agent_has_fallbacks_and_bounds() {

@@ -41,7 +41,7 @@ fn app_with(memory: &Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Sh
     let engine = Engine::builder().store(memory.clone()).provider(provider).agent("default", agent).start();
     let (store, registry) = (memory.clone(), Registry::default());
     let parts = Parts { engine, store, tokens, registry, agent: "default".into(), models: vec![], bounds };
-    Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), vec![]))
+    Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), Reach::default()))
 }
 
 /// Somebody who comes to it.

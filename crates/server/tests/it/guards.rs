@@ -77,6 +77,96 @@ async fn pages_of_other_sites_get_nothing() {
     stage.server.stop().await;
 }
 
+/// S4: a site that was named is answered, so that its pages can read it, problems too; nobody else is because of that.
+#[tokio::test]
+async fn pages_of_a_site_that_was_named_may_ask() {
+    const FRIEND: &str = "https://app.example.com";
+    let stage = Stage::befriending(FRIEND).await;
+    let told = |response: &reqwest::Response, name: &str| -> Option<String> {
+        response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    let preflight = |origin: &'static str, host: &str| {
+        let asked = stage.client.request(Method::OPTIONS, format!("{}/v1/chats", stage.base)).header("origin", origin);
+        asked
+            .header("host", host)
+            .header("access-control-request-method", "POST")
+            .header("sec-fetch-site", "cross-site")
+    };
+    let host = stage.base.strip_prefix("http://").unwrap();
+    let may = preflight(FRIEND, host).send().await.unwrap();
+    assert_eq!(
+        (may.status(), told(&may, "access-control-allow-origin").unwrap().as_str()),
+        (StatusCode::NO_CONTENT, FRIEND)
+    );
+    assert!(told(&may, "access-control-allow-headers").unwrap().contains("authorization"));
+    assert!(told(&may, "access-control-allow-methods").unwrap().contains("DELETE"));
+    for (origin, host, status) in [
+        ("https://evil.example", host, StatusCode::FORBIDDEN),
+        ("https://app.example.com.evil.example", host, StatusCode::FORBIDDEN),
+        ("http://app.example.com", host, StatusCode::FORBIDDEN),
+        ("null", host, StatusCode::FORBIDDEN),
+        (FRIEND, "evil.example", StatusCode::MISDIRECTED_REQUEST),
+    ] {
+        let refused = preflight(origin, host).send().await.unwrap();
+        assert_eq!(refused.status(), status, "{origin} {host}");
+        let is_told = told(&refused, "access-control-allow-origin").is_some();
+        assert_eq!(is_told, origin == FRIEND, "{origin} {host}");
+    }
+    let ask = |token| stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(token).header("origin", FRIEND);
+    for (token, status) in [(TOKEN, StatusCode::OK), ("wrong", StatusCode::UNAUTHORIZED)] {
+        let answered = ask(token).header("sec-fetch-site", "cross-site").send().await.unwrap();
+        assert_eq!(
+            (answered.status(), told(&answered, "access-control-allow-origin").as_deref()),
+            (status, Some(FRIEND))
+        );
+        assert_eq!(told(&answered, "vary").as_deref(), Some("origin"));
+        assert_eq!(told(&answered, "access-control-allow-credentials"), None);
+    }
+    let twice = ask(TOKEN).header("origin", "https://evil.example").send().await.unwrap();
+    assert_eq!((twice.status(), told(&twice, "access-control-allow-origin")), (StatusCode::FORBIDDEN, None));
+    let unasked = stage.client.request(Method::OPTIONS, format!("{}/v1/chats", stage.base)).header("origin", FRIEND);
+    assert_eq!(unasked.send().await.unwrap().status(), StatusCode::UNAUTHORIZED, "that is no preflight");
+    stage.server.stop().await;
+}
+
+/// J2, J3, J5: what is no text, no number that fits or no id is refused, and changes nothing.
+#[tokio::test]
+async fn what_is_out_of_range_is_refused() {
+    let stage = Stage::new().await;
+    let chat = stage.talk("numbered", &["count to 2"]).await;
+    let before = stage.view(&chat).await;
+    let long = "7".repeat(10_000);
+    let bodies: [(&str, &[u8]); 7] = [
+        ("/messages", b"{\"text\": \"\xff\xfe\"}"),
+        ("/messages", b"{\"text\": \"\xed\xa0\x80\"}"),
+        ("/messages", b"{\"text\": 1e999}"),
+        ("/fork", b"{\"at\": 1e999}"),
+        ("/fork", b"{\"at\": 18446744073709551616}"),
+        ("/fork", b"{\"at\": -1}"),
+        ("/fork", b"{\"at\": 1.5}"),
+    ];
+    for (path, body) in bodies {
+        let request = stage.ask(Method::POST, &format!("{chat}{path}")).header("content-type", "application/json");
+        let (status, problem) = answer(request.body(body).send().await.unwrap()).await;
+        let sent = String::from_utf8_lossy(body);
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{sent}");
+    }
+    for id in [long.as_str(), "", "%20", "-1", "99999999999999999999999999999999999999999"] {
+        for path in
+            [format!("/v1/chats/{id}/messages"), format!("{chat}/messages/{id}/files/0"), format!("{chat}/queue/{id}")]
+        {
+            let method = if path.contains("/queue/") { Method::DELETE } else { Method::GET };
+            let (status, problem) = answer(stage.ask(method, &path).send().await.unwrap()).await;
+            let is_refused = matches!((status.as_u16(), kind(&problem)), (404, "not-found") | (422, "invalid"));
+            assert!(is_refused, "{}: {status} {problem}", &path[..path.len().min(80)]);
+        }
+    }
+    let keyed = stage.ask(Method::POST, &format!("{chat}/messages")).header("idempotency-key", &long);
+    assert_eq!(keyed.json(&json!({"text": "hi"})).send().await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(stage.view(&chat).await, before);
+    stage.server.stop().await;
+}
+
 /// What a form can send changes nothing.
 #[tokio::test]
 async fn forms_change_nothing() {

@@ -19,6 +19,7 @@ mod forking;
 mod frames;
 mod guards;
 mod keys;
+mod logged;
 mod orphans;
 mod races;
 mod reader;

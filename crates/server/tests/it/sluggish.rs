@@ -29,7 +29,8 @@ pub struct Sluggish {
     pub glances: Gate,
     /// Before what became of a command.
     pub outcomes: Gate,
-    /// Behind what is written of tokens.
+    /// Before a token is written, and behind what is written of tokens.
+    pub puts: Gate,
     pub tokens: Gate,
     /// Whether it can be read and no more.
     pub is_broken: AtomicBool,
@@ -103,6 +104,9 @@ impl Store for Sluggish {
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
+        if self.is_broken.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("on purpose".into()).into());
+        }
         self.memory.submit(chat, submission, limits).await
     }
 
@@ -195,7 +199,7 @@ impl Store for Sluggish {
 #[async_trait]
 impl Tokens for Sluggish {
     async fn put(&self, token: &Token) -> Result<(), StoreError> {
-        let put = self.memory.put(token).await;
+        let put = self.puts.pass(self.memory.put(token)).await;
         self.tokens.pass(async { put }).await
     }
 

@@ -8,7 +8,7 @@ use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::prompt::ToolSpec;
 use everturn::stores::{Memory, Scope, Store, Token, TokenHash, Tokens};
 use everturn::{Agent, Approval, Engine, Metrics, Policy, tool};
-use everturn_server::{Bounds, Offered, Parts, Server, wire};
+use everturn_server::{Bounds, Entrance, Listen, Offered, Parts, Reach, Server, Site, wire};
 use everturn_understudy::{Manner, Understudy};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -35,10 +35,11 @@ struct Launch {
     target: String,
 }
 
-/// Who is there: agents, the first one for whoever names none, and models to choose.
+/// Who is there: agents, the first one for whoever names none, models to choose, and sites whose pages may ask.
 struct Cast {
     agents: Vec<(&'static str, Agent)>,
     models: Vec<Offered>,
+    origins: Vec<Site>,
 }
 
 impl Cast {
@@ -50,7 +51,7 @@ impl Cast {
             ("launches", launching()),
             ("fails", failing()),
         ];
-        Self { agents, models: vec![Offered::Family("understudy/extra".parse().unwrap())] }
+        Self { agents, models: vec![Offered::Family("understudy/extra".parse().unwrap())], origins: vec![] }
     }
 }
 
@@ -82,10 +83,16 @@ impl Stage {
         (Self::play(store.clone(), store.clone(), memory, bounds, Duration::ZERO, cast).await, store)
     }
 
+    /// The usual server, which pages of this site may ask.
+    pub async fn befriending(site: &str) -> Self {
+        let (memory, cast) = (Arc::new(Memory::new()), Cast { origins: vec![site.parse().unwrap()], ..Cast::usual() });
+        Self::play(memory.clone(), memory.clone(), memory, Bounds::default(), Duration::ZERO, cast).await
+    }
+
     /// The next server on the same store, in whose configuration there is nobody but `heir`, and no model to choose.
     pub async fn reconfigured(self) -> Self {
         self.server.stop().await;
-        let cast = Cast { agents: vec![("heir", agent("persona"))], models: vec![] };
+        let cast = Cast { agents: vec![("heir", agent("persona"))], models: vec![], origins: vec![] };
         let bounds = Bounds { grace_max: Duration::ZERO, ..Bounds::default() };
         let (store, tokens) = (self.memory.clone(), self.memory.clone());
         Self::play(store, tokens, self.memory, bounds, Duration::ZERO, cast).await
@@ -99,7 +106,7 @@ impl Stage {
         pace: Duration,
         cast: Cast,
     ) -> Self {
-        let Cast { agents, models } = cast;
+        let Cast { agents, models, origins } = cast;
         let _ = rustls::crypto::ring::default_provider().install_default(); // Another test may have been first.
         let mut registry = Registry::default();
         let builder = Engine::builder()
@@ -109,8 +116,9 @@ impl Stage {
         let agent = agents[0].0.into();
         let engine = agents.into_iter().fold(builder, |builder, (name, agent)| builder.agent(name, agent)).start();
         let parts = Parts { engine: engine.clone(), store, tokens, registry, agent, models, bounds };
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = Server::start(parts, address, &["everturn.test".into()]).await.unwrap();
+        let entrance = Entrance::plain(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
+        let reach = Reach { hosts: vec!["everturn.test".into()], origins, ..Reach::default() };
+        let server = Server::open(parts, &[entrance], reach).await.unwrap();
         let base = format!("http://{}", server.address());
         let stage = Self { server, engine, memory, client: Client::new(), base };
         stage.grant(TOKEN, "me", &Scope::ALL).await;

@@ -1,0 +1,125 @@
+//! Pages of other sites that may ask.
+//!
+//! A browser sends what a page of any site asks for, and shows the page the answer only if we say so. By default we never do,
+//! and refuse what comes from elsewhere. A site that is named may: its pages have their own token, as every client has;
+//! there are no cookies, so nothing is sent in a reader's name that the page itself does not know.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::http::header::{self, HeaderMap, HeaderName};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+
+/// What a page may send, and may read beside the body.
+const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, x-request-id";
+const READ: &str = "retry-after, x-request-id";
+/// How long a browser remembers this, in seconds: none does for longer.
+const REMEMBERED: &str = "7200";
+
+/// A site as browsers write it: scheme, name, and the port unless it is the usual one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site(HeaderValue);
+
+/// A text that names no site.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a site: write it as browsers do, such as https://app.example.com or http://localhost:5173")]
+pub struct BadSite(String);
+
+impl FromStr for Site {
+    type Err = BadSite;
+
+    fn from_str(text: &str) -> Result<Self, BadSite> {
+        let bad = || BadSite(text.to_owned());
+        let (scheme, name) = text.split_once("://").ok_or_else(bad)?;
+        let usual = if scheme == "https" { ":443" } else { ":80" };
+        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b':' | b'[' | b']');
+        if !matches!(scheme, "http" | "https")
+            || name.is_empty()
+            || !name.bytes().all(is_plain)
+            || name.ends_with(usual)
+        {
+            return Err(bad());
+        }
+        HeaderValue::from_str(text).map(Self).map_err(|_| bad())
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or_default())
+    }
+}
+
+/// The sites that were named.
+#[derive(Debug, Clone, Default)]
+pub struct Sites(pub Vec<Site>);
+
+impl Sites {
+    /// The one whose page asks.
+    pub fn of(&self, headers: &HeaderMap) -> Option<Site> {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (Some(origin), None) => self.0.iter().find(|site| site.0 == *origin).cloned(),
+            _ => None,
+        }
+    }
+
+    /// Lets the page read an answer. Whatever keeps answers must not give it to another.
+    pub fn tell(&self, site: Option<Site>, headers: &mut HeaderMap) {
+        if !self.0.is_empty() {
+            headers.append(header::VARY, HeaderValue::from_static("origin"));
+        }
+        if let Some(Site(origin)) = site {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(READ));
+        }
+    }
+}
+
+/// Whether a browser only asks whether its page may ask.
+pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// That it may. What, is said when it does: this answers without a token.
+pub fn preflight() -> Response {
+    let told: [(HeaderName, &str); 3] = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, SENT),
+        (header::ACCESS_CONTROL_MAX_AGE, REMEMBERED),
+    ];
+    (StatusCode::NO_CONTENT, told).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_is_written_as_browsers_write_it() {
+        for site in ["https://app.example.com", "http://localhost:5173", "http://[::1]:8080", "https://a.example:8443"]
+        {
+            assert_eq!(site.parse::<Site>().unwrap().to_string(), site);
+        }
+        let others = [
+            "*",
+            "null",
+            "",
+            "app.example.com",
+            "https://",
+            "https://a.example/",
+            "https://a.example/page",
+            "https://A.example",
+            "https://a.example:443",
+            "http://a.example:80",
+            "ftp://a.example",
+            "https://user@a.example",
+            "https://*.example",
+            "https://a.example\r\nx: y",
+        ];
+        for other in others {
+            assert_eq!(other.parse::<Site>(), Err(BadSite(other.into())));
+        }
+    }
+}
