@@ -227,3 +227,32 @@ impl From<CreateError> for Problem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients decide on types: the page that says which there are, and with which status, is right, and none is renamed.
+    #[test]
+    fn types_are_those_of_the_page() {
+        let page = include_str!("../../../docs/protocol.md");
+        let (_, table) = page.split_once("| `type`, after `urn:everturn:problem:` | status |").unwrap();
+        let rows = table.lines().skip(2).map_while(|row| row.strip_prefix("| ")?.split_once(" | "));
+        let told = rows.flat_map(|(slugs, status)| {
+            let status: u16 = status[..3].parse().unwrap();
+            slugs.split(", ").map(move |slug| (slug.trim_matches('`').to_owned(), status, has_wait(status)))
+        });
+        let mut told: Vec<_> = told.collect();
+        let wait = |kind: &Kind| kind.retry_after().is_some();
+        let mut ours: Vec<_> =
+            Kind::ALL.iter().map(|kind| (kind.slug().to_owned(), kind.status().as_u16(), wait(kind))).collect();
+        told.sort();
+        ours.sort();
+        assert_eq!(told, ours);
+    }
+
+    /// The page says so of these two.
+    const fn has_wait(status: u16) -> bool {
+        matches!(status, 429 | 503)
+    }
+}

@@ -151,9 +151,12 @@ pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Deletes a chat, also if whoever asked hangs up: else its turn might be stopped, and its queue empty, and it still there.
 async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
     let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
-    Ok(timeout(app.bounds.outcome_max, chat.handle.delete()).await.map_err(busy)??)
+    let (handle, time_max) = (chat.handle.clone(), app.bounds.outcome_max);
+    let deleted = app.to_the_end(async move { timeout(time_max, handle.delete()).await });
+    Ok(deleted.await.map_err(busy)??)
 }
 
 /// A chat, without its messages.

@@ -68,14 +68,16 @@ pub async fn make(
     let made = match app.tokens.find(&token.hash).await? {
         Some(made) => made, // Before.
         None => {
-            let (here, by, kept) = (app.clone(), caller.token().clone(), token.clone());
+            let (here, by, kept) = (app.clone(), caller.token().clone(), token);
             let put = app.to_the_end(async move {
                 here.tokens.put(&kept).await?;
-                audit::token("token_made", &by, &kept);
-                Ok::<_, StoreError>(())
+                let made = here.tokens.find(&kept.hash).await?.unwrap_or_else(|| kept.clone());
+                if made == kept {
+                    audit::token("token_made", &by, &kept);
+                } // Else somebody was faster, with the same key.
+                Ok::<_, StoreError>(made)
             });
-            put.await?;
-            token
+            put.await?
         }
     };
     Ok((StatusCode::CREATED, Answer(wire::Secret { token: secret, info: (&made).into() })))

@@ -81,7 +81,7 @@ fn awaits(view: &View) -> bool {
 }
 
 /// A chat whose turn waits for an answer, the answers of this kind, and who watches.
-async fn asking(stage: &Stage, kind: &str) -> (String, Value, Reader) {
+pub async fn asking(stage: &Stage, kind: &str) -> (String, Value, Reader) {
     let agent = if kind == "result" { "asks" } else { "launches" };
     let chat = stage.chat(agent).await;
     let mut reader = stage.watch(&chat).await;
@@ -96,7 +96,13 @@ async fn asking(stage: &Stage, kind: &str) -> (String, Value, Reader) {
 }
 
 /// Sends a request, and goes away once `is_under_way`.
-async fn send_and_go(stage: &Stage, method: Method, path: &str, body: &Value, is_under_way: impl Future<Output = ()>) {
+pub async fn send_and_go(
+    stage: &Stage,
+    method: Method,
+    path: &str,
+    body: &Value,
+    is_under_way: impl Future<Output = ()>,
+) {
     let others = open(stage).await;
     let request = Client::new().request(method, format!("{}{path}", stage.base)).bearer_auth(TOKEN).json(body);
     let sent = tokio::spawn(request.send());

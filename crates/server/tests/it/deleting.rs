@@ -6,6 +6,7 @@ use everturn_server::Bounds;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::audited::{asking, send_and_go};
 use crate::stage::{Stage, answer, kind};
 
 async fn delete(stage: &Stage, chat: &str) -> (StatusCode, Value) {
@@ -38,6 +39,24 @@ async fn a_deleted_chat_is_gone() {
         .map(|chat| format!("/v1/chats/{}", chat["id"].as_str().unwrap()))
         .collect();
     assert_eq!(left, [other]);
+    stage.server.stop().await;
+}
+
+/// Who hangs up while the turn is being stopped has deleted the chat all the same: it is not left there without what waited.
+#[tokio::test]
+async fn who_goes_away_has_deleted_it_all_the_same() {
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let (chat, _, _reader) = asking(&stage, "result").await;
+    store.outcomes.shut();
+    send_and_go(&stage, Method::DELETE, &chat, &json!({}), store.outcomes.until(1)).await;
+    assert_eq!(stage.get(&chat).await.0, StatusCode::OK);
+    store.outcomes.open();
+    let gone = async {
+        while stage.get(&chat).await.0 != StatusCode::NOT_FOUND {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("it is still there");
     stage.server.stop().await;
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use everturn_server::Bounds;
 use everturn_server::wire::{Body, Message};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
@@ -40,6 +41,31 @@ async fn a_storm_of_repeats_has_one_effect() {
     let (status, _) = storm(format!("{chat}/messages"), json!({"text": "count to 3"})).await;
     assert_eq!(status, 202);
     assert_eq!(reader.until_rest().await.messages.len(), 2);
+}
+
+/// I2: two that ask for a token under one key, and find that there is none yet, are told the same of the one that is made.
+#[tokio::test]
+async fn repeats_that_meet_make_one_token() {
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let stage = Arc::new(stage);
+    let make = || {
+        let (stage, new) = (stage.clone(), json!({"name": "phone", "scopes": ["read"], "seconds": 60}));
+        tokio::spawn(async move { keyed(&stage, Method::POST, "/v1/tokens", "met", new).await })
+    };
+    store.puts.shut();
+    let first = make();
+    store.puts.until(1).await;
+    let then = stage.engine.now();
+    while stage.engine.now() == then {
+        tokio::task::yield_now().await;
+    }
+    let second = make();
+    store.puts.until(2).await;
+    store.puts.open();
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!((first.0, &first), (StatusCode::CREATED, &second));
+    let (_, list) = stage.get("/v1/tokens").await;
+    assert_eq!(list["tokens"].as_array().unwrap().len(), 2, "that one, and the one of the tests");
 }
 
 /// C1, I2: a request whose body is cut off has done nothing, though all that can be understood of it has come; its key is
