@@ -120,6 +120,7 @@ async fn pages_of_a_site_that_was_named_may_ask() {
             (status, Some(FRIEND))
         );
         assert_eq!(told(&answered, "vary").as_deref(), Some("origin"));
+        assert!(told(&answered, "access-control-expose-headers").unwrap().contains("retry-after"));
         assert_eq!(told(&answered, "access-control-allow-credentials"), None);
     }
     let twice = ask(TOKEN).header("origin", "https://evil.example").send().await.unwrap();
