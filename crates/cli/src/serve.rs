@@ -10,7 +10,7 @@ use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Engine, Metrics};
 use everturn_server::{
-    Announced, Brought, DataDir, Entrance, FirstToken, Listen, Parts, Reach, Server, Stay, Tls, bring,
+    Announced, Brought, DataDir, Entrance, FirstToken, Instance, Listen, Parts, Reach, Server, Stay, Tls, bring,
 };
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -40,6 +40,8 @@ struct Kept {
     /// What the banner says of it.
     what: &'static str,
     whose: Whose,
+    /// What a restart of this server is known by, where several share a database.
+    instance: Option<Instance>,
 }
 
 /// Where that is, and how it is used.
@@ -73,16 +75,19 @@ impl Place {
 async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
     match place {
         Place::Postgres(url, options) => {
-            let opened = Postgres::open(&url, options).await;
+            let instance = data.instance();
+            let name = instance.as_ref().map(|instance| instance.name().into());
+            let opened = Postgres::open(&url, postgres::Options { instance: name, ..options }).await;
             let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
             let whose = Whose::Elsewhere(kept.name().await.ok()); // Some let nobody ask.
-            Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose })
+            Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose, instance })
         }
         Place::Sqlite(options) => {
             let dir = data.path().to_owned();
             let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options));
             let kept = Arc::new(opened.await??);
-            Ok(Kept { store: kept.clone(), tokens: kept, what: "SQLite, in the data directory", whose: Whose::Ours })
+            let (what, whose) = ("SQLite, in the data directory", Whose::Ours);
+            Ok(Kept { store: kept.clone(), tokens: kept, what, whose, instance: None })
         }
     }
 }
@@ -108,6 +113,7 @@ pub struct Running {
     is_keyless: bool,
     first_token: FirstToken,
     what: &'static str,
+    _instance: Option<Instance>,
 }
 
 impl Running {
@@ -120,7 +126,7 @@ impl Running {
     /// The same on what was opened.
     async fn start_on(
         data: DataDir,
-        Kept { store, tokens, what, whose }: Kept,
+        Kept { store, tokens, what, whose, instance }: Kept,
         config: &Config,
         at: &[Entrance],
         stay: Stay,
@@ -161,7 +167,7 @@ impl Running {
             Some(entrance) => data.announce(&entrance.url(), stay).await?,
             None => None, // There always is one.
         };
-        Ok(Self { server, data, announced, model, without_key, is_keyless, first_token, what })
+        Ok(Self { server, data, announced, model, without_key, is_keyless, first_token, what, _instance: instance })
     }
 
     /// Ends it in good order: turns under way are handed over.
@@ -190,7 +196,7 @@ async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, Kept
         }
         Keeps::Memory => {
             let kept = Arc::new(Memory::new());
-            Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours }
+            Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours, instance: None }
         }
     };
     Ok((data, kept))
@@ -281,7 +287,7 @@ fn no_token(data: &DataDir) -> String {
     )
 }
 
-fn banner(Running { server, data, announced: _, model, without_key, is_keyless, first_token, what }: &Running) {
+fn banner(Running { server, data, model, without_key, is_keyless, first_token, what, .. }: &Running) {
     for (entrance, word) in server.entrances().iter().zip(["Everturn listens on", "  and for commands here on"]) {
         let url = match (&entrance.at, &entrance.tls) {
             (Listen::Unix(_), _) => entrance.at.to_string(),

@@ -35,7 +35,7 @@ pub struct Bounds {
     pub head_bytes_max: usize,
     /// Failed logins a minute and address: 10.
     pub failures_max: u32,
-    /// How long a request waits for its command to be obeyed: 10 s.
+    /// How long a request waits for its command to be obeyed, longer than the chats of a dead server wait for another: 25 s.
     pub outcome_max: Duration,
     /// How long a shutdown waits for requests under way: 10 s.
     pub drain_max: Duration,
@@ -60,7 +60,7 @@ impl Default for Bounds {
             answers_bytes_max: 256 * 1024 * 1024,
             head_bytes_max: 16 * 1024,
             failures_max: 10,
-            outcome_max: Duration::from_secs(10),
+            outcome_max: Duration::from_secs(25),
             drain_max: Duration::from_secs(10),
             grace_max: Duration::from_secs(5),
         }

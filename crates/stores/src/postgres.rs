@@ -2,7 +2,8 @@
 //!
 //! Every process is a worker with a row that it keeps fresh; chats are held by workers, and every write of a driver is
 //! checked against the chat's fence in its own transaction. What one process does the others hear by `NOTIFY`, which is a
-//! hint and no more. Nothing relies on a session but listening, so a pooler may stand in between.
+//! hint and no more. Sessions are for listening, and for telling others at once that this process has died; nothing else
+//! relies on one, so a pooler may stand in between.
 
 mod address;
 mod cells;
@@ -21,6 +22,7 @@ mod make;
 mod migrate;
 mod news;
 mod read;
+mod session;
 mod submit;
 mod tokens;
 mod trust;
@@ -86,9 +88,13 @@ pub struct Options {
     pub heartbeat: Duration,
     /// What the rows of a draft survive, the database server's death taken for a power cut.
     pub durability: Durability,
-    /// Where to listen, if the database is reached by a pooler: `LISTEN` needs a session. Listening through one that
-    /// pools transactions hears nothing, which costs a poll and never an event.
+    /// The address of the database itself, if it is reached by a pooler: `LISTEN` needs a session, and so does the lock by
+    /// which others notice at once that this process has died. Without sessions others look every few seconds instead, and
+    /// wait for `lease_max`.
     pub listen_url: Option<String>,
+    /// A name that this process has again after a restart, and that no two living processes ever have at the same time.
+    /// Chats that are still held under it are free at once.
+    pub instance: Option<String>,
     /// How many appends to drafts are filed by chat together, at least. Fewer make reading a draft cheaper where another
     /// process writes it, and writing dearer.
     pub file_len_min: usize,
@@ -105,6 +111,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(5),
             durability: Durability::Process,
             listen_url: None,
+            instance: None,
             file_len_min: 256,
         }
     }
@@ -190,7 +197,7 @@ impl Postgres {
         tasks.spawn(filing::run(inner.clone(), due));
         tasks.spawn(keeper::run(inner.clone()));
         tasks.spawn(inner.teller.clone().run(inner.sender, inner.link.clone()));
-        tasks.spawn(wire::listen(listening, inner.sender, hints.clone()));
+        tasks.spawn(wire::listen(listening, inner.sender, hints.clone(), worker.life.clone()));
         tasks.spawn(hints::remind(hints, options.heartbeat / 2));
         Ok(Self { inner, _tasks: tasks, _worker: worker })
     }

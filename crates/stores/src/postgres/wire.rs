@@ -20,6 +20,9 @@ use super::address::Address;
 use super::fault::Fault;
 use super::hints::Hints;
 use super::link::{Link, Mode};
+use super::session;
+use super::worker::Life;
+use crate::entropy;
 use crate::store::Hint;
 
 const CHANNEL: &str = "everturn";
@@ -119,17 +122,39 @@ async fn say(link: &Link, payloads: Vec<String>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Listens for ever, on a connection of its own.
-pub(super) async fn listen(address: Address, sender: i64, hints: Arc<Hints>) {
+/// Listens for ever, on a connection of its own whose session holds this process's lock; or not at all if sessions are shared
+/// there: a shared session hears for whichever client has it.
+pub(super) async fn listen(address: Address, sender: i64, hints: Arc<Hints>, life: Arc<Life>) {
     loop {
-        if let Err(error) = listen_once(&address, sender, &hints).await {
+        match session::is_shared(&address).await {
+            Ok(false) => break,
+            Ok(true) => {
+                tracing::warn!(
+                    "the database is reached through a pooler that shares sessions, so this server cannot listen for others: \
+                     watchers of a chat that another server drives see replies up to 5 s late, and the chats of a server that \
+                     was killed wait 15 s; to avoid both, set DATABASE_LISTEN_URL to the address of the database itself"
+                );
+                return;
+            }
+            Err(fault) => tracing::debug!(?fault, "not listening to other processes"),
+        }
+        sleep(RECONNECT_PAUSE).await;
+    }
+    loop {
+        if let Err(error) = listen_once(&address, sender, &hints, &life).await {
             tracing::debug!(%error, "not listening to other processes");
         }
+        life.session_lock.send_replace(None);
         sleep(RECONNECT_PAUSE).await;
     }
 }
 
-async fn listen_once(address: &Address, sender: i64, hints: &Arc<Hints>) -> Result<(), tokio_postgres::Error> {
+async fn listen_once(
+    address: &Address,
+    sender: i64,
+    hints: &Arc<Hints>,
+    life: &Life,
+) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = address.connect().await?;
     let heard = hints.clone();
     let hear = async move {
@@ -141,9 +166,11 @@ async fn listen_once(address: &Address, sender: i64, hints: &Arc<Hints>) -> Resu
         Ok(())
     };
     let ask = async {
-        let asked = tokio::time::timeout(LISTENING_MAX, client.batch_execute(&format!("LISTEN {CHANNEL}"))).await;
-        let Ok(asked) = asked else { return Ok(()) };
+        let lock = entropy::number() as i64;
+        let listen = format!("LISTEN {CHANNEL}; {}", session::take(lock));
+        let Ok(asked) = tokio::time::timeout(LISTENING_MAX, client.batch_execute(&listen)).await else { return Ok(()) };
         asked?;
+        life.session_lock.send_replace(Some(lock));
         hints.put(Hint::Missed); // Whatever was told before nobody heard.
         std::future::pending().await
     };

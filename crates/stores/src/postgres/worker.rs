@@ -4,13 +4,16 @@
 //! chats there are. It is made on a thread of its own: a program too busy to run its tasks is not dead. Whether others
 //! take it for dead is decided by the database's clock. So this side counts from before each renewal was asked for, by a
 //! clock of its own, and gives up its chats well before they can be taken.
+//!
+//! A process that was killed need not be waited for: its row goes at once if the database sees that its session has ended
+//! ([`session`]), or when it is started again under the same instance name.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, interval_at, timeout};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
@@ -18,6 +21,7 @@ use super::address::Address;
 use super::fault::Fault;
 use super::hints::Hints;
 use super::link::Param;
+use super::session::{self, Locked};
 use super::wire::LOOK;
 use super::{Options, lasting};
 use crate::clock;
@@ -27,9 +31,19 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a drop waits for the farewell.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
+/// How often a worker looks for others whose session has ended.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a session has to be gone before its worker is taken for dead. A live process that lost its session withdraws its
+/// lock within milliseconds, over its other connection.
+const GONE_MIN: Duration = Duration::from_millis(250);
+/// How long a worker is connected before it looks: after a restart of the database all come back at about the same time.
+const SETTLED_MIN: Duration = Duration::from_secs(2);
+
 /// What this process knows of its own standing.
 pub(super) struct Life {
     standing: Mutex<Standing>,
+    /// The advisory lock that a session of this process holds, if one does.
+    pub(super) session_lock: watch::Sender<Option<i64>>,
     lasts: Duration,
     is_paused: AtomicBool,
 }
@@ -95,7 +109,9 @@ impl Worker {
         hints: Arc<Hints>,
     ) -> Result<Self, StoreError> {
         let standing = Mutex::new(Standing { id: None, renewed: clock::now(), is_lost: true, trouble: None });
-        let life = Arc::new(Life { standing, lasts: options.lease_max, is_paused: AtomicBool::new(false) });
+        let session_lock = watch::Sender::new(None);
+        let life =
+            Arc::new(Life { standing, session_lock, lasts: options.lease_max, is_paused: AtomicBool::new(false) });
         let (stop, stopped) = watch::channel(false);
         let (is_done, done) = mpsc::channel();
         let (known, is_known) = tokio::sync::oneshot::channel();
@@ -105,6 +121,7 @@ impl Worker {
             every: options.heartbeat,
             answer_max: options.lease_max / 3,
             belief,
+            instance: options.instance.clone().map(String::into_bytes),
             hints,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -138,6 +155,7 @@ struct Pulse {
     answer_max: Duration,
     /// How much longer than its word a silent process is believed.
     belief: f64,
+    instance: Option<Vec<u8>>,
     hints: Arc<Hints>,
 }
 
@@ -188,15 +206,35 @@ impl Pulse {
 
     async fn session(&self, known: &mut Option<Known>) -> Result<(), Fault> {
         let client = self.connect().await?;
+        let mut session_lock = self.life.session_lock.subscribe();
+        let mut beats = interval(self.every);
+        let mut looks = interval_at(tokio::time::Instant::now() + SETTLED_MIN, LOOK_EVERY);
+        for ticks in [&mut beats, &mut looks] {
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        let mut suspects = Vec::new();
         loop {
-            if !self.life.is_paused.load(Ordering::Relaxed) {
-                self.beat(&client).await?;
-                self.life.standing().trouble = None;
-                if let Some(known) = known.take() {
-                    let _ = known.send(()); // Whoever opens may have given up.
-                }
+            let is_to_look = tokio::select! {
+                biased;
+                _ = session_lock.changed() => false, // The row is to say so at once.
+                _ = beats.tick() => false,
+                _ = looks.tick() => true,
+            };
+            if self.life.is_paused.load(Ordering::Relaxed) {
+                continue;
             }
-            tokio::time::sleep(self.every).await;
+            if is_to_look {
+                suspects = self.bury_disconnected(&client, &suspects).await?;
+                if !suspects.is_empty() {
+                    looks.reset_after(GONE_MIN);
+                }
+                continue;
+            }
+            self.beat(&client).await?;
+            self.life.standing().trouble = None;
+            if let Some(known) = known.take() {
+                let _ = known.send(()); // Whoever opens may have given up.
+            }
         }
     }
 
@@ -211,8 +249,11 @@ impl Pulse {
     async fn beat(&self, client: &Client) -> Result<(), Fault> {
         let asked = clock::now();
         let Some(id) = self.life.current() else { return self.register(client).await };
-        let renew = "UPDATE workers SET seen = clock_timestamp() WHERE id = $1";
-        let is_known = self.answer(client.execute_typed(renew, &[(&id, Type::INT8)])).await? == 1;
+        let renew = "UPDATE workers SET seen = clock_timestamp(), session_lock = $2 WHERE id = $1";
+        let session_lock = *self.life.session_lock.borrow();
+        let params: [Param<'_>; 2] = [(&id, Type::INT8), (&session_lock, Type::INT8)];
+        let renewed = self.answer(async { Ok(client.execute_typed(renew, &params).await?) });
+        let is_known = renewed.await? == 1;
         if is_known && self.life.current().is_some() {
             self.life.standing().renewed = asked;
             return self.bury_others(client, id).await;
@@ -229,29 +270,55 @@ impl Pulse {
     async fn bury_others(&self, client: &Client, id: i64) -> Result<(), Fault> {
         let bury = "DELETE FROM workers WHERE id <> $1 AND clock_timestamp() > seen + lasts * $2";
         let params: [Param<'_>; 2] = [(&id, Type::INT8), (&self.belief, Type::FLOAT8)];
-        if self.answer(client.execute_typed(bury, &params)).await? > 0 {
-            self.hints.put(Hint::Missed);
-            self.answer(client.batch_execute(LOOK)).await?;
+        match self.answer(async { Ok(client.execute_typed(bury, &params).await?) }).await? {
+            0 => Ok(()),
+            _ => self.tell_of_free_chats(client).await,
         }
-        Ok(())
     }
 
-    /// Makes this process known under a new number. Nobody holds what was held under the one before.
+    /// Gives up processes whose session has ended and was gone at the last look, too. Those it is gone of now are returned.
+    async fn bury_disconnected(&self, client: &Client, suspects: &[Locked]) -> Result<Vec<Locked>, Fault> {
+        let gone = self.answer(session::disconnected(client)).await?;
+        let (own, lock) = (self.life.standing().id, *self.life.session_lock.borrow());
+        if gone.iter().any(|locked| (Some(locked.0), Some(locked.1)) == (own, lock)) {
+            tracing::warn!("another client uses the session of this process: the lock in it is not relied on");
+            self.life.session_lock.send_replace(None);
+        }
+        let others = gone.into_iter().filter(|(id, _)| Some(*id) != own);
+        let (dead, new): (Vec<_>, Vec<_>) = others.partition(|locked| suspects.contains(locked));
+        if !dead.is_empty() && self.answer(session::bury(client, &dead)).await? > 0 {
+            tracing::info!("a server died and the database closed its session: its chats are taken over");
+            self.tell_of_free_chats(client).await?;
+        }
+        Ok(new)
+    }
+
+    async fn tell_of_free_chats(&self, client: &Client) -> Result<(), Fault> {
+        self.hints.put(Hint::Missed);
+        self.answer(async { Ok(client.batch_execute(LOOK).await?) }).await
+    }
+
+    /// Makes this process known under a new number. What was held under the one before, or by the process that this one
+    /// replaces, is free.
     async fn register(&self, client: &Client) -> Result<(), Fault> {
         self.lose("the database could not be told in time that this process is alive");
         let asked = clock::now();
         let lasts = self.life.lasts.as_millis() as i64;
-        let insert =
-            "INSERT INTO workers (seen, lasts) VALUES (clock_timestamp(), $1 * interval '1 millisecond') RETURNING id";
-        let row = self.answer(client.query_typed_one(insert, &[(&lasts, Type::INT8)])).await?;
-        let before = std::mem::replace(
-            &mut *self.life.standing(),
-            Standing { id: Some(row.get(0)), renewed: asked, is_lost: false, trouble: None },
-        );
-        if let Some(before) = before.id {
-            self.remove(client, before).await?;
+        let session_lock = *self.life.session_lock.borrow();
+        let insert = "
+            INSERT INTO workers (seen, lasts, session_lock, instance)
+            VALUES (clock_timestamp(), $1 * interval '1 millisecond', $2, $3) RETURNING id";
+        let params: [Param<'_>; 3] = [(&lasts, Type::INT8), (&session_lock, Type::INT8), (&self.instance, Type::BYTEA)];
+        let row = self.answer(async { Ok(client.query_typed_one(insert, &params).await?) }).await?;
+        let id: i64 = row.get(0);
+        let standing = Standing { id: Some(id), renewed: asked, is_lost: false, trouble: None };
+        let before = std::mem::replace(&mut *self.life.standing(), standing).id;
+        let remove = "DELETE FROM workers WHERE id = $2 OR instance = $3 AND id <> $1";
+        let params: [Param<'_>; 3] = [(&id, Type::INT8), (&before, Type::INT8), (&self.instance, Type::BYTEA)];
+        match self.answer(async { Ok(client.execute_typed(remove, &params).await?) }).await? {
+            0 => Ok(()),
+            _ => self.tell_of_free_chats(client).await,
         }
-        Ok(())
     }
 
     async fn farewell(&self) -> Result<(), Fault> {
@@ -261,13 +328,14 @@ impl Pulse {
     }
 
     async fn remove(&self, client: &Client, id: i64) -> Result<(), Fault> {
-        self.answer(client.execute_typed("DELETE FROM workers WHERE id = $1", &[(&id, Type::INT8)])).await?;
-        self.answer(client.batch_execute(LOOK)).await
+        let remove = "DELETE FROM workers WHERE id = $1";
+        self.answer(async { Ok(client.execute_typed(remove, &[(&id, Type::INT8)]).await?) }).await?;
+        self.answer(async { Ok(client.batch_execute(LOOK).await?) }).await
     }
 
-    async fn answer<T>(&self, asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+    async fn answer<T>(&self, asked: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         match timeout(self.answer_max, asked).await {
-            Ok(answer) => Ok(answer?),
+            Ok(answer) => answer,
             Err(_) => Err(Fault::Passing("the database does not answer".into())),
         }
     }

@@ -56,11 +56,12 @@ async fn a_pooler_changes_nothing() {
     make(&one, 1).await;
 }
 
-/// CS04: listening through it hears nothing. Then whoever looks now and then finds what others did, and misses nothing.
+/// CS04: listening through it would hear nothing, so it is not tried, nor is a lock taken that would be anybody's. Then whoever looks now and then finds what others did, and misses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_listens_through_a_pooler_finds_by_looking() {
     let Some((server, pooler)) = pooled() else { return };
     database(&server, "deaf");
+    psql(&server.url("deaf"), "ALTER DATABASE deaf SET log_statement = 'all'").expect("it can be changed");
     let url = pooler.url("deaf");
     let often = || Options { heartbeat: Duration::from_millis(300), ..Options::default() };
     let (one, two) = (open(&url, often()).await, open(&url, often()).await);
@@ -85,4 +86,9 @@ async fn who_listens_through_a_pooler_finds_by_looking() {
     two.commit(&mut lease, &[]).await.expect("the lease is ours");
     two.release(lease).await.expect("it can be given back");
     one.acquire(chat).await.expect("it was given back");
+    let said = psql(&server.url("deaf"), "SELECT pg_read_file('../log')").expect("its log can be read");
+    assert!(said.contains("pg_backend_pid"), "whether sessions are shared was asked");
+    assert!(!said.contains("LISTEN everturn") && !said.contains("pg_advisory_lock("), "{said}");
+    let locks = "SELECT count(session_lock) FROM workers";
+    assert_eq!(psql(&server.url("deaf"), locks).expect("it can be read").trim(), "0");
 }

@@ -171,6 +171,83 @@ async fn a_process_that_was_given_up_holds_nothing() {
     assert!(one.holds(&lease));
 }
 
+/// Ends the session that a process listens in, which holds its lock, as its death would.
+fn end_sessions(url: &str) {
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database ON pg_database.oid = database
+        WHERE locktype = 'advisory' AND datname = current_database()";
+    psql(url, sql).expect("it can be ended");
+}
+
+/// The workers that the database believes to be connected, and their locks.
+async fn until_locked(url: &str, count: usize) -> Vec<String> {
+    let sql = "SELECT id, session_lock FROM workers WHERE session_lock IS NOT NULL
+        AND NOT pg_try_advisory_xact_lock_shared(session_lock) ORDER BY id";
+    let locked = async {
+        loop {
+            let locked = psql(url, sql).expect("it can be read");
+            if locked.lines().count() == count {
+                return locked.lines().map(Into::into).collect();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, locked).await.expect("each of them takes a lock")
+}
+
+/// I7: the database closes the session of a process that was killed, and others take its chats without waiting for its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_whose_session_ended_is_given_up_before_its_lease() {
+    let url = database();
+    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let chat = make(&one, 1).await;
+    submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
+    one.acquire(chat).await.expect("nobody holds it");
+    until_locked(&url, 2).await;
+    let before = psql(&url, "SELECT clock_timestamp()").expect("it can be read");
+    one.pause_heartbeat(true); // It cannot say that it lives.
+    end_sessions(&url);
+    take(&two, chat).await;
+    let sql = format!("SELECT clock_timestamp() < timestamptz '{}' + interval '12 seconds'", before.trim());
+    assert_eq!(psql(&url, &sql).expect("it can be read").trim(), "t", "it waited for the lease, which lasts 15 s");
+}
+
+/// A process that lives and loses its session says so, has a new one, and keeps its chats.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_lost_its_session_keeps_its_chats() {
+    let url = database();
+    let (one, _two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let mut lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
+    let worker = |locked: &str| locked.split('|').next().map(ToOwned::to_owned);
+    let mut before = until_locked(&url, 2).await;
+    for _ in 0..4 {
+        end_sessions(&url);
+        let mut after = before.clone();
+        while after.iter().any(|locked| before.contains(locked)) {
+            after = until_locked(&url, 2).await;
+        }
+        let workers = |all: &[String]| all.iter().map(|locked| worker(locked)).collect::<Vec<_>>();
+        assert_eq!(workers(&before), workers(&after), "they are still the same");
+        before = after;
+        one.commit(&mut lease, &[]).await.expect("the lease is ours");
+    }
+}
+
+/// I7: a process that is started again under its name knows that the one before is dead. Another name says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_process_takes_its_chats_at_once() {
+    let url = database();
+    let named = |name: &str| Options { instance: Some(name.into()), ..Options::default() };
+    let one = open(&url, named("a\0")).await;
+    let chat = make(&one, 1).await;
+    let mut lease = one.acquire(chat).await.expect("nobody holds it");
+    let other = open(&url, named("b")).await;
+    assert_eq!(other.acquire(chat).await.map(drop), Err(WriteError::Fenced));
+    let again = open(&url, named("a\0")).await;
+    let mut taken = again.acquire(chat).await.expect("its predecessor is dead");
+    assert_eq!(one.commit(&mut lease, &[]).await, Err(WriteError::Fenced), "if it should not be, the fence holds");
+    again.commit(&mut taken, &[]).await.expect("the lease is ours");
+}
+
 /// I6: the bytes that come with a delta are stored if it is. Whoever was given up, and has not heard of it, changes no row:
 /// not while nobody has taken its chat, nor afterwards, nor when that is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
