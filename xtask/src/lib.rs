@@ -6,6 +6,7 @@
 pub mod acceptance;
 pub mod bench;
 pub mod clock;
+pub mod dist;
 pub mod gate;
 pub mod interop;
 pub mod picture;

@@ -1,11 +1,11 @@
-//! `cargo xtask …`: test, tidy, acceptance, bench, interop, picture.
+//! `cargo xtask …`: test, tidy, acceptance, bench, dist, interop, picture.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::gate::Step;
 use xtask::interop::Peer;
-use xtask::{acceptance, bench, gate, interop, picture, tidy, workspace};
+use xtask::{acceptance, bench, dist, gate, interop, picture, tidy, workspace};
 
 /// Everturn's chores.
 #[derive(Parser)]
@@ -49,6 +49,11 @@ enum Chore {
         #[arg(long)]
         list: bool,
     },
+    /// Build a release: a stripped binary, its SBOM and their SHA-256 sums
+    ///
+    /// Writes everturn-VERSION-TARGET, everturn-VERSION-TARGET.cdx.json (CycloneDX 1.5) and SHA256SUMS. The sums are those of
+    /// all targets of the version in the directory: run it once for each target.
+    Dist(dist::Dist),
     /// Try other people's clients on the understudy, and our adapters on other people's servers
     Interop {
         /// Try these alone (repeat it, or separate with commas)
@@ -87,6 +92,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
             let form = if json { acceptance::Form::Json } else { acceptance::Form::Table };
             acceptance::run(&root, source, form)
         }
+        Chore::Dist(dist) => dist::run(&root, &dist),
         Chore::Picture { seed, from } => picture::run(&root, seed, from.as_deref()),
         Chore::Interop { only } => interop::run(&root, &only),
         Chore::Bench { list: true, .. } => bench::list(&root),

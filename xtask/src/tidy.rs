@@ -1,19 +1,22 @@
 //! House rules that a compiler does not know.
 //!
-//! Each rule exists because a review would otherwise have to say the same thing twice. A rule looks at one file, or at
-//! the manifests, and answers with violations; it never edits. Every violation says where, what, and what to do.
+//! Each rule exists because a review would otherwise have to say the same thing twice. A rule looks at one file, at all
+//! pages, or at the manifests, and answers with violations; it never edits. Every violation says where, what, and what to do.
 
+mod alerts;
 mod allow;
 mod deaths;
 mod direction;
 mod files;
 mod leftovers;
+mod links;
 mod machine;
 mod purity;
 mod shapes;
 mod size;
 mod words;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,14 +46,19 @@ pub fn report(root: &Path) -> Result<ExitCode> {
     }
 }
 
-/// Checks the repository: every text file git knows or would add, and every manifest.
+/// Checks the repository: every text file git knows or would add, how they refer to each other, and every manifest.
 pub fn check(root: &Path) -> Result<Vec<Violation>> {
     let mut violations = direction::check(root, &Workspace::load(root)?);
+    let mut texts = Vec::new();
     for path in tracked(root)? {
         // What is not UTF-8 text has no lines to judge.
-        if let Ok(text) = std::fs::read_to_string(root.join(&path)) {
-            violations.extend(check_file(&path, &text));
-        }
+        let text = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
+        violations.extend(check_file(&path, &text));
+        texts.push((path, text));
+    }
+    let files: BTreeMap<&str, &str> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    for rule in [links::check, alerts::check] {
+        violations.extend(rule(&files));
     }
     violations.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(violations)
