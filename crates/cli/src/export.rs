@@ -4,6 +4,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
+use everturn_server::markdown;
+use serde::de::IgnoredAny;
+
 use crate::chat::find;
 use crate::files;
 use crate::house::{Otherwise, Own, Which};
@@ -70,6 +74,43 @@ impl Export {
             Format::Markdown => "markdown",
             Format::Json => "json",
         };
-        Ok(client.get_bytes(&format!("/v1/chats/{chat}/export?format={format}")).await?)
+        let bytes = client.get_bytes(&format!("/v1/chats/{chat}/export?format={format}")).await?;
+        if !self.format.is_whole(&chat, &bytes) {
+            bail!(
+                "the export was cut before its end, and nothing was written: try again; docs/ingress.md has what to look \
+                 at if a proxy is in between"
+            );
+        }
+        Ok(bytes)
+    }
+}
+
+impl Format {
+    /// Whether this is all of an export. Some proxies pass a cut on as an end in good order.
+    fn is_whole(self, chat: &str, bytes: &[u8]) -> bool {
+        match self {
+            Self::Markdown => bytes.ends_with(markdown::end(chat).as_bytes()),
+            Self::Json => serde_json::from_slice::<IgnoredAny>(bytes).is_ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However much of an export arrives, a part of it is told from the whole.
+    #[test]
+    fn a_part_is_not_taken_for_the_whole() {
+        let markdown = format!("# Title\n\n## You\n\n*End of chat `another`.*\n{}", markdown::end("01kdg1qg"));
+        let json = "{\"format\":1,\"chat\":{},\"messages\":[{\"text\":\"]}\"}],\"attempts\":[]}\n";
+        for (format, text) in [(Format::Markdown, markdown.as_str()), (Format::Json, json)] {
+            assert!(format.is_whole("01kdg1qg", text.as_bytes()), "{format:?}");
+            // The last byte is a line's end.
+            for len in 0..text.len() - 1 {
+                assert!(!format.is_whole("01kdg1qg", &text.as_bytes()[..len]), "{format:?}, {len} bytes");
+            }
+        }
+        assert!(!Format::Markdown.is_whole("another", markdown.as_bytes()));
     }
 }

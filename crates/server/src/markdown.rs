@@ -19,6 +19,12 @@ pub fn head(chat: &Chat) -> String {
     format!("# {}\n\nChat {} with agent {}.\n", inline(title), code(&chat.id), code(&chat.agent))
 }
 
+/// What stands behind the messages. A file without it was cut, whatever the transport said about its end.
+#[must_use]
+pub fn end(chat: &str) -> String {
+    format!("\n---\n\n*End of chat {}.*\n", code(chat))
+}
+
 /// One message.
 #[must_use]
 pub fn message(message: &Message) -> String {

@@ -1,7 +1,8 @@
 //! A chat whole, to take away.
 //!
 //! It is read page by page while it is sent, so its length does not matter. If it cannot be sent to its end the connection
-//! is cut: a part is never taken for the whole.
+//! is cut. A proxy may pass that on as an end in good order, so the content has an end of its own too: the last brace of
+//! JSON, the last line of Markdown. A part is never taken for the whole.
 
 use std::io::Error;
 use std::sync::Arc;
@@ -173,7 +174,7 @@ impl Export {
                 Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
                 Place::Usage(head) => (Some(head), Place::Attempts(0)),
                 Place::Behind(after) if after >= self.newest => match self.format {
-                    Format::Markdown => (None, Place::End),
+                    Format::Markdown => (Some(markdown::end(&self.chat.heading.id.to_string())), Place::End),
                     Format::Json => (Some("],\"attempts\":[".into()), Place::Attempts(0)),
                 },
                 Place::Behind(after) => self.page(after).await?,

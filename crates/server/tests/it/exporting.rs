@@ -91,7 +91,11 @@ async fn markdown_is_readable() {
 
         *(time)*
 
-        t1 t2"#]]
+        t1 t2
+
+        ---
+
+        *End of chat `ID`.*"#]]
     .assert_eq(&timeless.join("\n"));
     stage.server.stop().await;
 }
