@@ -1,7 +1,10 @@
 //! The files that start the server elsewhere say what the server understands.
 
-use crate::daemon::everturn;
+use std::path::Path;
 
+use crate::daemon::{Daemon, Scratch, everturn, without_keys};
+
+const DOCKERFILE: &str = include_str!("../../../../Dockerfile");
 const SYSTEMD: &str = include_str!("../../../../docs/deploy/everturn.service");
 const KUBERNETES: &str = include_str!("../../../../docs/deploy/kubernetes.yaml");
 
@@ -49,4 +52,73 @@ async fn the_pod_starts_what_is_there() {
     let needed = seconds("preStop:") + seconds("EVERTURN_DRAIN_SECONDS") + 10;
     assert!(needed < seconds("terminationGracePeriodSeconds"), "{needed} s and then it is killed");
     variables_are_known(KUBERNETES);
+}
+
+/// What follows an instruction of the Dockerfile, the last time it is given.
+fn instruction(name: &str) -> &'static str {
+    let given = DOCKERFILE.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    given.last().unwrap_or_else(|| panic!("the Dockerfile has no {name}"))
+}
+
+#[tokio::test]
+async fn the_image_starts_what_is_there() {
+    assert_eq!(instruction("ENTRYPOINT"), r#"["/usr/local/bin/everturn"]"#);
+    let arguments: Vec<&str> = serde_json::from_str(instruction("CMD")).unwrap();
+    is_understood(&arguments).await;
+    variables_are_known(DOCKERFILE);
+    let rust = env!("CARGO_PKG_RUST_VERSION");
+    assert!(DOCKERFILE.contains(&format!("ARG RUST=rust:{rust}-slim")), "it is built with Rust {rust}");
+    let profile = include_str!("../../../../Cargo.toml").split_once("[profile.stripped]").unwrap().1;
+    assert!(profile.contains("strip = true") && DOCKERFILE.contains("--profile stripped"));
+    let user = instruction("USER").split(':').next().unwrap();
+    assert!(KUBERNETES.contains(&format!("runAsUser: {user}\n")), "one user, whoever starts it");
+}
+
+/// The health check of the image says yes while the server is ready, and no when it is gone.
+#[tokio::test]
+async fn the_image_knows_whether_its_server_is_ready() {
+    let scratch = Scratch::new();
+    let (_, command) = instruction("HEALTHCHECK").split_once(" CMD ").unwrap();
+    let command: Vec<String> = serde_json::from_str(command).unwrap();
+    let check = async || {
+        let mut check = without_keys(&command[0]);
+        check.args(&command[1..]).env("EVERTURN_DATA", scratch.path());
+        check.output().await.unwrap().status.code()
+    };
+    let mut daemon = Daemon::start(scratch.path(), "understudy/persona").await;
+    assert_eq!(check().await, Some(0));
+    daemon.child.kill().await.unwrap();
+    assert_eq!(check().await, Some(1), "and no other number, which Docker has no meaning for");
+}
+
+/// The arguments of a line that starts the command, here or in a container.
+fn arguments(line: &str) -> Option<Vec<&str>> {
+    let line = line.trim();
+    let line = line.strip_prefix("# Start the server with: ").unwrap_or(line);
+    let (_, rest) = match line.split(' ').next()? {
+        "everturn" | "./everturn" => line.split_once(' ')?,
+        "docker" if line.contains(" run ") => line.split_once(" everturn:0.1.0 ")?,
+        "docker" => line.split_once(" everturn everturn ")?,
+        _ => return None,
+    };
+    // What comes after is the shell's.
+    let words = rest.split_whitespace().take_while(|word| !matches!(word.as_bytes()[0], b'|' | b'>' | b'&' | b'#'));
+    Some(words.map(|word| word.trim_matches('"')).collect())
+}
+
+/// Every command that the pages for operators show is one that there is, with these flags. `--help` at its end keeps it from
+/// doing anything.
+#[tokio::test]
+async fn the_pages_show_commands_that_there_are() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = ["alerts.md", "backup.md", "docker.md", "ingress.md", "upgrade.md"];
+    for page in pages.into_iter().chain(["deploy/nginx.conf", "deploy/haproxy.cfg"]) {
+        let text = std::fs::read_to_string(docs.join(page)).unwrap().replace("\\\n", " ");
+        let commands: Vec<_> = text.lines().filter_map(arguments).collect();
+        assert!(!commands.is_empty(), "{page}");
+        for command in commands {
+            let output = everturn(&[&command[..], &["--help"]].concat()).output().await.unwrap();
+            assert!(output.status.success(), "{page}: {command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
 }
