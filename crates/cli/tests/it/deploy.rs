@@ -56,8 +56,8 @@ async fn the_pod_starts_what_is_there() {
 
 /// What follows an instruction of the Dockerfile, the last time it is given.
 fn instruction(name: &str) -> &'static str {
-    let given = DOCKERFILE.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    given.last().unwrap_or_else(|| panic!("the Dockerfile has no {name}"))
+    let given = DOCKERFILE.lines().rev().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    given.unwrap_or_else(|| panic!("the Dockerfile has no {name}"))
 }
 
 #[tokio::test]
