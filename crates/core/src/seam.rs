@@ -1,15 +1,17 @@
 //! Where two attempts of one answer are joined.
 //!
 //! A stream is cut in the middle of an answer, and a second attempt is asked to go on. Models seldom go on from the very
-//! letter: they begin the cut word again, or the line, or re-open the code fence. What was shown cannot be taken back,
-//! so the seam decides how much of the continuation's head is a repeat, drops that, and lets the rest through.
+//! letter: they begin the cut word again, or the line, re-open the code fence, or tell the whole answer anew. What was
+//! shown cannot be taken back, so the seam decides how much of the continuation's head is a repeat, drops that, and lets the
+//! rest through.
 //!
 //! The two errors are not equal. A doubled word is ugly and plain to see; a dropped one changes what was said and nobody
 //! notices. So an overlap is dropped only when it is better evidence of a repeat than of a text that repeats itself, and
 //! in doubt everything is kept. Nothing here understands a language: `"the quick"` followed by `"brown fox"` stays
 //! without a space, because `"the quick bro"` followed by `"wn fox"` looks the same.
 //!
-//! What counts as evidence is in `evidence`; everything else is finding overlaps and knowing when enough was read.
+//! Two readers work together. `repeat` compares letters at the very end of the shown text, and `evidence` says what an
+//! overlap there proves. `retrace` compares words with all that was shown, and follows a continuation that began earlier.
 
 mod evidence;
 mod fence;
@@ -17,20 +19,21 @@ mod glyph;
 mod head;
 mod marker;
 mod repeat;
+mod retrace;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use fence::FenceLine;
 use head::{Head, Look};
+use repeat::Found;
+use retrace::{Course, Drop, Kind, Retrace};
 use shown::Shown;
+use words::Ending;
 
-/// How far back in the shown text a repeat is looked for, in bytes: about a screen. A model that goes further back has
-/// started over, and the seam shows all of it.
-pub const TAIL_BYTES_MAX: usize = 1536;
-
-/// How much of a continuation is held back at most before the seam is decided, in bytes. More than the tail, so that
-/// even a repeat of all of it is seen together with what follows it.
+/// How much of a continuation is held back at most while single letters could still change the decision, in bytes. One that
+/// retraces what was shown word by word is held back as long as it does.
 pub const HEAD_BYTES_MAX: usize = 2048;
 
 /// What is kept in the transcript of one join.
@@ -42,6 +45,9 @@ pub struct Seam {
     pub dropped: usize,
     /// How many bytes are in the text that neither attempt said: a line break before a code fence, or nothing.
     pub inserted: usize,
+    /// How many bytes at the end of what had been shown the continuation did not say again before it ended or went another
+    /// way. 0 if it went on from the end.
+    pub unmatched: usize,
 }
 
 /// The head of a continuation, made to fit.
@@ -62,11 +68,13 @@ pub fn join(shown: &str, continuation: &str) -> Joined {
 
 /// Joins a continuation that is still arriving.
 ///
-/// It holds text back until no more of it could change the decision, which without a repeat is a few letters. Where the
-/// stream was cut into deltas makes no difference to the result.
+/// It holds text back until no more of it could change the decision, which without a repeat is a word or two. Where the
+/// stream was cut into deltas makes no difference to the result. Whatever is held back when a stream breaks was never
+/// shown, and goes with the joiner.
 #[derive(Clone, Debug)]
 pub struct Joiner {
     shown: Shown,
+    retrace: Retrace,
     head: String,
     /// The length of the head at which to look again.
     look_at: usize,
@@ -74,9 +82,12 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// Takes all that was shown of the text being continued, reads it once and keeps its tail.
+    /// Takes all that was shown of the text being continued, and reads it once.
     pub fn new(shown: &str) -> Self {
-        Self { shown: Shown::new(shown), head: String::new(), look_at: 1, decided: false }
+        let shown = Shown::new(shown);
+        let kind = if shown.fence().is_some() { Kind::Code } else { Kind::Prose };
+        let retrace = Retrace::new(shown.share(), kind);
+        Self { shown, retrace, head: String::new(), look_at: 1, decided: false }
     }
 
     /// Takes the next delta: `None` while undecided, then once the joined head. After that the caller appends deltas
@@ -86,17 +97,27 @@ impl Joiner {
         if self.decided {
             return Some(self.cut(Cut::NOTHING));
         }
-        if self.head.len() < self.look_at {
+        let was_open = self.retrace.is_open();
+        let course = self.retrace.read(&self.head, Ending::Open);
+        let is_news = was_open && course != Course::Open;
+        let is_full = self.head.len() >= self.held_bytes_max(course);
+        if !is_full && (course == Course::Open || (!is_news && self.head.len() < self.look_at)) {
             return None;
         }
         self.look_at = next_look(self.head.len());
-        let cut = if self.head.len() < HEAD_BYTES_MAX {
-            cut(&self.shown, &Head::so_far(&self.head)).ok()?
-        } else {
-            self.final_cut()
-        };
+        let cut = if is_full { self.final_cut() } else { self.look(course, &Head::so_far(&self.head)).ok()? };
         self.decided = true;
         Some(self.cut(cut))
+    }
+
+    /// How much is held back before the decision is made with what there is.
+    fn held_bytes_max(&self, course: Course) -> usize {
+        let retraced = match course {
+            Course::Open => self.shown.text().len(),
+            Course::Own => 0,
+            Course::Passed(path) | Course::Left(path) => path.end(),
+        };
+        HEAD_BYTES_MAX + retraced
     }
 
     /// The continuation has ended. Nothing is held back any longer.
@@ -105,22 +126,50 @@ impl Joiner {
         self.cut(cut)
     }
 
-    fn final_cut(&self) -> Cut {
-        let bounded = &self.head[..self.head.floor_char_boundary(HEAD_BYTES_MAX)];
-        cut(&self.shown, &Head::whole(bounded)).expect("a head that is whole leaves nothing undecided")
+    fn final_cut(&mut self) -> Cut {
+        let course = self.retrace.read(&self.head, Ending::Open);
+        let bound = self.held_bytes_max(course);
+        let head = &self.head[..self.head.floor_char_boundary(bound)];
+        let course = self.retrace.read(head, Ending::Whole);
+        let cut = self.look(course, &Head::whole(head)).expect("a head that is whole leaves nothing undecided");
+        match self.retrace.ended(head) {
+            Some(drop) if course == Course::Open && drop.bytes > cut.drop => Cut::retraced(drop),
+            _ => cut,
+        }
+    }
+
+    /// Letters find where a repeat ends that reaches the end of the shown text. Words find one that is spelled otherwise,
+    /// or does not reach it.
+    fn look(&self, course: Course, head: &Head<'_>) -> Look<Cut> {
+        let by_letters = || cut(&self.shown, head);
+        match course {
+            Course::Open | Course::Own => by_letters(),
+            Course::Passed(path) => match repeat::find(&self.shown, head, 0)? {
+                Found::Repeat(end) if end >= path.end() => Ok(Cut::drop(end)),
+                Found::Echo => Ok(Cut::NOTHING),
+                Found::Repeat(_) | Found::Nothing => {
+                    self.retrace.passed(&path, head)?.map_or_else(by_letters, |drop| Ok(Cut::retraced(drop)))
+                }
+            },
+            Course::Left(path) => match by_letters()? {
+                Cut::NOTHING => Ok(self.retrace.left(&path, head.text()).map_or(Cut::NOTHING, Cut::retraced)),
+                cut => Ok(cut),
+            },
+        }
     }
 
     fn cut(&mut self, cut: Cut) -> Joined {
         let mut text = std::mem::take(&mut self.head);
         text.replace_range(..cut.drop, cut.insert);
-        Joined { text, seam: Seam { at: self.shown.len(), dropped: cut.drop, inserted: cut.insert.len() } }
+        let (at, unmatched) = (self.shown.text().len(), cut.unmatched);
+        Joined { text, seam: Seam { at, dropped: cut.drop, inserted: cut.insert.len(), unmatched } }
     }
 }
 
 /// Looking costs as much as the head is long, so the head must have grown by a share of itself before the next look:
 /// the sum of all looks is then a small multiple of the last, even if every delta is one letter.
 fn next_look(len: usize) -> usize {
-    (len + len.div_ceil(4)).min(HEAD_BYTES_MAX)
+    len + len.div_ceil(4)
 }
 
 /// What to do with the head of a continuation.
@@ -128,13 +177,18 @@ fn next_look(len: usize) -> usize {
 struct Cut {
     drop: usize,
     insert: &'static str,
+    unmatched: usize,
 }
 
 impl Cut {
     const NOTHING: Self = Self::drop(0);
 
     const fn drop(drop: usize) -> Self {
-        Self { drop, insert: "" }
+        Self { drop, insert: "", unmatched: 0 }
+    }
+
+    fn retraced(drop: Drop) -> Self {
+        Self { drop: drop.bytes, insert: "", unmatched: drop.unmatched }
     }
 }
 
@@ -146,7 +200,7 @@ fn cut(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
     {
         return Ok(Cut::drop(end));
     }
-    if let Some(end) = repeat::find(shown, head, 0)? {
+    if let Found::Repeat(end) = repeat::find(shown, head, 0)? {
         return Ok(Cut::drop(end));
     }
     match fence {
@@ -171,12 +225,12 @@ fn at_fence(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Look<Cut> {
         && !shown.ends_with_marker()
     {
         let reopens = !line.bare && line.fence.markdown >= open.markdown;
-        let again = repeat::longest(shown.tail(), head, line.start)?.len;
+        let again = repeat::longest(shown.text(), head, line.start)?.len;
         if reopens && line.start + again >= line.end {
             // The fence line itself was shown: all from there on is a repeat, however short.
             return Ok(Cut::drop(line.start + again));
         }
-        if let Some(end) = repeat::find(shown, head, line.end)? {
+        if let Found::Repeat(end) = repeat::find(shown, head, line.end)? {
             return Ok(Cut::drop(end));
         }
         if reopens && !head.char_at(line.end)?.is_some_and(glyph::extends) {
@@ -186,7 +240,7 @@ fn at_fence(shown: &Shown, head: &Head<'_>, line: &FenceLine) -> Look<Cut> {
     // A fence that does not begin a line is no fence, and all that follows would be shown as code, or all code as prose.
     // This is the one place where something may be inserted: the line break is certain to be missing.
     let begins_line = head.text()[..line.start].contains('\n') || shown.fence_may_follow();
-    Ok(Cut { drop: 0, insert: if begins_line { "" } else { "\n" } })
+    Ok(Cut { insert: if begins_line { "" } else { "\n" }, ..Cut::NOTHING })
 }
 
 /// Without a repeat only white space can be doubled, and only in prose: `"word "` and `" next"`, or an empty line after
@@ -198,7 +252,7 @@ fn doubled_space(shown: &Shown, head: &Head<'_>) -> Look<Cut> {
     let drop = match head.char_at(0)? {
         // More space is a table's alignment, or a line break in Markdown.
         Some(' ') if shown.ends_with_one_space() && !head.char_at(1)?.is_some_and(char::is_whitespace) => 1,
-        Some('\n') if shown.tail().ends_with("\n\n") => head.skip(0, |c| c == '\n')?,
+        Some('\n') if shown.text().ends_with("\n\n") => head.skip(0, |c| c == '\n')?,
         _ => 0,
     };
     // An accent would change its place.

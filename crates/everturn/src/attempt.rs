@@ -18,7 +18,6 @@ use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError};
 use everturn_core::message::Stop;
 use everturn_core::prompt::Request;
-use everturn_core::recovery;
 use everturn_core::seam::{Joined, Joiner};
 use everturn_core::view::Row;
 use everturn_providers::{Frame, Frames, Provider};
@@ -300,8 +299,6 @@ struct Batch {
     pinged: bool,
     /// The head of a continuation, until it is decided how much of it was said before.
     head: Option<Head>,
-    /// Whether the draft knows how to find the generation again.
-    kept: bool,
 }
 
 /// What was said of a continuation and is not in the draft yet.
@@ -327,8 +324,7 @@ impl Batch {
             let joiner = Joiner::new(&everturn_core::message::text_of(draft.parts()));
             Head { joiner, begun: false, handle: None }
         });
-        let kept = draft.handle().is_some();
-        Self { deltas: Vec::new(), len: 0, bytes: 0, progressed: false, pinged: false, head, kept }
+        Self { deltas: Vec::new(), len: 0, bytes: 0, progressed: false, pinged: false, head }
     }
 
     /// Takes `frame` and whatever else is ready, up to a bound.
@@ -358,7 +354,8 @@ impl Batch {
                 None => Some(Over::Eof),
             };
             if let Some(over) = over {
-                if !self.is_heard_again(&over) {
+                // What a broken stream leaves undecided was never shown, and may be a repeat: the next attempt has it again.
+                if let Over::Stop(_) = over {
                     self.end_head();
                 }
                 return Some(over);
@@ -394,16 +391,6 @@ impl Batch {
         }
     }
 
-    /// Whether the head will be heard again, by whoever re-attaches behind the draft's handle. Then it is left to them:
-    /// they will have more of it to decide the seam with.
-    const fn is_heard_again(&self, over: &Over) -> bool {
-        match over {
-            Over::Stop(_) => false,
-            Over::Error(error) => self.kept && !recovery::ends_generation(error.cause),
-            Over::Eof => self.kept,
-        }
-    }
-
     /// No more text will come to decide the seam with.
     fn end_head(&mut self) {
         if let Some(head) = self.head.take() {
@@ -423,7 +410,6 @@ impl Batch {
     }
 
     fn add(&mut self, delta: Delta) {
-        self.kept |= matches!(delta, Delta::Handle(_));
         let rest = match self.deltas.last_mut() {
             Some(last) => last.absorb(delta),
             None => Some(delta),

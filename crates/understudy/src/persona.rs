@@ -139,14 +139,18 @@ fn think(thought: &str) -> Vec<Cue> {
     vec![reasoning(thought), sealed("dW5kZXJzdHVkeQ==")]
 }
 
-/// What is still to be said of `whole`. One that goes on says, now and then, the last words again.
+/// What is still to be said of `whole`. One that goes on says, now and then, the last words again, or tells all of it anew.
 fn rest<'a>(whole: &'a str, heard: &Heard, manner: Manner) -> &'a str {
     let Some(left) = whole.strip_prefix(heard.half_said.as_str()) else { return whole };
     if heard.half_said.is_empty() {
         return left;
     }
     let mut dice = Dice::about(manner.seed, &heard.half_said);
-    let again = if dice.below(2) == 0 { 0 } else { AGAIN.start + dice.below(AGAIN.end - AGAIN.start) };
+    let again = match dice.below(8) {
+        0..4 => 0,
+        4..7 => AGAIN.start + dice.below(AGAIN.end - AGAIN.start),
+        _ => return whole,
+    };
     let said = whole[..heard.half_said.len()].trim_end();
     let from = said.rmatch_indices(' ').nth((again as usize).saturating_sub(1)).map(|(at, _)| at + 1);
     match (again, from) {

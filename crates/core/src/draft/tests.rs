@@ -316,7 +316,7 @@ fn structure_weighs_what_it_takes() {
 /// A generation that goes on from others' words is joined to them once, whoever reads it when that is decided.
 #[test]
 fn a_continuation_awaits_its_seam() {
-    let seam = Delta::Seam(Seam { at: 3, dropped: 0, inserted: 0 });
+    let seam = Delta::Seam(Seam { at: 3, dropped: 0, inserted: 0, unmatched: 0 });
     let awaits = |rung, deltas: &[Delta]| fold([text("The"), attempt(2, rung)].into_iter().chain(deltas.to_vec()));
     for rung in [Rung::Continue, Rung::FallBack] {
         let again = attempt(3, Rung::Reattach);

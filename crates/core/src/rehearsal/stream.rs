@@ -24,7 +24,7 @@ pub(super) fn begin(draft: Option<&Draft>, chat: &Chat, dice: &mut Dice) -> Vec<
         (Some(draft), _) => {
             let open = draft.open_calls().map(|call| Delta::RetractCall { ordinal: call.uid.ordinal });
             let shown = draft.tail_text().map_or(0, str::len);
-            let seam = Delta::Seam(Seam { at: shown, dropped: 1, inserted: 0 });
+            let seam = Delta::Seam(Seam { at: shown, dropped: 1, inserted: 0, unmatched: 0 });
             open.chain([began(Rung::Continue), seam]).collect()
         }
     }

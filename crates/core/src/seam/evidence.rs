@@ -63,6 +63,7 @@ impl Claim<'_> {
         }
         let echoes = self.unit.len() * 2 <= self.overlap.len()
             || self.before.ends_with(self.overlap)
+            || self.went_on_alike()
             || head.starts_with(end, self.overlap)?;
         Ok(if echoes { Verdict::Echo } else { Verdict::Repeat })
     }
@@ -98,7 +99,7 @@ impl Claim<'_> {
             return match self.marker() {
                 Some(Marker::Number | Marker::Heading) => true,
                 Some(Marker::Bullet) => weight.points >= PHRASE_MIN,
-                None => weight.points >= LINES_MIN && self.content().trim_end().contains('\n'),
+                None => weight.points >= LINES_MIN && (self.content().trim_end().contains('\n') || self.cuts_line()),
             };
         }
         if self.begins_with_line_break() {
@@ -108,7 +109,43 @@ impl Claim<'_> {
         if self.begins_line() {
             return phrase(LINE_MIN) || (is_prose && self.is_one_word());
         }
-        phrase(if is_prose { PHRASE_MIN } else { CODE_MIN })
+        if next.is_some() && self.reads_well_twice() {
+            return false;
+        }
+        phrase(if is_prose { PHRASE_MIN } else { CODE_MIN }) || (is_prose && self.is_new_name())
+    }
+
+    /// `"row me over, row me over"`, or a sentence that comes twice.
+    fn reads_well_twice(&self) -> bool {
+        let spaced = self.begins_with_space() || self.shown.text().ends_with(char::is_whitespace);
+        let is_short = weigh(self.unit).points < LINES_MIN;
+        let ends = self.overlap.trim_end();
+        let starts_low = self.content().starts_with(char::is_lowercase);
+        spaced && ((is_short && ends.ends_with([',', ';'])) || (!starts_low && ends.ends_with(['.', ':', '!', '?'])))
+    }
+
+    /// The words before the overlap are those it ends with: then the text repeats itself, and goes on as it did before.
+    /// One word is enough in the middle of a sentence, if little was said.
+    fn went_on_alike(&self) -> bool {
+        let last = |text: &str, count: usize| -> Vec<String> {
+            let words = text.split(|c: char| !is_word(c)).filter(|word| !word.is_empty());
+            words.rev().take(count).map(str::to_owned).collect()
+        };
+        let first = self.overlap.split(|c: char| !is_word(c)).find(|word| !word.is_empty());
+        let alike = |count: usize| {
+            let words = last(self.overlap, count);
+            words.len() == count && words == last(self.before, count) && words.first().map(String::as_str) != first
+        };
+        let starts = self.begins_line() || self.before.trim_end().ends_with(['.', '!', '?', ':', '…']);
+        let touches = self.is_glued() && !self.begins_inside();
+        let is_short = weigh(self.unit).points < SURE_MIN;
+        !touches && (alike(2) || (is_short && !starts && alike(1)))
+    }
+
+    /// A name that stands nowhere else, `"t9 "`. Names are seldom said twice in a row.
+    fn is_new_name(&self) -> bool {
+        let name = self.content().trim_end();
+        glyph::is_name(name) && self.begins_token() && !self.before.split(|c| !is_word(c)).any(|word| word == name)
     }
 
     fn content(&self) -> &str {
@@ -132,8 +169,13 @@ impl Claim<'_> {
     /// The overlap begins where a line of the shown text does.
     fn begins_line(&self) -> bool {
         let before = self.before.trim_end_matches([' ', '\t']);
-        let first = before.is_empty() && self.shown.is_whole();
+        let first = before.is_empty();
         first || before.ends_with('\n') || (self.lead.is_empty() && self.begins_with_line_break())
+    }
+
+    /// The overlap is the end of a line of prose, and so not a line that comes twice.
+    fn cuts_line(&self) -> bool {
+        self.shown.fence().is_none() && self.lead.is_empty() && self.begins_token() && !self.begins_line()
     }
 
     /// The overlap is the line shown ends in, and the continuation does not take it for a finished one.
@@ -188,8 +230,7 @@ impl Claim<'_> {
 
     /// The model began anew. Not for Han, where one character may well be said twice.
     fn covers_shown(&self) -> bool {
-        self.shown.is_whole()
-            && self.before.trim().is_empty()
+        self.before.trim().is_empty()
             && !self.begins_with_line_break()
             && !self.content().starts_with(glyph::is_unspaced)
     }
@@ -260,7 +301,7 @@ impl Claim<'_> {
             return false;
         }
         if glyph::is_regional_indicator(last) {
-            let shown = self.shown.tail().chars().rev().take_while(|c| glyph::is_regional_indicator(*c)).count();
+            let shown = self.shown.text().chars().rev().take_while(|c| glyph::is_regional_indicator(*c)).count();
             return shown % 2 == 1 && next.is_some_and(glyph::is_regional_indicator);
         }
         let symbol = !last.is_ascii() && !is_word(last);

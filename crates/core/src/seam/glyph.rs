@@ -14,6 +14,9 @@ const SYLLABLE: usize = 4;
 /// A Han character is half a word.
 const HAN: usize = 6;
 
+/// A word of letters and digits, `t9`, is a name: it says more than its length.
+const NAME: usize = 4 * LETTER;
+
 /// How much a text says: white space and punctuation weigh nothing, and a word that is said twice weighs once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weight {
@@ -28,8 +31,18 @@ pub(super) fn weigh(text: &str) -> Weight {
     let unspaced = text.chars().filter(|c| is_unspaced(*c));
     // Two characters make the usual word where words are not spaced.
     let pairs = unspaced.clone().count().div_ceil(2);
-    let letters = words.iter().flat_map(|word| word.chars());
-    Weight { points: letters.chain(unspaced).map(points).sum(), words: words.len() + pairs }
+    let spaced = words.iter().map(|word| word_points(word));
+    Weight { points: spaced.chain(unspaced.map(points)).sum(), words: words.len() + pairs }
+}
+
+fn word_points(word: &str) -> usize {
+    let letters: usize = word.chars().map(points).sum();
+    if is_name(word) { letters.max(NAME) } else { letters }
+}
+
+/// A word of letters and digits, which begins with a letter.
+pub(super) fn is_name(word: &str) -> bool {
+    word.starts_with(char::is_alphabetic) && word.ends_with(char::is_numeric) && word.chars().all(char::is_alphanumeric)
 }
 
 fn points(c: char) -> usize {

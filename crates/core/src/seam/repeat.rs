@@ -5,13 +5,24 @@ use super::glyph;
 use super::head::{Head, Look};
 use super::shown::Shown;
 
-/// Where in the continuation a repeat ends that begins at `from` or behind the white space there.
+/// What the end of the shown text and the head of a continuation have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A repeat, which ends here in the continuation.
+    Repeat(usize),
+    /// Something that the text has said more than once: it may well be meant.
+    Echo,
+    /// Nothing that proves a repeat.
+    Nothing,
+}
+
+/// Looks for a repeat that begins at `from` or behind the white space there.
 ///
 /// Exact overlaps first. In prose the white space between the overlap and what follows may also differ: a model that
 /// was told `"the quick "` may well say `"the quick\nbrown"`. In code white space is content.
-pub(super) fn find(shown: &Shown, head: &Head<'_>, from: usize) -> Look<Option<usize>> {
+pub(super) fn find(shown: &Shown, head: &Head<'_>, from: usize) -> Look<Found> {
     let begins = [from, head.skip_space(from)?];
-    let exact = shown.tail();
+    let exact = shown.text();
     let trimmed = if shown.fence().is_none() { exact.trim_end() } else { exact };
     for tail in distinct(&[exact, trimmed]) {
         for begin in distinct(&begins) {
@@ -30,16 +41,16 @@ pub(super) fn find(shown: &Shown, head: &Head<'_>, from: usize) -> Look<Option<u
             };
             let end = match claim.judge(head, end)? {
                 Verdict::Weak => None,
-                Verdict::Echo => return Ok(None),
+                Verdict::Echo => return Ok(Found::Echo),
                 Verdict::Repeat if claim.trailing.is_empty() => Some(end),
                 Verdict::Repeat => skip_respelled(claim.trailing, head, end)?,
             };
-            if end.is_some() {
-                return Ok(end);
+            if let Some(end) = end {
+                return Ok(Found::Repeat(end));
             }
         }
     }
-    Ok(None)
+    Ok(Found::Nothing)
 }
 
 /// Two ways to look at a thing, or one if they are the same.

@@ -1,14 +1,13 @@
 //! What the user has already read, as far as a seam must know it.
 
-use super::TAIL_BYTES_MAX;
+use std::sync::Arc;
+
 use super::fence::{self, Fence};
 use super::marker::Marker;
 
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    tail: String,
-    /// Of all that was shown, not of the tail.
-    len: usize,
+    text: Arc<str>,
     /// The fence the text ends in.
     fence: Option<Fence>,
     /// The last line, unfinished as it is, closes a fence.
@@ -17,9 +16,8 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn new(text: &str) -> Self {
-        let from = text.ceil_char_boundary(text.len().saturating_sub(TAIL_BYTES_MAX));
         let fence = Fence::open_at_end(text);
-        let mut shown = Self { tail: text[from..].to_owned(), len: text.len(), fence, closes_fence: false };
+        let mut shown = Self { text: text.into(), fence, closes_fence: false };
         if let (Some(open), Some((by, ""))) = (fence, Fence::parse(shown.last_line()))
             && by.matches(open)
         {
@@ -29,17 +27,13 @@ impl Shown {
         shown
     }
 
-    pub(super) fn tail(&self) -> &str {
-        &self.tail
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the tail is all there is.
-    pub(super) fn is_whole(&self) -> bool {
-        self.tail.len() == self.len
+    /// The text, to be kept elsewhere too.
+    pub(super) fn share(&self) -> Arc<str> {
+        self.text.clone()
     }
 
     pub(super) fn fence(&self) -> Option<Fence> {
@@ -48,11 +42,11 @@ impl Shown {
 
     /// What stands on the line that a continuation would go on with.
     pub(super) fn last_line(&self) -> &str {
-        self.tail.rsplit('\n').next().unwrap_or_default()
+        self.text.rsplit('\n').next().unwrap_or_default()
     }
 
     pub(super) fn ends_with_one_space(&self) -> bool {
-        self.tail.strip_suffix(' ').is_some_and(|rest| rest.ends_with(|c: char| !c.is_whitespace()))
+        self.text.strip_suffix(' ').is_some_and(|rest| rest.ends_with(|c: char| !c.is_whitespace()))
     }
 
     pub(super) fn closes_fence(&self) -> bool {

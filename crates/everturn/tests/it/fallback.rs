@@ -97,7 +97,7 @@ async fn text_goes_along_to_the_next_model() {
         t=000.9 delta 3 attempt 2 Continue understudy/one
         t=000.9 running
         t=000.9 delta 4 attempt 3 FallBack second/two
-        t=000.9 delta 5 Seam(Seam { at: 20, dropped: 10, inserted: 0 })
+        t=000.9 delta 5 Seam(Seam { at: 20, dropped: 10, inserted: 0, unmatched: 0 })
         t=000.9 delta 6 Text("jumps over the dog.")
         t=000.9 message 2 reply ["The quick brown fox jumps over the dog."] End
         t=000.9 running
@@ -193,7 +193,7 @@ async fn with_every_budget_spent_the_partial_answer_stays() {
         t=000.9 delta 3 attempt 2 Continue understudy/one
         t=000.9 running
         t=000.9 delta 4 attempt 3 FallBack second/two
-        t=000.9 delta 5 Seam(Seam { at: 10, dropped: 0, inserted: 0 })
+        t=000.9 delta 5 Seam(Seam { at: 10, dropped: 0, inserted: 0, unmatched: 0 })
         t=000.9 delta 6 Text("brown fox ")
         t=000.9 running retry Truncated until 1.4
         t=001.4 delta 7 attempt 4 Continue second/two

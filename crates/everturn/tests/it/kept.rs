@@ -287,7 +287,7 @@ async fn a_head_that_breaks_is_heard_again() {
         t=000.9 delta 5 Handle(Handle { id: "r2", cursor: "0" })
         t=000.9 running retry Timeout until 2.1
         t=002.1 delta 6 attempt 3 Reattach understudy/one
-        t=002.1 delta 7 Seam(Seam { at: 20, dropped: 10, inserted: 0 })
+        t=002.1 delta 7 Seam(Seam { at: 20, dropped: 10, inserted: 0, unmatched: 0 })
         t=002.1 delta 8 Text("jumps.")
         t=002.1 delta 9 Handle(Handle { id: "r2", cursor: "6" })
         t=002.1 message 2 reply ["The quick brown fox jumps."] End
@@ -314,7 +314,7 @@ async fn what_is_attached_to_a_head_stays_with_it() {
         t=000.9 delta 4 Reasoning("Hm.")
         t=000.9 delta 5 Sealed(Signature("sig"))
         t=000.9 delta 6 Ended
-        t=000.9 delta 7 Seam(Seam { at: 20, dropped: 0, inserted: 0 })
+        t=000.9 delta 7 Seam(Seam { at: 20, dropped: 0, inserted: 0, unmatched: 0 })
         t=000.9 delta 8 Text("b")
         t=000.9 delta 9 PartMeta({"understudy": Object {"id": String("msg_1")}})
         t=000.9 delta 10 Text("uys a hat.")

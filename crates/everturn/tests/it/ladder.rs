@@ -38,7 +38,7 @@ async fn text_goes_on_where_it_was_cut() {
         t=000.0 delta 2 Text("The quick brown fox ")
         t=000.0 running retry Timeout until 0.9
         t=000.9 delta 3 attempt 2 Continue understudy/one
-        t=000.9 delta 4 Seam(Seam { at: 20, dropped: 10, inserted: 0 })
+        t=000.9 delta 4 Seam(Seam { at: 20, dropped: 10, inserted: 0, unmatched: 0 })
         t=000.9 delta 5 Text("jumps over the dog.")
         t=000.9 message 2 reply ["The quick brown fox jumps over the dog."] End
         t=000.9 running
@@ -103,7 +103,7 @@ async fn an_open_call_is_taken_back_and_the_text_goes_on() {
         t=000.0 running retry Timeout until 0.9
         t=000.9 delta 5 RetractCall { ordinal: 0 }
         t=000.9 delta 6 attempt 2 Continue understudy/one
-        t=000.9 delta 7 Seam(Seam { at: 11, dropped: 0, inserted: 0 })
+        t=000.9 delta 7 Seam(Seam { at: 11, dropped: 0, inserted: 0, unmatched: 0 })
         t=000.9 delta 8 Text("what I can do.")
         t=000.9 message 2 reply ["Let me see what I can do."] End
         t=000.9 running

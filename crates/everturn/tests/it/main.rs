@@ -36,6 +36,7 @@ mod power;
 mod quarantine;
 mod read;
 mod retries;
+mod seams;
 mod sharing;
 mod silence;
 mod stage;

@@ -77,7 +77,7 @@ async fn silence_in_the_middle() {
         t=000.0 delta 2 Text("Hel")
         t=030.0 running retry Silence until 30.9
         t=030.9 delta 3 attempt 2 Continue understudy/one
-        t=030.9 delta 4 Seam(Seam { at: 3, dropped: 0, inserted: 0 })
+        t=030.9 delta 4 Seam(Seam { at: 3, dropped: 0, inserted: 0, unmatched: 0 })
         t=030.9 delta 5 Text("lo.")
         t=030.9 message 2 reply ["Hello."] End
         t=030.9 running
@@ -119,7 +119,7 @@ async fn pings_do_not_break_the_silence() {
         t=000.0 delta 2 Text("Hel")
         t=030.0 running retry Silence until 30.9
         t=030.9 delta 3 attempt 2 Continue understudy/one
-        t=030.9 delta 4 Seam(Seam { at: 3, dropped: 0, inserted: 0 })
+        t=030.9 delta 4 Seam(Seam { at: 3, dropped: 0, inserted: 0, unmatched: 0 })
         t=030.9 delta 5 Text("lo.")
         t=030.9 message 2 reply ["Hello."] End
         t=030.9 running

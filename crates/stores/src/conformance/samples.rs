@@ -116,7 +116,7 @@ fn reply(odd: &str, step: StepId, stop: Stop) -> Body {
         runtime: Duration::from_millis(1),
         context_limit: said.then_some(200_000),
         response_id: said.then(|| odd.into()),
-        seams: if said { vec![Seam { at: 7, dropped: 2, inserted: 1 }] } else { Vec::new() },
+        seams: if said { vec![Seam { at: 7, dropped: 2, inserted: 1, unmatched: 0 }] } else { Vec::new() },
         retracted: if said { vec![odd.into(), String::new()] } else { Vec::new() },
         meta: if said { meta(odd) } else { Meta::new() },
     };
@@ -180,7 +180,7 @@ pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
         Delta::Usage(report.into()),
         began(Rung::Reattach, 2),
         began(Rung::Continue, 3),
-        Delta::Seam(Seam { at: usize::MAX >> 1, dropped: 2, inserted: 1 }),
+        Delta::Seam(Seam { at: usize::MAX >> 1, dropped: 2, inserted: 1, unmatched: 0 }),
         Delta::RetractCall { ordinal: 0 },
         Delta::RetractAll,
         began(Rung::Restart, 4),

@@ -54,17 +54,19 @@ pub(super) struct Seam {
     dropped: usize,
     #[serde(default, skip_serializing_if = "unset")]
     inserted: usize,
+    #[serde(default, skip_serializing_if = "unset")]
+    unmatched: usize,
 }
 
 impl From<seam::Seam> for Seam {
-    fn from(seam::Seam { at, dropped, inserted }: seam::Seam) -> Self {
-        Self { at, dropped, inserted }
+    fn from(seam::Seam { at, dropped, inserted, unmatched }: seam::Seam) -> Self {
+        Self { at, dropped, inserted, unmatched }
     }
 }
 
 impl From<Seam> for seam::Seam {
-    fn from(Seam { at, dropped, inserted }: Seam) -> Self {
-        Self { at, dropped, inserted }
+    fn from(Seam { at, dropped, inserted, unmatched }: Seam) -> Self {
+        Self { at, dropped, inserted, unmatched }
     }
 }
 

@@ -80,7 +80,7 @@ fn chat() -> Vec<Beat> {
     let thought =
         Part::Reasoning(Reasoning { text: "Hm.".into(), seal: None, began: at, ended: at, meta: Meta::new() });
     let joined = ReplyBody {
-        seams: vec![Seam { at: 4, dropped: 2, inserted: 0 }],
+        seams: vec![Seam { at: 4, dropped: 2, inserted: 0, unmatched: 0 }],
         retracted: vec!["look".into()],
         ..reply(2, vec![text("Paid"), text(" it.\r")], Stop::Interrupted)
     };

@@ -270,7 +270,10 @@ fn a_response_the_provider_keeps_otherwise_than_we_do_is_not_chained_to() {
     assert_eq!(after(ReplyBody { response_id: Some(" ".into()), ..kept(look()) }), None);
     assert_eq!(after(ReplyBody { stop: Stop::Interrupted, ..kept(look()) }), None);
     assert_eq!(after(ReplyBody { stop: Stop::Length, ..kept(look()) }), None);
-    assert_eq!(after(ReplyBody { seams: vec![Seam { at: 1, dropped: 0, inserted: 0 }], ..kept(look()) }), None);
+    assert_eq!(
+        after(ReplyBody { seams: vec![Seam { at: 1, dropped: 0, inserted: 0, unmatched: 0 }], ..kept(look()) }),
+        None
+    );
     assert_eq!(after(ReplyBody { retracted: vec!["look".into()], ..kept(look()) }), None);
     assert_eq!(after(ReplyBody { model: "openai/other".parse().unwrap(), ..kept(look()) }), None);
     assert_eq!(chain_after([user("a"), spoken(kept(look())), user("c")]), None, "a call has no result");
