@@ -42,6 +42,8 @@ pub struct Draft {
     handle: Option<Handle>,
     seams: Vec<Seam>,
     awaits_seam: bool,
+    /// How much the generation said that is not in the draft, because it had been said before.
+    dropped: usize,
     retracted: Vec<String>,
     meta: Meta,
 }
@@ -106,6 +108,7 @@ impl Draft {
             handle: None,
             seams: Vec::new(),
             awaits_seam: false,
+            dropped: 0,
             retracted: Vec::new(),
             meta: Meta::new(),
         }
@@ -148,6 +151,7 @@ impl Draft {
             Delta::Seam(seam) => {
                 self.seams.push(*seam);
                 self.awaits_seam = false;
+                self.dropped += seam.dropped;
             }
             Delta::Attempt(began) => self.attempt(at, began),
             Delta::RetractCall { ordinal } => self.retract_call(*ordinal)?,
@@ -158,6 +162,11 @@ impl Draft {
         self.newest_at = at;
         self.seq = self.seq.next();
         Ok(self.seq)
+    }
+
+    /// So many bytes came and were dropped undecided when the attempt broke. They are paid for, and in no row.
+    pub fn drop_unshown(&mut self, bytes: usize) {
+        self.dropped += bytes;
     }
 
     /// Replaces the inputs of whole calls that are no JSON object by what `repair` makes of them. What came stays beside
@@ -287,6 +296,7 @@ impl Draft {
         self.attempt_parts = self.parts.len();
         if began.rung != Rung::Reattach {
             self.generation_from = self.bytes;
+            self.dropped = 0;
             let goes_on = matches!(began.rung, Rung::Continue | Rung::FallBack);
             self.awaits_seam = goes_on && self.parts.iter().any(is_said);
         }
@@ -315,6 +325,7 @@ impl Draft {
         (self.bytes, self.weight) = (0, 0);
         self.attempt_from = 0;
         self.generation_from = 0;
+        self.dropped = 0;
     }
 
     fn end_reasoning(&mut self, at: Timestamp) {

@@ -110,6 +110,11 @@ impl Joiner {
         Some(self.cut(cut))
     }
 
+    /// How many bytes are held back.
+    pub fn held_bytes(&self) -> usize {
+        self.head.len()
+    }
+
     /// How much is held back before the decision is made with what there is.
     fn held_bytes_max(&self, course: Course) -> usize {
         let retraced = match course {

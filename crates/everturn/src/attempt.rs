@@ -142,6 +142,7 @@ impl Attempt {
         };
         self.permit.opened();
         let ended = self.pump(frames, &mut batch, &mut storing, (started, first_after)).await;
+        self.draft.drop_unshown(batch.head.map_or(0, |head| head.joiner.held_bytes()));
         self.pinged = batch.pinged;
         ended
     }

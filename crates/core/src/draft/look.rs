@@ -105,10 +105,11 @@ impl Draft {
         self.got_on
     }
 
-    /// How much of it came from the generation that attempt reads, earlier attempts at the same one included.
+    /// How much came from the generation that attempt reads, earlier attempts at the same one included, and what was dropped
+    /// of it because it had been said before.
     #[must_use]
     pub const fn generation_bytes(&self) -> usize {
-        self.bytes - self.generation_from
+        self.bytes - self.generation_from + self.dropped
     }
 
     /// The model asked last.

@@ -103,6 +103,9 @@ pub fn ends_without_an_end() -> Row {
     )
 }
 
+/// A generation that is kept is found again, and says nothing twice.
+const NOT_REPEATED: &str = "what is kept goes on where it was";
+
 pub fn resets() -> Row {
     // Five words at a time. A generation that is kept goes on, and breaks again.
     let pieces = |way: Way| {
@@ -121,6 +124,12 @@ pub fn resets() -> Row {
         vec![script(half.into_iter().chain(rest))]
     };
     let broken = |kind, cause| move |_: Way| vec![fail(kind, cause)];
+    let piece = |first, last| script([words(&numbers(first, last)), reset()]);
+    let repeats = move |_: Way| vec![piece(1, HALF), piece(2, HALF - 2)];
+    let anew = move |_: Way| {
+        let whole = script([words(&numbers(1, WHOLE)), usage(100, 24), stop(Stop::End)]);
+        vec![piece(1, HALF), piece(1, HALF - 2), whole]
+    };
     Row::new(
         "the connection breaks",
         [
@@ -129,6 +138,8 @@ pub fn resets() -> Row {
             Case::new("reset before anything was said").fault("reset@0x1"),
             Case::new("reset again and again").scripts(pieces),
             Case::new("reset behind a whole call and in another").scripts(calls),
+            Case::new("reset while it repeats what it said").scripts(repeats).except([Way::Kept], NOT_REPEATED),
+            Case::new("it begins anew each time").scripts(anew).except([Way::Kept], NOT_REPEATED),
         ],
     )
 }
