@@ -113,7 +113,7 @@ async fn text_goes_along_to_the_next_model() {
     expect![[r#"
         1.1 understudy/one Timeout (Reset) 0.0s known 0+0 guess 1+7 0.000000
         1.2 understudy/one Timeout (Reset) 0.0s known 0+0 guess 1+0 0.000000
-        1.3 second/two Answered 0.0s known 0+0 guess 1+7 0.000000
+        1.3 second/two Answered 0.0s known 0+0 guess 1+10 0.000000
     "#]]
     .assert_eq(&rows(&stage.chat).await);
 }
