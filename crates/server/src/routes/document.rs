@@ -1,5 +1,7 @@
 //! What is true of every route, said once.
 
+mod unions;
+
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder};
@@ -37,6 +39,7 @@ pub fn complete(document: &mut OpenApi) {
             describe_numbers(operation);
         }
     }
+    unions::name_alternatives(document);
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
