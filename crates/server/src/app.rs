@@ -284,12 +284,23 @@ impl App {
         if line.len() + others <= self.bounds.running_max {
             return Ok(Some(starter));
         }
-        if let Some(key) = &key.0
-            && self.store.receipt(chat.heading.id, key).await?.is_some()
-        {
+        if self.was_accepted(chat, key).await? {
             return Ok(None);
         }
         Err(Problem::new(Kind::TooMany, "Too many of your chats work at once; wait for one, or interrupt one."))
+    }
+
+    /// Whether a request under this key was accepted before.
+    pub async fn was_accepted(&self, chat: &OwnChat, key: &Key) -> Result<bool, StoreError> {
+        match &key.0 {
+            Some(key) => Ok(self.store.receipt(chat.heading.id, key).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the chat's agent is here.
+    pub fn has_agent(&self, chat: &OwnChat) -> bool {
+        self.engine.agents().any(|(name, _)| name == chat.heading.agent)
     }
 
     /// The caller's chats.
