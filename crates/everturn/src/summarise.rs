@@ -153,7 +153,7 @@ impl Driver {
             provider: asked.provider.clone(),
             permit,
             windows: self.windows(&asked.facts),
-            clock: self.ports.clock,
+            clock: self.clock,
             draft: Draft::new(step),
         };
         let telling = recording(self.ports.recorder.clone(), self.recorded(), teller.tell(request, cancel.clone()));
