@@ -31,7 +31,7 @@ use crate::bounds::Bounds;
 use crate::checks::Checks;
 use crate::entropy;
 use crate::failures::Failures;
-use crate::guard::Hosts;
+use crate::guard::{Hosts, RequestIds};
 use crate::meter::Meter;
 use crate::network::Network;
 use crate::offer::{Offered, Pick, instead};
@@ -87,6 +87,8 @@ pub struct App {
     pub(crate) audited: Remembered,
     /// What is done to its end.
     pub(crate) begun: TaskTracker,
+    /// Names requests whose senders do not.
+    pub(crate) request_ids: RequestIds,
 }
 
 /// The state of the router.
@@ -154,6 +156,7 @@ impl App {
             starting: Starting::default(),
             audited: Remembered::default(),
             begun: TaskTracker::new(),
+            request_ids: RequestIds::new(),
         }
     }
 
