@@ -3,9 +3,8 @@
 //! Logs go to standard error, as text for a person and as JSON for a machine. Traces go to an OpenTelemetry collector if
 //! one is named in the environment, and nowhere else. The audit goes to a file in the data directory that only grows.
 
-use std::fmt::Arguments;
 use std::fs::OpenOptions;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
@@ -18,6 +17,7 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{self, SdkTracerProvider, SpanData, Tracer};
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -26,10 +26,50 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 /// Where the audit is, in the data directory.
 const AUDIT_FILE: &str = "audit.jsonl";
+/// Says how log lines look.
+const FORMAT: &str = "EVERTURN_LOG_FORMAT";
 /// Either of these names a collector.
 const COLLECTORS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// One JSON object per line, and nothing else on standard error.
+    Json,
+}
+
+impl Form {
+    /// As the environment says, or as fits whoever reads.
+    pub fn told(variable: impl Fn(&str) -> Option<String>) -> Self {
+        match variable(FORMAT).as_deref().map(str::trim) {
+            Some("json") => Self::Json,
+            Some("text") => Self::Text,
+            _ if std::io::stderr().is_terminal() => Self::Text,
+            _ => Self::Json,
+        }
+    }
+
+    /// What writes lines like this to standard error.
+    fn layer(self) -> Boxed {
+        let to = fmt::layer().with_writer(std::io::stderr);
+        match self {
+            Self::Json => to.json().flatten_event(true).with_span_list(false).boxed(),
+            Self::Text => to.boxed(),
+        }
+    }
+}
+
+/// Writes a JSON line that is not to be filtered, whether or not logging has begun.
+pub fn line(level: Level, words: &str) {
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(Form::Json.layer()), || match level {
+        Level::ERROR => tracing::error!("{words}"),
+        _ => tracing::info!("{words}"),
+    });
+}
 
 /// What has to be told before the process ends.
 #[must_use = "what was not sent yet is sent by its end"]
@@ -39,10 +79,19 @@ impl Logs {
     /// Begins to log, to trace if a collector is named, and to write the audit into this directory.
     pub fn start(data: &Path, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let mut layers: Vec<Boxed> = vec![to_standard_error(&set), audit(data)?];
+        let form = Form::told(set);
+        let (filter, mut troubles) = filter_told(&set);
+        if let Some(told) = set(FORMAT).filter(|told| !["json", "text"].contains(&told.trim())) {
+            troubles.push(format!("{FORMAT} is json or text, and not {told:?}"));
+        }
+        let mut layers: Vec<Boxed> = vec![form.layer().with_filter(filter).boxed(), audit(data)?];
         let provider = COLLECTORS.iter().any(|name| set(name).is_some()).then(|| provider(&set)).transpose()?;
         layers.extend(provider.as_ref().map(|provider| traces(provider.tracer("everturn"))));
         tracing_subscriber::registry().with(layers).init();
+        if form == Form::Json {
+            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a thread panicked")));
+        }
+        troubles.iter().for_each(|trouble| tracing::error!("{trouble}"));
         Ok(Self(provider))
     }
 
@@ -64,35 +113,14 @@ impl Logs {
     }
 }
 
-fn to_standard_error(set: &impl Fn(&str) -> Option<String>) -> Boxed {
-    let filter = set("EVERTURN_LOG").and_then(|told| match filter(&told) {
-        Ok(filter) => Some(filter),
-        Err(why) => {
-            say(format_args!("EVERTURN_LOG: {why}; warnings and errors are logged"));
-            None
-        }
-    });
-    let filter = filter.unwrap_or_else(|| EnvFilter::new("warn"));
-    let as_json = match set("EVERTURN_LOG_FORMAT").as_deref() {
-        Some("json") => true,
-        Some("text") => false,
-        told => {
-            if let Some(told) = told {
-                say(format_args!("EVERTURN_LOG_FORMAT is json or text, and not {told:?}"));
-            }
-            !std::io::stderr().is_terminal()
-        }
-    };
-    let to = fmt::layer().with_writer(std::io::stderr);
-    match as_json {
-        true => to.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
-        false => to.with_filter(filter).boxed(),
+/// What is logged, and what is wrong with how that was said.
+fn filter_told(set: &impl Fn(&str) -> Option<String>) -> (EnvFilter, Vec<String>) {
+    let usual = || EnvFilter::new("warn");
+    match set("EVERTURN_LOG").map(|told| filter(&told)) {
+        Some(Ok(filter)) => (filter, Vec::new()),
+        Some(Err(why)) => (usual(), vec![format!("EVERTURN_LOG: {why}; warnings and errors are logged")]),
+        None => (usual(), Vec::new()),
     }
-}
-
-/// Says what is wrong with how logs are asked for. Who has closed standard error does not want to hear it.
-fn say(words: Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "everturn: {words}");
 }
 
 /// What to log. A word alone is meant to be a level; as the name of a module, as which it could be read, it would say that

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use everturn::core::ids::ModelId;
+use everturn::core::ids::{ModelId, Timestamp};
 use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Engine, Metrics};
@@ -14,11 +14,13 @@ use everturn_server::{
 };
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::Level;
 
+use crate::clock;
 use crate::config::{AGENT, Config, Connections, Flags, Openness, variables_set};
 use crate::demo::backstage;
 use crate::descriptors;
-use crate::logs::Logs;
+use crate::logs::{self, Form, Logs};
 use crate::lookout::Lookout;
 use crate::out::{self, println};
 use crate::private;
@@ -215,12 +217,31 @@ fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves until Ctrl-C or SIGTERM.
+/// Serves until Ctrl-C or SIGTERM. What it fails with is said as its log is.
 pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    match (serve(flags).await, Form::told(|name| std::env::var(name).ok())) {
+        (Err(error), Form::Json) if !out::is_broken_pipe(&error) => {
+            logs::line(Level::ERROR, &format!("{error:#}"));
+            Ok(ExitCode::from(1))
+        }
+        (served, _) => served,
+    }
+}
+
+/// Says something beside the banner, as the log is written.
+fn aside(words: &str) {
+    match Form::told(|name| std::env::var(name).ok()) {
+        Form::Text => out::aside(words),
+        Form::Json => logs::line(Level::INFO, words),
+    }
+}
+
+async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = Config::read(flags, |name| std::env::var(name).ok())?;
     config.refuse_unknown(variables_set())?;
     let entrances = config.entrances()?;
     let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
+    config.openness.warnings(&entrances).iter().for_each(|warning| tracing::warn!("{warning}"));
     let _lookout = Lookout::of_this_runtime();
     let mut ends = Ends::listen()?;
     if let Some(tls) = entrances.iter().find_map(|entrance| entrance.tls.clone()) {
@@ -229,7 +250,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let (data, kept) = tokio::select! {
         opened = prepare(&config, Keeps::Told) => opened?,
         () = ends.next() => {
-            out::aside("ending: the store was not open yet, so nothing was begun");
+            aside("ending: the store was not open yet, so nothing was begun");
             logs.end().await;
             return Ok(ExitCode::SUCCESS);
         }
@@ -239,7 +260,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         biased;
         started = Running::start_on(data, kept, &config, &entrances, Stay::Daemon) => started?,
         () = given_up(&mut ends, &mut is_told, config.drain()) => {
-            out::aside("ending: the start did not come to its end, and was given up");
+            aside("ending: the start did not come to its end, and was given up");
             logs.end().await;
             return Ok(ExitCode::SUCCESS);
         }
@@ -249,9 +270,7 @@ pub async fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         println!("Ctrl-C ends it.");
         ends.next().await;
     }
-    out::aside(
-        "ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now",
-    );
+    aside("ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now");
     running.stop_within(config.drain(), ends.next()).await;
     logs.end().await;
     Ok(ExitCode::SUCCESS)
@@ -272,7 +291,10 @@ async fn given_up(ends: &mut Ends, is_told: &mut bool, grace: Duration) {
 async fn reread(tls: Arc<Tls>, mut told: Signal) {
     while told.recv().await.is_some() {
         match tls.reread() {
-            Ok(()) => tracing::info!("the certificate was read again"),
+            Ok(()) => {
+                tracing::info!("the certificate was read again");
+                tls.warnings(Timestamp(clock::now())).iter().for_each(|warning| tracing::warn!("{warning}"));
+            }
             Err(error) => tracing::error!(%error, "the certificate was not read again, the one before still counts"),
         }
     }

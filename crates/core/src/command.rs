@@ -169,9 +169,9 @@ pub enum Refusal {
     /// A message without content.
     #[error("the message is empty")]
     Empty,
-    /// More words than a message or an answer may have.
-    #[error("too long: send a file, or less at a time")]
-    TooLong,
+    /// More than a message, an answer or a name may have.
+    #[error("{0}")]
+    TooLong(Excess),
     /// An answer to a call that waits for none.
     #[error("call {0} waits for no answer")]
     NotAsked(CallUid),
@@ -184,6 +184,30 @@ pub enum Refusal {
     /// The approval was given for another input.
     #[error("call {0} has another input than the one approved")]
     InputChanged(CallUid),
+}
+
+/// Which bound was passed, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Excess {
+    /// [`Limits::message_bytes_max`].
+    #[error("the text of a message may have at most {0} bytes: send a file, or less at a time")]
+    MessageBytes(usize),
+    /// [`Limits::parts_len_max`].
+    #[error("a message may have at most {0} parts: join texts, or send less at a time")]
+    Parts(usize),
+    /// [`Limits::tool_output_bytes_max`].
+    #[error("the outputs in one request may have at most {0} bytes: send less at a time")]
+    AnswerBytes(usize),
+    /// The longest name of a chat.
+    #[error("a title may have at most {0} bytes: choose a shorter one")]
+    TitleBytes(usize),
+}
+
+impl Excess {
+    const fn max(self) -> usize {
+        let (Self::MessageBytes(max) | Self::Parts(max) | Self::AnswerBytes(max) | Self::TitleBytes(max)) = self;
+        max
+    }
 }
 
 impl Command {
@@ -236,24 +260,40 @@ pub fn admit(
         (Err(Refusal::Status(Status::Idle | Status::Failed, _) | Refusal::Archived), Command::Interrupt) => {}
         (checked, _) => checked?,
     }
-    let too_long = match command {
-        Command::Send { parts, .. } | Command::Edit { parts, .. } => words_len(parts) > limits.message_bytes_max,
-        Command::Answer(answers) => answers.iter().map(answer_len).sum::<usize>() > limits.tool_output_bytes_max,
-        Command::Rename(title) | Command::Patch { title: Some(title), .. } => title.len() > TITLE_BYTES_MAX,
-        _ => false,
-    };
+    if let Some(excess) = excess(command, limits) {
+        return Err(Refusal::TooLong(excess));
+    }
     match command {
-        _ if too_long => Err(Refusal::TooLong),
         Command::Send { .. } if chat.is_busy() && chat.queue.len() >= limits.queue_len_max => Err(Refusal::QueueFull),
         _ => Ok(()),
     }
+}
+
+/// The bound that `command` passes, if it passes one.
+fn excess(command: &Command, limits: &Limits) -> Option<Excess> {
+    let (len, excess) = match command {
+        Command::Send { parts, .. } | Command::Edit { parts, .. } if parts.len() > limits.parts_len_max => {
+            return Some(Excess::Parts(limits.parts_len_max));
+        }
+        Command::Send { parts, .. } | Command::Edit { parts, .. } => {
+            (words_len(parts), Excess::MessageBytes(limits.message_bytes_max))
+        }
+        Command::Answer(answers) => {
+            (answers.iter().map(answer_len).sum(), Excess::AnswerBytes(limits.tool_output_bytes_max))
+        }
+        Command::Rename(title) | Command::Patch { title: Some(title), .. } => {
+            (title.len(), Excess::TitleBytes(TITLE_BYTES_MAX))
+        }
+        _ => return None,
+    };
+    (len > excess.max()).then_some(excess)
 }
 
 /// A name as a chat is given it.
 pub fn title(text: &str) -> Result<String, Refusal> {
     match text.trim() {
         "" => Err(Refusal::Empty),
-        _ if text.len() > TITLE_BYTES_MAX => Err(Refusal::TooLong),
+        _ if text.len() > TITLE_BYTES_MAX => Err(Refusal::TooLong(Excess::TitleBytes(TITLE_BYTES_MAX))),
         title => Ok(title.into()),
     }
 }

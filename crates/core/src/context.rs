@@ -15,5 +15,5 @@ mod tests;
 
 pub use compaction::{Compaction, Fallback, Slack, Threshold, TooLong, Trigger, compaction};
 pub use discover::{limit_in, limit_in_meta};
-pub use earlier::cut_earlier;
+pub use earlier::{cut_earlier, spare_bytes};
 pub use gauge::{Gauge, Size, size_of_body, size_of_output, size_of_parts};

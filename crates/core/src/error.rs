@@ -138,7 +138,7 @@ impl fmt::Display for ProviderError {
             (Kind::Config, _) if self.subject.is_some() => return self.explain_with_subject(f),
             (Kind::Config, _) => "does not accept this model or one of its settings; check the name and the options",
             (Kind::ContextFull, _) => {
-                "cannot take a conversation this long; compact it, or choose a model with a larger window"
+                "cannot take a conversation this long; edit the newest message, or choose a model with a larger window"
             }
             (Kind::ProviderDisabled, _) => {
                 "is switched off here; choose another model, or ask an administrator to switch it on"

@@ -61,6 +61,8 @@ pub struct Limits {
     pub queue_len_max: usize,
     /// What a person may send at once, files apart: 1 MiB.
     pub message_bytes_max: usize,
+    /// Parts of what a person may send at once, texts and files: 1,000. Each takes memory beside its bytes.
+    pub parts_len_max: usize,
     /// The draft of one step: 16 MiB.
     pub draft_bytes_max: usize,
     /// Deltas in one transaction of the journal: 1024.
@@ -103,6 +105,7 @@ impl Default for Limits {
             kill_grace_max: Duration::from_secs(1),
             queue_len_max: 20,
             message_bytes_max: MIB,
+            parts_len_max: 1_000,
             draft_bytes_max: 16 * MIB,
             batch_len_max: 1024,
             batch_bytes_max: MIB,

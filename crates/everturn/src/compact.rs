@@ -9,7 +9,7 @@ use std::sync::Arc;
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::limit_in_meta;
 use everturn_core::context::{
-    self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger, cut_earlier,
+    self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger, cut_earlier, spare_bytes,
 };
 use everturn_core::draft::Draft;
 use everturn_core::error::{Kind, ProviderError};
@@ -28,7 +28,7 @@ const SHORTER_BYTES: usize = 2 * 1024;
 /// More bytes than a token has in any text: what is too long even so is too long.
 const BYTES_PER_TOKEN_MAX: u64 = 6;
 
-/// What an answer may always have, however little room there seems to be.
+/// What an answer may always have, however little room there seems to be; in a small window, a quarter of it.
 const OUTPUT_MIN: u32 = 1_024;
 
 /// A request may have a sixteenth more tokens than measured.
@@ -130,7 +130,8 @@ impl Driver {
         let tokens = self.tokens(request);
         let room = limit.saturating_sub(tokens.saturating_add(tokens / MEASURE_ERROR));
         let room = room - room % (limit / OUTPUT_STEPS).max(1);
-        u32::try_from(room).map_or(max, |room| max.min(room.max(OUTPUT_MIN)))
+        let least = OUTPUT_MIN.min(u32::try_from(limit / 4).unwrap_or(u32::MAX));
+        u32::try_from(room).map_or(max, |room| max.min(room.max(least)))
     }
 
     /// The window of the model in use: as it told lately, else as it is configured.
@@ -195,6 +196,7 @@ impl Driver {
             Some(_) => (0, None),
             None => (self.foldable(), self.summary()),
         };
+        let (earlier_tokens, cut_tokens) = self.spared(asked, request);
         let shorter = |summary: &Summary| Size::text(summary.text.len().saturating_sub(SHORTER_BYTES));
         Slack {
             foldable,
@@ -203,7 +205,9 @@ impl Driver {
             summary_tokens: summary.map_or(0, |summary| self.gauge.tokens(shorter(summary))),
             media_tokens: weight(PromptPart::media_bytes),
             result_tokens: weight(PromptPart::result_bytes),
-            earlier_tokens: self.spared(asked, request),
+            earlier_tokens,
+            cut_tokens,
+            fixed_tokens: self.gauge.tokens(Size::text(request.bytes().saturating_sub(request.entries.bytes()))),
             taken: self.room.leaner,
         }
     }
@@ -213,20 +217,27 @@ impl Driver {
         match stage {
             Fallback::StrongerSummary | Fallback::DropMedia | Fallback::DropResults => entries.leaner(stage),
             Fallback::CutEarlier => self.prepared(&self.without_earlier(), target).leaner(stage),
+            Fallback::DropEarlier => self.prepared(&self.cut_earlier(0), target).leaner(stage),
         }
     }
 
-    /// The messages, with what was said in earlier turns cut.
+    /// The messages, with what was said in earlier turns cut to what the window can spare.
     pub(crate) fn without_earlier(&self) -> Vec<Arc<Message>> {
-        let after = self.chat.turn.as_ref().map_or(self.chat.newest, |turn| turn.after);
-        cut_earlier(&self.messages, after)
+        self.cut_earlier(spare_bytes(self.context_limit()))
     }
 
-    /// The tokens that cutting what was said in earlier turns would save.
-    fn spared(&self, asked: &Asked, request: &Request) -> u64 {
+    fn cut_earlier(&self, bytes_max: usize) -> Vec<Arc<Message>> {
+        let after = self.chat.turn.as_ref().map_or(self.chat.newest, |turn| turn.after);
+        cut_earlier(&self.messages, after, bytes_max)
+    }
+
+    /// The tokens that cutting what was said in earlier turns would save, and leaving it out beyond that.
+    fn spared(&self, asked: &Asked, request: &Request) -> (u64, u64) {
         let entries = request.entries.leaner(Fallback::DropResults);
-        let cut = self.leaner(&entries, Fallback::CutEarlier, &asked.facts.target);
-        self.gauge.tokens(Size::text(entries.bytes().saturating_sub(cut.bytes())))
+        let [cut, dropped] = [Fallback::CutEarlier, Fallback::DropEarlier]
+            .map(|stage| self.leaner(&entries, stage, &asked.facts.target).bytes());
+        let tokens = |bytes| self.gauge.tokens(Size::text(bytes));
+        (tokens(entries.bytes().saturating_sub(cut)), tokens(cut.saturating_sub(dropped)))
     }
 
     /// What the last summary got requests down to: its own with nothing behind it.

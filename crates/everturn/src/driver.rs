@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent::Agent;
+use crate::clock::Clock;
 use crate::compact::Room;
 use crate::engine::Ports;
 use crate::hub::Bell;
@@ -30,6 +31,7 @@ use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
 use crate::places::{Place, Seat, Waiting};
 use crate::spans::Spans;
+use crate::trouble;
 
 /// Who waits at least this long keeps nothing that can be read again: people take their time, and thousands may wait.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
@@ -41,6 +43,10 @@ pub(crate) struct Driver {
     pub(crate) bell: Arc<Bell>,
     pub(crate) lease: Lease,
     pub(crate) chat: Chat,
+    /// Wall time, read between two steps and counted within one: what a step measures does not jump.
+    pub(crate) clock: Clock,
+    /// Counts from where the turn began, or was taken up here: a jump of the wall clock is no work.
+    pub(crate) turn_clock: Clock,
     /// The transcript from the newest summary on. Without its bytes as long as nobody asks a model.
     pub(crate) messages: Vec<Arc<Message>>,
     /// Whether that was forgotten while nobody needed it.
@@ -106,6 +112,7 @@ impl Driver {
         let room = Room::of(&chat);
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         let spans = Spans::of(&chat);
+        let clock = ports.clock.counting();
         // In a box: it is handed on twice, and every driver would have room for it three times.
         Ok(Box::new(Self {
             ports,
@@ -113,6 +120,8 @@ impl Driver {
             bell,
             lease,
             chat,
+            clock,
+            turn_clock: clock,
             messages,
             forgot: false,
             prompt: None,
@@ -144,6 +153,9 @@ impl Driver {
         self.ports.forget(self.chat.id, &parked);
         self.stay_in_line(&parked);
         let parked = parked?;
+        if matches!(parked, Parked::HandedOver) {
+            trouble::handed_over(&self.chat);
+        }
         if let Err(error) = self.ports.store.release(self.lease).await {
             tracing::debug!(%error, "the lease was not given back, it lapses by itself");
         }
@@ -156,12 +168,15 @@ impl Driver {
         }
         self.bury_summary().await?;
         loop {
+            if self.draft.is_none() {
+                self.clock = self.ports.clock.counting();
+            }
             self.obey_all().await?;
             if self.halt.is_cancelled() {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
             }
-            let next = plan(&self.chat, self.draft.as_ref(), &self.agent.limits, self.now());
+            let next = plan(&self.chat, self.draft.as_ref(), &self.agent.limits, self.turn_clock.now());
             if self.ports.drain.is_cancelled() && !matches!(next, Next::Finish(_) | Next::Settle | Next::Rest) {
                 self.hand_over().await?;
                 return Ok(Parked::HandedOver);
@@ -245,7 +260,7 @@ impl Driver {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.ports.clock.now()
+        self.clock.now()
     }
 
     /// Commits what `make` puts together.
@@ -279,13 +294,15 @@ impl Driver {
         let (step, model, own) = (self.chat.step, self.chat.tried.model, self.chat.own_model().cloned());
         let commit = Commit { before: &self.chat, facts, at: self.now(), took: started.elapsed() };
         self.meter.committed(&commit, &self.agent.toolbox.shelf());
-        self.spans.committed(&self.chat, facts);
+        self.spans.committed(&self.chat, facts, |model| self.ports.server_of(model));
+        trouble::committed(&self.chat, facts, commit.at, || self.model());
         self.chat.apply(facts);
         self.forsake(facts);
         for fact in facts {
             match fact {
                 Fact::Said(message, _) => self.said(message),
                 Fact::Rewound { from } => self.rewound(*from).await?,
+                Fact::TurnBegan(_) => self.turn_clock = self.clock,
                 _ => {}
             }
         }
@@ -412,7 +429,7 @@ impl Driver {
             () = halt.cancelled() => {}
             () = self.ports.drain.cancelled() => {}
             () = bell.inbox.notified() => {} // Obeyed at the top of the loop.
-            () = tokio::time::sleep_until(self.ports.clock.instant(until)) => {}
+            () = tokio::time::sleep_until(self.clock.instant(until)) => {}
         }
         Ok(())
     }

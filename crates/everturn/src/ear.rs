@@ -60,7 +60,7 @@ impl Ear {
 impl Driver {
     /// How long the turn may still work.
     pub(crate) fn time_left(&self) -> Duration {
-        let worked = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.worked(self.now()));
+        let worked = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.worked(self.turn_clock.now()));
         self.agent.limits.turn_time_max.saturating_sub(worked)
     }
 

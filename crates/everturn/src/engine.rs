@@ -10,7 +10,7 @@ use everturn_core::budget::{Account, Budget};
 use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp};
 use everturn_core::view::Cursor;
 use everturn_providers::record::Recorder;
-use everturn_providers::{ModelFacts, Provider};
+use everturn_providers::{ModelFacts, Provider, Server};
 use everturn_stores::{MakeError, Memory, New, Store, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 
 use crate::agent::Agent;
 use crate::budgets::Budgets;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::entropy::Entropy;
 use crate::feed::{Feed, Feeds};
 use crate::governor::Governors;
@@ -94,6 +94,11 @@ impl Ports {
         Ok(unsettled.len())
     }
 
+    /// Where requests to a model go, if they leave the process.
+    pub(crate) fn server_of(&self, model: &ModelId) -> Option<Server> {
+        self.providers.get(model.provider())?.server()
+    }
+
     pub(crate) fn agent(&self, name: &str) -> Option<Arc<Agent>> {
         self.agents.get(name).cloned()
     }
@@ -159,6 +164,7 @@ pub struct Builder {
     metrics: Metrics,
     seed: Option<u64>,
     origin: Option<Timestamp>,
+    wall: fn() -> Timestamp,
     drivers: Drivers,
     chats_max: usize,
     budgets: Budgets,
@@ -176,6 +182,7 @@ impl Engine {
             metrics: Metrics::unregistered(),
             seed: None,
             origin: None,
+            wall: clock::system,
             drivers: Drivers::Spawned,
             chats_max: CHATS_MAX,
             budgets: Budgets::default(),
@@ -334,10 +341,17 @@ impl Builder {
         self
     }
 
-    /// Begins to count time from here instead of from the machine's clock.
+    /// Counts time from here instead of reading the machine's clock.
     #[must_use]
     pub const fn starting_at(mut self, origin: Timestamp) -> Self {
         self.origin = Some(origin);
+        self
+    }
+
+    /// Reads wall time from here instead of from the machine's clock. It may jump.
+    #[must_use]
+    pub const fn wall_clock(mut self, wall: fn() -> Timestamp) -> Self {
+        (self.wall, self.origin) = (wall, None);
         self
     }
 
@@ -380,7 +394,8 @@ impl Builder {
     /// Starts it. Needs a tokio runtime with time.
     #[must_use]
     pub fn start(self) -> Engine {
-        let Self { store, providers, agents, metrics, seed, origin, drivers, chats_max, budgets, recorder } = self;
+        let Self { store, providers, agents, metrics, seed, origin, wall, drivers, chats_max, budgets, recorder } =
+            self;
         let (shutdown, worker) = (CancellationToken::new(), CancellationToken::new());
         let ports = Ports {
             store,
@@ -388,7 +403,7 @@ impl Builder {
             agents,
             hub: Hub::default(),
             feeds: Arc::default(),
-            clock: origin.map_or_else(Clock::system, Clock::starting_at),
+            clock: origin.map_or_else(|| Clock::reading(wall), Clock::starting_at),
             entropy: seed.map_or_else(Entropy::system, Entropy::seeded),
             places: Places::new(
                 match drivers {
@@ -415,6 +430,9 @@ impl Builder {
             _worker: worker.clone().drop_guard(),
         };
         let ports = Arc::new(ports);
+        if origin.is_none() {
+            tokio::spawn(clock::watch(ports.clock, worker.clone()));
+        }
         tokio::spawn(worker::heed_hints(ports.store.clone(), Arc::downgrade(&ports), worker));
         Engine { ports }
     }

@@ -132,7 +132,7 @@ impl Permit {
     fn give_back(&mut self, how: Ended<'_>, jitter: f64) {
         if let Some(pass) = self.pass.take() {
             let mut state = self.governed.state();
-            state.governor.ended(pass, how, self.clock.now(), jitter);
+            state.governor.ended(pass, how, self.clock.counted(), jitter);
             state.call();
         }
     }
@@ -151,7 +151,7 @@ impl Ports {
         let waiting = governed.line_up();
         loop {
             let answer = {
-                let (mut state, now) = (governed.state(), self.clock.now());
+                let (mut state, now) = (governed.state(), self.clock.counted());
                 let jitter = if state.governor.shut(model, now).is_some() { self.entropy.unit() } else { 0.0 };
                 state.governor.ask(waiting.place, model, now, jitter)
             };
@@ -195,7 +195,8 @@ impl Driver {
             let tried = self.next_model();
             return self.change(|change| change.fact(Fact::Tried(tried))).await;
         }
-        let until = until.min(self.now() + self.agent.limits.wait_max()); // Another agent's bounds may be wider.
+        let wait = until.since(self.ports.clock.counted()); // A governor counts, whatever the wall clock does.
+        let until = self.now() + wait.min(self.agent.limits.wait_max()); // Another agent's bounds may be wider.
         let (mut tried, wait) = (self.chat.tried, self.wait(until, &error, self.chat.tried.attempts));
         if tried.spent.attempts > 0 {
             tried.spent = tried.spent.waited(until.since(self.now()));

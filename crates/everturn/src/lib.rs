@@ -59,6 +59,7 @@ mod subscribe;
 mod summarise;
 mod tool;
 mod toolbox;
+mod trouble;
 mod unseen;
 mod worker;
 

@@ -32,6 +32,7 @@ use crate::driver::Driver;
 use crate::governor::Permit;
 use crate::kept::Kept;
 use crate::toolbox;
+use crate::trouble;
 
 /// Whom the next attempt asks.
 #[derive(Clone)]
@@ -115,10 +116,14 @@ impl Driver {
         Of { chat: self.chat.id, debug: self.chat.debug }
     }
 
-    pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
+    /// The model that is asked, whether or not there is somebody to ask for it.
+    pub(crate) fn model(&self) -> Option<ModelId> {
         // Beyond the last, as after an agent lost one in between, the last is meant.
-        let model = self.agent.asks(self.chat.own_model()).take(self.chat.tried.model.saturating_add(1)).last();
-        let model = model.cloned().ok_or_else(|| self.no_model())?;
+        self.agent.asks(self.chat.own_model()).take(self.chat.tried.model.saturating_add(1)).last().cloned()
+    }
+
+    pub(crate) fn asked(&self) -> Result<Asked, ProviderError> {
+        let model = self.model().ok_or_else(|| self.no_model())?;
         let provider = self.ports.providers.get(model.provider()).cloned().ok_or_else(|| {
             let known: Vec<_> = self.ports.providers.keys().map(String::as_str).collect();
             let detail =
@@ -211,7 +216,8 @@ impl Driver {
         let number = self.chat.tried.attempts + 1;
         let began = Began { number, model: asked.model.clone(), rung };
         self.meter.began(&began, &retract, self.draft.as_ref());
-        self.spans.ask(&self.chat, &began);
+        self.spans.ask(&self.chat, &began, asked.provider.server());
+        trouble::asks(&self.chat, &began, self.cause);
         if let Opening::Ask(request) = &opening {
             self.ports.metrics.asked(&asked.model, request);
         }
@@ -222,7 +228,7 @@ impl Driver {
             store: self.ports.store.clone(),
             pen: self.lease.pen(),
             bell: self.bell.clone(),
-            clock: self.ports.clock,
+            clock: self.clock,
             metrics: self.ports.metrics.clone(),
             provider: asked.provider.clone(),
             permit,
@@ -237,6 +243,7 @@ impl Driver {
         let attempt = recording(self.ports.recorder.clone(), self.recorded(), attempt);
         let Outcome { attempt, ended, first_after } = self.listening(attempt, &cancel).await?;
         let Attempt { draft, permit, alone, pinged, .. } = *{ attempt };
+        self.spans.heard(&draft);
         (self.draft, self.pinged) = (Some(draft), pinged);
         self.alone = self.alone.take().or(alone);
         self.kept = Kept::of(self.draft.as_ref(), &self.agent);
@@ -405,7 +412,7 @@ impl Driver {
     async fn salvage(&mut self, retract: Vec<u16>, attempted: Option<Fact>) -> Result<(), WriteError> {
         let draft = self.draft.as_mut().expect("there are calls to salvage");
         draft.forget_response(); // Its end was not seen: it may hold calls that we know nothing of.
-        let (at, step) = (self.ports.clock.now(), draft.step());
+        let (at, step) = (self.clock.now(), draft.step());
         let mut rows = Vec::new();
         for ordinal in retract {
             let delta = Delta::RetractCall { ordinal };

@@ -15,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::driver::{Driver, Parked};
 use crate::engine::{Ports, lock};
+use crate::trouble;
 
 /// How long a chat that may be deadly is alone, at most.
 const ALONE_MAX: Duration = Duration::from_secs(10);
@@ -71,6 +72,7 @@ impl Driver {
         }
         self.left_behind = false;
         self.ports.metrics.took_over();
+        trouble::took_over(&self.chat, self.draft.is_some());
         lock(&self.ports.known).insert(self.chat.id, self.lease.fence());
         Ok(())
     }

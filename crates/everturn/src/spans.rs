@@ -7,9 +7,11 @@
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::cost::Usage;
 use everturn_core::delta::Began;
+use everturn_core::draft::Draft;
 use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{CallUid, ModelId};
-use everturn_core::message::{Body, Reply, Verdict};
+use everturn_core::message::{Body, Reply, Stop, Verdict};
+use everturn_providers::Server;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
@@ -39,15 +41,15 @@ impl Spans {
     }
 
     /// A provider is about to be asked for the open step.
-    pub(crate) fn ask(&mut self, chat: &Chat, began: &Began) {
-        let span = self.attempt(chat, &began.model);
-        span.record("everturn.attempt.number", began.number);
+    pub(crate) fn ask(&mut self, chat: &Chat, began: &Began, server: Option<Server>) {
+        let span = self.attempt(chat, &began.model, server);
+        span.record("everturn.attempt.number", i64::from(began.number));
         span.record("everturn.attempt.rung", began.rung.label());
         self.attempt = Some(span);
     }
 
-    fn attempt(&self, chat: &Chat, model: &ModelId) -> Span {
-        info_span!(
+    fn attempt(&self, chat: &Chat, model: &ModelId, server: Option<Server>) -> Span {
+        let span = info_span!(
             target: TARGET,
             parent: self.turn(),
             "chat",
@@ -59,16 +61,38 @@ impl Spans {
             gen_ai.provider.name = provider_name(model.provider()),
             gen_ai.request.model = model.name(),
             gen_ai.conversation.id = %chat.id,
+            server.address = Empty,
+            server.port = Empty,
             gen_ai.response.id = Empty,
+            gen_ai.response.model = Empty,
             gen_ai.response.finish_reasons = Empty,
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
+            gen_ai.usage.reasoning.output_tokens = Empty,
             gen_ai.usage.cache_read.input_tokens = Empty,
             gen_ai.usage.cache_creation.input_tokens = Empty,
             everturn.attempt.number = Empty,
             everturn.attempt.rung = Empty,
             everturn.usage.estimated = Empty,
-        )
+        );
+        if let Some(Server { address, port }) = server {
+            span.record("server.address", address);
+            span.record("server.port", i64::from(port));
+        }
+        span
+    }
+
+    /// What the answer that has just ended says about itself.
+    pub(crate) fn heard(&self, draft: &Draft) {
+        let (Some(span), Some(began)) = (&self.attempt, draft.current()) else { return };
+        if let Some(id) = draft.response_id() {
+            span.record("gen_ai.response.id", id);
+        }
+        let about = draft.meta().get(began.model.provider());
+        let model = about.and_then(|about| about.get("model").or_else(|| about.get("modelVersion"))?.as_str());
+        if let Some(model) = model.filter(|model| !model.is_empty()) {
+            span.record("gen_ai.response.model", model);
+        }
     }
 
     /// A tool is about to run.
@@ -90,7 +114,7 @@ impl Spans {
     }
 
     /// A commit was written: spans begin and end with what it says. `before` is the chat as it stood.
-    pub(crate) fn committed(&mut self, before: &Chat, facts: &[Fact]) {
+    pub(crate) fn committed(&mut self, before: &Chat, facts: &[Fact], server_of: impl Fn(&ModelId) -> Option<Server>) {
         for fact in facts {
             match fact {
                 Fact::TurnBegan(_) => self.turn = Some(turn(before, false)),
@@ -100,7 +124,7 @@ impl Spans {
                     }
                 }
                 Fact::Compacts(compacting) => {
-                    let span = self.attempt(before, &compacting.model);
+                    let span = self.attempt(before, &compacting.model, server_of(&compacting.model));
                     span.record("everturn.attempt.rung", labels::SUMMARY);
                     self.attempt = Some(span);
                 }
@@ -145,26 +169,29 @@ fn turn(chat: &Chat, resumed: bool) -> Span {
 
 fn turn_ended(span: &Span, before: &Chat, end: &TurnEnd) {
     span.record("everturn.turn.end", labels::end(end));
-    span.record("everturn.turn.steps", before.turn.as_ref().map_or(0, |turn| turn.steps));
+    span.record("everturn.turn.steps", before.turn.as_ref().map_or(0, |turn| i64::from(turn.steps)));
     if let TurnEnd::Failed(failure) = end {
         failed(span, failure.kind.label());
     }
 }
 
 fn attempted(span: &Span, row: &Attempted, reply: Option<&Reply>) {
-    let Usage { cache_read, cache_write, .. } = row.tally.known;
-    span.record("gen_ai.usage.input_tokens", row.tally.known.prompt() + row.tally.estimated.prompt());
-    span.record("gen_ai.usage.output_tokens", row.tally.known.output + row.tally.estimated.output);
-    span.record("gen_ai.usage.cache_read.input_tokens", cache_read);
-    span.record("gen_ai.usage.cache_creation.input_tokens", cache_write);
+    let (known, estimated) = (row.tally.known, row.tally.estimated);
+    let tokens = [
+        ("gen_ai.usage.input_tokens", known.prompt().saturating_add(estimated.prompt())),
+        ("gen_ai.usage.output_tokens", known.output.saturating_add(estimated.output)),
+        ("gen_ai.usage.reasoning.output_tokens", known.reasoning),
+        ("gen_ai.usage.cache_read.input_tokens", known.cache_read),
+        ("gen_ai.usage.cache_creation.input_tokens", known.cache_write),
+    ];
+    for (name, count) in tokens {
+        span.record(name, i64::try_from(count).unwrap_or(i64::MAX)); // Unsigned numbers are exported as text.
+    }
     span.record("everturn.usage.estimated", row.tally.estimated != Usage::default());
     match row.outcome {
         AttemptOutcome::Answered => {
             if let Some(reply) = reply {
-                span.record(FINISH_REASONS, labels::stop(&reply.stop));
-                if let Some(id) = &reply.response_id {
-                    span.record("gen_ai.response.id", id);
-                }
+                span.record(FINISH_REASONS, finish_reason(&reply.stop));
             }
         }
         AttemptOutcome::Broke(_, kind) => failed(span, kind.label()),
@@ -181,6 +208,17 @@ fn reply_of(facts: &[Fact]) -> Option<&Reply> {
         },
         _ => None,
     })
+}
+
+/// Why a reply ended, as the conventions say it.
+const fn finish_reason(stop: &Stop) -> &'static str {
+    match stop {
+        Stop::End => "stop",
+        Stop::ToolUse => "tool_call",
+        Stop::Length => "length",
+        Stop::Filtered { .. } => "content_filter",
+        Stop::Interrupted | Stop::Broken => "error",
+    }
 }
 
 fn failed(span: &Span, kind: &'static str) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::chat::{Compacting, Tried};
-use everturn_core::context::{Fallback, Size, TooLong, size_of_parts, summary};
+use everturn_core::context::{Fallback, Size, TooLong, size_of_parts, spare_bytes, summary};
 use everturn_core::cost::Price;
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, Kind, ProviderError, Retry};
@@ -61,7 +61,9 @@ impl Driver {
     ) -> Result<(), WriteError> {
         let how = if self.room.short || stage.is_some() { summary::SHORTER } else { summary::INSTRUCTIONS };
         let Some(request) = self.fitting_summary(asked, how) else {
-            let too_long = TooLong { tokens: self.tokens(&self.request(asked)), limit: self.context_limit() };
+            let request = self.request(asked);
+            let fixed = self.gauge.tokens(Size::text(request.bytes().saturating_sub(request.entries.bytes())));
+            let too_long = TooLong { tokens: self.tokens(&request), fixed, limit: self.context_limit() };
             return self.do_without(&self.too_long(asked, too_long), source, None).await;
         };
         let Some(permit) = self.permit(asked).await? else { return Ok(()) };
@@ -129,7 +131,7 @@ impl Driver {
         let entries = self.prepared(&all, target);
         let entries = match cuts {
             0 => entries,
-            1 => entries.cut(TEXT_BYTES_MAX[0]),
+            1 => entries.cut(TEXT_BYTES_MAX[0].min(spare_bytes(self.context_limit()))),
             _ => entries.cut(TEXT_BYTES_MAX[1]),
         };
         let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
@@ -152,7 +154,7 @@ impl Driver {
             provider: asked.provider.clone(),
             permit,
             windows: self.windows(&asked.facts),
-            clock: self.ports.clock,
+            clock: self.clock,
             draft: Draft::new(step),
         };
         let telling = recording(self.ports.recorder.clone(), self.recorded(), teller.tell(request, cancel.clone()));

@@ -23,7 +23,7 @@ pub use decode::Messages;
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
 use crate::http::{Call, Http};
-use crate::provider::{Frames, ModelFacts, Provider};
+use crate::provider::{Frames, ModelFacts, Provider, Server};
 
 /// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
 #[must_use]
@@ -81,6 +81,10 @@ impl Anthropic {
 impl Provider for Anthropic {
     fn name(&self) -> &str {
         self.endpoint.provider()
+    }
+
+    fn server(&self) -> Option<Server> {
+        Some(self.endpoint.server())
     }
 
     fn facts(&self, model: &str) -> ModelFacts {

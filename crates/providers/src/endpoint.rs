@@ -12,6 +12,8 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use crate::provider::Server;
+
 #[cfg(test)]
 mod tests;
 
@@ -264,6 +266,13 @@ impl Endpoint {
         value.set_sensitive(true);
         self.headers.insert(field, value);
         Ok(self)
+    }
+
+    /// Its host and port.
+    #[must_use]
+    pub fn server(&self) -> Server {
+        let address = self.base.host_str().unwrap_or_default().to_owned();
+        Server { address, port: self.base.port_or_known_default().unwrap_or_default() }
     }
 
     /// The provider's name, in `provider/model` and in errors.

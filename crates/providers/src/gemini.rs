@@ -13,7 +13,7 @@ use reqwest::Method;
 use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{Auth, BadEndpoint, Endpoint, NeedsKey, Usual};
 use crate::http::{Call, Http};
-use crate::provider::{Frames, ModelFacts, Provider};
+use crate::provider::{Frames, ModelFacts, Provider, Server};
 
 mod classify;
 mod decode;
@@ -112,6 +112,10 @@ impl Gemini {
 impl Provider for Gemini {
     fn name(&self) -> &str {
         self.endpoint.provider()
+    }
+
+    fn server(&self) -> Option<Server> {
+        Some(self.endpoint.server())
     }
 
     fn facts(&self, model: &str) -> ModelFacts {

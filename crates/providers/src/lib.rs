@@ -20,4 +20,4 @@ pub mod record;
 pub mod sse;
 pub mod wire;
 
-pub use provider::{Frame, Frames, ModelFacts, Provider};
+pub use provider::{Frame, Frames, ModelFacts, Provider, Server};

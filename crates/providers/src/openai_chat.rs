@@ -24,7 +24,7 @@ use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{BadEndpoint, Endpoint, Usual};
 use crate::http::{Call, Http};
 use crate::openai;
-use crate::provider::{Frames, ModelFacts, Provider};
+use crate::provider::{Frames, ModelFacts, Provider, Server};
 
 /// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
 #[must_use]
@@ -93,6 +93,10 @@ impl OpenAiChat {
 impl Provider for OpenAiChat {
     fn name(&self) -> &str {
         self.endpoint.provider()
+    }
+
+    fn server(&self) -> Option<Server> {
+        Some(self.endpoint.server())
     }
 
     fn facts(&self, model: &str) -> ModelFacts {

@@ -27,7 +27,7 @@ use crate::catalogue::{Card, Catalogue};
 use crate::endpoint::{BadEndpoint, Endpoint};
 use crate::http::{Call, Http};
 use crate::openai;
-use crate::provider::{Frames, ModelFacts, Provider};
+use crate::provider::{Frames, ModelFacts, Provider, Server};
 
 /// The conversation of a request as this wire writes it down, for whoever keeps it in a file rather than sending it.
 #[must_use]
@@ -107,6 +107,10 @@ impl OpenAiResponses {
 impl Provider for OpenAiResponses {
     fn name(&self) -> &str {
         self.endpoint.provider()
+    }
+
+    fn server(&self) -> Option<Server> {
+        Some(self.endpoint.server())
     }
 
     fn facts(&self, model: &str) -> ModelFacts {

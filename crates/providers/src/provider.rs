@@ -24,6 +24,11 @@ pub trait Provider: Send + Sync + 'static {
         self.name()
     }
 
+    /// Where it is asked, for traces; none if no request leaves the process.
+    fn server(&self) -> Option<Server> {
+        None
+    }
+
     /// What is known about one of its models, by the provider's own name for it.
     fn facts(&self, model: &str) -> ModelFacts;
 
@@ -43,6 +48,15 @@ pub trait Provider: Send + Sync + 'static {
         let _ = handle;
         Ok(())
     }
+}
+
+/// The address of a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its host.
+    pub address: String,
+    /// Its port.
+    pub port: u16,
 }
 
 /// An answer as it arrives. It is over with [`Frame::Stop`]; a stream that ends without one was cut.

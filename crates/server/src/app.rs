@@ -31,7 +31,7 @@ use crate::bounds::Bounds;
 use crate::checks::Checks;
 use crate::entropy;
 use crate::failures::Failures;
-use crate::guard::Hosts;
+use crate::guard::{Hosts, RequestIds};
 use crate::meter::Meter;
 use crate::network::Network;
 use crate::offer::{Offered, Pick, instead};
@@ -87,6 +87,8 @@ pub struct App {
     pub(crate) audited: Remembered,
     /// What is done to its end.
     pub(crate) begun: TaskTracker,
+    /// Names requests whose senders do not.
+    pub(crate) request_ids: RequestIds,
 }
 
 /// The state of the router.
@@ -154,6 +156,7 @@ impl App {
             starting: Starting::default(),
             audited: Remembered::default(),
             begun: TaskTracker::new(),
+            request_ids: RequestIds::new(),
         }
     }
 
@@ -284,12 +287,23 @@ impl App {
         if line.len() + others <= self.bounds.running_max {
             return Ok(Some(starter));
         }
-        if let Some(key) = &key.0
-            && self.store.receipt(chat.heading.id, key).await?.is_some()
-        {
+        if self.was_accepted(chat, key).await? {
             return Ok(None);
         }
         Err(Problem::new(Kind::TooMany, "Too many of your chats work at once; wait for one, or interrupt one."))
+    }
+
+    /// Whether a request under this key was accepted before.
+    pub async fn was_accepted(&self, chat: &OwnChat, key: &Key) -> Result<bool, StoreError> {
+        match &key.0 {
+            Some(key) => Ok(self.store.receipt(chat.heading.id, key).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the chat's agent is here.
+    pub fn has_agent(&self, chat: &OwnChat) -> bool {
+        self.engine.agents().any(|(name, _)| name == chat.heading.agent)
     }
 
     /// The caller's chats.

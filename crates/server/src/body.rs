@@ -9,6 +9,7 @@ use axum::http::header::EXPECT;
 use axum::http::request::Parts;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
+use memchr::memchr2;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -25,10 +26,16 @@ pub const FILES_BYTES_MAX: usize = 28 * 1024 * 1024;
 const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// How often a large body is here at once: as it came, and as what is made of it. Base64 is there beside what it stands for.
 const COPIES: usize = 2;
+/// How often a string with escapes is here besides: it is unescaped into a buffer that grows by doubling.
+const ESCAPED_COPIES: usize = 2;
+/// What a JSON value takes beside its bytes, as something typed, at most. Measured by a test, like the copies.
+const VALUE_BYTES: usize = 160;
 /// How long what nobody wants is taken in before that is said.
 const HEARING: Duration = Duration::from_secs(1);
 /// How deep JSON may be nested.
 const DEPTH_MAX: usize = 64;
+/// How many values JSON may hold: each takes memory of its own beside its bytes. A message of 1,000 parts has a quarter.
+const VALUES_MAX: usize = 20_000;
 /// Under which a client names a request.
 pub const KEY: &str = "idempotency-key";
 /// The longest request id.
@@ -47,8 +54,8 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
-        let (bytes, _room) = read(request, BODY_BYTES_MAX, &app.bounds, &app.bodies).await?;
-        parse(&bytes).map(Self)
+        let (bytes, room) = read(request, BODY_BYTES_MAX, &app.bounds, &app.bodies).await?;
+        parse(bytes, room, &app.bounds, &app.bodies).map(|(it, _)| Self(it))
     }
 }
 
@@ -57,7 +64,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Laden<T> {
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let (bytes, room) = read(request, FILES_BYTES_MAX, &app.bounds, &app.bodies).await?;
-        Ok(Self(parse(&bytes)?, room))
+        parse(bytes, room, &app.bounds, &app.bodies).map(|(it, room)| Self(it, room))
     }
 }
 
@@ -111,10 +118,20 @@ fn enter(len: usize, bytes_max: usize, bounds: &Bounds, bodies: &Arc<Semaphore>)
     if len <= SMALL_BYTES_MAX {
         return Ok(None);
     }
-    let weight = len.saturating_mul(COPIES).min(bounds.bodies_bytes_max);
-    let room = bodies.clone().try_acquire_many_owned(u32::try_from(weight).unwrap_or(u32::MAX)).ok();
-    let full = || Problem::new(Kind::Unavailable, "Too much is being sent at once; try again.");
-    room.map(Some).ok_or_else(full)
+    let room = widen(None, len.saturating_mul(COPIES), bounds, bodies)?;
+    Ok(Some(room))
+}
+
+/// Room for so many bytes in all, of which some may be there already.
+fn widen(room: Room, weight: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let more = weight.min(bounds.bodies_bytes_max).saturating_sub(held);
+    let more = bodies.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
+    let mut more = more.map_err(|_| Problem::new(Kind::Unavailable, "Too much is being sent at once; try again."))?;
+    if let Some(room) = room {
+        more.merge(room);
+    }
+    Ok(more)
 }
 
 fn too_long(bytes_max: usize) -> Problem {
@@ -134,11 +151,22 @@ const fn earned_by(bytes: usize) -> Duration {
     Duration::from_micros(100 * bytes as u64)
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    if is_too_deep(bytes) {
-        return Err(Problem::new(Kind::Invalid, format!("JSON may be nested {DEPTH_MAX} deep.")));
+/// What a body says, and room for what that becomes, if it is more than was foreseen.
+fn parse<T: DeserializeOwned>(
+    bytes: Vec<u8>,
+    mut room: Room,
+    bounds: &Bounds,
+    bodies: &Arc<Semaphore>,
+) -> Result<(T, Room), Problem> {
+    let shape = Shape::of(&bytes)?;
+    if room.is_some() || shape.weight() > COPIES * SMALL_BYTES_MAX {
+        room = Some(widen(room, shape.weight(), bounds, bodies)?);
     }
+    Ok((read_object(&bytes)?, room))
+}
+
+fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     // Every body is an object; a list would be taken for the fields of one, in order.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::new(Kind::Invalid, "A body is a JSON object."));
@@ -147,23 +175,70 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, error.to_string()))
 }
 
-/// Whether JSON is nested too deep. Looks at brackets outside of strings, before anything is built.
-fn is_too_deep(bytes: &[u8]) -> bool {
-    let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
-    for byte in bytes {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_string => is_escaped = true,
-            b'"' => is_string = !is_string,
-            b'[' | b'{' if !is_string => depth += 1,
-            b']' | b'}' if !is_string => depth = depth.saturating_sub(1),
-            _ => {}
+/// What decides how much memory JSON becomes. Read off its brackets, commas and quotes, before anything is built.
+#[derive(Debug, PartialEq)]
+struct Shape {
+    len: usize,
+    /// No more values than this.
+    values: usize,
+    /// The length of the longest string with an escape.
+    escaped: usize,
+}
+
+impl Shape {
+    /// The shape of JSON that is neither nested too deep nor has too many values.
+    fn of(bytes: &[u8]) -> Result<Self, Problem> {
+        let mut shape = Self { len: bytes.len(), values: 1, escaped: 0 };
+        let (mut depth, mut at) = (0_usize, 0);
+        while let Some(byte) = bytes.get(at) {
+            at += 1;
+            match byte {
+                b'"' => {
+                    let end = end_of_string(bytes, at);
+                    if end.is_escaped {
+                        shape.escaped = shape.escaped.max(end.at - at);
+                    }
+                    at = end.at;
+                }
+                b'[' | b'{' => (depth, shape.values) = (depth + 1, shape.values + 1),
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                b',' => shape.values += 1,
+                _ => {}
+            }
+            if depth > DEPTH_MAX {
+                return Err(Problem::new(Kind::Invalid, format!("JSON may be nested {DEPTH_MAX} deep.")));
+            }
+            if shape.values > VALUES_MAX {
+                return Err(Problem::new(Kind::TooLong, format!("A body may hold {VALUES_MAX} JSON values.")));
+            }
         }
-        if depth > DEPTH_MAX {
-            return true;
-        }
+        Ok(shape)
     }
-    false
+
+    /// How many bytes of memory it may become.
+    const fn weight(&self) -> usize {
+        self.len * COPIES + self.escaped * ESCAPED_COPIES + self.values * VALUE_BYTES
+    }
+}
+
+/// The end of a string.
+struct End {
+    /// The place behind its last quote.
+    at: usize,
+    is_escaped: bool,
+}
+
+/// The end of the string whose first character is at `at`.
+fn end_of_string(bytes: &[u8], mut at: usize) -> End {
+    let mut is_escaped = false;
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if bytes[at - 1] == b'"' {
+            return End { at, is_escaped };
+        }
+        (at, is_escaped) = (at + 1, true); // Behind what is escaped.
+    }
+    End { at: bytes.len(), is_escaped }
 }
 
 /// The client's name for a request: the same one again has no second effect.
@@ -200,134 +275,4 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-    use std::pin::Pin;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::task::{Context, Poll};
-
-    use bytes::Bytes;
-    use futures_util::stream::{self, StreamExt as _};
-    use tokio::time::sleep;
-
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// What becomes of a body that comes in so many pieces of so many bytes, one a second, and how long that takes.
-    async fn arrives(pieces: usize, bytes: usize) -> (Result<usize, Kind>, Duration) {
-        let slow = stream::iter(0..pieces).then(move |_| async move {
-            sleep(SECOND).await;
-            Ok::<_, Infallible>(Bytes::from(vec![b'x'; bytes]))
-        });
-        let (bounds, began) = (Bounds::default(), Instant::now());
-        let room = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
-        let read = read(Request::new(Body::from_stream(slow)), FILES_BYTES_MAX, &bounds, &room).await;
-        (read.map(|(bytes, _)| bytes.len()).map_err(|problem| problem.kind()), began.elapsed())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_may_take_as_long_as_it_goes_on_coming() {
-        assert_eq!(arrives(1_000, 10_000).await, (Ok(10_000_000), SECOND * 1_000));
-        assert_eq!(arrives(1_000, 0).await, (Err(Kind::Slow), SECOND * 30));
-        let (read, took) = arrives(1_000, 5_000).await;
-        assert_eq!(read, Err(Kind::Slow));
-        assert!((SECOND * 58..SECOND * 61).contains(&took), "each second is half earned: {took:?}");
-    }
-
-    /// I19: large bodies share a room, whether they say how large they are or not, and small ones need none. What is made of
-    /// a body counts too.
-    #[tokio::test]
-    async fn large_bodies_share_a_room() {
-        let bounds = Bounds { bodies_bytes_max: 600_000, ..Bounds::default() };
-        let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
-        let streamed = |bytes: usize| {
-            let pieces = stream::repeat(Bytes::from(vec![b'x'; 1_000])).take(bytes / 1_000);
-            Body::from_stream(pieces.map(Ok::<_, Infallible>))
-        };
-        let read = async |body: Body| {
-            read(Request::new(body), 200_000, &bounds, &bodies).await.map_err(|problem| problem.kind())
-        };
-        let (_, one) = read(Body::from(vec![b'x'; 150_000])).await.unwrap();
-        assert_eq!(bodies.available_permits(), 300_000, "as it came, and what is made of it");
-        assert_eq!(read(streamed(100_000)).await.unwrap_err(), Kind::Unavailable, "it may be anything up to 200,000");
-        assert_eq!(read(Body::from(vec![b'x'; 150_001])).await.unwrap_err(), Kind::Unavailable);
-        let small = [Body::from(vec![b'x'; SMALL_BYTES_MAX]), streamed(60_000)];
-        for body in small {
-            assert!(read(body).await.unwrap().1.is_none());
-        }
-        let (_, _two) = read(Body::from(vec![b'x'; 150_000])).await.unwrap();
-        assert_eq!(read(Body::from(vec![b'x'; 100_000])).await.unwrap_err(), Kind::Unavailable);
-        drop(one);
-        assert_eq!(read(Body::from(vec![b'x'; 150_000])).await.unwrap().0.len(), 150_000);
-        let tight = Bounds { bodies_bytes_max: 100_000, ..Bounds::default() };
-        let bodies = Arc::new(Semaphore::new(tight.bodies_bytes_max));
-        let whole = super::read(Request::new(streamed(200_000)), 200_000, &tight, &bodies).await.unwrap();
-        assert_eq!(whole.0.len(), 200_000, "one alone is taken, however tight it is");
-    }
-
-    /// A body of so many bytes that says so, and whether anything of it was asked for.
-    struct Declared(u64, Arc<AtomicBool>);
-
-    impl hyper::body::Body for Declared {
-        type Data = Bytes;
-        type Error = Infallible;
-
-        fn poll_frame(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
-            self.1.store(true, Ordering::Relaxed);
-            Poll::Pending
-        }
-
-        fn size_hint(&self) -> hyper::body::SizeHint {
-            hyper::body::SizeHint::with_exact(self.0)
-        }
-    }
-
-    /// S14: what says that it is too large is refused for that, at once and without room; whoever asked before sending is
-    /// not made to send.
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_says_it_is_too_large_is_not_read() {
-        let bounds = Bounds { bodies_bytes_max: 100_000, ..Bounds::default() };
-        let bodies = Arc::new(Semaphore::new(bounds.bodies_bytes_max));
-        let _all = bodies.clone().try_acquire_many_owned(100_000).unwrap();
-        let tries = [(200_001, Kind::TooLong), (u64::MAX, Kind::TooLong), (200_000, Kind::Unavailable)];
-        for (len, kind) in tries {
-            for is_asking in [true, false] {
-                let (is_read, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
-                let mut request = Request::new(Body::new(Declared(len, is_read.clone())));
-                if is_asking {
-                    request.headers_mut().insert(EXPECT, "100-continue".parse().unwrap());
-                }
-                let refused = read(request, 200_000, &bounds, &bodies).await.unwrap_err();
-                assert_eq!((refused.kind(), is_read.load(Ordering::Relaxed)), (kind, !is_asking), "{len}");
-                assert_eq!(began.elapsed(), if is_asking { Duration::ZERO } else { HEARING });
-            }
-        }
-    }
-
-    #[test]
-    fn a_body_is_an_object() {
-        #[derive(serde::Deserialize, Debug)]
-        struct Two {
-            _a: Option<u8>,
-        }
-        for list in ["[null]", " [1]", "null", "7"] {
-            assert!(parse::<Two>(list.as_bytes()).is_err(), "{list}");
-        }
-        assert!(parse::<Two>(b" {}").is_ok() && parse::<Two>(b"").is_ok());
-    }
-
-    #[test]
-    fn depth_is_counted_outside_of_strings() {
-        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(!is_too_deep(nested(DEPTH_MAX).as_bytes()));
-        assert!(is_too_deep(nested(DEPTH_MAX + 1).as_bytes()));
-        let quoted = format!(r#"{{"a": "\"{}\\"}}"#, "[".repeat(100));
-        assert!(!is_too_deep(quoted.as_bytes()));
-        let behind = format!(r#"["\\", {}]"#, nested(DEPTH_MAX));
-        assert!(is_too_deep(behind.as_bytes()));
-    }
-}
+mod tests;

@@ -92,9 +92,9 @@ async fn ask(app: Shared, token: Token, _over: DropGuard) {
 
 /// That needs no store to know, and so does not wait for one that is away.
 async fn expired(app: &Shared, expires: Option<Timestamp>) {
-    match expires {
-        Some(expires) => sleep(expires.since(app.now())).await,
-        None => pending().await,
+    let Some(expires) = expires else { return pending().await };
+    while app.now() < expires {
+        sleep(expires.since(app.now()).min(app.bounds.recheck)).await; // The wall clock may be set meanwhile.
     }
 }
 

@@ -16,6 +16,11 @@ pub fn derived(secret: &str, salt: &[u8; 32]) -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(mixed.0))
 }
 
+/// A name for this process, which another is unlikely to have.
+pub fn process() -> String {
+    format!("{:08x}", RandomState::new().hash_one(0) as u32)
+}
+
 /// A number below another, where it matters only that not everybody has the same.
 pub fn below(end: u64) -> u64 {
     RandomState::new().hash_one(0) % end.max(1)

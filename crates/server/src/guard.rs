@@ -13,6 +13,7 @@ use axum::http::header::{self, HeaderMap, HeaderName};
 use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use everturn::core::ids::ChatId;
 use everturn::stores::TokenHash;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ use tracing::Instrument as _;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::audit;
+use crate::entropy;
 use crate::listen::{Entrance, Listen};
 use crate::network::Network;
 use crate::problem::{Kind, Problem};
@@ -90,9 +92,10 @@ impl Hosts {
 /// Lets a request in, or says why not. Counts and logs it either way.
 pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let (id, method) = (request_id(request.headers()), request.method().clone());
+    let (id, method) = (app.request_ids.of(request.headers()), request.method().clone());
     let span = tracing::error_span!("request", id); // Whatever is logged of it, at whatever level, has its name.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let chat = chat_of(&route, request.uri().path());
     let site = app.sites.of(request.headers());
     let answered = async {
         match admit(&app, &mut request, site.as_ref()).await {
@@ -112,7 +115,9 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
     }
     let (status, took) = (response.status(), began.elapsed());
     app.meter.answered(&method, &route, status, took);
-    tracing::info!(request = %id, %method, route, status = status.as_u16(), ms = took.as_millis() as u64, "answered");
+    let chat = response.extensions().get::<Made>().map(|made| made.0).or(chat).map(tracing::field::display);
+    let (status, ms) = (status.as_u16(), took.as_millis() as u64);
+    tracing::info!(request = %id, %method, route, chat, status, ms, "answered");
     let headers = response.headers_mut();
     for (name, value) in EVERYWHERE {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
@@ -240,20 +245,52 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// Names a request in answers and logs: as its sender does, so that both ends can be found by one name; else by a count,
-/// because it must only be told apart from its neighbours.
-fn request_id(headers: &HeaderMap) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    let is_name = |id: &&str| (1..=REQUEST_ID_LEN_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
-    match headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(is_name) {
-        Some(id) => id.to_owned(),
-        None => format!("req-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+/// Names requests in answers and logs: as their senders do, so that both ends can be found by one name; else by the
+/// process and a count, so that logs of several processes can be read together.
+pub struct RequestIds {
+    process: String,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub fn new() -> Self {
+        Self { process: entropy::process(), next: AtomicU64::new(1) }
     }
+
+    fn of(&self, headers: &HeaderMap) -> String {
+        let is_len = |id: &str| (1..=REQUEST_ID_LEN_MAX).contains(&id.len());
+        let is_name = |id: &&str| is_len(id) && id.bytes().all(|b| b.is_ascii_graphic());
+        match headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(is_name) {
+            Some(id) => id.to_owned(),
+            None => format!("req-{}-{}", self.process, self.next.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}
+
+/// The chat that an answer made, for the log. Its request has named none, or another.
+#[derive(Debug, Clone, Copy)]
+pub struct Made(pub ChatId);
+
+/// The chat that a path is about.
+fn chat_of(route: &str, path: &str) -> Option<ChatId> {
+    route.strip_prefix("/v1/chats/{id}")?;
+    path.split('/').nth(3)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Logs of several processes can be read together.
+    #[test]
+    fn requests_of_two_processes_have_different_names() {
+        let (one, other) = (RequestIds::new(), RequestIds::new());
+        let plain = HeaderMap::new();
+        let ids = [one.of(&plain), one.of(&plain), other.of(&plain), other.of(&plain)];
+        assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "{ids:?}");
+        let named = HeaderMap::from_iter([(HeaderName::from_static(REQUEST_ID), HeaderValue::from_static("kelp-7"))]);
+        assert_eq!(one.of(&named), "kelp-7");
+    }
 
     /// S1: what others on the way can read is not taken, unless it comes from the proxy that was named; and only that one
     /// is believed who it speaks for.

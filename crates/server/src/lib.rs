@@ -17,6 +17,7 @@ mod bounds;
 mod checks;
 mod data;
 mod entropy;
+mod exposition;
 mod failures;
 mod gather;
 mod guard;

@@ -17,6 +17,12 @@ pub struct Network {
 pub struct NoNetwork(String);
 
 impl Network {
+    /// Whether every address is in it.
+    #[must_use]
+    pub const fn is_everything(&self) -> bool {
+        self.bits == 0
+    }
+
     /// Whether an address is in it.
     #[must_use]
     pub fn has(&self, address: IpAddr) -> bool {

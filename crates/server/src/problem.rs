@@ -194,7 +194,7 @@ impl From<Refusal> for Problem {
             Refusal::QueueFull => Kind::QueueFull,
             Refusal::NotQueued => Kind::NotFound,
             Refusal::NotEditable => Kind::NotEditable,
-            Refusal::TooLong => Kind::TooLong,
+            Refusal::TooLong(_) => Kind::TooLong,
             Refusal::NotAsked(_) | Refusal::InputChanged(_) => Kind::NotAsked,
             Refusal::Empty | Refusal::WrongAnswer(_) | Refusal::AnsweredTwice(_) => Kind::Invalid,
         };

@@ -1,16 +1,27 @@
 //! TLS of our own, for a server that other machines reach without a proxy.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
+use everturn::core::ids::Timestamp;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{Error as PemError, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+use x509_cert::time::Time;
 
 /// What is spoken over it, as clients are offered it.
 const SPOKEN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// How long before it expires a certificate is warned about.
+const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+/// The bit of a file that everybody may read.
+const READ_BY_OTHERS: u32 = 0o004;
 
 /// A certificate and its key, read from files and read again when they change.
 #[derive(Debug)]
@@ -54,6 +65,31 @@ impl Tls {
         Ok(())
     }
 
+    /// What is wrong with files that can be used: a key that others can read, a certificate that is not valid at `now`, or
+    /// will not be for long.
+    #[must_use]
+    pub fn warnings(&self, now: Timestamp) -> Vec<String> {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        let mut warnings = Vec::new();
+        if std::fs::metadata(&self.key).is_ok_and(|file| file.permissions().mode() & READ_BY_OTHERS != 0) {
+            warnings.push(format!("{key} can be read by every user of this machine: chmod o= {key}"));
+        }
+        let chain = CertificateDer::pem_file_iter(&self.certificate).into_iter().flatten().flatten();
+        for validity in chain.filter_map(|der| Some(Certificate::from_der(&der).ok()?.tbs_certificate.validity)) {
+            let at = |time: Time| Timestamp(0) + time.to_unix_duration();
+            let (from, until) = (at(validity.not_before), at(validity.not_after));
+            let what = "replace it, then send SIGHUP";
+            if now < from {
+                warnings.push(format!("a certificate in {certificate} is not valid before {}", date(from)));
+            } else if now > until {
+                warnings.push(format!("a certificate in {certificate} expired on {}: {what}", date(until)));
+            } else if now + EXPIRES_SOON > until {
+                warnings.push(format!("a certificate in {certificate} expires on {}: {what}", date(until)));
+            }
+        }
+        warnings
+    }
+
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone().into()
     }
@@ -71,4 +107,46 @@ fn config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError>
     let mut config = builder.with_single_cert(chain, secret).map_err(unfit)?;
     config.alpn_protocols = SPOKEN.map(<[u8]>::to_vec).to_vec();
     Ok(Arc::new(config))
+}
+
+/// A day and a time, for people.
+fn date(at: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| at.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// A certificate that is not valid now, or not for long, and a key that everybody can read, are warned about.
+    #[test]
+    fn what_soon_fails_is_warned_about() {
+        let dir = tempfile::tempdir().unwrap();
+        let (certificate, key) = (dir.path().join("it.pem"), dir.path().join("it.key"));
+        let pair = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2026, 1, 1), date_time_ymd(2026, 3, 1));
+        std::fs::write(&certificate, params.self_signed(&pair).unwrap().pem()).unwrap();
+        std::fs::write(&key, pair.serialize_pem()).unwrap();
+        set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
+        let tls = Tls::read(&certificate, &key).unwrap();
+        let on = |day: &str| {
+            let at: jiff::Timestamp = format!("{day}T12:00:00Z").parse().unwrap();
+            tls.warnings(Timestamp(at.as_millisecond())).join("; ")
+        };
+        assert_eq!(on("2026-02-01"), "");
+        for (day, said) in [
+            ("2025-12-31", "is not valid before 2026-01-01T00:00:00Z"),
+            ("2026-02-16", "expires on 2026-03-01T00:00:00Z"),
+            ("2026-03-01", "expired on 2026-03-01T00:00:00Z"),
+        ] {
+            assert!(on(day).contains(said), "{day}: {}", on(day));
+        }
+        set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+        assert!(on("2026-02-01").contains("it.key can be read by every user"), "{}", on("2026-02-01"));
+    }
 }

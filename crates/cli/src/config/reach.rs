@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
+use everturn::core::ids::Timestamp;
 use everturn_server::{Entrance, Listen, Network, Site, Tls};
 
 use super::{Config, Told};
+use crate::clock;
 
 /// What to do about an address that others can reach.
 const ADVICE: &str =
@@ -54,6 +56,21 @@ impl Config {
             // Commands on this machine have no certificate to check, and are no proxy: they get a port of their own.
             false => vec![entrance, loopback()],
         })
+    }
+}
+
+impl Openness {
+    /// What is allowed, and most likely not meant.
+    pub fn warnings(&self, entrances: &[Entrance]) -> Vec<String> {
+        let tls = entrances.iter().filter_map(|entrance| entrance.tls.as_ref());
+        let mut warnings: Vec<_> = tls.flat_map(|tls| tls.warnings(Timestamp(clock::now()))).collect();
+        for proxy in self.proxies.value.iter().filter(|proxy| proxy.is_everything()) {
+            warnings.push(format!(
+                "--proxy {proxy} trusts every address: anybody may come unencrypted, and claim any address in \
+                 X-Forwarded-For; name the address of the proxy"
+            ));
+        }
+        warnings
     }
 }
 

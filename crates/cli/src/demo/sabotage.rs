@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use everturn::core::delta::{Delta, Handle};
 use everturn::core::error::ProviderError;
 use everturn::core::prompt::Request;
-use everturn::providers::{Frame, Frames, ModelFacts, Provider};
+use everturn::providers::{Frame, Frames, ModelFacts, Provider, Server};
 use futures_util::StreamExt as _;
 
 const VARIABLE: &str = "EVERTURN_SABOTAGE";
@@ -54,6 +54,10 @@ fn tampered(frames: Frames) -> Frames {
 impl<P: Provider> Provider for Lossy<P> {
     fn name(&self) -> &str {
         self.0.name()
+    }
+
+    fn server(&self) -> Option<Server> {
+        self.0.server()
     }
 
     fn facts(&self, model: &str) -> ModelFacts {

@@ -256,7 +256,32 @@ async fn a_log_filter_that_means_nothing_is_said() {
     let scratch = Scratch::new();
     let odd = [("EVERTURN_LOG", "verbose"), ("EVERTURN_LOG_FORMAT", "xml")];
     let logged = Daemon::start_with(scratch.path(), "understudy/persona", &odd).await.end().await;
-    for said in ["EVERTURN_LOG: `verbose` is no level", "EVERTURN_LOG_FORMAT is json or text"] {
+    for said in ["EVERTURN_LOG: `verbose` is no level", "EVERTURN_LOG_FORMAT is json or text", "ending: "] {
         assert!(logged.contains(said), "{logged}");
+    }
+    assert!(is_all_json(&logged), "{logged}");
+}
+
+/// Whether every line is an object in JSON.
+pub fn is_all_json(logged: &str) -> bool {
+    logged.lines().all(|line| serde_json::from_str::<serde_json::Map<_, Value>>(line).is_ok())
+}
+
+/// What keeps a server from starting is said as its log is.
+#[tokio::test]
+async fn a_start_that_fails_is_logged_in_json_too() {
+    let scratch = Scratch::new();
+    let data = scratch.path().to_str().unwrap();
+    let failed = async |arguments: &[&str], form| {
+        let mut command = everturn(&[&["serve", "--listen", "127.0.0.1:0", "--data", data], arguments].concat());
+        let output = command.env("EVERTURN_LOG_FORMAT", form).output().await.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for arguments in [["--model", "nobody/here"], ["--tls-cert", "/nowhere"], ["--config", "/nowhere"]] {
+        let logged = failed(&arguments, "json").await;
+        let line: Value = serde_json::from_str(logged.trim_end().lines().last().unwrap()).unwrap();
+        assert!(is_all_json(&logged) && line["level"] == "ERROR", "{logged}");
+        assert!(failed(&arguments, "text").await.starts_with("everturn: "));
     }
 }

@@ -1,11 +1,13 @@
 //! A daemon that listens elsewhere than most, and the commands that find it.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rcgen::{CertificateParams, KeyPair};
 use reqwest::{Certificate, Client, StatusCode};
 
 use crate::daemon::{Daemon, Scratch, everturn};
+use crate::operations::is_all_json;
 
 /// Writes a certificate for this machine and its key, and gives back what has to be trusted.
 fn certify(dir: &Path) -> (PathBuf, PathBuf, Certificate) {
@@ -86,6 +88,31 @@ async fn a_daemon_behind_a_proxy_serves_commands_too() {
     let daemon = start(&data, &["--listen", "0.0.0.0:0", "--expose", "--proxy", "192.0.2.1"]).await;
     commands_work(&data, &[]).await;
     daemon.end().await;
+}
+
+/// What is allowed and most likely not meant is warned about at the start: a proxy that is everybody, a certificate that has
+/// expired, a key that everybody can read.
+#[tokio::test]
+async fn what_is_most_likely_not_meant_is_warned_about() {
+    let data = Scratch::new();
+    let daemon = start(&data, &["--listen", "0.0.0.0:0", "--expose", "--proxy", "0.0.0.0/0"]).await;
+    let logged = daemon.end().await;
+    assert!(logged.contains("--proxy 0.0.0.0/0 trusts every address") && is_all_json(&logged), "{logged}");
+    let (data, files) = (Scratch::new(), Scratch::new());
+    std::fs::create_dir_all(files.path()).unwrap();
+    let (certificate, key) = (files.path().join("it.pem"), files.path().join("it.key"));
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    std::fs::write(&certificate, params.self_signed(&pair).unwrap().pem()).unwrap();
+    std::fs::write(&key, pair.serialize_pem()).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let files = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let daemon = start(&data, &[&["--listen", "0.0.0.0:0", "--expose"][..], &files].concat()).await;
+    let logged = daemon.end().await;
+    for said in ["it.pem expired on 2020-01-01T00:00:00Z", "it.key can be read by every user"] {
+        assert!(logged.contains(said), "{logged}");
+    }
 }
 
 /// S1: over a network the token travels encrypted, or to a host that is trusted by name.

@@ -3,10 +3,14 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use everturn::core::error::{Cause, Kind};
-use everturn::core::message::Stop;
+use everturn::core::cost::Report;
+use everturn::core::delta::Delta;
+use everturn::core::error::{Cause, Kind, ProviderError};
+use everturn::core::message::{Meta, Stop};
+use everturn::core::prompt::Request;
+use everturn::providers::{Frames, ModelFacts, Provider, Server};
 use everturn::{Agent, Engine, ToolContext, ToolError, tool};
-use everturn_understudy::{Understudy, call, fail, response_id, script, stop, text, usage};
+use everturn_understudy::{Cue, Understudy, call, fail, response_id, script, stop, text, usage};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
@@ -39,7 +43,14 @@ fn a_traced_turn() {
                 response_id("resp_1"),
                 text("I look."),
                 call("look", json!({"for": "private words"})),
-                usage(90, 10),
+                Cue::Say(vec![Delta::Usage(Box::new(Report {
+                    input: 80_u64.into(),
+                    output: 10_u64.into(),
+                    reasoning: 4_u64.into(),
+                    cache_read: 7_u64.into(),
+                    cache_write: 3_u64.into(),
+                }))]),
+                Cue::Say(vec![Delta::ReplyMeta(Box::new(meta("one-20261118")))]),
                 stop(Stop::ToolUse),
             ]),
             script([text("Found private words."), usage(120, 5), stop(Stop::End)]),
@@ -48,13 +59,40 @@ fn a_traced_turn() {
             tool("look", "Looks.", |_: ToolContext, _: Value| async { Ok::<_, ToolError>("private".to_owned()) });
         let mut agent = Agent::new("understudy/one".parse().unwrap()).tool(look).unwrap();
         agent.limits.retry.delay_base = Duration::from_millis(1);
-        let engine = Engine::builder().provider(model).agent("finder", agent).start();
+        let engine = Engine::builder().provider(Placed(model)).agent("finder", agent).start();
         let chat = engine.create("finder").await.unwrap();
         chat.send("find my private words").await.unwrap();
         chat.rest().await.unwrap();
         engine.shutdown().await;
         logs.end().await;
     });
+}
+
+/// What a provider says about its answer.
+fn meta(model: &str) -> Meta {
+    Meta::from([("understudy".into(), json!({"model": model}))])
+}
+
+/// The understudy, as if it was somewhere.
+struct Placed(Understudy);
+
+#[async_trait::async_trait]
+impl Provider for Placed {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn server(&self) -> Option<Server> {
+        Some(Server { address: "models.example".into(), port: 443 })
+    }
+
+    fn facts(&self, model: &str) -> ModelFacts {
+        self.0.facts(model)
+    }
+
+    async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
+        self.0.open(request).await
+    }
 }
 
 /// A collector. Gives what was posted to it, request by request.
@@ -87,11 +125,12 @@ async fn collector() -> (String, mpsc::Receiver<Vec<u8>>) {
     (format!("http://{address}"), told)
 }
 
+/// An attribute, as its type shows it: text in quotes, numbers without.
 fn attribute(span: &Span, key: &str) -> String {
     use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
     let found = span.attributes.iter().find(|attribute| attribute.key == key);
     match found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref()) {
-        Some(Any::StringValue(text)) => text.clone(),
+        Some(Any::StringValue(text)) => format!("{text:?}"),
         Some(Any::IntValue(number)) => number.to_string(),
         Some(Any::BoolValue(is)) => is.to_string(),
         Some(Any::ArrayValue(list)) => {
@@ -128,25 +167,34 @@ async fn a_collector_gets_the_spans_of_a_turn() {
     let (turn, parts) = spans.split_first().unwrap();
     assert!(turn.parent_span_id.is_empty());
     assert!(parts.iter().all(|part| part.parent_span_id == turn.span_id && part.trace_id == turn.trace_id));
-    assert_eq!(attribute(turn, "gen_ai.operation.name"), "invoke_agent");
+    assert_eq!(attribute(turn, "gen_ai.operation.name"), r#""invoke_agent""#);
     assert_eq!(
         (attribute(turn, "everturn.turn.end"), attribute(turn, "everturn.turn.steps")),
-        ("done".into(), "2".into())
+        (r#""done""#.into(), "2".into())
     );
     let conversation = attribute(turn, "gen_ai.conversation.id");
     for (part, key, value) in [
-        (0, "error.type", "overloaded"),
+        (0, "error.type", r#""overloaded""#),
+        (0, "everturn.attempt.number", "1"),
         (1, "gen_ai.usage.input_tokens", "90"),
         (1, "gen_ai.usage.output_tokens", "10"),
-        (1, "gen_ai.response.finish_reasons", r#"["tool_use"]"#),
-        (1, "gen_ai.response.id", "resp_1"),
-        (1, "gen_ai.provider.name", "understudy"),
-        (1, "gen_ai.request.model", "one"),
-        (1, "everturn.attempt.rung", "restart"),
-        (2, "gen_ai.tool.name", "look"),
-        (2, "gen_ai.tool.call.id", "1.0"),
+        (1, "gen_ai.usage.reasoning.output_tokens", "4"),
+        (1, "gen_ai.usage.cache_read.input_tokens", "7"),
+        (1, "gen_ai.usage.cache_creation.input_tokens", "3"),
+        (1, "gen_ai.response.finish_reasons", r#"["tool_call"]"#),
+        (1, "gen_ai.response.id", r#""resp_1""#),
+        (1, "gen_ai.response.model", r#""one-20261118""#),
+        (1, "gen_ai.provider.name", r#""understudy""#),
+        (1, "gen_ai.request.model", r#""one""#),
+        (1, "server.address", r#""models.example""#),
+        (1, "server.port", "443"),
+        (1, "everturn.attempt.number", "2"),
+        (1, "everturn.attempt.rung", r#""restart""#),
+        (1, "everturn.usage.estimated", "false"),
+        (2, "gen_ai.tool.name", r#""look""#),
+        (2, "gen_ai.tool.call.id", r#""1.0""#),
         (2, "gen_ai.conversation.id", &conversation),
-        (3, "gen_ai.response.finish_reasons", r#"["end"]"#),
+        (3, "gen_ai.response.finish_reasons", r#"["stop"]"#),
         (3, "gen_ai.response.id", "None"),
     ] {
         assert_eq!(attribute(&parts[part], key), value, "{key} of {}", parts[part].name);

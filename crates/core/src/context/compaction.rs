@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use crate::cost::BYTES_PER_TOKEN;
+
 /// How full the window may be before a turn goes on only after compaction, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold(u8);
@@ -77,6 +79,10 @@ pub struct Slack {
     pub result_tokens: u64,
     /// The tokens that cutting what was said in earlier turns would save.
     pub earlier_tokens: u64,
+    /// The tokens that leaving all of it out would save beyond that.
+    pub cut_tokens: u64,
+    /// The tokens of instructions and tools.
+    pub fixed_tokens: u64,
     /// The last fallback taken for this request.
     pub taken: Option<Fallback>,
 }
@@ -106,6 +112,8 @@ pub enum Fallback {
     DropResults,
     /// Cut what people said in earlier turns: what was too long to be answered then must not be in the way for ever.
     CutEarlier,
+    /// Leave that out altogether.
+    DropEarlier,
 }
 
 /// A request that no compaction makes fit.
@@ -113,6 +121,8 @@ pub enum Fallback {
 pub struct TooLong {
     /// The request's tokens, as measured.
     pub tokens: u64,
+    /// Of those, the instructions' and the tools'.
+    pub fixed: u64,
     /// What the model reads, if that is known.
     pub limit: Option<u64>,
 }
@@ -123,7 +133,14 @@ impl fmt::Display for TooLong {
         if let Some(limit) = self.limit {
             write!(f, " and the model reads {limit}")?;
         }
-        f.write_str("; shorten the newest message, use fewer tools, or choose a model with a larger window")
+        // Where ours says that it fits, the provider knows better, and no number of ours is any use.
+        match self.limit.filter(|limit| self.tokens > *limit).map(|limit| limit.saturating_sub(self.fixed)) {
+            Some(0) => write!(f, "; {} are instructions and tools: shorten those", self.fixed)?,
+            // Half of it, so that there is room for an answer.
+            Some(room) => write!(f, "; edit the newest message to about {} bytes", room / 2 * BYTES_PER_TOKEN)?,
+            None => f.write_str("; edit the newest message to be shorter, use fewer tools")?,
+        }
+        f.write_str(", or choose a model with a larger window")
     }
 }
 
@@ -166,11 +183,12 @@ impl Slack {
             (Fallback::DropMedia, self.media_tokens),
             (Fallback::DropResults, self.result_tokens),
             (Fallback::CutEarlier, self.earlier_tokens),
+            (Fallback::DropEarlier, self.cut_tokens),
         ];
         let next = stages.into_iter().find(|&(stage, gain)| gain > 0 && self.taken.is_none_or(|last| stage > last));
         match next {
             Some((stage, _)) => Compaction::StillOver(stage),
-            None => Compaction::Hopeless(TooLong { tokens, limit }),
+            None => Compaction::Hopeless(TooLong { tokens, fixed: self.fixed_tokens, limit }),
         }
     }
 }

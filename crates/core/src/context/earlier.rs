@@ -11,14 +11,22 @@ use crate::message::{Body, Message, Part, Text};
 use crate::prompt::words;
 use crate::truncate::{TINY_BUDGET, truncate_noting};
 
-/// How much of what was said in earlier turns is kept.
+/// How much of what was said in earlier turns is kept, at most.
 const EARLIER_BYTES_MAX: usize = 8 * 1024;
 
-/// The same messages, in which what people and the program said up to `after` is cut: files go, the text that reaches the
-/// bound loses its middle, and one line stands for everything before it. What the model said stays, and so does a summary.
+/// How many bytes of a text that is in the way may stay in a window of so many tokens: about a third of it.
 #[must_use]
-pub fn cut_earlier(messages: &[Arc<Message>], after: MessageId) -> Vec<Arc<Message>> {
-    let mut scissors = Scissors { left: EARLIER_BYTES_MAX, noted: false };
+pub fn spare_bytes(context_limit: Option<u64>) -> usize {
+    let third = context_limit.map_or(usize::MAX, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+    third.min(EARLIER_BYTES_MAX) // Three bytes make a token, mostly.
+}
+
+/// The same messages, in which what people and the program said up to `after` is cut to so many bytes: files go, the text
+/// that reaches the bound loses its middle, and one line stands for everything before it. What the model said stays, and so
+/// does a summary.
+#[must_use]
+pub fn cut_earlier(messages: &[Arc<Message>], after: MessageId, bytes_max: usize) -> Vec<Arc<Message>> {
+    let mut scissors = Scissors { left: bytes_max, noted: false };
     let cut = |message: &Arc<Message>| if message.id > after { message.clone() } else { scissors.message(message) };
     let mut newest_first: Vec<_> = messages.iter().rev().map(cut).collect();
     newest_first.reverse();

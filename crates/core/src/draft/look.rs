@@ -137,6 +137,12 @@ impl Draft {
         self.awaits_seam
     }
 
+    /// The provider's name for the newest response, if it told one.
+    #[must_use]
+    pub fn response_id(&self) -> Option<&str> {
+        self.response_id.as_deref()
+    }
+
     /// Provider metadata of the whole reply so far.
     #[must_use]
     pub const fn meta(&self) -> &Meta {

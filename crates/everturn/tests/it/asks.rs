@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::chat::{OpenCall, TurnEnd};
-use everturn::core::command::{Answer, Answered, Refusal};
+use everturn::core::command::{Answer, Answered, Excess, Refusal};
 use everturn::core::ids::{CallUid, StepId};
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Output, Stop};
@@ -372,7 +372,7 @@ async fn a_long_answer_is_cut_and_an_endless_one_refused() {
     agent.limits.tool_output_bytes_max = 200_000;
     let (stage, _watch) = asked(agent, [call("photo", json!({}))]).await;
     let endless = stage.chat.answer([done(0, &"x".repeat(200_001))]).await;
-    assert_eq!(endless, Err(SubmitError::Refused(Refusal::TooLong)));
+    assert_eq!(endless, Err(SubmitError::Refused(Refusal::TooLong(Excess::AnswerBytes(200_000)))));
     stage.chat.answer([done(0, &"x".repeat(150_000))]).await.unwrap();
     stage.ended().await;
     let Body::Result(result) = &stage.transcript().await[2].body else { panic!("a result") };

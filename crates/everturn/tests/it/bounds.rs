@@ -4,9 +4,9 @@ use std::future::pending;
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Command, Refusal, When};
+use everturn::core::command::{Command, Excess, Refusal, When};
 use everturn::core::cost::{Micros, Price};
-use everturn::core::message::{File, Meta, Part, Stop};
+use everturn::core::message::{File, Meta, Part, Stop, Text};
 use everturn::core::prompt::PromptPart;
 use everturn::stores::SubmitError;
 use everturn::{Agent, ToolContext, ToolError, tool};
@@ -192,12 +192,26 @@ async fn too_long_a_message_is_refused() {
     let mut agent = agent();
     agent.limits.message_bytes_max = 10;
     let stage = Stage::new(Understudy::new([script([text("Hi."), stop(Stop::End)])]), agent).await;
-    let refused = Err(SubmitError::Refused(Refusal::TooLong));
+    let refused = Err(SubmitError::Refused(Refusal::TooLong(Excess::MessageBytes(10))));
     assert_eq!(stage.chat.send("elf and more").await.map(|_| ()), refused);
     stage.run("elf").await;
     let first = stage.transcript().await[0].id;
     assert_eq!(stage.chat.edit(first, "elf and more").await.map(|_| ()), refused);
     assert_eq!(stage.transcript().await.len(), 2);
+}
+
+/// Each part takes memory beside its bytes, so their number has a bound as well.
+#[tokio::test(start_paused = true)]
+async fn too_many_parts_are_refused() {
+    let mut agent = agent();
+    agent.limits.parts_len_max = 2;
+    let stage = Stage::new(Understudy::new([script([text("Hi."), stop(Stop::End)])]), agent).await;
+    let say = async |len: usize| {
+        let parts = vec![Part::Text(Text { text: "a".into(), ..Text::default() }); len].into();
+        stage.chat.submit(Command::Send { parts, when: When::Queue }, None).await.map(|_| ())
+    };
+    assert_eq!(say(3).await, Err(SubmitError::Refused(Refusal::TooLong(Excess::Parts(2)))));
+    assert_eq!(say(2).await, Ok(()));
 }
 
 /// I19: a driver fetches files when a model is to be shown them, once, and not to do what needs no model.

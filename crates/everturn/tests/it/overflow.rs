@@ -102,9 +102,9 @@ async fn refused_again_it_is_made_shorter_and_then_fails_with_numbers() {
     .assert_eq(&brief_lines(&stage.run("Are you there?").await));
     expect![[r#"
         ContextFull
-        The AI provider cannot take a conversation this long; compact it, or choose a model with a larger window
+        The AI provider cannot take a conversation this long; edit the newest message, or choose a model with a larger window
         the shortest request has about 2707 tokens and the model reads 10000;
-        shorten the newest message, use fewer tools, or choose a model with a larger window"#]]
+        edit the newest message to be shorter, use fewer tools, or choose a model with a larger window"#]]
     .assert_eq(&failure(&stage.ended().await));
     assert_eq!(stage.understudy.scripts_left(), 0);
     adds_up(&stage.chat).await;
@@ -153,9 +153,9 @@ async fn stage_by_stage_more_is_left_out() {
     .assert_eq(&sent.join("---\n"));
     expect![[r#"
         ContextFull
-        The AI provider cannot take a conversation this long; compact it, or choose a model with a larger window
+        The AI provider cannot take a conversation this long; edit the newest message, or choose a model with a larger window
         the shortest request has about 418 tokens;
-        shorten the newest message, use fewer tools, or choose a model with a larger window"#]]
+        edit the newest message to be shorter, use fewer tools, or choose a model with a larger window"#]]
     .assert_eq(&failure(&stage.ended().await));
 }
 
@@ -172,9 +172,9 @@ async fn a_message_longer_than_the_window_fails() {
     .assert_eq(&brief_lines(&stage.run(&long(70_000)).await));
     expect![[r#"
         ContextFull
-        The AI provider cannot take a conversation this long; compact it, or choose a model with a larger window
+        The AI provider cannot take a conversation this long; edit the newest message, or choose a model with a larger window
         the shortest request has about 23334 tokens and the model reads 10000;
-        shorten the newest message, use fewer tools, or choose a model with a larger window"#]]
+        edit the newest message to about 15000 bytes, or choose a model with a larger window"#]]
     .assert_eq(&failure(&stage.ended().await));
     assert!(stage.understudy.requests().is_empty());
 
@@ -185,9 +185,9 @@ async fn a_message_longer_than_the_window_fails() {
     stage.run(&long(40_000)).await;
     expect![[r#"
         ContextFull
-        The AI provider cannot take a conversation this long; compact it, or choose a model with a larger window
+        The AI provider cannot take a conversation this long; edit the newest message, or choose a model with a larger window
         the shortest request has about 13334 tokens and the model reads 10000;
-        shorten the newest message, use fewer tools, or choose a model with a larger window"#]]
+        edit the newest message to about 15000 bytes, or choose a model with a larger window"#]]
     .assert_eq(&failure(&stage.ended().await));
 }
 
@@ -291,9 +291,9 @@ async fn without_a_summary_things_are_left_out_all_the_same() {
     stage.run("Are you there?").await;
     expect![[r#"
         ContextFull
-        The AI provider cannot take a conversation this long; compact it, or choose a model with a larger window
+        The AI provider cannot take a conversation this long; edit the newest message, or choose a model with a larger window
         the shortest request has about 8 tokens;
-        shorten the newest message, use fewer tools, or choose a model with a larger window
+        edit the newest message to be shorter, use fewer tools, or choose a model with a larger window
         (no summary could be had: The AI provider refused the key;
         check that it is right and may use this model)"#]]
     .assert_eq(&failure(&stage.ended().await));
@@ -348,6 +348,31 @@ async fn what_was_too_long_does_not_stand_in_the_way_of_later_turns() {
             assert_eq!(stage.ended().await, TurnEnd::Done, "{known:?}, {before} before");
             let last = stage.understudy.requests().pop().unwrap();
             assert!(words(&last).contains(&newest.as_str()), "{known:?}, {before} before");
+        }
+        adds_up(&stage.chat).await;
+    }
+}
+
+/// I15: the same in a window of 4,096 tokens, at two bytes each, known or not: bounds in bytes follow the window. A summary
+/// that is asked for is asked of the model, and the next turn goes on with it.
+#[tokio::test(start_paused = true)]
+async fn a_small_window_is_not_filled_by_what_was_too_long() {
+    for (known, before) in [(Some(4_096), 0), (Some(4_096), 1), (None, 0), (None, 1)] {
+        let understudy = strict(8_192, |request| says(if asks_summary(request) { "In short." } else { "Hello." }));
+        let stage = Stage::new(understudy.with(|facts| facts.context_limit = known), agent()).await;
+        for _ in 0..before {
+            stage.run("Hi.").await;
+        }
+        stage.run(&long(40_000)).await;
+        assert!(matches!(stage.ended().await, TurnEnd::Failed(_)), "{known:?}, {before} before");
+        if before > 0 {
+            stage.chat.compact().await.unwrap();
+            stage.ended().await;
+            assert!(stage.understudy.requests().iter().any(asks_summary), "{known:?}");
+        }
+        for newest in ["Forget that.", "Who are you?", "Where?"] {
+            stage.run(newest).await;
+            assert_eq!(stage.ended().await, TurnEnd::Done, "{known:?}, {before} before");
         }
         adds_up(&stage.chat).await;
     }

@@ -1,9 +1,9 @@
 //! Making, finding and naming chats.
 
-use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json as Answer};
 use everturn::core::command::{self, Command};
 use everturn::core::ids::{ChatId, MessageId, Timestamp};
 use everturn::stores::Query as Wanted;
@@ -16,6 +16,7 @@ use super::steering::{obeyed, with_standing};
 use crate::access::{Chatting, Left, May, Own, Reading};
 use crate::app::{App, Forked, OwnChat, Shared, Wanted as NewChat};
 use crate::body::{Json, Key, Query};
+use crate::guard::Made;
 use crate::problem::{Kind, Problem};
 use crate::wire;
 
@@ -68,6 +69,9 @@ fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
     Ok((Timestamp(touched.parse().map_err(|_| bad())?), id.parse().map_err(|_| bad())?))
 }
 
+/// A chat that was made.
+type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
+
 /// A new chat.
 ///
 /// Under an `Idempotency-Key` it is made once, however often that is asked while it is there.
@@ -82,11 +86,11 @@ pub async fn create(
     State(app): State<Shared>,
     key: Key,
     Json(new): Json<wire::Create>,
-) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
+) -> Result<Created, Problem> {
     let title = new.title.as_deref().map(command::title).transpose()?;
     let model = app.pick(new.model.as_deref())?;
     let chat = app.make(&caller, NewChat { agent: new.agent, model, title, debug: new.debug, key: key.0 }).await?;
-    Ok((StatusCode::CREATED, Answer(chat.now().await?)))
+    Ok((StatusCode::CREATED, Extension(Made(chat.handle.id())), Answer(chat.now().await?)))
 }
 
 /// A new chat that begins with what was said in this one, up to a message and with it.
@@ -106,7 +110,7 @@ pub async fn fork(
     State(app): State<Shared>,
     key: Key,
     Json(fork): Json<wire::Fork>,
-) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
+) -> Result<Created, Problem> {
     let title = fork.title.as_deref().map(command::title).transpose()?;
     let model = fork.model.as_ref().map(|model| app.pick(model.as_deref())).transpose()?;
     let forked = Forked { at: MessageId(fork.at), title, model, key: key.0 };
@@ -117,7 +121,7 @@ pub async fn fork(
         },
         None => app.fork_again(&left.caller, left.id, forked).await?,
     };
-    Ok((StatusCode::CREATED, Answer(made.now().await?)))
+    Ok((StatusCode::CREATED, Extension(Made(made.handle.id())), Answer(made.now().await?)))
 }
 
 /// Deletes a chat with all that is kept of it, for good.

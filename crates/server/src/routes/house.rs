@@ -2,12 +2,13 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 
 use crate::access::{May, Measuring, Reading};
 use crate::app::Shared;
+use crate::exposition::Format;
 use crate::problem::{Kind, Problem};
 use crate::wire;
 
@@ -34,13 +35,14 @@ pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> 
 
 /// Numbers for Prometheus.
 #[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "server", security(("token" = [])), responses(
-    (status = 200, description = "All metrics, in the OpenMetrics text format", content_type = "application/openmetrics-text"),
+    (status = 200, description = "All metrics, in Prometheus' text format, or in OpenMetrics if `Accept` names it", content_type = "text/plain"),
 ))]
-pub async fn metrics(_: May<Measuring>, State(app): State<Shared>) -> Result<Response, Problem> {
+pub async fn metrics(_: May<Measuring>, State(app): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
     let mut text = String::new();
     encode(&mut text, &app.registry).map_err(|_| Problem::new(Kind::Internal, "The metrics cannot be written."))?;
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, content_type)], text).into_response())
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let format = Format::wanted(&accept.collect::<Vec<_>>().join(","));
+    Ok(([(header::CONTENT_TYPE, format.content_type())], format.of(text)).into_response())
 }
 
 /// The models that agents here talk to, and those a chat may be given beside them.

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use everturn::core::command::{self, Command};
 use everturn::core::ids::InboxSeq;
+use everturn::core::message::Body;
 use everturn::core::status::Status;
 use everturn::stores::{Receipt, Scope, SubmitError};
 use tokio::time::timeout;
@@ -17,6 +18,9 @@ use crate::audit;
 use crate::body::{Json, Key, Laden};
 use crate::problem::{Kind, Problem};
 use crate::wire;
+
+/// How many messages are looked at together for something to summarise. Most often the newest is.
+const COMPACTED_PAGE_LEN: usize = 20;
 
 /// Puts a command into a chat's inbox. From here on it is kept, whatever happens.
 pub async fn accepted(chat: &OwnChat, command: Command, key: Option<String>) -> Result<wire::Accepted, Problem> {
@@ -203,7 +207,7 @@ async fn answered(
     (status = 200, description = "A summary is being written", body = wire::Accepted),
     (status = 429, description = "Too many chats run", body = wire::ProblemBody),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
-    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+    (status = 409, description = "The chat does not take it now, or there is nothing to summarise", body = wire::ProblemBody),
 ))]
 pub async fn compact(
     chat: Own<Chatting>,
@@ -212,5 +216,30 @@ pub async fn compact(
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
     let _leave = app.leave(&chat.caller, &chat, &key).await?;
+    let is_new = app.has_agent(&chat) && !app.was_accepted(&chat, &key).await?;
+    if is_new && !has_something_to_compact(&app, &chat).await? {
+        let why =
+            "There is nothing to summarise: the model has said nothing since the beginning, or since the last summary.";
+        return Err(with_standing(&chat, Problem::new(Kind::Status, why)).await);
+    }
     Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
+}
+
+/// Whether the model has said anything that no summary stands for. What people said is kept word for word.
+async fn has_something_to_compact(app: &App, chat: &OwnChat) -> Result<bool, Problem> {
+    let mut before = None;
+    loop {
+        let page = app.page(chat, before, COMPACTED_PAGE_LEN).await?;
+        for message in page.iter().rev() {
+            match message.body {
+                Body::Reply(_) | Body::Result(_) => return Ok(true),
+                Body::Summary(_) => return Ok(false),
+                Body::User(_) | Body::Context(_) => {}
+            }
+        }
+        match page.first() {
+            Some(first) => before = Some(first.id),
+            None => return Ok(false),
+        }
+    }
 }

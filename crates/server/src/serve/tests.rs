@@ -36,9 +36,20 @@ fn token(secret: &str, expires: Option<Timestamp>) -> Token {
 
 /// The same, with tokens of its own, and none yet.
 fn app_with(memory: &Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Shared {
+    app_at(memory, tokens, bounds, |engine| engine.starting_at(Timestamp(1_000_000_000_000)))
+}
+
+/// The same, with another clock.
+fn app_at(
+    memory: &Arc<Memory>,
+    tokens: Arc<dyn Tokens>,
+    bounds: Bounds,
+    clock: impl FnOnce(everturn::Builder) -> everturn::Builder,
+) -> Shared {
     let provider = Understudy::company(Manner { pace: Duration::ZERO, seed: 7 });
     let agent = Agent::new("understudy/persona".parse().unwrap());
-    let engine = Engine::builder().store(memory.clone()).provider(provider).agent("default", agent).start();
+    let engine = Engine::builder().store(memory.clone()).provider(provider).agent("default", agent);
+    let engine = clock(engine).start();
     let (store, registry) = (memory.clone(), Registry::default());
     let parts = Parts { engine, store, tokens, registry, agent: "default".into(), models: vec![], bounds };
     Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), Reach::default()))

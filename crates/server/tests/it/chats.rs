@@ -139,9 +139,17 @@ async fn what_is_not_valid_is_refused_by_name() {
         let (status, problem) = stage.get(path).await;
         assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{path}");
     }
-    let long = "x".repeat(1024 * 1024 + 1);
-    let (status, problem) = stage.post(&messages, json!({"text": long})).await;
-    assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
+    let parts = vec![json!({"type": "text", "text": "x"}); 1_001];
+    for (body, bound) in [
+        (json!({"text": "x".repeat(1024 * 1024 + 1)}), "1048576 bytes"),
+        (json!({"parts": parts}), "1000 parts"),
+        (json!({"parts": vec![1; 20_000]}), "20000 JSON values"),
+        (json!({"text": "x".repeat(28 * 1024 * 1024)}), "29360128 bytes"),
+    ] {
+        let (status, problem) = stage.post(&messages, body).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
+        assert!(problem["detail"].as_str().unwrap().contains(bound), "{problem} names {bound}");
+    }
     assert_eq!(stage.view(&chat).await.messages, []);
     stage.server.stop().await;
 }
@@ -204,6 +212,20 @@ async fn the_house_describes_itself() {
     let metrics = metrics.as_str().unwrap();
     assert!(metrics.contains(r#"everturn_http_requests_total{method="GET",route="/v1/models",status="200"} 1"#));
     assert!(metrics.contains("everturn_drivers"), "the engine's are there too");
+    for (accept, content_type, counter) in [
+        ("text/plain", "text/plain; version=0.0.4; charset=utf-8", "# TYPE everturn_http_requests_total counter"),
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            "# TYPE everturn_http_requests counter",
+        ),
+    ] {
+        let answer = stage.ask(Method::GET, "/metrics").header("accept", accept).send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], content_type);
+        let text = answer.text().await.unwrap();
+        assert!(text.lines().any(|line| line == counter), "{text}");
+        assert_eq!(text.ends_with("# EOF\n"), content_type.starts_with("application"), "{text}");
+    }
     stage.server.stop().await;
 }
 

@@ -208,6 +208,7 @@ async fn a_patch_is_one_request() {
     assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
     let (status, problem) = patch("u", json!({"title": "x".repeat(401), "archived": true})).await;
     assert_eq!((status, kind(&problem)), (StatusCode::PAYLOAD_TOO_LARGE, "too-long"));
+    assert!(problem["detail"].as_str().unwrap().contains("400 bytes"), "{problem}");
     assert_eq!(stage.get(&chat).await.1["title"], json!("c"));
     stage.server.stop().await;
 }

@@ -1,4 +1,4 @@
-//! What a log says of a request has the request's name, also where only warnings are logged.
+//! What a log says of a request has the request's name, also where only warnings are logged, and its chat.
 
 use std::fmt::Debug;
 use std::sync::Mutex;
@@ -7,18 +7,28 @@ use std::sync::atomic::Ordering;
 use everturn_server::Bounds;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::stage::Stage;
 
-/// Hears warnings, and in which request they are made.
+/// Hears what is logged, and in which request.
 struct Ear {
-    heard: UnboundedSender<(String, Option<String>)>,
+    level: Level,
+    heard: UnboundedSender<Line>,
     /// The requests that were begun, by number, and those that this thread is in.
     names: Mutex<Vec<String>>,
     inside: Mutex<Vec<u64>>,
+}
+
+/// What was logged: in which request, and of which chat.
+#[derive(Debug, PartialEq)]
+struct Line {
+    message: String,
+    inside: Option<String>,
+    chat: String,
 }
 
 /// The text of a field.
@@ -34,7 +44,7 @@ impl Visit for Text {
 
 impl Subscriber for Ear {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+        *metadata.level() <= self.level
     }
 
     fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
@@ -50,10 +60,11 @@ impl Subscriber for Ear {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut message = Text("message", String::new());
+        let (mut message, mut chat) = (Text("message", String::new()), Text("chat", String::new()));
         event.record(&mut message);
+        event.record(&mut chat);
         let inside = self.inside.lock().unwrap().last().map(|id| self.names.lock().unwrap()[*id as usize - 1].clone());
-        self.heard.send((message.1, inside)).unwrap();
+        let _ = self.heard.send(Line { message: message.1, inside, chat: chat.1 }); // The test may be over.
     }
 
     fn enter(&self, id: &span::Id) {
@@ -65,10 +76,15 @@ impl Subscriber for Ear {
     }
 }
 
+fn listen(level: Level) -> (UnboundedReceiver<Line>, DefaultGuard) {
+    let (heard, lines) = unbounded_channel();
+    let ear = Ear { level, heard, names: Mutex::default(), inside: Mutex::default() };
+    (lines, tracing::subscriber::set_default(ear))
+}
+
 #[tokio::test]
 async fn a_warning_has_the_name_of_its_request() {
-    let (heard, mut warnings) = unbounded_channel();
-    let _guard = tracing::subscriber::set_default(Ear { heard, names: Mutex::default(), inside: Mutex::default() });
+    let (mut warnings, _guard) = listen(Level::WARN);
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
     let chat = stage.chat("numbered").await;
     store.is_broken.store(true, Ordering::SeqCst);
@@ -76,7 +92,24 @@ async fn a_warning_has_the_name_of_its_request() {
     let answer = said.json(&json!({"text": "count to 3"})).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     let of_requests =
-        std::iter::from_fn(|| warnings.try_recv().ok()).filter(|(what, _)| what.contains("not available"));
-    assert_eq!(of_requests.collect::<Vec<_>>(), [("the store is not available".to_owned(), Some("kelp-7".to_owned()))]);
+        std::iter::from_fn(|| warnings.try_recv().ok()).filter(|line| line.message.contains("not available"));
+    let named = of_requests.map(|line| (line.message, line.inside)).collect::<Vec<_>>();
+    assert_eq!(named, [("the store is not available".to_owned(), Some("kelp-7".to_owned()))]);
+    stage.server.stop().await;
+}
+
+/// The line of a request says which chat it was about: the one in its path, or the one it made.
+#[tokio::test]
+async fn the_line_of_a_request_has_its_chat() {
+    let (mut lines, _guard) = listen(Level::INFO);
+    let stage = Stage::new().await;
+    let chat = stage.chat("numbered").await;
+    stage.get(&chat).await;
+    stage.get(&format!("{chat}/messages")).await;
+    stage.get("/v1/models").await;
+    stage.get("/v1/chats/nonsense").await;
+    let id = chat.rsplit('/').next().unwrap();
+    let answered = std::iter::from_fn(|| lines.try_recv().ok()).filter(|line| line.message == "answered");
+    assert_eq!(answered.map(|line| line.chat).collect::<Vec<_>>(), [id, id, id, "", ""]);
     stage.server.stop().await;
 }

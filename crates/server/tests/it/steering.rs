@@ -193,6 +193,12 @@ async fn an_edit_rewinds_every_client() {
 async fn a_summary_is_written_when_asked_for_and_everything_is_counted() {
     let stage = Stage::new().await;
     let chat = stage.chat("numbered").await;
+    let nothing = async || {
+        let (code, problem) = stage.post(&format!("{chat}/compact"), json!({})).await;
+        assert_eq!(code, StatusCode::CONFLICT);
+        assert!(problem["detail"].as_str().unwrap().starts_with("There is nothing to summarise"), "{problem}");
+    };
+    nothing().await;
     let mut reader = stage.watch(&chat).await;
     stage.say(&chat, "count to 3").await;
     reader.until_rest().await;
@@ -201,6 +207,7 @@ async fn a_summary_is_written_when_asked_for_and_everything_is_counted() {
     let is_summary = |view: &View| view.messages.iter().any(|message| matches!(message.body, Body::Summary(_)));
     let view = reader.until(|view| is_summary(view) && status(view) == Some(Status::Idle)).await;
     assert_eq!(view.status.unwrap().ended, Some(Ended::Done));
+    nothing().await;
     let (_, usage) = stage.get(&format!("{chat}/usage?each=true")).await;
     let each = usage["each"].as_array().unwrap().iter().map(|row| (row["rung"].as_str(), row["outcome"].as_str()));
     let answered = ["first", "summary"].map(|rung| (Some(rung), Some("answered")));

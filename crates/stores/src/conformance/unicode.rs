@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{CallState, Compacting, Effect, Failure, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
-use everturn_core::command::{Answer, Answered, Command, Refusal, When};
+use everturn_core::command::{Answer, Answered, Command, Excess, Refusal, When};
 use everturn_core::delta::Rung;
 use everturn_core::error::{Cause, Kind};
 use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact, Place};
@@ -258,7 +258,10 @@ pub(crate) fn refusals() -> Vec<Refusal> {
         Refusal::NotQueued,
         Refusal::NotEditable,
         Refusal::Empty,
-        Refusal::TooLong,
+        Refusal::TooLong(Excess::MessageBytes(1)),
+        Refusal::TooLong(Excess::Parts(2)),
+        Refusal::TooLong(Excess::AnswerBytes(3)),
+        Refusal::TooLong(Excess::TitleBytes(4)),
         Refusal::NotAsked(UID),
         Refusal::WrongAnswer(CallUid { step: StepId(u64::MAX >> 1), ordinal: u16::MAX }),
         Refusal::AnsweredTwice(UID),

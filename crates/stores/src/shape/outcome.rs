@@ -1,6 +1,7 @@
 //! What became of a command.
 
 use everturn_core::command;
+use everturn_core::limits::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blobs;
@@ -42,11 +43,43 @@ enum Refusal {
     NotQueued,
     NotEditable,
     Empty,
+    /// As written before the bound was named.
     TooLong,
+    Exceeds(Excess, u64),
     NotAsked(Uid),
     WrongAnswer(Uid),
     AnsweredTwice(Uid),
     InputChanged(Uid),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Excess {
+    MessageBytes,
+    Parts,
+    AnswerBytes,
+    TitleBytes,
+}
+
+impl Excess {
+    fn refusal(excess: command::Excess) -> Refusal {
+        let (excess, max) = match excess {
+            command::Excess::MessageBytes(max) => (Self::MessageBytes, max),
+            command::Excess::Parts(max) => (Self::Parts, max),
+            command::Excess::AnswerBytes(max) => (Self::AnswerBytes, max),
+            command::Excess::TitleBytes(max) => (Self::TitleBytes, max),
+        };
+        Refusal::Exceeds(excess, max as u64)
+    }
+
+    const fn at(self, max: usize) -> command::Excess {
+        match self {
+            Self::MessageBytes => command::Excess::MessageBytes(max),
+            Self::Parts => command::Excess::Parts(max),
+            Self::AnswerBytes => command::Excess::AnswerBytes(max),
+            Self::TitleBytes => command::Excess::TitleBytes(max),
+        }
+    }
 }
 
 impl From<command::Refusal> for Refusal {
@@ -58,7 +91,7 @@ impl From<command::Refusal> for Refusal {
             command::Refusal::NotQueued => Self::NotQueued,
             command::Refusal::NotEditable => Self::NotEditable,
             command::Refusal::Empty => Self::Empty,
-            command::Refusal::TooLong => Self::TooLong,
+            command::Refusal::TooLong(excess) => Excess::refusal(excess),
             command::Refusal::NotAsked(call) => Self::NotAsked(call.into()),
             command::Refusal::WrongAnswer(call) => Self::WrongAnswer(call.into()),
             command::Refusal::AnsweredTwice(call) => Self::AnsweredTwice(call.into()),
@@ -76,7 +109,8 @@ impl From<Refusal> for command::Refusal {
             Refusal::NotQueued => Self::NotQueued,
             Refusal::NotEditable => Self::NotEditable,
             Refusal::Empty => Self::Empty,
-            Refusal::TooLong => Self::TooLong,
+            Refusal::TooLong => Self::TooLong(command::Excess::MessageBytes(Limits::default().message_bytes_max)),
+            Refusal::Exceeds(excess, max) => Self::TooLong(excess.at(max as usize)),
             Refusal::NotAsked(call) => Self::NotAsked(call.into()),
             Refusal::WrongAnswer(call) => Self::WrongAnswer(call.into()),
             Refusal::AnsweredTwice(call) => Self::AnsweredTwice(call.into()),

@@ -93,8 +93,8 @@ fn stages_are_taken_in_order() {
         taken,
         ..fresh()
     };
-    let unheard = |slack| Slack { earlier_tokens: 9, ..slack };
-    let hopeless = Hopeless(TooLong { tokens: 1_500, limit: Some(1_000) });
+    let unheard = |slack| Slack { earlier_tokens: 9, cut_tokens: 9, ..slack };
+    let hopeless = Hopeless(TooLong { tokens: 1_500, fixed: 0, limit: Some(1_000) });
     let cases = [
         (stuck(9, 9, 9, None), StillOver(Fallback::StrongerSummary)),
         (stuck(9, 9, 9, Some(Fallback::StrongerSummary)), StillOver(Fallback::DropMedia)),
@@ -107,7 +107,8 @@ fn stages_are_taken_in_order() {
         (stuck(0, 0, 0, None), hopeless),
         (unheard(stuck(0, 0, 9, None)), StillOver(Fallback::DropResults)),
         (unheard(stuck(0, 0, 9, Some(Fallback::DropResults))), StillOver(Fallback::CutEarlier)),
-        (unheard(stuck(9, 9, 9, Some(Fallback::CutEarlier))), hopeless),
+        (unheard(stuck(9, 9, 9, Some(Fallback::CutEarlier))), StillOver(Fallback::DropEarlier)),
+        (unheard(stuck(9, 9, 9, Some(Fallback::DropEarlier))), hopeless),
     ];
     for (slack, expected) in cases {
         assert_eq!(measured(1_500, SEVENTY, &slack), expected, "{slack:?}");
@@ -123,14 +124,19 @@ fn a_refused_request_is_compacted_whatever_was_measured() {
     let folded = Slack { foldable: 0, result_tokens: 50, ..fresh() };
     assert_eq!(refused(None, &folded), StillOver(Fallback::DropResults));
     let empty = Slack { foldable: 0, ..fresh() };
-    assert_eq!(refused(None, &empty), Hopeless(TooLong { tokens: 100, limit: None }));
+    assert_eq!(refused(None, &empty), Hopeless(TooLong { tokens: 100, fixed: 0, limit: None }));
 }
 
 #[test]
 fn the_last_word_has_the_numbers() {
-    let text = TooLong { tokens: 203_000, limit: Some(200_000) }.to_string();
-    assert!(text.contains("203000") && text.contains("200000") && text.contains("larger window"), "{text}");
-    assert!(!TooLong { tokens: 203_000, limit: None }.to_string().contains("the model reads"));
+    let told = |fixed, limit| TooLong { tokens: 203_000, fixed, limit }.to_string();
+    for (fixed, limit, advice) in [
+        (2_000, Some(4_096), "and the model reads 4096; edit the newest message to about 3144 bytes, or choose"),
+        (5_000, Some(4_096), "and the model reads 4096; 5000 are instructions and tools: shorten those, or choose"),
+        (0, None, "203000 tokens; edit the newest message to be shorter, use fewer tools, or choose a model"),
+    ] {
+        assert!(told(fixed, limit).contains(advice), "{}", told(fixed, limit));
+    }
 }
 
 proptest! {
@@ -138,13 +144,13 @@ proptest! {
     #[test]
     fn doing_what_is_said_ends(
         next in 0..5_000_u64, foldable in 0..5_u64, left in 0..4_u32, after in proptest::option::of(0..2_000_u64),
-        tokens in (0..3_u64, 0..3_u64, 0..3_u64, 0..3_u64), refused in any::<bool>(),
+        tokens in (0..3_u64, 0..3_u64, 0..3_u64, 0..3_u64, 0..3_u64), refused in any::<bool>(),
     ) {
         let trigger = if refused { Trigger::Refused } else { Trigger::Measured };
         let mut slack = Slack {
             foldable, compactions_left: left, after_last: after,
             summary_tokens: tokens.0, media_tokens: tokens.1, result_tokens: tokens.2, earlier_tokens: tokens.3,
-            taken: None,
+            cut_tokens: tokens.4, fixed_tokens: 0, taken: None,
         };
         for _ in 0..10 {
             match compaction(trigger, next, Some(1_000), Threshold::default(), &slack) {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::build::{calls, file, media, model, reply, result, result_with, shown, target, transcript, user};
 use super::generate::{corrupted, healthy};
-use crate::context::Fallback::{self, CutEarlier, DropMedia, DropResults, StrongerSummary};
-use crate::context::cut_earlier;
+use crate::context::Fallback::{self, CutEarlier, DropEarlier, DropMedia, DropResults, StrongerSummary};
+use crate::context::{cut_earlier, spare_bytes};
 use crate::ids::MessageId;
 use crate::message::{Body, Message, Output, Part, Verdict};
 use crate::prompt::{Effort, Entries, Entry, Prompt, PromptPart, Request, Target, Wire, prepare, validate};
@@ -159,7 +159,7 @@ fn gain(entries: &Entries, stage: Fallback) -> usize {
     let weigh: fn(&PromptPart) -> usize = match stage {
         StrongerSummary => |_| 0,
         DropMedia => PromptPart::media_bytes,
-        DropResults | CutEarlier => |part| part.media_bytes() + part.result_bytes(),
+        DropResults | CutEarlier | DropEarlier => |part| part.media_bytes() + part.result_bytes(),
     };
     old(entries).flat_map(|entry| &entry.parts).map(weigh).sum()
 }
@@ -201,7 +201,7 @@ proptest! {
         let upto = MessageId(upto);
         let messages: Vec<_> = transcript.into_iter().map(Arc::new).collect();
         for target in targets() {
-            for messages in [&messages, &cut_earlier(&messages, upto)] {
+            for messages in [&messages, &cut_earlier(&messages, upto, spare_bytes(None))] {
                 let mut prompt = Prompt::unseeing(target.clone(), upto);
                 messages.iter().for_each(|message| prompt.push(message));
                 assert_taken(&prompt.entries(), &target)?;

@@ -1,7 +1,7 @@
 //! S13: whoever loses the token loses its streams within five seconds, whatever else goes wrong.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use async_trait::async_trait;
 use everturn::stores::{Asked, StoreError};
@@ -108,6 +108,25 @@ async fn a_reader_that_does_not_read_is_cut_too() {
         assert_eq!(get(&client, "/v1/models").await.status(), 401, "there is an answer, if only this");
         assert!(!connection.is_finished());
     }
+}
+
+/// The wall clock decides when a token is over, also when it is set: for requests, and for streams that are open.
+#[tokio::test(start_paused = true)]
+async fn a_token_is_over_when_the_wall_clock_says_so() {
+    static SET_BY: AtomicI64 = AtomicI64::new(0);
+    let memory = Arc::new(Memory::new());
+    let app = app_at(&memory, memory.clone(), Bounds::default(), |engine| {
+        engine.wall_clock(|| Timestamp(1_000_000_000_000 + SET_BY.load(Ordering::SeqCst)))
+    });
+    memory.put(&token(SECRET, Some(app.now() + SECOND * 3_600))).await.unwrap();
+    let (_, chat) = ask(&app, "POST", "/v1/chats", json!({})).await;
+    let mut reader = come(&app);
+    reader.write_all(head(&format!("/v1/chats/{}/stream", chat["id"].as_str().unwrap())).as_bytes()).await.unwrap();
+    until(|| app.meter.streams.get() == 1).await;
+    assert_eq!(ask(&app, "GET", "/v1/models", json!({})).await.0, 200);
+    SET_BY.fetch_add(86_400_000, Ordering::SeqCst);
+    assert_eq!(ask(&app, "GET", "/v1/models", json!({})).await.0, 401);
+    noticed(&app).await;
 }
 
 /// A token that is over by itself is over, though the store cannot say so, or says nothing; one that is not goes on.
