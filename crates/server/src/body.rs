@@ -144,7 +144,16 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(Kind::Invalid, "A body is a JSON object."));
     }
     // The message names a field and a place, and quotes nothing but names and single values.
-    serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, error.to_string()))
+    serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, in_plain_words(&error.to_string())))
+}
+
+/// A parser's message without the names of our types, which nobody knows who writes a body or a file.
+#[must_use]
+pub fn in_plain_words(message: &str) -> String {
+    let types = ["a nonzero u32", "a nonzero usize", "usize", "u64", "u32", "u16", "u8"];
+    types.iter().fold(message.to_owned(), |message, name| {
+        message.replace(&format!("expected {name}"), "expected a whole number")
+    })
 }
 
 /// Whether JSON is nested too deep. Looks at brackets outside of strings, before anything is built.
@@ -318,6 +327,9 @@ mod tests {
             assert!(parse::<Two>(list.as_bytes()).is_err(), "{list}");
         }
         assert!(parse::<Two>(b" {}").is_ok() && parse::<Two>(b"").is_ok());
+        // C9: whoever writes a body does not know what our types are called.
+        let problem = format!("{:?}", parse::<Two>(br#"{"_a": "x"}"#).unwrap_err());
+        assert!(problem.contains("expected a whole number") && !problem.contains("u8"), "{problem}");
     }
 
     #[test]
