@@ -1,5 +1,6 @@
 //! A chat in the terminal.
 
+mod attach;
 mod cost;
 mod find;
 mod live;
@@ -19,11 +20,13 @@ use everturn_server::wire::{Chat, Create};
 use tokio::sync::mpsc;
 
 use crate::house::{House, Otherwise, Own, Which};
+use crate::out::Asides;
 use crate::signals::Ends;
 use crate::terminal::style::Colours;
 use crate::turn::{Turn, stoppable};
+pub use cost::used_today;
 pub use find::{find, find_kept, piece, short};
-pub use look::{duration, said, texts};
+pub use look::{duration, recovered, said, texts};
 pub use pick::ago;
 use session::{Begin, Session};
 
@@ -138,7 +141,7 @@ impl Args {
                 continue;
             }
             let turn = async {
-                let mut turn = Turn::begin(house, &chat.id, &line).await?;
+                let mut turn = Turn::begin(house, &chat.id, &line, Asides::On).await?;
                 let mut words = turn.words(std::io::stdout());
                 turn.follow(house, &mut words).await
             };

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use crate::chat::ago;
 use crate::clock;
 use crate::house::{Otherwise, Own, Which};
-use crate::out::println;
+use crate::out::{self, println};
 use crate::terminal::visible;
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
   everturn chats
   everturn chats kelp --limit 5
+  everturn chats --json | jq -r 'select(.status == \"failed\").id'
   everturn chats --all --url https://chat.example.com --token-file ./token";
 
 /// How much of a title is shown, in one line.
@@ -28,6 +29,9 @@ pub struct Chats {
     /// At most so many.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=200))]
     limit: u16,
+    /// Print each chat as one line of JSON, as `GET /v1/chats` shows it.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -46,6 +50,10 @@ impl Chats {
         let listed = house.client.list(&query).await;
         house.leave().await;
         for chat in listed?.chats {
+            if self.json {
+                out::json(&chat)?;
+                continue;
+            }
             let status = serde_json::to_value(chat.status)?;
             let status = status.as_str().unwrap_or_default();
             let title = if chat.title.is_empty() {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn::providers::endpoint;
+use everturn::stores::TokenHash;
 use everturn_server::wire::ProblemBody;
 use everturn_server::{DataDir, DataError};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
@@ -22,11 +23,14 @@ use tokio::time::{Instant, timeout};
 use crate::entropy;
 use backoff::Backoff;
 pub use error::ClientError;
+use error::cause;
 pub use watch::{News, Watch};
 
 /// How long the whole of an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long the first connection of a command may take: whoever named a wrong address is told so, not kept waiting.
+const REACH_MAX: Duration = Duration::from_millis(1_500);
 /// A stream says that it lives every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// The most that is read of one answer.
@@ -79,7 +83,7 @@ impl Client {
     /// A client of the daemon at this address.
     pub fn new(base: Url, token: String) -> Self {
         // A proxy would read the token on its way to a host of plain http.
-        let is_direct = !base.has_host() || base.scheme() == "http" || endpoint::is_near(&base);
+        let is_direct = base.scheme() == "http" || is_near(&base);
         Self::with(Daemon::At { base, token }, is_direct)
     }
 
@@ -103,6 +107,26 @@ impl Client {
             socket: Arc::default(),
             name: None,
             patience: Patience::default(),
+        }
+    }
+
+    /// Sees whether anything listens at an address that was named. A server that is slow to answer is there.
+    ///
+    /// # Errors
+    /// Nothing does.
+    pub async fn reach(&self) -> Result<(), ClientError> {
+        let Daemon::At { base, .. } = &*self.daemon else { return Ok(()) };
+        let builder = if is_near(base) { builder().no_proxy() } else { builder() };
+        let builder = builder.connect_timeout(REACH_MAX);
+        let request = match base.as_str().strip_prefix("unix:") {
+            Some(socket) => built(builder.unix_socket(socket)).get("http://localhost/healthz"),
+            None => built(builder).get(format!("{}/healthz", base.as_str().trim_end_matches('/'))),
+        };
+        match timeout(REACH_MAX + REACH_MAX / 4, request.send()).await {
+            Ok(Err(error)) if error.is_connect() => {
+                Err(ClientError::Away { at: base.as_str().trim_end_matches('/').into(), why: cause(&error) })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -133,6 +157,22 @@ impl Client {
                 Ok((data.address()?.ok_or_else(none)?.url, data.read_token()?.ok_or_else(none)?))
             }
         }
+    }
+
+    /// Whether the server can read and drive chats, asked once.
+    pub async fn is_ready(&self) -> Result<bool, ClientError> {
+        let asked = Asked { method: Method::GET, path: "/readyz".into(), key: None, body: None };
+        match timeout(ANSWER_MAX, self.once(&asked)).await {
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(ClientError::Problem(problem))) if problem.status == 503 => Ok(false),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ClientError::Late(self.base())),
+        }
+    }
+
+    /// The id of the token that opens it.
+    pub fn token_id(&self) -> Result<String, ClientError> {
+        Ok(TokenHash::of(&self.place()?.1).id())
     }
 
     /// Where the daemon is, for people.
@@ -202,6 +242,11 @@ impl Client {
             _ => error,
         })
     }
+}
+
+/// Whether the way there stays on this machine.
+fn is_near(base: &Url) -> bool {
+    !base.has_host() || endpoint::is_near(base)
 }
 
 fn builder() -> reqwest::ClientBuilder {

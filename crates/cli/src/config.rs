@@ -28,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
 use everturn::{Agent, Builder, Drivers};
-use everturn_server::{Bounds, DataDir, Listen, Network, Offered, Site};
+use everturn_server::{Bounds, DataDir, Listen, Network, Offered, Site, in_plain_words};
 use serde::Deserialize;
 
 use budget::Spending;
@@ -77,7 +77,7 @@ pub struct Flags {
     #[arg(long, value_name = "NETWORK")]
     proxy: Vec<Network>,
     /// A further name that requests may use, such as chat.example.com; may be given several times.
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = reach::host)]
     host: Vec<String>,
     /// A site whose pages may ask, as browsers write it: https://app.example.com; may be given several times.
     #[arg(long, value_name = "SITE")]
@@ -263,7 +263,7 @@ impl Config {
         Ok(Self {
             listen: usually(listen, Listen::Tcp((Ipv4Addr::LOCALHOST, PORT).into())),
             openness: openness(flags, &mut file, &set, from_file)?,
-            hosts: listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?,
+            hosts: reach::hosts(listed("--host", &flags.host, "EVERTURN_HOSTS", &set, file.hosts, from_file)?)?,
             data,
             model: optional(model),
             fallbacks,
@@ -407,10 +407,10 @@ fn read_file(named: Option<&Path>, set: &impl Fn(&str) -> Option<String>) -> any
     match std::fs::read_to_string(&path) {
         Ok(text) => match toml::from_str(&text) {
             Ok(file) => Ok((file, path)),
-            Err(error) => match with_hint(error.message()) {
-                Some(hint) => Err(error).with_context(|| format!("{}: {hint}", path.display())),
-                None => Err(error).with_context(|| path.display().to_string()),
-            },
+            Err(error) => {
+                let hint = with_hint(error.message()).map(|hint| format!("\n{hint}")).unwrap_or_default();
+                bail!("{}: {}{hint}", path.display(), in_plain_words(error.to_string().trim_end()))
+            }
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_told => Ok((File::default(), path)),
         Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),

@@ -112,7 +112,9 @@ impl Which {
             }
             refuse_plain(&url, &variable(PLAIN_HOSTS).unwrap_or_default())?;
             let token = self.token(variable)?;
-            return Ok(House { client: Client::new(url, token), home: None, own: None });
+            let client = Client::new(url, token);
+            client.reach().await?;
+            return Ok(House { client, home: None, own: None });
         }
         if self.token_file.is_some() {
             // The daemon of the data directory has a file of its own. Whoever names another means another daemon.

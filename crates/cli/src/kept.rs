@@ -74,8 +74,7 @@ async fn shared(url: &str) -> anyhow::Result<Arc<dyn Store>> {
 }
 
 fn opened(dir: &Path) -> anyhow::Result<Sqlite> {
-    let opened = Sqlite::open(dir, &sqlite::Options::default());
-    opened.context("nothing can be written while a server runs on it: stop that first")
+    Ok(Sqlite::open(dir, &sqlite::Options::default())?)
 }
 
 /// A place where chats are kept.

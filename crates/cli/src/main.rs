@@ -1,6 +1,7 @@
 //! The everturn command.
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: `out` does not")]
 
+mod archive;
 mod backup;
 mod chat;
 mod chats;
@@ -22,8 +23,10 @@ mod private;
 mod record;
 mod replay;
 mod run;
+mod scene_tools;
 mod serve;
 mod signals;
+mod status;
 mod terminal;
 mod tokens;
 mod turn;
@@ -63,6 +66,15 @@ enum Command {
     /// Only looks: turns that were under way when their daemon ended stay where they are until one is started.
     #[command(after_help = chats::EXAMPLES)]
     Chats(chats::Chats),
+    /// Put chats away, so that lists leave them out.
+    #[command(after_help = archive::ARCHIVE_EXAMPLES)]
+    Archive(archive::Archive),
+    /// Delete chats for good, with all their messages and files.
+    #[command(after_help = archive::DELETE_EXAMPLES)]
+    Delete(archive::Delete),
+    /// Say whether the server runs and is ready, which models it asks, and where its chats stand.
+    #[command(after_help = status::EXAMPLES)]
+    Status(status::Status),
     /// Write a chat whole, as Markdown or JSON.
     #[command(after_help = export::EXAMPLES)]
     Export(export::Export),
@@ -168,6 +180,9 @@ fn main() -> ExitCode {
             match command {
                 Command::Chat(chat) => chat.run().await,
                 Command::Chats(chats) => chats.run().await,
+                Command::Archive(archive) => archive.run().await,
+                Command::Delete(delete) => delete.run().await,
+                Command::Status(status) => status.run().await,
                 Command::Export(export) => export.run().await,
                 Command::Run(run) => run.run().await,
                 Command::Tokens(tokens) => tokens.run().await,
@@ -200,7 +215,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if out::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            out::aside(format_args!("{error:#}"));
+            out::aside(out::causes(&error));
             ExitCode::from(1)
         }
     }

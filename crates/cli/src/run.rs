@@ -8,13 +8,14 @@ use everturn_server::wire::{Chat, Create};
 
 use crate::chat::find;
 use crate::house::{House, Otherwise, Own, Which};
-use crate::out;
+use crate::out::{self, Asides};
 use crate::signals::Ends;
 use crate::turn::{End, Lines, Turn, stoppable};
 
 /// What a newcomer can try.
 pub const EXAMPLES: &str = "Examples:
   everturn run \"What are you?\"
+  everturn run -q \"What are you?\" > answer.md
   git diff | everturn run --stdin \"Review this change:\"
   everturn run --resume 7k2f9q \"And now?\"
   everturn run --json \"What are you?\" | jq -r 'select(.event == \"delta\") | .data.text // empty'
@@ -47,6 +48,9 @@ pub struct Run {
     /// The agent of a new chat; the daemon's default if left out.
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     agent: Option<String>,
+    /// Say nothing on standard error of retries, recoveries, a server that is away, and which chat it was; only why it failed.
+    #[arg(long, short)]
+    quiet: bool,
     /// Keep nothing: a daemon of its own, in memory.
     #[arg(long, conflicts_with_all = ["url", "data", "resume"])]
     ephemeral: bool,
@@ -82,7 +86,7 @@ impl Run {
         };
         let (client, mut ends) = (house.client.clone(), Ends::listen()?);
         let ended = stoppable(client, &chat.id, &mut ends, self.followed(house, &chat, prompt)).await?;
-        if !self.ephemeral && !self.json {
+        if !self.ephemeral && !self.json && !self.quiet {
             out::aside(format_args!("this was chat {}", chat.id));
         }
         Ok(ExitCode::from(ended.report(&chat.id)))
@@ -92,11 +96,15 @@ impl Run {
         if self.json {
             let mut lines = Lines::new(std::io::stdout());
             lines.line("chat", chat)?;
-            return Turn::begin(house, &chat.id, prompt).await?.follow(house, &mut lines).await;
+            return Turn::begin(house, &chat.id, prompt, self.asides()).await?.follow(house, &mut lines).await;
         }
-        let mut turn = Turn::begin(house, &chat.id, prompt).await?;
+        let mut turn = Turn::begin(house, &chat.id, prompt, self.asides()).await?;
         let mut words = turn.words(std::io::stdout());
         turn.follow(house, &mut words).await
+    }
+
+    const fn asides(&self) -> Asides {
+        if self.quiet { Asides::Off } else { Asides::On }
     }
 
     /// What is said: the argument, standard input, or both.
@@ -112,7 +120,9 @@ impl Run {
         let parts = [self.prompt.as_deref().unwrap_or_default(), &input];
         let said: Vec<&str> = parts.into_iter().filter(|part| !part.trim().is_empty()).collect();
         if said.is_empty() {
-            bail!("there is nothing to say: give a prompt, for example: everturn run \"What are you?\"");
+            let missing = clap::error::ErrorKind::MissingRequiredArgument;
+            let why = "there is nothing to say: give a prompt, for example: everturn run \"What are you?\"\n";
+            clap::Command::new("everturn").error(missing, why).exit();
         }
         Ok(said.join("\n\n"))
     }

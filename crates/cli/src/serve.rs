@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use everturn::core::ids::{ModelId, Timestamp};
 use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
@@ -25,6 +25,7 @@ use crate::lookout::Lookout;
 use crate::out::{self, println};
 use crate::private;
 use crate::record::Whose;
+use crate::scene_tools;
 use crate::signals::Ends;
 
 /// What a newcomer can try.
@@ -141,7 +142,11 @@ impl Running {
         let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
         let model = config.model.value.clone().unwrap_or(model);
         config.unbound(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
-        builder = builder.agent(AGENT, config.usual_agent(model.clone())?);
+        let mut agent = config.usual_agent(model.clone())?;
+        if model.provider() == "understudy" && config.demo_tools.is_none() {
+            agent = scene_tools::equip(agent, data.path())?;
+        }
+        builder = builder.agent(AGENT, agent);
         if config.demo_tools.is_some() {
             backstage::end_with_parent();
             builder = backstage::provide(builder, variable)?;
@@ -164,7 +169,8 @@ impl Running {
         let Openness { proxies, origins, .. } = &config.openness;
         let (proxies, origins) = (proxies.value.clone(), origins.value.clone());
         let reach = Reach { hosts: config.hosts.value.clone(), proxies, origins };
-        let server = Server::open(parts, at, reach).await.context("try another --listen")?;
+        let opened = Server::open(parts, at, reach).await.map_err(anyhow::Error::from);
+        let server = opened.map_err(|error| anyhow!("{}; try another --listen", out::causes(&error)))?;
         let announced = match server.entrances().iter().find(|entrance| entrance.is_local()) {
             Some(entrance) => data.announce(&entrance.url(), stay).await?,
             None => None, // There always is one.

@@ -1,5 +1,6 @@
 //! Who may come in, from the command line.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -24,6 +25,9 @@ const CHARS_MAX: usize = 100;
 pub struct Tokens {
     #[command(subcommand)]
     verb: Option<Verb>,
+    /// Print each token as one line of JSON, as `GET /v1/tokens` shows it.
+    #[arg(long, global = true)]
+    json: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -50,6 +54,9 @@ enum Verb {
     Revoke {
         /// Its id, or as much of the beginning as is unique, or its name.
         token: String,
+        /// Do not ask, also if it is the token that these commands use.
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -76,12 +83,12 @@ impl From<Scope> for ScopeName {
 
 impl Tokens {
     /// Asks the daemon.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
+    pub async fn run(mut self) -> anyhow::Result<ExitCode> {
         // A daemon of one's own would do too; but tokens are for those who come to one that runs.
         let house = self.which.open(&Own::default(), Otherwise::Refuse).await?;
         let client = &house.client;
-        match self.verb.unwrap_or(Verb::List) {
-            Verb::List => client.tokens().await?.tokens.iter().for_each(show),
+        match self.verb.take().unwrap_or(Verb::List) {
+            Verb::List => client.tokens().await?.tokens.iter().try_for_each(|token| self.show(token))?,
             Verb::Make { name, scope, owner, days } => {
                 let scopes: Vec<ScopeName> = scope.into_iter().map(Into::into).collect();
                 let scopes = if scopes.is_empty() { vec![ScopeName::Read, ScopeName::Chat] } else { scopes };
@@ -91,14 +98,19 @@ impl Tokens {
                 println!("{}", made.token);
                 out::aside(format_args!("this is shown once; its id is {}", made.info.id));
             }
-            Verb::Revoke { token } if token.trim().is_empty() => bail!("which one? `everturn tokens` lists them"),
-            Verb::Revoke { token } => {
+            Verb::Revoke { token, .. } if token.trim().is_empty() => bail!("which one? `everturn tokens` lists them"),
+            Verb::Revoke { token, yes } => {
                 let all = client.tokens().await?.tokens;
                 let is_good = |info: &&TokenInfo| info.revoked.is_none();
                 let fits = |info: &&TokenInfo| info.id.starts_with(&token) || info.name == token;
                 let found: Vec<&TokenInfo> = all.iter().filter(is_good).filter(fits).collect();
                 match found[..] {
-                    [one] => show(&client.revoke_token(&one.id).await?),
+                    [one] if !yes && one.id == client.token_id()? && !is_sure(&one.name)? => {
+                        out::aside("nothing was revoked");
+                        house.leave().await;
+                        return Ok(ExitCode::from(1));
+                    }
+                    [one] => self.show(&client.revoke_token(&one.id).await?)?,
                     [] => bail!("there is no such token: `everturn tokens` lists them"),
                     [..] => bail!("{} tokens fit: name one by its id", found.len()),
                 }
@@ -106,6 +118,27 @@ impl Tokens {
         }
         house.leave().await;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Whether somebody means it who takes back the token that opens the door for themselves.
+fn is_sure(name: &str) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("`{name}` is the token that this command uses, and none of your commands gets in without it: add --yes");
+    }
+    Ok(out::is_sure(format_args!(
+        "{} is the token that this command uses, and none of your commands gets in without it. Revoke it? [y/N] ",
+        visible::line(name, CHARS_MAX)
+    ))?)
+}
+
+impl Tokens {
+    fn show(&self, token: &TokenInfo) -> anyhow::Result<()> {
+        match self.json {
+            true => out::json(token)?,
+            false => show(token),
+        }
+        Ok(())
     }
 }
 

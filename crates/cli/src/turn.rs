@@ -9,7 +9,7 @@ use everturn_server::wire::{AskKind, Body, Ended, Failure, Part, Standing, Statu
 use crate::chat::said;
 use crate::client::{Client, News, Watch};
 use crate::house::House;
-use crate::out;
+use crate::out::{self, Asides};
 use crate::signals::Ends;
 pub use told::{Lines, Told, Words};
 
@@ -17,6 +17,7 @@ pub use told::{Lines, Told, Words};
 pub struct Turn {
     watch: Watch,
     asked: Asked,
+    asides: Asides,
 }
 
 /// What was asked, and what is known to have become of it.
@@ -50,7 +51,7 @@ pub enum End {
 
 impl Turn {
     /// Says something, and watches from there.
-    pub async fn begin(house: &mut House, chat: &str, prompt: &str) -> anyhow::Result<Self> {
+    pub async fn begin(house: &mut House, chat: &str, prompt: &str, asides: Asides) -> anyhow::Result<Self> {
         let mut watch = house.client.watch(chat);
         while watch.view().status.is_none() {
             if let News::Lost(_) = watch.next().await? {
@@ -59,12 +60,13 @@ impl Turn {
         }
         let before = watch.view().messages.last().map_or(0, |message| message.id);
         let queued = house.client.send(chat, prompt, When::Queue).await?.id;
-        Ok(Self { watch, asked: Asked { prompt: prompt.into(), before, queued, has_waited: false, is_heard: false } })
+        let asked = Asked { prompt: prompt.into(), before, queued, has_waited: false, is_heard: false };
+        Ok(Self { watch, asked, asides })
     }
 
     /// Prints its words.
     pub fn words<W: Write + IsTerminal>(&self, out: W) -> Words<W> {
-        Words::new(out, &self.asked.prompt, self.asked.before)
+        Words::new(out, &self.asked.prompt, self.asked.before, self.asides)
     }
 
     /// Follows it to its end.
@@ -81,13 +83,13 @@ impl Turn {
                 }
                 News::Lost(error) => {
                     if !std::mem::replace(&mut is_lost, true) {
-                        out::aside(format_args!("{error}; looking for it"));
+                        self.asides.say(format_args!("{error}; looking for it"));
                     }
                     house.settle_in().await?;
                 }
                 News::Back => {
                     is_lost = false;
-                    out::aside("it is there again");
+                    self.asides.say("it is there again");
                 }
             }
         }

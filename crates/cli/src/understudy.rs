@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::anyhow;
 use everturn_understudy::http::{Fault, KEY, Options, Server};
 use everturn_understudy::{Manner, Understudy};
 
@@ -68,7 +68,8 @@ impl Serve {
             ..Options::default()
         };
         let server = Server::start(Understudy::company(manner), options);
-        let server = server.await.with_context(|| format!("cannot listen on {address}; try another --port"))?;
+        let server =
+            server.await.map_err(|error| anyhow!("cannot listen on {address}: {error}; try another --port"))?;
         println!("The understudy listens on {}", server.url());
         println!("  Anthropic Messages       POST {}/v1/messages", server.url());
         println!("  OpenAI Responses         POST {}/v1/responses", server.url());

@@ -152,7 +152,7 @@ pub enum Answered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// The status does not take the verb.
-    #[error("a chat that is {0:?} does not take {1:?}")]
+    #[error("a chat that is {0} cannot {1}")]
     Status(Status, Verb),
     /// The chat is archived.
     #[error("the chat is archived: unarchive it first")]

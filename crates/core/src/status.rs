@@ -3,6 +3,8 @@
 //! Every pair of status and verb is decided here, in one table without a wildcard: a new verb does not compile until it
 //! is decided for every status. One test walks all cells and writes `docs/states.md`.
 
+use std::fmt;
+
 use Status::{Awaiting, Failed, Idle, Interrupting, Running};
 use Verb::{
     Answer, Archive, Ask, Begin, Commit, Compact, Edit, Fail, Finish, Interrupt, Promote, Rename, Resume, Send,
@@ -23,6 +25,18 @@ pub enum Status {
     Awaiting,
     /// The last turn ended with an error.
     Failed,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Idle => "idle",
+            Running => "running",
+            Interrupting => "being stopped",
+            Awaiting => "waiting for an answer",
+            Failed => "failed",
+        })
+    }
 }
 
 /// What can be asked of a chat, or done to it.
@@ -91,6 +105,32 @@ impl Verb {
         Send, Steer, SendNow, Promote, Unqueue, Interrupt, Answer, Edit, Compact, Archive, Unarchive, Rename, Begin,
         Commit, Ask, Resume, Settle, Finish, Fail,
     ];
+}
+
+/// What cannot be done, behind "cannot".
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Send | SendNow => "be sent a message",
+            Steer => "be steered",
+            Promote => "have a queued message moved up",
+            Unqueue => "have a queued message deleted",
+            Interrupt => "be stopped",
+            Answer => "take an answer",
+            Edit => "have a message edited",
+            Compact => "be summarised",
+            Archive => "be archived",
+            Unarchive => "be unarchived",
+            Rename => "be renamed",
+            Begin => "begin a turn",
+            Commit => "commit a step",
+            Ask => "wait for an answer",
+            Resume => "go on",
+            Settle => "keep an interrupted draft",
+            Finish => "finish",
+            Fail => "fail",
+        })
+    }
 }
 
 /// The status after `verb`, or `None` if it may not happen.

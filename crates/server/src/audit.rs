@@ -24,8 +24,8 @@ pub fn login_failed(peer: Option<IpAddr>) {
 
 /// A token was made or taken back.
 pub fn token(event: &'static str, by: &Token, token: &Token) {
-    let (id, scopes) = (token.hash.id(), token.scopes);
-    tracing::info!(target: AUDIT, event, by = by.name, token = id, name = token.name, owner = token.owner, ?scopes);
+    let (id, scopes) = (token.hash.id(), token.scopes.names());
+    tracing::info!(target: AUDIT, event, by = by.name, token = id, name = token.name, owner = token.owner, scopes);
 }
 
 /// What was decided about which call.

@@ -172,7 +172,16 @@ fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(Kind::Invalid, "A body is a JSON object."));
     }
     // The message names a field and a place, and quotes nothing but names and single values.
-    serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, error.to_string()))
+    serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, in_plain_words(&error.to_string())))
+}
+
+/// A parser's message without the names of our types, which nobody knows who writes a body or a file.
+#[must_use]
+pub fn in_plain_words(message: &str) -> String {
+    let types = ["a nonzero u32", "a nonzero usize", "usize", "u64", "u32", "u16", "u8"];
+    types.iter().fold(message.to_owned(), |message, name| {
+        message.replace(&format!("expected {name}"), "expected a whole number")
+    })
 }
 
 /// What decides how much memory JSON becomes. Read off its brackets, commas and quotes, before anything is built.

@@ -44,6 +44,7 @@ mod work;
 
 pub use address::{Address, Announced, Stay};
 pub use app::Parts;
+pub use body::in_plain_words;
 pub use bounds::Bounds;
 pub use data::{DataDir, DataError, FirstToken};
 pub use instance::Instance;

@@ -177,6 +177,8 @@ impl Company {
         }
         if models.is_empty() {
             models = UNDERSTUDY.map(|model| Offered::Model(model_of(model))).into();
+            // Any of them breaks on demand: the faults stand in the model's name.
+            models.extend(UNDERSTUDY.map(|model| Offered::Family(model_of(&format!("{model}-faults:")))));
         }
         let (model, _) = usual_model(&variable);
         let without = without.iter().map(|(provider, ..)| (*provider).to_owned());

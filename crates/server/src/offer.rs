@@ -35,7 +35,7 @@ impl Offered {
     pub fn named(&self) -> Option<&ModelId> {
         match self {
             Self::Model(model) => Some(model),
-            Self::Family(family) => Some(family).filter(|family| !family.name().ends_with(['-', '.'])),
+            Self::Family(family) => Some(family).filter(|family| !family.name().ends_with(['-', '.', ':'])),
             Self::All(_) => None,
         }
     }

@@ -38,10 +38,23 @@ impl FromStr for Site {
             || name.is_empty()
             || !name.bytes().all(is_plain)
             || name.ends_with(usual)
+            || !is_authority(name)
         {
             return Err(bad());
         }
         HeaderValue::from_str(text).map(Self).map_err(|_| bad())
+    }
+}
+
+/// Whether this is a host, and a port if there is a colon behind it.
+fn is_authority(name: &str) -> bool {
+    let is_host = |host: &str| {
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty() && (is_bracketed || !host.contains([':', '[', ']']))
+    };
+    match name.rsplit_once(':').filter(|_| !name.ends_with(']')) {
+        Some((host, port)) => is_host(host) && port.parse::<u16>().is_ok_and(|number| number.to_string() == port),
+        None => is_host(name),
     }
 }
 
@@ -117,6 +130,11 @@ mod tests {
             "https://user@a.example",
             "https://*.example",
             "https://a.example\r\nx: y",
+            "https://a.example:",
+            "https://a.example:99999",
+            "https://a.example:http",
+            "https://a:b:1",
+            "https://:8443",
         ];
         for other in others {
             assert_eq!(other.parse::<Site>(), Err(BadSite(other.into())));

@@ -63,6 +63,11 @@ const GO_ON: &str = "Your last message broke off";
 const TAKEN_BACK: &str = "(Cut off and taken back before it ran: ";
 
 impl Heard {
+    /// Whether it may call this tool.
+    pub(crate) fn offers(&self, tool: &str) -> bool {
+        self.tools.iter().any(|offered| offered.name == tool)
+    }
+
     /// Understands a conversation.
     pub(crate) fn conversation(mut self, mut said: Vec<Said>) -> Self {
         said.retain_mut(|one| match one {

@@ -38,7 +38,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-pub use fault::{Fault, UnknownFault};
+pub use crate::fault::{Fault, UnknownFault};
 use house::House;
 pub use log::{Logged, Said};
 use tokio::net::TcpListener;

@@ -17,11 +17,13 @@
 
 mod cue;
 mod dice;
+mod fault;
 mod heard;
 #[cfg(feature = "http")]
 pub mod http;
 mod persona;
 mod play;
+mod said;
 
 pub use cue::{
     Cue, Script, begin_call, call, cut, ended, fail, hang, input, malformed, marked, part_meta, pause, ping, provided,
@@ -29,5 +31,5 @@ pub use cue::{
     wait, wait_ms, words,
 };
 pub use heard::{Heard, Offered, Told};
-pub use persona::Manner;
+pub use persona::{DICE_TOOL, Manner, NOTE_TOOL};
 pub use play::{Asked, Understudy};

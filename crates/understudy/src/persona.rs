@@ -1,23 +1,27 @@
 //! What the stand-in says when nobody wrote it a script.
 //!
 //! A newcomer without a key should get a chat that feels like one: it thinks, looks something up if there is a tool,
-//! uses what it found, answers, and is honest about what it is. A test wants words it can count instead. Both are parts
-//! played from what was [`Heard`], and both go on with a broken answer as a model would, sometimes saying the last words
-//! again.
+//! uses what it found, shows a scene if it is asked for one, and is honest about what it is. A test wants words it can
+//! count instead. Both are parts played from what was [`Heard`], and both go on with a broken answer as a model would,
+//! sometimes saying the last words again.
 
 mod drill;
 mod input;
+mod scenes;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 use everturn_core::message::Stop;
+use serde_json::Value;
 
-use crate::cue::{Cue, Script, call, reasoning, script, sealed, stop, text, usage};
+use crate::cue::{Cue, Script, call, cut, reasoning, script, sealed, stop, text, usage};
 use crate::dice::Dice;
 use crate::heard::{Heard, Offered};
 use crate::play::Understudy;
+use scenes::Wish;
+pub use scenes::{DICE_TOOL, NOTE_TOOL};
 
 /// How a part is played.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +89,7 @@ impl Understudy {
 
 fn numbered(heard: &Heard, manner: Manner) -> Script {
     let whole = tokens(count(&heard.words));
-    speak(&[], rest(&whole, heard, manner), heard, manner)
+    speak(rest(&whole, heard, manner), heard, manner)
 }
 
 /// The numbers from one to `count`, as words.
@@ -99,40 +103,86 @@ fn count(words: &str) -> usize {
     digits.map_or(TOKENS, |digits| digits.parse().unwrap_or(TOKENS_MAX)).clamp(1, TOKENS_MAX)
 }
 
+/// One answer of the persona: what it thinks and says, and the call that follows.
+#[derive(Debug, Clone, Default)]
+struct Part {
+    thought: String,
+    text: String,
+    call: Option<(String, Value)>,
+    /// How many times slower than usual it is said.
+    slower: u32,
+    /// The byte of the text at which the stream breaks, the first time it is said.
+    breaks_at: Option<usize>,
+}
+
+impl Part {
+    fn said(thought: &str, text: impl Into<String>) -> Self {
+        Self { thought: thought.into(), text: text.into(), slower: 1, ..Self::default() }
+    }
+
+    fn calls(text: &str, tool: &str, input: Value) -> Self {
+        let thought = format!("There is a tool called {tool}; a real model would use it.");
+        Self { call: Some((tool.into(), input)), ..Self::said(&thought, text) }
+    }
+
+    /// Plays it, from where it broke off.
+    fn play(&self, heard: &Heard, manner: Manner) -> Script {
+        let begins = heard.half_said.is_empty();
+        let left = rest(&self.text, heard, manner);
+        let thought = if begins { think(&self.thought) } else { Vec::new() };
+        let manner = Manner { pace: manner.pace * self.slower, ..manner };
+        if let Some(at) = self.breaks_at.filter(|_| begins) {
+            return script(thought.into_iter().chain(breathing(&self.text[..at], manner)).chain([cut()]));
+        }
+        let (call, end) = match &self.call {
+            Some((tool, input)) => (Some(call(tool, input.clone())), Stop::ToolUse),
+            None => (None, Stop::End),
+        };
+        let spoken = thought.into_iter().chain(breathing(left, manner));
+        script(spoken.chain(call).chain([spent(heard, left), stop(end)]))
+    }
+}
+
 fn answer(heard: &Heard, manner: Manner) -> Script {
-    if heard.results.is_empty()
-        && heard.half_said.is_empty()
-        && let Some(tool) = choose(heard)
-    {
-        return try_tool(tool, heard, manner);
+    part(heard).play(heard, manner)
+}
+
+/// What the persona makes of what it heard. The same for the same words, so that it can go on with what it began.
+fn part(heard: &Heard) -> Part {
+    if heard.results.is_empty() {
+        return match (choose(heard), Wish::of(&heard.words)) {
+            (Some(tool), _) => {
+                let input = input::plausible(&tool.schema, &heard.words);
+                Part::calls(&format!("Let me try {}.", tool.name), &tool.name, input)
+            }
+            (None, Some(wish)) => wish.scene(heard),
+            (None, None) => Part::said("Nobody gave me a script, so I say who I am.", introduction(heard, "")),
+        };
+    }
+    if let Some(said) = scenes::after(&heard.results) {
+        return Part::said("Now I can say what came of it.", said);
     }
     let found: String =
         heard.results.iter().map(|told| format!("{} said: {}\n\n", name(&told.tool), quote(&told.text))).collect();
-    let whole = format!(
-        "I am the understudy: I stand in for a model so that everything around it can be tried without a key. \
-         You said: {}\n\n{found}Give an agent a real model and this chat goes on with it.",
-        if heard.words.is_empty() { "nothing" } else { quote(&heard.words) }
-    );
-    let thought =
-        if heard.half_said.is_empty() { think("Nobody gave me a script, so I say who I am.") } else { vec![] };
-    speak(&thought, rest(&whole, heard, manner), heard, manner)
+    Part::said("I say what the tools found.", introduction(heard, &found))
 }
 
-fn try_tool(tool: &Offered, heard: &Heard, manner: Manner) -> Script {
-    let input = input::plausible(&tool.schema, &heard.words);
-    let said = format!("Let me try {}.", tool.name);
-    let spoken = paced(&said, manner);
-    let end = [call(&tool.name, input.clone()), spent(heard, &said), stop(Stop::ToolUse)];
-    let thought = think(&format!("There is a tool called {}; a real model would look.", tool.name));
-    script(thought.into_iter().chain(spoken).chain(end))
+fn introduction(heard: &Heard, found: &str) -> String {
+    let words = if heard.words.is_empty() { "nothing" } else { quote(&heard.words) };
+    format!(
+        "I am the understudy: I stand in for a model, and understand only a few words. You said: {words}\n\n{found}\
+         Say `tour` to see what there is to see. Give an agent a real model, and this chat goes on with it."
+    )
 }
 
-/// The tool the person spoke of, else the first.
+/// The tool the person spoke of, else the first that is not for a scene.
 fn choose(heard: &Heard) -> Option<&Offered> {
     let words = heard.words.to_lowercase();
-    let named = heard.tools.iter().find(|tool| !tool.name.is_empty() && words.contains(&tool.name.to_lowercase()));
+    let is_for_scene = |tool: &&Offered| [DICE_TOOL, NOTE_TOOL].contains(&tool.name.as_str());
+    let mut tools = heard.tools.iter().filter(|tool| !is_for_scene(tool));
+    let named = tools.clone().find(|tool| !tool.name.is_empty() && words.contains(&tool.name.to_lowercase()));
     // One that is offered only because past calls must have some tool is not to be called.
-    named.or_else(|| heard.tools.iter().find(|tool| tool.name != "unavailable"))
+    named.or_else(|| tools.find(|tool| tool.name != "unavailable"))
 }
 
 fn think(thought: &str) -> Vec<Cue> {
@@ -153,19 +203,35 @@ fn rest<'a>(whole: &'a str, heard: &Heard, manner: Manner) -> &'a str {
     };
     let said = whole[..heard.half_said.len()].trim_end();
     let from = said.rmatch_indices(' ').nth((again as usize).saturating_sub(1)).map(|(at, _)| at + 1);
-    match (again, from) {
-        (0, _) | (_, None) => left,
-        (_, Some(from)) => &whole[from..],
+    // Of tables, lists and code it repeats nothing: equal rows could be meant.
+    let is_prose = |from: &usize| !said[*from..].contains(['|', '\n', '`']);
+    match from.filter(is_prose) {
+        Some(from) if again > 0 => &whole[from..],
+        _ => left,
     }
 }
 
-fn speak(thought: &[Cue], words: &str, heard: &Heard, manner: Manner) -> Script {
-    let end = [spent(heard, words), stop(Stop::End)];
-    script(thought.iter().cloned().chain(paced(words, manner)).chain(end))
+fn speak(words: &str, heard: &Heard, manner: Manner) -> Script {
+    script(paced(words, manner).into_iter().chain([spent(heard, words), stop(Stop::End)]))
 }
 
 fn paced(words: &str, manner: Manner) -> Vec<Cue> {
     let spoken = words.split_inclusive(' ').flat_map(|word| [text(word), Cue::Wait(manner.pace)]);
+    spoken.filter(|cue| !matches!(cue, Cue::Wait(Duration::ZERO))).collect()
+}
+
+/// Words as they would come from a model: some take longer, and sentences and lines end with a rest.
+fn breathing(words: &str, manner: Manner) -> Vec<Cue> {
+    let mut dice = Dice::about(manner.seed, words);
+    let spoken = words.split_inclusive([' ', '\n']).flat_map(|word| {
+        let paces = match word.trim_end().chars().next_back() {
+            Some('.' | '!' | '?' | ':') => 10,
+            Some(',' | ';') => 5,
+            None => 4,
+            Some(_) => 1 + dice.below(3) as u32,
+        };
+        [text(word), Cue::Wait(manner.pace * paces)]
+    });
     spoken.filter(|cue| !matches!(cue, Cue::Wait(Duration::ZERO))).collect()
 }
 

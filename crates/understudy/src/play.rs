@@ -15,6 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 
 use crate::cue::{Cue, Script};
+use crate::fault::{self, Happened};
 use crate::heard::Heard;
 
 /// A provider that plays scripts. Clones share their scripts and their log.
@@ -30,6 +31,7 @@ struct Stage {
     otherwise: Otherwise,
     asked: Vec<Asked>,
     open: usize,
+    happened: Happened,
 }
 
 /// What is played when no script is left.
@@ -62,8 +64,13 @@ impl Understudy {
             output_max: u32::MAX,
             price: None,
         };
-        let stage =
-            Stage { scripts: scripts.into_iter().collect(), otherwise: Otherwise::Nothing, asked: Vec::new(), open: 0 };
+        let stage = Stage {
+            scripts: scripts.into_iter().collect(),
+            otherwise: Otherwise::Nothing,
+            asked: Vec::new(),
+            open: 0,
+            happened: Happened::default(),
+        };
         Self { name: "understudy".into(), facts, stage: Arc::new(Mutex::new(stage)) }
     }
 
@@ -133,7 +140,20 @@ impl Understudy {
     }
 
     fn next_script(&self, asked: Asked) -> Result<Script, ProviderError> {
+        let refused = |why: &str| ProviderError::new(&self.name, Kind::Config).with_detail(why);
         let mut stage = self.stage();
+        let faults = match &asked {
+            Asked::Answer(request) => {
+                let model = request.model.name();
+                let named = fault::of_model(model).map_err(|unknown| refused(&unknown.to_string()))?;
+                stage.happened.next(model, named)
+            }
+            Asked::Reattach(_) | Asked::Cancel(_) => Vec::new(),
+        };
+        if let Some(script) = faults.iter().find_map(|fault| fault::instead(fault.trouble)) {
+            stage.asked.push(asked);
+            return Ok(script);
+        }
         let script = match (stage.scripts.pop_front(), &asked, &stage.otherwise) {
             (Some(script), _, _) => Some(script),
             (None, Asked::Answer(request), Otherwise::Knowing(script)) => Some(script(request)),
@@ -141,7 +161,8 @@ impl Understudy {
             (None, _, _) => None,
         };
         stage.asked.push(asked);
-        script.ok_or_else(|| ProviderError::new(&self.name, Kind::Config).with_detail("no script is left"))
+        let script = script.ok_or_else(|| refused("no script is left"))?;
+        Ok(faults.iter().fold(script, |script, fault| fault::befall(fault.trouble, script)))
     }
 
     /// The script for somebody who asked over a wire.

@@ -35,6 +35,11 @@ pub fn told(usage: &Usage, account: &Account) -> Vec<String> {
     lines
 }
 
+/// What all chats of whoever asks have used today.
+pub fn used_today(account: &Account) -> String {
+    beside(&account.day, &account.day_max)
+}
+
 /// What was used, beside what may be where that is bounded.
 fn beside(used: &Used, max: &Bounds) -> String {
     let of = |used: String, max: Option<String>| match max {

@@ -107,6 +107,15 @@ pub fn stop(reply: &Reply, width: usize) -> Vec<Line> {
     }
 }
 
+/// What is said of an answer that took more than one attempt.
+pub fn recovered(reply: &Reply, attempts: u32) -> Option<String> {
+    match (reply.seams, attempts) {
+        (0, 0 | 1) => None,
+        (0, attempts) => Some(format!("answered at attempt {attempts}")),
+        (1.., _) => Some(format!("the answer broke off and was recovered ({} attempts)", attempts.max(2))),
+    }
+}
+
 /// How a turn ended, where the reply does not say it.
 pub fn ended(ended: &Ended, width: usize) -> Vec<Line> {
     let said = match ended {

@@ -4,9 +4,10 @@
 //! are kept, each under its name, and go out when it is back; what is refused comes back, so that nobody has to type it
 //! again.
 
-use everturn_server::wire::{Answer, Chat, Create, Patch, When};
+use everturn_server::wire::{Answer, Chat, Create, NewPart, Patch, When};
 use tokio::sync::mpsc;
 
+use super::attach;
 use super::cost;
 use super::look::grouped;
 use super::session::Begin;
@@ -22,11 +23,13 @@ pub enum Order {
     Begin {
         begin: Begin,
         text: String,
+        files: Vec<NewPart>,
     },
     /// Say this.
     Send {
         chat: String,
         text: String,
+        files: Vec<NewPart>,
         when: When,
     },
     /// Say this instead of that message.
@@ -80,6 +83,15 @@ pub enum Order {
         chat: String,
         debug: bool,
     },
+    /// Put it away, or take it out again.
+    Archive {
+        chat: String,
+        archived: bool,
+    },
+    /// Delete it.
+    Delete {
+        chat: String,
+    },
     /// Find out what models are called.
     Names,
 }
@@ -94,6 +106,14 @@ pub enum Outcome {
     Names(Vec<String>),
     /// Another chat is open.
     Opened(Box<Chat>),
+    /// A copy of this chat, up to this message, is open.
+    Forked {
+        copy: Box<Chat>,
+        of: String,
+        at: u64,
+    },
+    /// The chat is gone.
+    Deleted,
     /// The daemon is away. It is kept, and this is not all that comes of it.
     Waits(ClientError),
     /// It was not done; what was to be said comes back.
@@ -153,13 +173,17 @@ async fn persist(client: &Client, order: &Order, told: &mpsc::Sender<Outcome>) -
 
 async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
     match order {
-        Order::Begin { begin: Begin { agent, model, debug }, text } => {
+        Order::Begin { begin: Begin { agent, model, debug }, text, files } => {
             let new = Create { agent: agent.clone(), model: model.clone(), title: None, debug: *debug };
             let chat = client.create(&new).await?;
-            client.send(&chat.id, text, When::Queue).await?; // Under the same name: it is another kind of thing.
+            let (text, files) = attach::merged(text, files);
+            client.send_with(&chat.id, &text, files, When::Queue).await?; // Under the same name: it is another kind of thing.
             return Ok(Outcome::Opened(Box::new(chat)));
         }
-        Order::Fork { chat, at } => return Ok(Outcome::Opened(Box::new(client.fork(chat, *at).await?))),
+        Order::Fork { chat, at } => {
+            let copy = Box::new(client.fork(chat, *at).await?);
+            return Ok(Outcome::Forked { copy, of: chat.clone(), at: *at });
+        }
         Order::Cost { chat } => {
             let (usage, account) = (client.usage(chat).await?, client.account().await?);
             return Ok(Outcome::Told(cost::told(&usage, &account)));
@@ -178,7 +202,18 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
             let chat = client.patch(chat, &Patch { debug: Some(*debug), ..Patch::default() }).await?;
             return Ok(Outcome::Told(vec![recorded(chat.standing.debug).into()]));
         }
-        Order::Send { chat, text, when } => client.send(chat, text, *when).await.map(drop)?,
+        Order::Archive { chat, archived } => {
+            client.patch(chat, &Patch { archived: Some(*archived), ..Patch::default() }).await?;
+            return Ok(Outcome::Told(vec![put_away(*archived).into()]));
+        }
+        Order::Delete { chat } => {
+            client.delete(chat).await?;
+            return Ok(Outcome::Deleted);
+        }
+        Order::Send { chat, text, files, when } => {
+            let (text, files) = attach::merged(text, files);
+            client.send_with(chat, &text, files, *when).await.map(drop)?;
+        }
         Order::Edit { chat, message, text } => client.edit(chat, *message, text).await.map(drop)?,
         Order::Answer { chat, answer } => client.answer(chat, vec![answer.clone()]).await.map(drop)?,
         Order::Compact { chat } => client.compact(chat).await.map(drop)?,
@@ -190,6 +225,14 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// What is said of a chat that was put away, or taken out.
+const fn put_away(archived: bool) -> &'static str {
+    match archived {
+        true => "Archived: lists leave it out, and nothing more can be said in it. /archive off takes it out again.",
+        false => "It is in the lists again.",
+    }
 }
 
 /// What is said of whether a chat is recorded.
@@ -222,7 +265,7 @@ mod tests {
     use crate::client::tests::{answer, daemon, key, problem};
 
     fn send(text: &str) -> Order {
-        Order::Send { chat: "c".into(), text: text.into(), when: When::Queue }
+        Order::Send { chat: "c".into(), text: text.into(), files: Vec::new(), when: When::Queue }
     }
 
     fn accepted() -> String {
@@ -257,7 +300,7 @@ mod tests {
         let made = answer("201 Created", "application/json", &serde_json::to_string(&made).unwrap());
         let (client, served) = daemon(vec![String::new(), made.clone(), String::new(), made, accepted()]).await;
         let (orders, mut outcomes) = carry_out(client.hasty());
-        orders.send(Order::Begin { begin: Begin::default(), text: "one".into() }).await.unwrap();
+        orders.send(Order::Begin { begin: Begin::default(), text: "one".into(), files: Vec::new() }).await.unwrap();
         assert!(matches!(outcomes.recv().await, Some(Outcome::Waits(_))));
         let outcome = outcomes.recv().await;
         assert!(matches!(outcome, Some(Outcome::Opened(_))), "{outcome:?}");

@@ -1,6 +1,7 @@
 //! One sitting: keys come in, news come in, orders go out, and the screen follows.
 
 mod keys;
+mod outside;
 
 use std::collections::HashSet;
 use std::io::{Stdout, Write};
@@ -11,7 +12,7 @@ use crossterm::event::{Event as Input, EventStream};
 use everturn_server::wire::{Ask, AskKind, Chat, Event, View};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
 
 use super::live::{Around, live, open_calls};
 use super::order::{Order, Outcome, carry_out};
@@ -20,6 +21,7 @@ use super::story::{Story, is_busy};
 use super::{look, short};
 use crate::client::{ClientError, News, Watch};
 use crate::clock;
+use crate::config::AGENT;
 use crate::house::House;
 use crate::signals::Ends;
 use crate::terminal::editor::Editor;
@@ -33,6 +35,9 @@ const FRAME: Duration = Duration::from_millis(25);
 const TICK: Duration = Duration::from_millis(100);
 /// How long whoever leaves waits for what was typed last to get there.
 const PARTING_MAX: Duration = Duration::from_secs(2);
+
+/// How long a chat waits to be told which model it asks.
+const MODELS_MAX: Duration = Duration::from_secs(2);
 
 /// What a new chat is.
 #[derive(Debug, Clone, Default)]
@@ -73,12 +78,17 @@ pub struct Session {
     /// The message that is being changed.
     editing: Option<u64>,
     tick: usize,
+    /// Whether the message is to be written in a program of its own.
+    is_outside: bool,
+    /// The model that is asked, as far as was known at the beginning.
+    model: Option<String>,
     is_over: bool,
 }
 
 impl Session {
     /// Chats until somebody leaves.
     pub async fn run(house: House, chat: Option<Chat>, begin: Begin, colours: Colours) -> anyhow::Result<ExitCode> {
+        let model = asked_model(&house, chat.as_ref(), &begin).await;
         let (orders, mut outcomes) = carry_out(house.client.clone());
         let raw = Raw::enter()?;
         let screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
@@ -101,6 +111,8 @@ impl Session {
             shown: HashSet::new(),
             editing: None,
             tick: 0,
+            is_outside: false,
+            model,
             is_over: false,
         };
         session.greet();
@@ -132,6 +144,12 @@ impl Session {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (mut drawn_at, mut is_stale) = (None, true);
         while !self.is_over {
+            if std::mem::take(&mut self.is_outside) {
+                drop(keys); // Whoever reads keys here would take them from the other program.
+                self.write_outside().await?;
+                keys = EventStream::new();
+                is_stale = true;
+            }
             let frame = drawn_at.map_or_else(Instant::now, |at: Instant| at + FRAME);
             let moves = self.is_busy() || self.lost.is_some() || !self.outbox.is_empty() || self.stopped.is_some();
             tokio::select! {
@@ -216,8 +234,24 @@ impl Session {
             Some(Outcome::Told(lines)) => self.tell(&lines),
             Some(Outcome::Names(names)) => self.complete_model(names),
             Some(Outcome::Opened(chat)) => self.open(*chat),
+            Some(Outcome::Forked { copy, of, at }) => {
+                let (of, id) = (short(&of).to_owned(), short(&copy.id).to_owned());
+                self.open(*copy);
+                self.tell(&[format!(
+                    "Copied chat {of} up to message {at}. You are in the copy, chat {id}; the other stays as it was: \
+                     everturn chat --resume {of}"
+                )]);
+            }
+            Some(Outcome::Deleted) => {
+                (self.chat, self.watch) = (None, None);
+                self.forget();
+                self.tell(&["The chat is deleted. A new one begins with what you say next.".into()]);
+            }
             Some(Outcome::Failed { error, unsaid }) => {
                 self.trouble(error);
+                if let (None, Some(chat)) = (&self.watch, &self.chat) {
+                    self.watch = Some(self.house.client.watch(&chat.id)); // It was not deleted after all.
+                }
                 if let Some(text) = unsaid {
                     self.give_back(&text);
                 }
@@ -254,9 +288,6 @@ impl Session {
 
     /// Goes over to another chat.
     fn open(&mut self, chat: Chat) {
-        if self.chat.is_some() {
-            self.tell(&[format!("This is another chat now, {}.", short(&chat.id))]);
-        }
         self.forget();
         self.watch = Some(self.house.client.watch(&chat.id));
         self.chat = Some(chat);
@@ -300,7 +331,13 @@ impl Session {
         self.stopped = self.stopped.filter(|_| again.is_some());
         let editing = self.editing.map(|_| "what you change here replaces it and all that came after; Esc leaves it");
         let is_new = self.chat.is_none() && self.editor.text().is_empty() && self.outbox.is_empty();
-        let hint = again.or(editing).or(is_new.then_some("Enter sends · /help says what else there is"));
+        let searched = self.editor.searched().map(|words| {
+            format!("looking for `{words}` in what you said · Ctrl-R older · Enter takes it · Esc leaves")
+        });
+        let hint = again
+            .or(searched.as_deref())
+            .or(editing)
+            .or(is_new.then_some("Enter sends · /help says what else there is"));
         let around = Around {
             view: self.view(),
             open: self.story.open(),
@@ -327,7 +364,10 @@ impl Session {
             None => " · a new chat".into(),
         };
         let width = self.screen.width();
-        let line = name.and(&what, Look::PLAIN).and(&format!(" · {place}"), Look::DIM);
+        let model = self.model.as_ref().map(|model| format!(" · {model},")).unwrap_or_default();
+        let line = name.and(&what, Look::PLAIN).and(&model, Look::PLAIN);
+        let gap = if model.is_empty() { " · " } else { " " };
+        let line = line.and(&format!("{gap}{place}"), Look::DIM);
         self.said.push(crate::terminal::wrap::clip(line, width));
         self.said.push(Line::default());
     }
@@ -343,6 +383,19 @@ impl Session {
         }
         writeln!(out, "Come back with: everturn chat --resume {}", short(&chat.id))
     }
+}
+
+/// The model that a chat asks: its own, or that of its agent. `None` if the server does not say in time.
+async fn asked_model(house: &House, chat: Option<&Chat>, begin: &Begin) -> Option<String> {
+    let own = chat.map_or(&begin.model, |chat| &chat.standing.model);
+    if own.is_some() {
+        return own.clone();
+    }
+    let agent = chat.map_or(begin.agent.as_deref().unwrap_or(AGENT), |chat| chat.agent.as_str());
+    let models = timeout(MODELS_MAX, house.client.models()).await.ok()?.ok()?.models;
+    let names = models.into_iter().filter(|model| model.agents.iter().any(|name| name == agent)).map(|model| model.id);
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| names.join(" or "))
 }
 
 /// Whether the window is gone, which may be noticed before the signal of it comes.

@@ -23,23 +23,34 @@ pub enum Slash {
     Now(String),
     New(Option<String>),
     Stop,
+    /// Put the chat away, or take it out again.
+    Archive(bool),
+    /// Delete the chat, named by its short id; or say how.
+    Delete(Option<String>),
+    /// Write the message in a program of its own.
+    Editor,
     /// No command; with what to do.
     Unknown(String),
 }
 
 /// What can be typed, with what it does.
-pub const HELP: [(&str, &str); 16] = [
+pub const HELP: [(&str, &str); 21] = [
     ("Enter", "says it; while an answer arrives it is queued"),
     ("Ctrl-S, /steer TEXT", "says it at the next step of the turn under way"),
     ("/now TEXT", "stops the turn and says it"),
-    ("Ctrl-C, /stop", "stops the answer and keeps what was said; twice leaves"),
+    ("Ctrl-C, /stop", "stops the answer and keeps what was said; what is queued comes next; twice leaves"),
     ("Alt-Enter, \\ Enter", "begins a new line"),
     ("Up, Down", "bring back what you said before"),
+    ("Ctrl-R", "looks for words in what you said before; again for older"),
+    ("Ctrl-G, /editor", "writes the message in $VISUAL or $EDITOR"),
+    ("@FILE", "sends a file along: text, an image or a PDF; Tab completes it"),
     ("/queue", "shows what waits; /queue next N, /queue drop N"),
     ("/edit", "changes what you said last, and everything after it"),
     ("/fork", "goes on in a copy of the chat"),
     ("/new [AGENT]", "begins another chat"),
     ("/title TEXT", "names the chat"),
+    ("/archive, /archive off", "puts the chat away, or takes it out again"),
+    ("/delete", "deletes the chat for good; says how to confirm it"),
     ("/compact", "summarises what was said"),
     ("/cost", "tells what was used, beside the budget"),
     ("/model [NAME]", "lists the models; has the chat ask NAME from its next turn on, /model agent its agent's"),
@@ -74,6 +85,11 @@ pub fn read(line: &str) -> Option<Slash> {
         "fork" => Slash::Fork,
         "cost" => Slash::Cost,
         "stop" => Slash::Stop,
+        "editor" => Slash::Editor,
+        "archive" if rest.is_empty() || rest == "on" => Slash::Archive(true),
+        "archive" if rest == "off" => Slash::Archive(false),
+        "archive" => Slash::Unknown("/archive or /archive off".into()),
+        "delete" => Slash::Delete((!rest.is_empty()).then(|| rest.into())),
         "title" => with_text(Slash::Title),
         "steer" => with_text(Slash::Steer),
         "now" => with_text(Slash::Now),
@@ -115,6 +131,10 @@ mod tests {
             ("/debug off", Some(Slash::Debug(false))),
             ("/queue drop 3", Some(Slash::Unqueue(3))),
             ("/queue next 4", Some(Slash::Promote(4))),
+            ("/archive", Some(Slash::Archive(true))),
+            ("/archive off", Some(Slash::Archive(false))),
+            ("/delete", Some(Slash::Delete(None))),
+            ("/delete 9n2x4c", Some(Slash::Delete(Some("9n2x4c".into())))),
         ] {
             assert_eq!(read(line), slash, "{line}");
         }
@@ -127,7 +147,7 @@ mod tests {
     fn help_names_every_command() {
         for name in [
             "quit", "model", "compact", "edit", "fork", "cost", "queue", "title", "steer", "now", "new", "stop",
-            "debug",
+            "debug", "archive", "delete", "editor",
         ] {
             assert!(HELP.iter().any(|(keys, _)| keys.contains(&format!("/{name}"))), "{name}");
         }

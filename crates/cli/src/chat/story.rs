@@ -133,8 +133,8 @@ impl Story {
         }
         self.parts(&reply.parts, Whole::Yes);
         let attempts = self.telling.as_ref().map_or(0, |told| told.attempts);
-        if reply.seams > 0 || attempts > 1 {
-            self.quiet(&format!("↻ the answer broke off and was recovered ({attempts} attempts)"));
+        if let Some(recovered) = look::recovered(reply, attempts) {
+            self.quiet(&format!("↻ {recovered}"));
         }
         self.lines(look::stop(reply, self.width));
         self.drop_telling();

@@ -1,8 +1,8 @@
 //! Each thing that can be asked.
 
 use everturn_server::wire::{
-    Accepted, Account, Answer, Answers, Chat, Chats, Create, Edit, Messages, Models, NewToken, Nothing, Patch, Secret,
-    Send, TokenInfo, TokensList, Usage, When,
+    Accepted, Account, Answer, Answers, Chat, Chats, Create, Edit, Messages, Models, NewPart, NewToken, Nothing, Patch,
+    Secret, Send, TokenInfo, TokensList, Usage, When,
 };
 use reqwest::Method;
 use serde::Serialize;
@@ -42,6 +42,25 @@ impl Client {
     pub async fn send(&self, chat: &str, text: &str, when: When) -> Result<Accepted, ClientError> {
         let send = Send { text: Some(text.into()), when: Some(when), ..Send::default() };
         self.command(Method::POST, format!("/v1/chats/{chat}/messages"), &send).await
+    }
+
+    /// Says something with files.
+    pub async fn send_with(
+        &self,
+        chat: &str,
+        text: &str,
+        parts: Vec<NewPart>,
+        when: When,
+    ) -> Result<Accepted, ClientError> {
+        let send = Send { text: Some(text.into()), parts, when: Some(when) };
+        self.command(Method::POST, format!("/v1/chats/{chat}/messages"), &send).await
+    }
+
+    /// Deletes a chat with everything in it.
+    pub async fn delete(&self, chat: &str) -> Result<(), ClientError> {
+        let key = self.name.clone().map_or_else(new_key, Ok)?;
+        let path = format!("/v1/chats/{chat}");
+        self.ask_bytes(&Asked { method: Method::DELETE, path, key: Some(key), body: None }).await.map(drop)
     }
 
     /// Stops the turn. What was shown is stored when this returns.

@@ -12,9 +12,17 @@ pub enum ClientError {
     /// Nothing runs on the data directory.
     #[error("no daemon runs on {}", .0.display())]
     NoDaemon(PathBuf),
+    /// Nothing listens where one was said to be.
+    #[error("no server answers at {at}: {why}; start one there with `everturn serve`, or check the address")]
+    Away {
+        /// The address.
+        at: String,
+        /// What the system says.
+        why: String,
+    },
     /// The way there is broken.
-    #[error("the daemon does not answer")]
-    Connection(#[source] reqwest::Error),
+    #[error("the daemon does not answer: {}", cause(.0))]
+    Connection(reqwest::Error),
     /// It took too long.
     #[error("{0} does not answer in time")]
     Late(String),
@@ -35,6 +43,19 @@ pub enum ClientError {
     Chance(#[source] std::io::Error),
 }
 
+/// The first cause of an error, without what lies between: those are layers of ours.
+pub(super) fn cause(error: &reqwest::Error) -> String {
+    if error.is_connect() && error.is_timeout() {
+        return "no connection in time".into();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let cause = cause.to_string();
+    cause.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
 impl ClientError {
     /// Whether the same may work later.
     pub fn is_passing(&self) -> bool {
@@ -43,7 +64,7 @@ impl ClientError {
             Self::Problem(problem) => matches!(problem.status, 408 | 503),
             // A proxy whose server is away.
             Self::Strange(status) => matches!(status.as_u16(), 502..=504),
-            Self::Malformed(_) | Self::Data(_) | Self::Chance(_) => false,
+            Self::Away { .. } | Self::Malformed(_) | Self::Data(_) | Self::Chance(_) => false,
         }
     }
 

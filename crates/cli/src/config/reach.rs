@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use everturn::core::ids::Timestamp;
 use everturn_server::{Entrance, Listen, Network, Site, Tls};
+use reqwest::Url;
 
 use super::{Config, Told};
 use crate::clock;
@@ -74,6 +75,32 @@ impl Openness {
     }
 }
 
+/// A name that requests may use, as it stands in their `Host` header.
+pub fn host(text: &str) -> Result<String, String> {
+    let wrong = |right: &str| format!("`{text}` is not a host name: write {right}, without scheme and path");
+    if let Some(named) = Url::parse(text).ok().filter(|_| text.contains("://")).as_ref().and_then(authority) {
+        return Err(wrong(&named));
+    }
+    let is_host = Url::parse(&format!("http://{text}")).ok().as_ref().and_then(authority).is_some_and(|host| {
+        // Port 80 is left out of addresses, and may stand in a header.
+        text.eq_ignore_ascii_case(&host) || text.eq_ignore_ascii_case(&format!("{host}:80"))
+    });
+    if is_host { Ok(text.into()) } else { Err(wrong("it as chat.example.com or chat.example.com:8443")) }
+}
+
+/// The same for those that a variable or the file names.
+pub fn hosts(told: Told<Vec<String>>) -> anyhow::Result<Told<Vec<String>>> {
+    for name in &told.value {
+        host(name).map_err(|error| anyhow::anyhow!("{}: {error}", told.origin))?;
+    }
+    Ok(told)
+}
+
+fn authority(url: &Url) -> Option<String> {
+    let host = url.host_str().filter(|host| !host.is_empty())?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
 /// A free port that only this machine can reach.
 pub fn loopback() -> Entrance {
     Entrance::plain(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
@@ -129,6 +156,29 @@ mod tests {
             let config = read(flags(listen, true, &["10.0.0.1"]), &[], "").unwrap();
             assert_eq!(config.entrances().unwrap().len(), count, "{listen}");
         }
+    }
+
+    /// C8: whoever writes an address where a name belongs is told the name.
+    #[test]
+    fn a_host_is_a_name_and_nothing_else() {
+        for good in ["chat.example.com", "Chat.Example.com", "chat.example.com:8443", "a:80", "10.1.2.3", "[::1]:4140"]
+        {
+            assert_eq!(host(good).as_deref(), Ok(good));
+        }
+        for (bad, right) in [
+            ("https://chat.example.com/", "write chat.example.com,"),
+            ("http://chat.example.com:8443/x", "write chat.example.com:8443,"),
+            ("chat.example.com/", "chat.example.com:8443"),
+            ("chat example", "chat.example.com"),
+            ("*.example.com:x", "chat.example.com"),
+            ("me@chat.example.com", "chat.example.com"),
+            ("", "chat.example.com"),
+        ] {
+            let error = host(bad).unwrap_err();
+            assert!(error.contains("is not a host name") && error.contains(right), "{bad}: {error}");
+        }
+        let told = read(Flags::default(), &[("EVERTURN_HOSTS", "https://a.example")], "").unwrap_err().to_string();
+        assert!(told.contains("EVERTURN_HOSTS") && told.contains("write a.example,"), "{told}");
     }
 
     #[test]

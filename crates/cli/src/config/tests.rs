@@ -42,10 +42,15 @@ fn what_nobody_knows_is_an_error_that_says_what_is_known() {
         ("[agents.x]\nmodel = \"a/b\"\nsteps = 3", "expected one of"),
         ("model = \"nothing\"", "provider/model"),
         ("[agents.default]\nmodel = \"a/b\"", "at the top"),
+        ("chats_max = \"x\"", "expected a whole number"),
     ] {
         let error = format!("{:#}", read(Flags::default(), &[], text).unwrap_err());
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(said) && !error.contains("usize"), "{error}");
     }
+    // C9: what is wrong stands first, what may have been meant last.
+    let error = format!("{:#}", read(Flags::default(), &[], "modle = \"a/b\"").unwrap_err());
+    let [wrong, hint] = ["unknown field `modle`", "did you mean `model`?"].map(|said| error.find(said));
+    assert!(wrong.is_some() && wrong < hint && error.ends_with("`model`?"), "{error}");
 }
 
 #[test]

@@ -42,8 +42,13 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
     })?;
     let is_lost = told_skipped(out, &session)?;
     tell_changes(out, session.messages.iter().map(|message| &**message))?;
+    if let Some(line) = session.cut {
+        writeln!(out, "  line {line}: the file ends in the middle of it")?;
+        writeln!(out, "      what was being written when its program ended cannot be read; --fix: it is left out")?;
+    }
     let unsent = unsent(&session);
-    let (messages, wrong) = (count(session.messages.len(), "message", "messages"), repaired.findings.len() + unsent);
+    let messages = count(session.messages.len(), "message", "messages");
+    let wrong = repaired.findings.len() + unsent + usize::from(session.cut.is_some());
     if unsent > 0 {
         writeln!(
             out,
@@ -56,9 +61,10 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
         (false, _) => writeln!(out, "{messages}, {flaws}: --fix makes a mended copy a chat, or with --out a file")?,
         (true, Some(to)) => {
             // What its provider refuses without being wrong is left out of messages, and stays in the lines of a file.
-            let in_its_own = if unsent == 0 { lines::written(&bytes, &session, &repaired) } else { None };
-            let (mended, how) = match (wrong, in_its_own) {
-                (0, _) => (bytes, ""),
+            let whole = whole_lines(&bytes, &session);
+            let in_its_own = if unsent == 0 { lines::written(whole, &session, &repaired) } else { None };
+            let (mended, how) = match (repaired.findings.len() + unsent, in_its_own) {
+                (0, _) => (whole.to_vec(), ""),
                 (_, Some(mended)) => (mended, ""),
                 (_, None) if is_line => (written(&session, &repaired)?, ", as messages: its own format cannot say it"),
                 (_, None) => (written(&session, &repaired)?, ""),
@@ -72,6 +78,14 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
         }
     }
     Ok(Health::of((wrong == 0 || doctor.fix) && !is_lost))
+}
+
+/// The file without a last line that was cut.
+fn whole_lines<'a>(bytes: &'a [u8], session: &Session) -> &'a [u8] {
+    match session.cut {
+        Some(_) => &bytes[..bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)],
+        None => bytes,
+    }
 }
 
 /// How much of a session its own provider refuses without anything being wrong with the conversation.

@@ -21,6 +21,17 @@ pub struct Editor {
     /// The byte before which the next letter goes.
     at: usize,
     past: Past,
+    search: Option<Search>,
+}
+
+/// A look through what was said before, for some words.
+#[derive(Debug)]
+struct Search {
+    words: String,
+    /// Where among what was said the newest find is; behind all of it if nothing was found.
+    at: usize,
+    /// What was being typed.
+    unsaid: String,
 }
 
 /// What a key asks for beyond typing.
@@ -38,6 +49,8 @@ pub enum Wish {
     Quit,
     /// Draw everything anew.
     Redraw,
+    /// Change the text in a program of its own.
+    Outside,
 }
 
 /// The typed text as it is shown.
@@ -51,6 +64,11 @@ pub struct Shown {
 impl Editor {
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The words that are looked for in what was said before.
+    pub fn searched(&self) -> Option<&str> {
+        self.search.as_ref().map(|search| search.words.as_str())
     }
 
     pub fn past_mut(&mut self) -> &mut Past {
@@ -78,6 +96,9 @@ impl Editor {
     /// Takes a key.
     pub fn key(&mut self, key: KeyEvent) -> Option<Wish> {
         if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        if self.search.is_some() && self.search_key(key) {
             return None;
         }
         let (ctrl, alt) = (key.modifiers.contains(KeyModifiers::CONTROL), key.modifiers.contains(KeyModifiers::ALT));
@@ -110,6 +131,52 @@ impl Editor {
         None
     }
 
+    /// Takes a key while something is looked for; says whether that was all there is to it.
+    fn search_key(&mut self, key: KeyEvent) -> bool {
+        let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
+        let Some(search) = &mut self.search else { return false };
+        match key.code {
+            KeyCode::Char('r') if ctrl => {
+                let found = search.at;
+                self.search_before(found);
+            }
+            KeyCode::Char('c' | 'g') if ctrl => self.end_search(),
+            KeyCode::Esc => self.end_search(),
+            KeyCode::Char(c) if !ctrl => {
+                search.words.push(c);
+                let from = search.at.saturating_add(1);
+                self.search_before(from);
+            }
+            KeyCode::Backspace => {
+                search.words.pop();
+                self.search_before(usize::MAX);
+            }
+            KeyCode::Enter => self.search = None, // What was found stands in the line, to be changed or said.
+            _ => {
+                self.search = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Shows the newest text before this place that has the words; if none has, what is shown stays.
+    fn search_before(&mut self, before: usize) {
+        let Some(search) = &mut self.search else { return };
+        if let Some((at, text)) = self.past.find(&search.words, before) {
+            search.at = at;
+            let text = text.to_owned();
+            self.replace(&text);
+        }
+    }
+
+    /// Gives back what was being typed.
+    fn end_search(&mut self) {
+        if let Some(search) = self.search.take() {
+            self.replace(&search.unsaid);
+        }
+    }
+
     fn control(&mut self, c: char) -> Option<Wish> {
         match c {
             'a' => self.at = self.line_begin(),
@@ -123,6 +190,8 @@ impl Editor {
             'p' => self.up(),
             'n' => self.down(),
             'j' => self.insert("\n"),
+            'r' => self.search = Some(Search { words: String::new(), at: usize::MAX, unsaid: self.text.clone() }),
+            'g' => return Some(Wish::Outside),
             's' => return self.taken().map(Wish::Steer),
             'c' => return Some(Wish::Stop),
             'l' => return Some(Wish::Redraw),

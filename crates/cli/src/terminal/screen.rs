@@ -42,6 +42,17 @@ impl Raw {
     }
 }
 
+impl Raw {
+    /// Lets another program have the terminal until this is done.
+    pub async fn lent<T>(until: impl Future<Output = T>) -> io::Result<T> {
+        leave();
+        let done = until.await;
+        terminal::enable_raw_mode()?;
+        execute!(io::stdout(), EnableBracketedPaste)?;
+        Ok(done)
+    }
+}
+
 impl Drop for Raw {
     fn drop(&mut self) {
         own(None);

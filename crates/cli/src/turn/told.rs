@@ -2,10 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use everturn_server::wire::{Body, Event, Increment, Message, Snapshot};
+use everturn_server::wire::{Body, Event, Increment, Message, Snapshot, Standing};
 
-use crate::chat::{said, texts};
-use crate::out;
+use crate::chat::{duration, recovered, said, texts};
+use crate::clock;
+use crate::out::{self, Asides};
 use crate::terminal::visible;
 
 /// Whoever is told of a turn as it goes on.
@@ -28,11 +29,15 @@ pub struct Words<W> {
     /// Whether the newest line has no end.
     is_open: bool,
     is_terminal: bool,
+    asides: Asides,
+    /// The number of the newest attempt at the answer, and until when the one after it waits, if that was told.
+    attempt: u32,
+    waits: Option<i64>,
 }
 
 impl<W: Write + IsTerminal> Words<W> {
     /// Prints the answer to this, which is said behind this message.
-    pub fn new(out: W, asked: &str, before: u64) -> Self {
+    pub fn new(out: W, asked: &str, before: u64, asides: Asides) -> Self {
         let is_terminal = out.is_terminal();
         Self {
             out,
@@ -42,6 +47,9 @@ impl<W: Write + IsTerminal> Words<W> {
             printed: String::new(),
             is_open: false,
             is_terminal,
+            asides,
+            attempt: 0,
+            waits: None,
         }
     }
 }
@@ -74,8 +82,25 @@ impl<W: Write> Words<W> {
             return Ok(());
         }
         self.end_line()?;
-        out::aside("the answer broke off and begins again");
+        self.asides.say("the answer broke off and begins again");
         Ok(())
+    }
+
+    /// Says something beside the answer, on a line of its own.
+    fn aside(&self, words: &str) {
+        if self.asides == Asides::On && self.is_terminal && self.is_open {
+            out::sign(format_args!("\n"));
+        }
+        self.asides.say(words);
+    }
+
+    /// Tells once of each wait for the next attempt.
+    fn standing(&mut self, standing: &Standing) {
+        let Some(retry) = standing.retry.as_ref().filter(|_| self.asked.is_none()) else { return };
+        if self.waits.replace(retry.until) != Some(retry.until) {
+            let wait = duration((retry.until - clock::now() + 999) / 1000 * 1000);
+            self.aside(&format!("{}; attempt {} in {wait}", retry.message, retry.attempt + 1));
+        }
     }
 
     fn message(&mut self, message: &Message) -> io::Result<()> {
@@ -93,6 +118,9 @@ impl<W: Write> Words<W> {
                 self.replied = Some(reply.step);
                 self.printed.clear();
                 self.end_line()?;
+                if let Some(recovered) = recovered(reply, std::mem::take(&mut self.attempt)) {
+                    self.aside(&recovered);
+                }
             }
             _ => {}
         }
@@ -104,6 +132,7 @@ impl<W: Write> Words<W> {
         for message in &snapshot.messages {
             self.message(message)?;
         }
+        self.standing(&snapshot.status);
         match snapshot.draft.as_ref().filter(|draft| self.replied != Some(draft.step)) {
             Some(draft) if self.asked.is_none() => self.rest(&texts(&draft.parts).collect::<String>()),
             _ => self.retract(),
@@ -128,6 +157,7 @@ impl<W: Write> Told for Words<W> {
                         self.print(text)?;
                         self.printed.push_str(text);
                     }
+                    Increment::Attempt(began) if self.asked.is_none() => self.attempt = began.number,
                     Increment::RetractAll => self.retract()?,
                     _ => {}
                 },
@@ -137,7 +167,7 @@ impl<W: Write> Told for Words<W> {
                     self.newest = self.newest.min(rewound.from.saturating_sub(1));
                     self.retract()?;
                 }
-                Event::Status(_) => {}
+                Event::Status(standing) => self.standing(standing),
             }
         }
         Ok(())

@@ -8,6 +8,7 @@ mod daemon;
 mod demo;
 mod deploy;
 mod doctor;
+mod first_look;
 mod leaving;
 mod line;
 mod looking;

@@ -303,7 +303,12 @@ async fn a_first_token_that_was_revoked_stops_no_start() {
     let path = data.path().to_str().unwrap();
     let daemon = Daemon::start(data.path(), "understudy/persona").await;
     let (_, secret, _) = ran(&["tokens", "--data", path, "make", "phone", "--scope", "read"]).await;
-    assert_eq!(ran(&["tokens", "revoke", "first", "--data", path]).await.0, Some(0));
+    let (code, _, error) = ran(&["tokens", "revoke", "first", "--data", path]).await;
+    assert!(
+        code == Some(1) && error.contains("the token that this command uses") && error.contains("--yes"),
+        "{error}"
+    );
+    assert_eq!(ran(&["tokens", "revoke", "first", "--yes", "--data", path]).await.0, Some(0));
     daemon.end().await;
     let told = format!("the token in {path}/token was revoked");
     let daemon = Daemon::start(data.path(), "understudy/persona").await;

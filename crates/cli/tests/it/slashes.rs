@@ -23,7 +23,8 @@ async fn a_fork_goes_on_in_a_copy() {
     terminal.keys("count to 3\r").await;
     terminal.has("t1 t2 t3 understudy/numbered").await;
     terminal.keys("/fork\r").await;
-    terminal.has("This is another chat now,").await;
+    terminal.has("up to message 2. You are in the copy, chat").await;
+    terminal.has("the other stays as it was: everturn chat --resume").await;
     terminal.keys("count to 2\r").await;
     terminal.has("› count to 2 t1 t2 understudy/numbered").await;
     let chats = daemon.get("/v1/chats").await;

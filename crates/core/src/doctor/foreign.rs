@@ -59,6 +59,8 @@ pub struct Session {
     pub messages: Vec<Arc<Message>>,
     /// What was not taken over.
     pub skipped: Vec<Skipped>,
+    /// The last line, from 1, if the file ends in the middle of it.
+    pub cut: Option<usize>,
     places: Vec<usize>,
 }
 
@@ -208,6 +210,8 @@ fn lines(text: &str, at: Timestamp) -> Result<Session, NotASession> {
     } else {
         array(&values, None, at).ok_or(NotASession::Unknown)?
     };
+    // What was being written when its program ended: there is nothing in it to take over.
+    session.cut = (!text.ends_with('\n')).then(|| broken.pop_if(|line| *line == text.lines().count())).flatten();
     session.skipped.extend(broken.into_iter().map(|place| Skipped {
         place,
         what: "a line that is no JSON object".into(),

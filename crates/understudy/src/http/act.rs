@@ -12,6 +12,7 @@ use everturn_core::error::{Cause, Kind, ProviderError};
 use everturn_core::message::Stop;
 
 use crate::cue::{Cue, Script};
+pub(crate) use crate::fault::Break;
 
 /// One thing that happens after the headers.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,17 +31,6 @@ pub(crate) enum Act {
     Hang,
     /// What only the first connection of a generation sees. Later ones find it as if this had not been.
     Once(Vec<Act>),
-}
-
-/// How a connection is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Break {
-    /// Closed in the middle of the body: no last chunk in HTTP/1.1, `RST_STREAM` in HTTP/2.
-    Closed,
-    /// `RST` on the TCP connection.
-    Reset,
-    /// `GOAWAY` in HTTP/2, then closed; in HTTP/1.1 closed.
-    GoAway,
 }
 
 /// Writes what is said down in the events of one wire.

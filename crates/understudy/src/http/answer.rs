@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::act::{self, Act, Break, Opening, perform};
 use super::background::{self, Generation};
 use super::dialect::{Dialect, Keeps};
-use super::fault::{Fault, Says, Trouble};
+use super::fault::Says;
 use super::house::{House, Record};
 use super::line::Line;
 use super::log::{self, Logged, Scribe};
@@ -22,6 +22,7 @@ use super::route::{Route, Want, query};
 use super::whole;
 use super::wire::{self, Refusal};
 use crate::cue::{Cue, Script, script};
+use crate::fault::{Fault, Trouble};
 
 /// Answers one request, whatever it is.
 pub(super) async fn answer(house: Arc<House>, line: Line, request: Request<Incoming>) -> Response<Body> {

@@ -1,6 +1,6 @@
 //! What all connections of a server share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Options;
 use super::background::Generation;
-use super::fault::{self, Fault, UnknownFault};
 use super::log::{Log, Scribe};
 use super::wire::Kept;
 use crate::dice::Dice;
+use crate::fault::{self, Fault, Happened, UnknownFault};
 use crate::play::Understudy;
 
 pub(super) struct House {
@@ -23,7 +23,7 @@ pub(super) struct House {
     log: Arc<Mutex<Log>>,
     dice: Mutex<Dice>,
     /// How often each fault has happened to each model.
-    happened: Mutex<BTreeMap<(String, String), u32>>,
+    happened: Mutex<Happened>,
     kept: Mutex<VecDeque<(String, Record)>>,
     numbers: AtomicU64,
     connections: AtomicUsize,
@@ -72,13 +72,7 @@ impl House {
     pub(super) fn faults(&self, model: &str) -> Result<Vec<Fault>, UnknownFault> {
         let mut faults = fault::of_model(model)?;
         faults.extend(self.options.faults.iter().cloned());
-        let mut happened = lock(&self.happened);
-        faults.retain(|fault| {
-            let Some(times) = fault.times else { return true };
-            let count = happened.entry((model.into(), fault.to_string())).or_default();
-            *count += 1;
-            *count <= times
-        });
+        let mut faults = lock(&self.happened).next(model, faults);
         let mut dice = lock(&self.dice);
         if dice.happens(self.options.chaos) {
             faults.push(fault::any(&mut dice));

@@ -8,10 +8,10 @@ use everturn_core::prompt::Wire;
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 
+pub use crate::said::Said;
+
 /// Where the log can be read over HTTP, with the key as a bearer token.
 pub(super) const PATH: &str = "/understudy/requests";
-/// The most bytes of an answer that are written down.
-const SAID_BYTES_MAX: usize = 4 << 20;
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -32,37 +32,6 @@ pub struct Logged {
     pub refused: Option<(u16, String)>,
     /// What went out in answer to it, whether or not it arrived.
     pub said: Said,
-}
-
-/// What went out in one answer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
-    /// Its words.
-    pub text: String,
-    /// Its thoughts.
-    pub thoughts: String,
-    /// Its calls: the tool, and as much of the input.
-    pub calls: Vec<(String, String)>,
-}
-
-impl Said {
-    pub(super) fn push(&mut self, delta: &Delta) {
-        let inputs = self.calls.iter().map(|(_, input)| input.len()).sum::<usize>();
-        if self.text.len() + self.thoughts.len() + inputs > SAID_BYTES_MAX {
-            return;
-        }
-        match delta {
-            Delta::Text(text) => self.text.push_str(text),
-            Delta::Reasoning(text) => self.thoughts.push_str(text),
-            Delta::CallBegan(call) => self.calls.push((call.tool.clone(), String::new())),
-            Delta::CallInput { json, .. } => {
-                if let Some((_, input)) = self.calls.last_mut() {
-                    input.push_str(json);
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Writes down what is said in answer to one request.

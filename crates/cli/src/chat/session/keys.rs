@@ -1,5 +1,7 @@
 //! What people type, and what is done about it.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent};
@@ -7,8 +9,10 @@ use everturn_server::wire::{Answer, Body, Part, When};
 use tokio::time::Instant;
 
 use super::{Begin, Session};
+use crate::chat::attach;
 use crate::chat::look;
 use crate::chat::order::{Order, recorded};
+use crate::chat::short;
 use crate::chat::slash::{self, Slash};
 use crate::terminal::Line;
 use crate::terminal::editor::Wish;
@@ -34,6 +38,7 @@ impl Session {
             Some(Wish::Stop) => self.stop(),
             Some(Wish::Quit) => self.is_over = true,
             Some(Wish::Redraw) => self.screen.clear()?,
+            Some(Wish::Outside) => self.is_outside = true,
             Some(Wish::Leave) if self.editing.take().is_some() => self.editor.replace(""),
             Some(Wish::Leave) => {}
         }
@@ -50,13 +55,19 @@ impl Session {
             }
             return;
         }
+        if let Some((before, word)) = typed.rsplit_once('@').filter(|(_, word)| !word.contains(char::is_whitespace)) {
+            if let Some(completed) = attach::completed(word, Path::new(".")) {
+                let line = format!("{before}@{completed}");
+                self.editor.replace(&line);
+            }
+            return;
+        }
         if !typed.starts_with('/') || typed.contains(' ') {
             return;
         }
-        let names =
-            slash::HELP.iter().flat_map(|(keys, _)| keys.split([',', ' '])).filter(|word| word.starts_with('/'));
-        let mut fitting = names.filter(|name| name.starts_with(typed));
-        if let (Some(name), None) = (fitting.next(), fitting.next()) {
+        let names = slash::HELP.iter().flat_map(|(keys, _)| keys.split([',', ' ']));
+        let fitting: BTreeSet<&str> = names.filter(|name| name.starts_with(typed)).collect();
+        if let [name] = fitting.into_iter().collect::<Vec<_>>()[..] {
             self.editor.replace(&format!("{name} "));
         }
     }
@@ -108,8 +119,16 @@ impl Session {
     }
 
     async fn send(&mut self, text: String, when: When) {
+        let files = match attach::named_in(&text, Path::new(".")) {
+            Ok(files) => files,
+            Err(why) => {
+                self.tell(&[why]);
+                self.editor.replace(&text);
+                return;
+            }
+        };
         match self.id() {
-            Some(chat) => self.order(Order::Send { chat, text, when }),
+            Some(chat) => self.order(Order::Send { chat, text, files, when }),
             None if !self.outbox.is_empty() => {
                 self.tell(&["The chat is just being made; say it again in a moment.".into()]);
                 self.editor.replace(&text);
@@ -119,7 +138,7 @@ impl Session {
                 if let Err(error) = self.house.settle_in().await {
                     self.tell(&[format!("{error:#}")]);
                 }
-                self.order(Order::Begin { begin: self.begin.clone(), text });
+                self.order(Order::Begin { begin: self.begin.clone(), text, files });
             }
         }
     }
@@ -173,6 +192,7 @@ impl Session {
             Slash::Model(model) => self.choose(model),
             Slash::Debug(debug) => self.debug(debug),
             Slash::Unknown(what) => self.tell(&[what]),
+            Slash::Editor => self.is_outside = true,
             Slash::New(agent) => {
                 (self.chat, self.watch, self.begin) = (None, None, Begin { agent, ..Begin::default() });
                 self.forget();
@@ -215,6 +235,8 @@ impl Session {
             Slash::Promote(id) => self.order(Order::Promote { chat, id }),
             Slash::Unqueue(id) => self.order(Order::Unqueue { chat, id }),
             Slash::Stop => self.interrupt(),
+            Slash::Archive(archived) => self.order(Order::Archive { chat, archived }),
+            Slash::Delete(named) => self.delete(chat, named.as_deref()),
             Slash::Edit => self.edit(),
             Slash::Fork => match self.view().messages.last().map(|message| message.id) {
                 Some(at) => self.order(Order::Fork { chat, at }),
@@ -228,8 +250,19 @@ impl Session {
                 self.tell(if lines.is_empty() { &nothing } else { &lines });
             }
             Slash::Help | Slash::Quit | Slash::Models | Slash::Model(_) => {}
-            Slash::Debug(_) | Slash::New(_) | Slash::Unknown(_) => {}
+            Slash::Debug(_) | Slash::New(_) | Slash::Editor | Slash::Unknown(_) => {}
         }
+    }
+
+    /// Deletes the chat, if it is named: what is gone does not come back.
+    fn delete(&mut self, chat: String, named: Option<&str>) {
+        let id = short(&chat).to_owned();
+        if named != Some(id.as_str()) {
+            let what = format!("/delete {id} deletes this chat for good, with all its messages and files.");
+            return self.tell(&[what]);
+        }
+        self.watch = None; // It would say that the chat is gone.
+        self.order(Order::Delete { chat });
     }
 
     /// Brings back what was said last, to be changed.

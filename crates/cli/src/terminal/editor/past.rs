@@ -34,6 +34,13 @@ impl Past {
         Some(self.texts[at].clone())
     }
 
+    /// The newest text before this place that has these words in it, and its place.
+    pub fn find(&self, words: &str, before: usize) -> Option<(usize, &str)> {
+        let words = words.to_lowercase();
+        let texts = self.texts.iter().enumerate().take(before).rev();
+        texts.map(|(at, text)| (at, text.as_str())).find(|(_, text)| text.to_lowercase().contains(&words))
+    }
+
     /// The text after it; at last what was being typed.
     pub fn newer(&mut self) -> Option<String> {
         let at = self.at? + 1;

@@ -116,3 +116,29 @@ fn a_long_text_shows_the_rows_around_the_cursor() {
     let text: Vec<String> = shown.lines.iter().map(|line| line.paint(Colours::Off)).collect();
     assert_eq!((text, shown.cursor), (vec!["  3".to_owned(), "  4".to_owned()], (1, 3)));
 }
+
+/// C11: Ctrl-R brings back what was said before by some of its words, older ones with each press; Esc leaves.
+#[test]
+fn what_was_said_before_is_found_by_its_words() {
+    let mut editor = typed("half");
+    for said in ["count to 3", "what is kelp?", "count to 5"] {
+        editor.past_mut().add(said);
+    }
+    editor.key(ctrl('r'));
+    for c in "count".chars() {
+        editor.key(key(KeyCode::Char(c)));
+    }
+    assert_eq!((editor.searched(), editor.text()), (Some("count"), "count to 5"));
+    editor.key(ctrl('r'));
+    assert_eq!(editor.text(), "count to 3");
+    editor.key(ctrl('r'));
+    assert_eq!(editor.text(), "count to 3", "there is no older one");
+    editor.key(key(KeyCode::Esc));
+    assert_eq!((editor.searched(), editor.text()), (None, "half"));
+    editor.key(ctrl('r'));
+    editor.key(key(KeyCode::Char('k')));
+    assert_eq!(editor.key(key(KeyCode::Enter)), None, "it is there to be changed");
+    assert_eq!(editor.text(), "what is kelp?");
+    assert_eq!(editor.key(key(KeyCode::Enter)), Some(Wish::Submit("what is kelp?".into())));
+    assert_eq!(editor.key(ctrl('g')), Some(Wish::Outside));
+}

@@ -40,6 +40,9 @@ fn printed(events: &[Event]) -> String {
         printed: String::new(),
         is_open: false,
         is_terminal: false,
+        asides: Asides::Off,
+        attempt: 0,
+        waits: None,
     };
     words.events(events).unwrap();
     String::from_utf8(words.out).unwrap()

@@ -200,7 +200,7 @@ impl Scribe {
             places.push(here.place);
             messages.push(Arc::new(Message { id: MessageId(places.len() as u64), at: here.at, body, sent: None }));
         }
-        Session { format, system, messages, skipped, places }
+        Session { format, system, messages, skipped, cut: None, places }
     }
 }
 
