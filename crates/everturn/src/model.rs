@@ -17,7 +17,7 @@ use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
-use everturn_core::prompt::{Prompt, Request};
+use everturn_core::prompt::{OUTPUT_MAX, Prompt, Request};
 use everturn_core::recovery::{self, Budget, Recovery};
 use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::record::{Of, recording};
@@ -194,6 +194,7 @@ impl Driver {
         request.system = self.agent.system.clone();
         request.tools = self.agent.toolbox.shelf().offered();
         request.effort = self.agent.effort;
+        request.sampling = self.agent.sampling.clone();
         request.background = self.agent.background == Background::On;
         if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
             request.chain = prompt.chain(&asked.model);
@@ -202,7 +203,8 @@ impl Driver {
             request.entries = self.leaner(&request.entries, stage, target);
             request.chain = None; // The provider's copy is the one that was too long.
         }
-        request.max_output = self.output_max(asked, &request);
+        request.output_is_told = self.agent.output_tokens_max.is_some();
+        request.max_output = self.output_max(asked, &request, self.agent.output_tokens_max.unwrap_or(OUTPUT_MAX));
         request
     }
 
