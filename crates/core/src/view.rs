@@ -14,6 +14,7 @@ use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
 use crate::ids::{MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use crate::message::Message;
+use crate::setup::Setup;
 use crate::status::Status;
 
 /// How much of a chat somebody has seen. Opaque to clients; written as text on wires.
@@ -111,6 +112,8 @@ pub struct Standing {
     pub ended: Option<TurnEnd>,
     /// What it all cost.
     pub totals: Totals,
+    /// What it has of its own beside its agent.
+    pub setup: Option<Arc<Setup>>,
 }
 
 impl From<&Chat> for Standing {
@@ -130,6 +133,7 @@ impl From<&Chat> for Standing {
             compacting: chat.compacting.clone(),
             ended: chat.ended.clone(),
             totals: chat.totals,
+            setup: chat.setup.clone(),
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
 use crate::places::{Place, Seat, Waiting};
 use crate::spans::Spans;
+use crate::toolbox::ChatTools;
 
 /// Who waits at least this long keeps nothing that can be read again: people take their time, and thousands may wait.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
@@ -38,6 +39,8 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 pub(crate) struct Driver {
     pub(crate) ports: Arc<Ports>,
     pub(crate) agent: Arc<Agent>,
+    /// The tools that the chat brought.
+    pub(crate) own_tools: ChatTools,
     pub(crate) bell: Arc<Bell>,
     pub(crate) lease: Lease,
     pub(crate) chat: Chat,
@@ -104,12 +107,14 @@ impl Driver {
         let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);
+        let own_tools = ChatTools::of(chat.setup.as_deref());
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         let spans = Spans::of(&chat);
         // In a box: it is handed on twice, and every driver would have room for it three times.
         Ok(Box::new(Self {
             ports,
             agent,
+            own_tools,
             bell,
             lease,
             chat,

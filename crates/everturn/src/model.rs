@@ -31,7 +31,7 @@ use crate::climb::Climb;
 use crate::driver::Driver;
 use crate::governor::Permit;
 use crate::kept::Kept;
-use crate::toolbox;
+use crate::toolbox::{self, Shelf};
 
 /// Whom the next attempt asks.
 #[derive(Clone)]
@@ -192,7 +192,8 @@ impl Driver {
         let prompt = self.prompt.as_ref().expect("the transcript was prepared");
         let mut request = Request::new(asked.model.clone(), target, prompt.entries());
         request.system = self.agent.system.clone();
-        request.tools = self.agent.toolbox.shelf().offered();
+        request.system.extend(self.chat.setup.as_ref().map(|setup| setup.instructions.clone()));
+        request.tools = self.shelf().offered();
         request.effort = self.agent.effort;
         request.sampling = self.agent.sampling.clone();
         request.background = self.agent.background == Background::On;
@@ -206,6 +207,11 @@ impl Driver {
         request.output_is_told = self.agent.output_tokens_max.is_some();
         request.max_output = self.output_max(asked, &request, self.agent.output_tokens_max.unwrap_or(OUTPUT_MAX));
         request
+    }
+
+    /// The tools of the agent, and those that the chat brought.
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        self.agent.toolbox.shelf().with_clients(&self.own_tools)
     }
 
     async fn attempt(&mut self, asked: Asked, climb: Climb, permit: Permit) -> Result<(), WriteError> {
@@ -300,7 +306,7 @@ impl Driver {
             draft.mend(toolbox::repaired); // At the output limit a repair would close what was cut.
         }
         let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
-        let shelf = self.agent.toolbox.shelf();
+        let shelf = self.shelf();
         self.change(|change| {
             if let Some(attempted) = attempted {
                 change.fact(attempted);
