@@ -3,9 +3,11 @@
 //! Three places are two too many to remember which one won, so every value knows where it came from, and
 //! `everturn config show` says so. A key that nobody knows is an error: a misspelt setting is worse than none.
 
+mod bounds;
 mod budget;
 mod connections;
 mod durability;
+mod file;
 mod habits;
 mod hint;
 mod money;
@@ -13,6 +15,7 @@ mod price;
 mod profile;
 mod provider;
 mod reach;
+mod sampling;
 mod show;
 mod turns;
 mod variables;
@@ -27,22 +30,20 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use everturn::core::ids::ModelId;
+use everturn::core::limits::Limits;
 use everturn::{Agent, Builder, Drivers};
 use everturn_server::{Bounds, DataDir, Listen, Network, Offered, Site, in_plain_words};
-use serde::Deserialize;
 
 use budget::Spending;
 pub use connections::Connections;
 use durability::Drafts;
-use habits::{Habits, Percent, Word};
+use file::File;
 use hint::with_hint;
-use money::Money;
-use price::{Price, Prices, by_model};
-use profile::{Profile, Tools, equip};
+use price::{Price, by_model};
+use profile::Profile;
 use provider::Providers;
 pub use reach::Openness;
 pub use reach::loopback;
-use turns::Turns;
 pub use variables::variables_set;
 
 use crate::record::{Files, Record, Whose};
@@ -110,52 +111,6 @@ impl Flags {
     }
 }
 
-/// The file.
-#[derive(Deserialize, Debug, Default)]
-#[serde(deny_unknown_fields)]
-struct File {
-    listen: Option<String>,
-    expose: Option<bool>,
-    tls_cert: Option<PathBuf>,
-    tls_key: Option<PathBuf>,
-    proxies: Option<Vec<String>>,
-    hosts: Option<Vec<String>>,
-    origins: Option<Vec<String>>,
-    data: Option<PathBuf>,
-    model: Option<String>,
-    #[serde(default)]
-    fallbacks: Vec<String>,
-    models: Option<Vec<String>>,
-    system: Option<String>,
-    chats_max: Option<usize>,
-    running_max: Option<usize>,
-    streams_max: Option<usize>,
-    stream_seconds_max: Option<NonZeroU32>,
-    drain_seconds: Option<u64>,
-    record: Option<Record>,
-    durability: Option<Drafts>,
-    database_connections: Option<Connections>,
-    background: Option<bool>,
-    effort: Option<Word>,
-    compaction_percent: Option<Percent>,
-    steps_max: Option<u32>,
-    turn_minutes_max: Option<u64>,
-    turn_tokens_max: Option<u64>,
-    turn_cost_max: Option<Money>,
-    #[serde(default)]
-    providers: Providers,
-    #[serde(default)]
-    prices: Prices,
-    #[serde(default)]
-    tools: Tools,
-    #[serde(default)]
-    agents: BTreeMap<String, Profile>,
-    #[serde(default)]
-    budget: Spending,
-    #[serde(default)]
-    owners: BTreeMap<String, Spending>,
-}
-
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -197,10 +152,8 @@ pub struct Config {
     /// The models a chat may be given beside those of the agents; by default as the keys say.
     pub models: Told<Vec<ModelId>>,
     pub system: Told<Option<String>>,
-    /// How the default agent asks its model.
-    pub habits: Habits,
-    /// How far its turns may go.
-    pub turns: Turns,
+    /// What the default agent is besides: its bounds, its tools, and how it asks its models.
+    pub usual: Profile,
     /// The providers beside the usual ones.
     pub providers: Providers,
     /// What models cost, by how their names begin.
@@ -209,8 +162,6 @@ pub struct Config {
     pub durability: Told<Drafts>,
     /// How many connections to the database are opened, if there is one.
     pub database_connections: Told<Connections>,
-    /// The tools of the default agent, which clients run.
-    pub tools: Tools,
     pub agents: BTreeMap<String, Profile>,
     /// How many chats work at once; the engine's own bound if left out.
     pub chats_max: Told<Option<usize>>,
@@ -220,6 +171,10 @@ pub struct Config {
     pub streams_max: Told<Option<usize>>,
     /// How long a stream lasts; as the server has it if left out.
     pub stream_seconds_max: Told<NonZeroU32>,
+    /// How many requests one credential may have under way; the engine's own bound if left out.
+    pub requests_max: Told<Option<NonZeroU32>>,
+    /// How long a connection to a provider may take to be made; the engine's own bound if left out.
+    pub connect_seconds_max: Told<Option<NonZeroU32>>,
     /// How long an end waits for what may be nearly done.
     pub drain_seconds: Told<u64>,
     /// Which provider calls are recorded.
@@ -241,7 +196,7 @@ impl Config {
         let (mut file, path) = read_file(flags.config.as_deref(), &set)?;
         let from_file = || Origin::File(path.clone());
         let in_file = || path.display().to_string();
-        settle_tools(&mut file, &path).with_context(in_file)?;
+        let usual = settled(&mut file, &path).with_context(in_file)?;
         let listen = file.listen.take().map(|listen| listen.parse()).transpose().with_context(in_file)?;
         let listen = layered("--listen", flags.listen.clone(), "EVERTURN_LISTEN", &set, listen, from_file)?;
         let model = file.model.take().map(|model| model.parse()).transpose().with_context(in_file)?;
@@ -269,17 +224,7 @@ impl Config {
             fallbacks,
             models: listed("", &[], "EVERTURN_MODELS", &set, file.models, from_file)?,
             system: optional(system),
-            habits: Habits {
-                background: file.background,
-                effort: file.effort,
-                compaction_percent: file.compaction_percent,
-            },
-            turns: Turns {
-                steps_max: file.steps_max,
-                minutes_max: file.turn_minutes_max,
-                tokens_max: file.turn_tokens_max,
-                cost_max: file.turn_cost_max,
-            },
+            usual,
             providers: file.providers,
             prices: by_model(&file.prices).with_context(in_file)?,
             durability: usually(unflagged("EVERTURN_DURABILITY", &set, file.durability, from_file)?, Drafts::Process),
@@ -287,7 +232,6 @@ impl Config {
                 unflagged("EVERTURN_DATABASE_CONNECTIONS", &set, file.database_connections, from_file)?,
                 Connections::default(),
             ),
-            tools: file.tools,
             agents: file.agents,
             chats_max: optional(unflagged("EVERTURN_CHATS_MAX", &set, file.chats_max, from_file)?),
             running_max: optional(unflagged("EVERTURN_RUNNING_MAX", &set, file.running_max, from_file)?),
@@ -296,6 +240,13 @@ impl Config {
                 unflagged("EVERTURN_STREAM_SECONDS_MAX", &set, file.stream_seconds_max, from_file)?,
                 STREAM_SECONDS,
             ),
+            requests_max: optional(unflagged("EVERTURN_REQUESTS_MAX", &set, file.requests_max, from_file)?),
+            connect_seconds_max: optional(unflagged(
+                "EVERTURN_CONNECT_SECONDS_MAX",
+                &set,
+                file.connect_seconds_max,
+                from_file,
+            )?),
             drain_seconds: usually(
                 unflagged("EVERTURN_DRAIN_SECONDS", &set, file.drain_seconds, from_file)?,
                 DRAIN_SECONDS,
@@ -326,18 +277,15 @@ fn openness(
     })
 }
 
-/// Reads what tools keep in files of their own, and refuses those that no model could be offered.
-fn settle_tools(file: &mut File, path: &Path) -> anyhow::Result<()> {
+/// The agents of the file, as far as they can be used; comes back with that of chats that name none.
+fn settled(file: &mut File, path: &Path) -> anyhow::Result<Profile> {
     let beside = path.parent().unwrap_or(Path::new("."));
-    for (name, tool) in &mut file.tools {
-        tool.settle(name, beside)?;
-    }
+    let mut usual = file.take_usual();
+    usual.settle(beside)?;
     for (agent, profile) in &mut file.agents {
-        for (name, tool) in &mut profile.tools {
-            tool.settle(name, beside).with_context(|| format!("the agent `{agent}`"))?;
-        }
+        profile.settle(beside).with_context(|| format!("the agent `{agent}`"))?;
     }
-    Ok(())
+    Ok(usual)
 }
 
 impl Config {
@@ -358,11 +306,39 @@ impl Config {
     /// The agent of chats that name none, with this model.
     pub fn usual_agent(&self, model: ModelId) -> anyhow::Result<Agent> {
         let fallbacks = self.fallbacks.iter().filter(|fallback| **fallback != model).cloned().collect::<Vec<_>>();
-        let mut agent = self.habits.of(self.turns.of(Agent::new(model)));
+        let mut agent = Agent::new(model);
         agent.models.extend(fallbacks);
         agent.system.extend(self.system.value.clone());
-        equip(&agent, &self.tools)?;
-        Ok(agent)
+        Ok(self.governed(self.usual.dress(agent)?))
+    }
+
+    /// An agent of the file.
+    pub fn named_agent(&self, name: &str) -> anyhow::Result<Agent> {
+        let told = || format!("the agent `{name}`");
+        let profile = self.agents.get(name).with_context(told)?;
+        Ok(self.governed(profile.agent().with_context(told)?))
+    }
+
+    /// An agent with the bound of every credential, which all agents share.
+    fn governed(&self, mut agent: Agent) -> Agent {
+        if let Some(requests_max) = self.requests_max.value {
+            let governor = &mut agent.limits.governor;
+            governor.at_once_max = requests_max.get() as usize;
+            governor.ramp_max = governor.ramp_max.min(governor.at_once_max);
+        }
+        agent
+    }
+
+    /// The bounds of connections to providers, which all agents share: the most patient one counts.
+    pub fn wire_limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        if let Some(told) = self.connect_seconds_max.value {
+            limits.connect_max = Duration::from_secs(told.get().into());
+        }
+        let told = [&self.usual].into_iter().chain(self.agents.values()).filter_map(|agent| agent.open_seconds_max);
+        let open = told.map(|told| Duration::from_secs(told.get().into())).max();
+        limits.open_max = limits.open_max.max(open.unwrap_or_default());
+        limits
     }
 
     /// The server's bounds, with those that were told.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use everturn::core::ids::{ModelId, Timestamp};
-use everturn::core::limits::Limits;
 use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
 use everturn::{Engine, Metrics};
 use everturn_server::{
@@ -138,10 +137,10 @@ impl Running {
         let mut registry = Registry::default();
         let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
         let Brought { mut builder, model, models, without_key } =
-            bring(builder, &Limits::default(), &config.company(), variable)?;
+            bring(builder, &config.wire_limits(), &config.company(), variable)?;
         let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
         let model = config.model.value.clone().unwrap_or(model);
-        config.unbound(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
+        config.warnings(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
         let mut agent = config.usual_agent(model.clone())?;
         if model.provider() == "understudy" && config.demo_tools.is_none() {
             agent = scene_tools::equip(agent, data.path())?;
@@ -151,8 +150,8 @@ impl Running {
             backstage::end_with_parent();
             builder = backstage::provide(builder, variable)?;
         }
-        for (name, profile) in &config.agents {
-            let mut agent = profile.agent().with_context(|| format!("the agent `{name}`"))?;
+        for name in config.agents.keys() {
+            let mut agent = config.named_agent(name)?;
             if let Some(side_file) = &config.demo_tools {
                 agent = backstage::equip(agent, side_file)?;
             }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::alive::Added;
 use crate::chat::Chat;
 use crate::cost::Micros;
 use crate::fact::Fact;
@@ -58,6 +59,8 @@ pub struct Used {
     pub steps: u64,
     /// How long provider calls took, and tools that came back, each for itself. Between them nothing counts.
     pub time: Duration,
+    /// How long turns were at work: provider calls, waits between their attempts and tools, together.
+    pub alive: Duration,
     /// Prompt and output, reported and estimated.
     pub tokens: u64,
     /// What they cost, where the price is known.
@@ -71,6 +74,7 @@ impl Used {
         Self {
             steps: self.steps.saturating_add(other.steps),
             time: self.time.saturating_add(other.time),
+            alive: self.alive.saturating_add(other.alive),
             tokens: self.tokens.saturating_add(other.tokens),
             cost: self.cost.plus(other.cost),
         }
@@ -86,7 +90,7 @@ pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
         let used = match fact {
             Fact::Attempted(row, _) => {
                 let (tokens, cost) = (row.tally.total(), row.spend.total());
-                Some((row.began, Used { steps: 0, time: row.took, tokens, cost }))
+                Some((row.began, Used { time: row.took, tokens, cost, ..Used::default() }))
             }
             Fact::Said(message, _) if before.turn.is_some() => match &message.body {
                 Body::Reply(_) => Some((message.at, Used { steps: 1, ..Used::default() })),
@@ -99,6 +103,10 @@ pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
             let sum = sums.entry(Day::of(began)).or_default();
             *sum = sum.plus(used);
         }
+    }
+    for (began, alive) in Added::by(before, facts).spans {
+        let sum = sums.entry(Day::of(began)).or_default();
+        *sum = sum.plus(Used { alive, ..Used::default() });
     }
     sums
 }
@@ -180,7 +188,7 @@ impl Budget {
 
 impl Allowance {
     fn exhausted(&self, window: Window, used: Used) -> Option<Exhausted> {
-        let Used { steps, time, tokens, cost } = used;
+        let Used { steps, time, tokens, cost, alive: _ } = used;
         let of_steps = self.steps_max.filter(|max| steps >= *max).map(|max| Exhausted::Steps(window, steps, max));
         let of_time = self.time_max.filter(|max| time >= *max).map(|max| Exhausted::Time(window, time, max));
         let of_tokens = self.tokens_max.filter(|max| tokens >= *max).map(|max| Exhausted::Tokens(window, tokens, max));

@@ -5,7 +5,9 @@
 //! (results behind their calls, nothing said over an open call) hold by construction and are tested without a store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::alive::Added;
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
 use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, admit, check_inbound};
 use crate::fact::{Fact, Place};
@@ -84,7 +86,9 @@ impl<'a> Change<'a> {
         let calls: Vec<OpenCall> = reply.calls().map(open).collect();
         let cut: Vec<Call> = reply.calls().filter(|call| !call.whole).cloned().collect();
         let kept = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
-        self.say(Body::Reply(Box::new(reply)));
+        let since_reply = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.alive.since_reply);
+        let alive = since_reply.saturating_add(Added::by(self.chat, &self.facts).sum());
+        self.say(Body::Reply(Box::new(reply.with_alive(alive))));
         if !calls.is_empty() {
             self.fact(Fact::Opened(calls));
         }

@@ -9,6 +9,7 @@ mod tail;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::alive::Alive;
 use crate::budget;
 use crate::cost::Micros;
 use crate::error::Kind;
@@ -18,6 +19,7 @@ use crate::inherited::{Found, Inherited};
 use crate::message::{Body, Message, Part, Sent};
 use crate::quarantine::Taken;
 use crate::retry;
+use crate::setup::Setup;
 use crate::status::{self, Status, Verb};
 use crate::title;
 use crate::view::Cursor;
@@ -40,6 +42,8 @@ pub struct Chat {
     pub title: String,
     /// When something was said last, or when it was made.
     pub touched: Timestamp,
+    /// What it has of its own beside its agent. It never changes.
+    pub setup: Option<Arc<Setup>>,
     /// How many commits it has seen.
     pub version: Version,
     /// Where it stands.
@@ -199,6 +203,8 @@ pub struct Turn {
     pub overflowed: bool,
     /// The newest call's tool and input, hashed, and in how many replies in a row it came.
     pub same_call: (u64, u32),
+    /// How far its work was counted.
+    pub alive: Alive,
 }
 
 impl Turn {
@@ -302,6 +308,7 @@ impl Chat {
             taken: Taken::default(),
             inherited: Inherited::default(),
             unseen: MessageId(0),
+            setup: None,
         }
     }
 
@@ -336,7 +343,10 @@ impl Chat {
         for used in budget::used(self, facts).into_values() {
             self.totals.steps = self.totals.steps.saturating_add(used.steps);
             self.totals.time = self.totals.time.saturating_add(used.time);
+            self.totals.alive = self.totals.alive.saturating_add(used.alive);
         }
+        let alive = Alive::after(self, facts);
+        self.in_turn(|turn| turn.alive = alive);
         for fact in facts {
             self.apply_one(fact);
         }

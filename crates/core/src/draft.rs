@@ -209,6 +209,7 @@ impl Draft {
             model,
             usage: self.usage.usage(),
             runtime,
+            alive: Duration::ZERO, // Known when it is committed.
             context_limit,
             response_id: self.response_id,
             seams: self.seams,

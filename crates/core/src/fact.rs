@@ -12,7 +12,7 @@ use crate::cost::{End, Spend, Tally};
 use crate::delta::Rung;
 use crate::error::{Cause, Kind};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp};
-use crate::message::Message;
+use crate::message::{Body, Message};
 use crate::quarantine::Taken;
 use crate::status::Status;
 
@@ -101,6 +101,9 @@ pub struct Totals {
     pub steps: u64,
     /// How long they took, and tools that came back, each for itself.
     pub time: Duration,
+    /// How long its turns were at work: provider calls, waits between their attempts and tools, together. See
+    /// [`crate::alive`].
+    pub alive: Duration,
 }
 
 /// One thing that happened. A commit is a list of these.
@@ -179,6 +182,14 @@ pub enum Fact {
     Inherited(Seq),
     /// A command was taken out of the inbox.
     Obeyed(InboxSeq, Result<(), Refusal>),
+}
+
+impl Fact {
+    /// Whether it is a reply of the model.
+    #[must_use]
+    pub fn is_reply(&self) -> bool {
+        matches!(self, Self::Said(message, _) if matches!(message.body, Body::Reply(_)))
+    }
 }
 
 /// Where in the queue a message goes.

@@ -4,6 +4,7 @@
 //! over time is folded by plain functions ([`draft`], [`view`]); what to do next is a pure question ([`plan`]); time and
 //! chance are arguments. So a test can ask anything, and a crash can ask it again.
 
+pub mod alive;
 pub mod blob;
 pub mod budget;
 pub mod change;
@@ -30,6 +31,7 @@ pub mod recovery;
 pub mod rehearsal;
 pub mod retry;
 pub mod seam;
+pub mod setup;
 pub mod status;
 pub mod surrogates;
 mod title;

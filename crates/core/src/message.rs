@@ -207,6 +207,9 @@ pub struct ReplyBody {
     pub usage: Option<Usage>,
     /// How long the model streamed, all attempts together. Waits do not count.
     pub runtime: Duration,
+    /// How long the turn was at work for it, since the reply before it: provider calls, waits between their attempts, and
+    /// tools. See [`crate::alive`].
+    pub alive: Duration,
     /// The context window, when the provider told it or the model's facts do.
     pub context_limit: Option<u64>,
     /// The provider's name for the response.
@@ -220,6 +223,11 @@ pub struct ReplyBody {
 }
 
 impl Reply {
+    pub(crate) const fn with_alive(mut self, alive: Duration) -> Self {
+        self.0.alive = alive;
+        self
+    }
+
     pub(crate) const fn sealed(body: ReplyBody) -> Self {
         Self(body)
     }

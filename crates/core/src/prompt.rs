@@ -21,6 +21,7 @@ mod lean;
 mod repair;
 mod reply;
 mod request;
+mod sampling;
 mod schema;
 mod segment;
 mod target;
@@ -41,6 +42,7 @@ pub use entry::{
 };
 pub use repair::{Repair, RepairKind};
 pub use request::{CacheMarks, Chain, Continue, Effort, OUTPUT_MAX, Request, ToolChoice, Unfinished};
+pub use sampling::{BadSampling, STOP_BYTES_MAX, STOPS_MAX, Sampling, TEMPERATURE_MAX, TakesSampling};
 pub use schema::{ToolSpec, gemini_schema, normal_schema};
 pub use target::{Target, Wire};
 pub use user::{INLINE_BYTES_MAX, told_of};

@@ -15,6 +15,7 @@ use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
 use crate::ids::{InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use crate::message::Message;
+use crate::setup::Setup;
 use crate::status::{Status, Verb};
 
 /// How much of a chat somebody has seen. Opaque to clients; written as text on wires.
@@ -121,6 +122,8 @@ pub struct Standing {
     pub ended: Option<TurnEnd>,
     /// What it all cost.
     pub totals: Totals,
+    /// What it has of its own beside its agent.
+    pub setup: Option<Arc<Setup>>,
 }
 
 impl Standing {
@@ -150,6 +153,7 @@ impl Standing {
             compacting: chat.compacting.clone(),
             ended: chat.ended.clone().filter(|_| rests),
             totals: chat.totals,
+            setup: chat.setup.clone(),
         }
     }
 }

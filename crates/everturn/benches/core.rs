@@ -291,6 +291,7 @@ fn reply(step: u64, parts: Vec<Part>) -> Reply {
         model: "bench/one".parse().expect("a model"),
         usage: None,
         runtime: Duration::ZERO,
+        alive: Duration::ZERO,
         context_limit: None,
         response_id: None,
         seams: Vec::new(),

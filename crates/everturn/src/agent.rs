@@ -7,7 +7,7 @@ use everturn_core::chat::Chat;
 use everturn_core::context::Threshold;
 use everturn_core::ids::ModelId;
 use everturn_core::limits::Limits;
-use everturn_core::prompt::Effort;
+use everturn_core::prompt::{BadSampling, Effort, Sampling};
 
 use crate::tool::Tool;
 use crate::toolbox::{BadTool, Toolbox};
@@ -21,6 +21,10 @@ pub struct Agent {
     pub system: Vec<String>,
     /// How hard it should think, where the model can be told.
     pub effort: Option<Effort>,
+    /// How it should pick its words, and what ends its answers. What a model does not take is left out.
+    pub sampling: Sampling,
+    /// The most tokens an answer may have; as much as the model can, and 32,000, if left out.
+    pub output_tokens_max: Option<u32>,
     /// Its bounds.
     pub limits: Limits,
     /// How full the window may be before the transcript is summarised.
@@ -75,6 +79,8 @@ impl Agent {
             models: Vec::new(),
             system: Vec::new(),
             effort: None,
+            sampling: Sampling::default(),
+            output_tokens_max: None,
             limits: Limits::default(),
             compaction: Threshold::default(),
             toolbox: Arc::new(Toolbox::new()),
@@ -101,6 +107,24 @@ impl Agent {
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
         self.system.push(text.into());
+        self
+    }
+
+    /// The same agent with sampling parameters and stop sequences. What a model or its wire does not take is left out of
+    /// requests to it; [`Sampling::fitting`] says what that is.
+    ///
+    /// # Errors
+    /// A value that no provider takes.
+    pub fn sampling(mut self, sampling: Sampling) -> Result<Self, BadSampling> {
+        sampling.check()?;
+        self.sampling = sampling;
+        Ok(self)
+    }
+
+    /// The same agent with answers of at most so many tokens. What the model cannot say at once is not asked of it.
+    #[must_use]
+    pub const fn output_tokens_max(mut self, tokens: u32) -> Self {
+        self.output_tokens_max = Some(tokens);
         self
     }
 

@@ -39,9 +39,10 @@ impl Driver {
             return Ok(None);
         }
         let totals = &self.chat.totals;
-        let (steps, time, tokens, cost) = (totals.steps, totals.time, totals.tally.total(), totals.spend.total());
+        let (tokens, cost) = (totals.tally.total(), totals.spend.total());
+        let chat = Used { steps: totals.steps, time: totals.time, alive: totals.alive, tokens, cost };
         let Account { day, month, .. } = self.ports.account(&self.chat.owner).await?;
-        Ok(budget.exhausted(Used { steps, time, tokens, cost }, day, month))
+        Ok(budget.exhausted(chat, day, month))
     }
 }
 

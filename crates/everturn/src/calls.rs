@@ -93,7 +93,7 @@ impl Driver {
     /// Answers the calls that may not run because of those they came with: one had to be alone, or they were too many.
     /// Nobody is asked about them either. Says whether there were any.
     pub(crate) async fn turn_away(&mut self) -> Result<bool, WriteError> {
-        let (reply, shelf) = (self.newest_reply(), self.agent.toolbox.shelf());
+        let (reply, shelf) = (self.newest_reply(), self.shelf());
         let len_max = self.agent.limits.calls_len_max;
         let open = || reply.calls().enumerate().filter(|(_, call)| self.is_open(call.uid));
         // Once one has started the rule was kept, whatever the toolbox says by now.
@@ -154,7 +154,7 @@ impl Driver {
 
     /// How a call is started, or why it cannot be.
     fn start_of(&self, call: &Call, state: CallState) -> Result<Start, String> {
-        let shelf = self.agent.toolbox.shelf();
+        let shelf = self.shelf();
         let Runner::Us(entry, input) = shelf.runner(call)? else {
             return Err(format!("Only a client can run `{}`, and none was asked. Call it again.", call.tool));
         };

@@ -15,7 +15,7 @@ use everturn_core::draft::Draft;
 use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::message::{Body, Message, Reply, Summary, SummarySource};
-use everturn_core::prompt::{Entries, OUTPUT_MAX, PromptPart, Request, Target};
+use everturn_core::prompt::{Entries, PromptPart, Request, Target};
 use everturn_stores::WriteError;
 
 use crate::agent::Chaining;
@@ -122,10 +122,10 @@ impl Driver {
         self.gauge.tokens(Size::text(request.bytes()))
     }
 
-    /// How long an answer to a request may be: many servers refuse one that would not fit behind it. Rounded, because some
+    /// How long an answer to a request may be where `wanted` tokens are wanted: many servers refuse one that would not fit behind it. Rounded, because some
     /// caches hold only as long as nothing about a request changes.
-    pub(crate) fn output_max(&self, asked: &Asked, request: &Request) -> u32 {
-        let max = OUTPUT_MAX.min(asked.facts.output_max);
+    pub(crate) fn output_max(&self, asked: &Asked, request: &Request, wanted: u32) -> u32 {
+        let max = wanted.min(asked.facts.output_max);
         let Some(limit) = self.context_limit() else { return max };
         let tokens = self.tokens(request);
         let room = limit.saturating_sub(tokens.saturating_add(tokens / MEASURE_ERROR));

@@ -31,6 +31,7 @@ use crate::kept::Kept;
 use crate::metrics::{Commit, Meter};
 use crate::places::{Place, Seat, Waiting};
 use crate::spans::Spans;
+use crate::toolbox::ChatTools;
 use crate::trouble;
 
 /// Who waits at least this long keeps nothing that can be read again: people take their time, and thousands may wait.
@@ -40,6 +41,8 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 pub(crate) struct Driver {
     pub(crate) ports: Arc<Ports>,
     pub(crate) agent: Arc<Agent>,
+    /// The tools that the chat brought.
+    pub(crate) own_tools: ChatTools,
     pub(crate) bell: Arc<Bell>,
     pub(crate) lease: Lease,
     pub(crate) chat: Chat,
@@ -110,6 +113,7 @@ impl Driver {
         let draft = Draft::of_rows(&rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))?;
         let kept = Kept::of(draft.as_ref(), &agent);
         let room = Room::of(&chat);
+        let own_tools = ChatTools::of(chat.setup.as_deref());
         let meter = ports.metrics.meter(&chat, &messages, draft.as_ref());
         let spans = Spans::of(&chat);
         let clock = ports.clock.counting();
@@ -117,6 +121,7 @@ impl Driver {
         Ok(Box::new(Self {
             ports,
             agent,
+            own_tools,
             bell,
             lease,
             chat,

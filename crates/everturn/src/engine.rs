@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use everturn_core::budget::{Account, Budget};
 use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp};
+use everturn_core::setup::BadSetup;
 use everturn_core::view::Cursor;
 use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider, Server};
@@ -213,6 +214,9 @@ impl Engine {
         if self.ports.agent(&new.agent).is_none() && self.ports.store.made(new).await?.is_none() {
             return Err(CreateError::NoSuchAgent(new.agent.clone()));
         }
+        if let (Some(setup), Some(agent)) = (&new.setup, self.ports.agent(&new.agent)) {
+            agent.toolbox.shelf().check(setup)?;
+        }
         let id = self.ports.store.make(new).await?;
         self.ports.feeds.tell(&new.owner, id);
         Ok(self.chat(id))
@@ -302,6 +306,9 @@ pub enum CreateError {
     /// The store cannot take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It cannot have this of its own.
+    #[error(transparent)]
+    Setup(#[from] BadSetup),
     /// It cannot be made like this.
     #[error(transparent)]
     Make(#[from] MakeError),

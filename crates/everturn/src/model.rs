@@ -17,7 +17,7 @@ use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
-use everturn_core::prompt::{Prompt, Request};
+use everturn_core::prompt::{OUTPUT_MAX, Prompt, Request};
 use everturn_core::recovery::{self, Budget, Recovery};
 use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::record::{Of, recording};
@@ -31,7 +31,7 @@ use crate::climb::Climb;
 use crate::driver::Driver;
 use crate::governor::Permit;
 use crate::kept::Kept;
-use crate::toolbox;
+use crate::toolbox::{self, Shelf};
 use crate::trouble;
 
 /// Whom the next attempt asks.
@@ -197,8 +197,10 @@ impl Driver {
         let prompt = self.prompt.as_ref().expect("the transcript was prepared");
         let mut request = Request::new(asked.model.clone(), target, prompt.entries());
         request.system = self.agent.system.clone();
-        request.tools = self.agent.toolbox.shelf().offered();
+        request.system.extend(self.chat.setup.as_ref().map(|setup| setup.instructions.clone()));
+        request.tools = self.shelf().offered();
         request.effort = self.agent.effort;
+        request.sampling = self.agent.sampling.clone();
         request.background = self.agent.background == Background::On;
         if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
             request.chain = prompt.chain(&asked.model);
@@ -207,8 +209,14 @@ impl Driver {
             request.entries = self.leaner(&request.entries, stage, target);
             request.chain = None; // The provider's copy is the one that was too long.
         }
-        request.max_output = self.output_max(asked, &request);
+        request.output_is_told = self.agent.output_tokens_max.is_some();
+        request.max_output = self.output_max(asked, &request, self.agent.output_tokens_max.unwrap_or(OUTPUT_MAX));
         request
+    }
+
+    /// The tools of the agent, and those that the chat brought.
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        self.agent.toolbox.shelf().with_clients(&self.own_tools)
     }
 
     async fn attempt(&mut self, asked: Asked, climb: Climb, permit: Permit) -> Result<(), WriteError> {
@@ -305,7 +313,7 @@ impl Driver {
             draft.mend(toolbox::repaired);
         }
         let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
-        let shelf = self.agent.toolbox.shelf();
+        let shelf = self.shelf();
         self.change(|change| {
             if let Some(attempted) = attempted {
                 change.fact(attempted);

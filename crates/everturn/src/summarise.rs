@@ -20,7 +20,7 @@ use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
-use everturn_core::prompt::{Request, ToolChoice, told_of};
+use everturn_core::prompt::{OUTPUT_MAX, Request, Sampling, ToolChoice, told_of};
 use everturn_core::retry::{Progress, Spent, Verdict, verdict};
 use everturn_providers::record::recording;
 use everturn_providers::{Frame, Provider};
@@ -135,8 +135,12 @@ impl Driver {
             _ => entries.cut(TEXT_BYTES_MAX[1]),
         };
         let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
-        let mut request = Request { entries, tool_choice, chain: None, background: false, ..self.request(asked) };
-        request.max_output = self.output_max(asked, &request);
+        // What bounds an answer would cut a summary short.
+        let sampling = Sampling { stop: Vec::new(), ..self.agent.sampling.clone() };
+        let mut request =
+            Request { entries, tool_choice, sampling, chain: None, background: false, ..self.request(asked) };
+        request.output_is_told = false;
+        request.max_output = self.output_max(asked, &request, OUTPUT_MAX);
         Some(request.fit(target))
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use everturn_core::chat::CallState;
 use everturn_core::message::{Call, RunBy};
 use everturn_core::prompt::{NotOfferable, ToolSpec, offerable};
+use everturn_core::setup::{BadSetup, Setup};
 use everturn_core::surrogates;
 use serde_json::Value;
 
@@ -46,6 +47,17 @@ struct ClientTool {
     spec: ToolSpec,
     /// Nothing, if its schema is none: then the client judges the input.
     fits: Option<Arc<jsonschema::Validator>>,
+}
+
+/// The tools that a chat brought, with what is asked of them often.
+#[derive(Default)]
+pub(crate) struct ChatTools(BTreeMap<String, ClientTool>);
+
+impl ChatTools {
+    pub(crate) fn of(setup: Option<&Setup>) -> Self {
+        let tools = setup.into_iter().flat_map(|setup| &setup.tools);
+        Self(tools.map(|spec| (spec.name.clone(), ClientTool::new(spec.clone()))).collect())
+    }
 }
 
 /// Who runs a call.
@@ -107,9 +119,8 @@ impl Toolbox {
     /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
     pub fn add_client(&self, spec: ToolSpec) -> Result<(), BadTool> {
         offerable(&spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
-        let fits = jsonschema::validator_for(&spec.input_schema).ok().map(Arc::new);
         self.change(|shelf| {
-            shelf.clients.insert(spec.name.clone(), ClientTool { spec, fits });
+            shelf.clients.insert(spec.name.clone(), ClientTool::new(spec));
         });
         Ok(())
     }
@@ -148,6 +159,39 @@ fn fits(spec: &ToolSpec) -> Result<jsonschema::Validator, BadTool> {
 }
 
 impl Shelf {
+    /// Refuses what a chat cannot have of its own beside these tools.
+    pub(crate) fn check(&self, setup: &Setup) -> Result<(), BadSetup> {
+        setup.check()?;
+        for spec in &setup.tools {
+            if self.has(&spec.name) {
+                return Err(BadSetup::AgentHas(spec.name.clone()));
+            }
+            Toolbox::check(spec).map_err(|bad| BadSetup::NotOfferable(bad.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// These tools, and those that a chat brought for its clients to run. The agent's win.
+    pub(crate) fn with_clients(self: Arc<Self>, own: &ChatTools) -> Arc<Self> {
+        let own: Vec<_> = own.0.iter().filter(|(name, _)| !self.has(name)).collect();
+        if own.is_empty() {
+            return self;
+        }
+        let mut shelf = Self::clone(&self);
+        for (name, client) in own {
+            if let Some(active) = &mut shelf.active {
+                active.insert(name.clone());
+            }
+            shelf.clients.insert(name.clone(), client.clone());
+        }
+        shelf.offered = shelf.offer();
+        Arc::new(shelf)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.tools.contains_key(name) || self.clients.contains_key(name) || self.aliases.contains_key(name)
+    }
+
     /// What the model is told of, always in the same order so that provider caches hold.
     pub(crate) fn offered(&self) -> Arc<[ToolSpec]> {
         self.offered.clone()
@@ -250,6 +294,11 @@ fn parsed(raw: &str) -> Result<Value, String> {
 }
 
 impl ClientTool {
+    fn new(spec: ToolSpec) -> Self {
+        let fits = jsonschema::validator_for(&spec.input_schema).ok().map(Arc::new);
+        Self { spec, fits }
+    }
+
     /// Whether a client can be given this input.
     fn check(&self, raw: &str) -> Result<(), String> {
         fitting(&parsed(raw)?, self.fits.as_deref())

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use everturn_core::cost::{Above, Micros, Price};
 use everturn_core::ids::ModelId;
 use everturn_core::limits::Thinking;
-use everturn_core::prompt::{Effort, OUTPUT_MAX, Target, Wire};
+use everturn_core::prompt::{Effort, OUTPUT_MAX, TakesSampling, Target, Wire};
 use everturn_core::recovery::{Capabilities, Echo, Prefill, Reattach};
 use serde::Deserialize;
 
@@ -88,6 +88,22 @@ pub struct Card {
     pub result_media: Option<Vec<String>>,
     /// Tools of the provider's own whose use can be sent back as it came.
     pub replays: Option<Vec<String>>,
+    /// When it takes `temperature`, `top_p` and `top_k`. If absent: a model that thinks takes them when told not to think.
+    pub sampling: Option<SamplingWord>,
+    /// Whether it takes `top_k`, where servers differ.
+    pub top_k: Option<bool>,
+}
+
+/// When a model takes `temperature`, `top_p` and `top_k`, as the table names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SamplingWord {
+    /// With every request.
+    Always,
+    /// Unless the request asks it to think.
+    UnlessThinking,
+    /// With no request.
+    Never,
 }
 
 /// The wires, as the table names them.
@@ -220,6 +236,8 @@ impl Card {
             media: other.media.or(self.media),
             result_media: other.result_media.or(self.result_media),
             replays: other.replays.or(self.replays),
+            sampling: other.sampling.or(self.sampling),
+            top_k: other.top_k.or(self.top_k),
         }
     }
 
@@ -236,6 +254,19 @@ impl Card {
         at_least.or(known.last()).map(String::as_str)
     }
 
+    /// When it takes `temperature`, `top_p` and `top_k`. Models that think have no words to pick, and refuse these.
+    fn takes_sampling(&self) -> TakesSampling {
+        let can_rest = || self.efforts.as_deref().unwrap_or_default().iter().any(|name| name == label(Effort::None));
+        match self.sampling {
+            Some(SamplingWord::Always) => TakesSampling::Always,
+            Some(SamplingWord::UnlessThinking) => TakesSampling::UnlessReasoning,
+            Some(SamplingWord::Never) => TakesSampling::Never,
+            None if self.thinks != Some(true) => TakesSampling::Always,
+            None if can_rest() => TakesSampling::IfNotReasoning,
+            None => TakesSampling::Never,
+        }
+    }
+
     /// The same as the engine asks for it. `wire` is the adapter's, for a model whose card names none.
     #[must_use]
     pub fn facts(&self, provider: &str, wire: Wire) -> ModelFacts {
@@ -249,6 +280,10 @@ impl Card {
             user_media: self.media.clone().unwrap_or(usual.user_media),
             result_media: self.result_media.clone().unwrap_or(usual.result_media),
             replays: self.replays.clone().unwrap_or(usual.replays),
+            takes_sampling: self.takes_sampling(),
+            takes_top_k: self.top_k.unwrap_or(usual.takes_top_k),
+            // OpenAI's models that think refuse stop sequences.
+            takes_stop: usual.takes_stop && !(wire == Wire::OpenAiChat && self.thinks == Some(true)),
             ..usual
         };
         ModelFacts {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use everturn::core::budget::Account;
 use everturn::core::command::Choice;
 use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
+use everturn::core::setup::Setup;
 use everturn::core::status::Status;
 use everturn::core::view::Cursor;
 use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, SubmitError, Token, TokenHash, Tokens};
@@ -104,6 +105,8 @@ pub struct Wanted {
     pub title: Option<String>,
     /// Whether it is recorded.
     pub debug: bool,
+    /// What it has of its own beside its agent.
+    pub setup: Option<Arc<Setup>>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
@@ -184,13 +187,14 @@ impl App {
 
     /// A new chat of the caller's; under a request id, the one that was made for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
-        let Wanted { agent, model, title, debug, key } = wanted;
+        let Wanted { agent, model, title, debug, setup, key } = wanted;
         let (model, trouble) = model.split();
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, is_named) = (agent.clone().unwrap_or_else(|| self.agent.clone()), agent.is_some());
         let (title, model) = (title.unwrap_or_default(), model.model());
         let is_chosen = model.is_some();
-        let new = New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, fork: None, key };
+        let fork = None;
+        let new = New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, key };
         self.made(caller, &new, trouble).await
     }
 
@@ -209,7 +213,9 @@ impl App {
         let (new, trouble) = self.forked(caller, chat.heading.id, forked);
         let new = New { agent: agent.clone(), ..new };
         let new = if new.is_titled { new } else { New { title: title.clone(), ..new } };
-        let new = if new.is_chosen { new } else { New { model: chat.handle.standing().await?.model, ..new } };
+        let standing = chat.handle.standing().await?;
+        let new = New { setup: standing.setup, ..new };
+        let new = if new.is_chosen { new } else { New { model: standing.model, ..new } };
         self.made(caller, &new, trouble).await
     }
 
@@ -232,7 +238,9 @@ impl App {
         let (is_chosen, model) = (model.is_some(), model.and_then(Choice::model));
         let fork = Some(Fork { chat, at });
         let (is_named, debug) = (false, false); // What was to be seen is in the other one.
-        (New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, fork, key }, trouble.flatten())
+        let setup = None;
+        let new = New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, key };
+        (new, trouble.flatten())
     }
 
     /// The request as it was asked for under this key at first: now, if it never was.
@@ -438,8 +446,7 @@ async fn gone<T>(error: JoinError) -> T {
 impl OwnChat {
     /// The chat as it stands now.
     pub async fn now(&self) -> Result<wire::Chat, Problem> {
-        let standing = (&self.handle.standing().await?).into();
-        Ok(wire::Chat { id: self.heading.id.to_string(), agent: self.heading.agent.clone(), standing })
+        Ok(wire::Chat::new(&self.heading, &self.handle.standing().await?))
     }
 }
 

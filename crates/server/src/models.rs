@@ -10,7 +10,7 @@ use std::sync::Arc;
 use everturn::Builder;
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn::core::prompt::Wire;
+use everturn::core::prompt::{Target, Wire};
 use everturn::providers::anthropic::Anthropic;
 use everturn::providers::catalogue::{Catalogue, PriceCard};
 use everturn::providers::endpoint::{Auth, BadEndpoint, Endpoint};
@@ -161,6 +161,23 @@ impl Company {
         let has_price = |provider: &str| catalogue.card(provider, model.name()).price.is_some();
         let is_gemini = self.named.get(model.provider()).is_some_and(|named| named.wire == Wire::Gemini);
         model.provider() == "understudy" || has_price(model.provider()) || is_gemini && has_price("google")
+    }
+
+    /// What a model takes, by who provides it. `None` of the understudy, which takes everything, and of models that nobody
+    /// provides.
+    #[must_use]
+    pub fn target(&self, model: &ModelId) -> Option<Target> {
+        let provider = model.provider();
+        let wire = match (provider, self.named.get(provider)) {
+            (_, Some(named)) => named.wire,
+            ("anthropic", None) => Wire::Anthropic,
+            ("openai", None) => Wire::OpenAiResponses,
+            ("google", None) => Wire::Gemini,
+            ("openrouter" | "ollama", None) => Wire::OpenAiChat,
+            _ => return None,
+        };
+        let shelf = if wire == Wire::Gemini { "google" } else { provider };
+        Some(Catalogue::embedded().card(shelf, model.name()).facts(provider, wire).target)
     }
 
     /// Sees who can be asked.

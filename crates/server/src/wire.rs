@@ -23,7 +23,7 @@ mod usage;
 
 pub use account::{Account, Bounds, Used};
 pub use all::{BadEvent, Followers, Lines, Listed, Told};
-pub use ask::{Accepted, Answer, Answers, Create, Edit, Fork, NewPart, Nothing, Patch, Said, Send};
+pub use ask::{Accepted, Answer, Answers, ClientTool, Create, Edit, Fork, NewPart, Nothing, Patch, Said, Send};
 pub use chat::{Ask, Chat, Chats, Ended, Failure, Heading, Model, Models, Queued, Retry, Standing, Summarising};
 pub use draft::Draft;
 pub use event::{Began, Counts, Delta, Event, Increment, Rewound, Snapshot};

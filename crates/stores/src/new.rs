@@ -1,14 +1,17 @@
 //! Chats to be made.
 
+use std::sync::Arc;
+
 use everturn_core::chat::Chat;
 use everturn_core::fork::{OpenCall, titled};
 use everturn_core::ids::{ChatId, MessageId, ModelId};
+use everturn_core::setup::Setup;
 use sha2::{Digest as _, Sha256};
 
 use crate::store::StoreError;
 
 /// A chat to be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct New {
     /// Its name, if it is made now.
     pub id: ChatId,
@@ -28,6 +31,8 @@ pub struct New {
     pub title: String,
     /// Whether somebody has asked for that title. A fork may have it from the other chat.
     pub is_titled: bool,
+    /// What it has of its own beside its agent. A fork has it from the other chat.
+    pub setup: Option<Arc<Setup>>,
     /// What it begins with, if not with nothing.
     pub fork: Option<Fork>,
     /// The owner's name for this request, remembered as long as the chat is there: the same one again finds it.
@@ -79,6 +84,9 @@ impl New {
         if self.debug {
             hash.update(b"debug"); // Requests of before have no word of it.
         }
+        if let (Some(setup), None) = (&self.setup, self.fork) {
+            hash.update(setup.to_json().to_string()); // Requests of before have none.
+        }
         if let Some(Fork { chat, at }) = self.fork {
             hash.update(chat.as_u128().to_be_bytes());
             hash.update(at.0.to_be_bytes());
@@ -88,7 +96,7 @@ impl New {
 
     /// The chat, if it begins with nothing.
     pub(crate) fn empty(&self) -> Chat {
-        let (model, debug) = (self.model.clone(), self.debug);
-        Chat { model, debug, ..titled(self.id, &self.agent, &self.owner, &self.title) }
+        let (model, debug, setup) = (self.model.clone(), self.debug, self.setup.clone());
+        Chat { model, debug, setup, ..titled(self.id, &self.agent, &self.owner, &self.title) }
     }
 }

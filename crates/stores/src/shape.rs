@@ -32,6 +32,7 @@ mod output;
 mod part;
 mod reply;
 pub mod rows;
+mod setup;
 #[cfg(test)]
 #[cfg(feature = "conformance")]
 mod tests;

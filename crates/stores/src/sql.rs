@@ -120,9 +120,10 @@ impl Split {
 /// What a commit used, by the day, in numbers of which a table can add up many. No true one is cut.
 pub(crate) fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
     let countable = |number: u64| number.min(1 << 40);
-    let cut = |Used { steps, time, tokens, cost: Micros(cost) }| Used {
+    let cut = |Used { steps, time, alive, tokens, cost: Micros(cost) }| Used {
         steps: countable(steps),
         time: Duration::from_millis(countable(millis(time))),
+        alive: Duration::from_millis(countable(millis(alive))),
         tokens: countable(tokens),
         cost: Micros(countable(cost)),
     };

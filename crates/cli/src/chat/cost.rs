@@ -26,6 +26,7 @@ pub fn told(usage: &Usage, account: &Account) -> Vec<String> {
     let chat = Used {
         steps: usage.steps,
         time_ms: usage.time_ms,
+        alive_ms: usage.alive_ms,
         tokens: total(&usage.known).saturating_add(total(&usage.estimated)),
         cost_micros: known.saturating_add(estimated),
     };

@@ -174,7 +174,7 @@ async fn persist(client: &Client, order: &Order, told: &mpsc::Sender<Outcome>) -
 async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
     match order {
         Order::Begin { begin: Begin { agent, model, debug }, text, files } => {
-            let new = Create { agent: agent.clone(), model: model.clone(), title: None, debug: *debug };
+            let new = Create { agent: agent.clone(), model: model.clone(), debug: *debug, ..Create::default() };
             let chat = client.create(&new).await?;
             let (text, files) = attach::merged(text, files);
             client.send_with(&chat.id, &text, files, When::Queue).await?; // Under the same name: it is another kind of thing.

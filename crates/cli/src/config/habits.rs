@@ -36,6 +36,11 @@ impl Habits {
         agent
     }
 
+    /// How hard to think, if that is told.
+    pub fn effort(self) -> Option<Effort> {
+        self.effort.map(|Word(effort)| effort)
+    }
+
     /// What they are, each with whether the file says it, as the file writes it.
     pub fn shown(self) -> Vec<(&'static str, String, bool)> {
         let percent = self.compaction_percent.map_or(COMPACTION_PERCENT, |Percent(percent)| percent);
@@ -85,8 +90,11 @@ mod tests {
         let text = format!("{words}\n[agents.a]\nmodel = \"a/b\"\n{words}\n[agents.b]\nmodel = \"a/b\"");
         let config = read(Flags::default(), &[], &text).unwrap();
         let usual = Agent::new("a/b".parse().unwrap());
-        let agents =
-            [config.agents["a"].agent().unwrap(), config.habits.of(usual.clone()), config.agents["b"].agent().unwrap()];
+        let agents = [
+            config.agents["a"].agent().unwrap(),
+            config.usual.habits().of(usual.clone()),
+            config.agents["b"].agent().unwrap(),
+        ];
         let habits = agents.map(|agent| (agent.background, agent.effort, agent.compaction));
         let told = (Background::On, Some(Effort::High), Threshold::percent(55));
         assert_eq!(habits, [told, told, (Background::Off, None, Threshold::default())]);

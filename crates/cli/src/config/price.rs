@@ -51,9 +51,16 @@ pub fn by_model(prices: &Prices) -> anyhow::Result<BTreeMap<ModelId, Price>> {
 }
 
 impl Config {
+    /// What a person should know who wrote the file: bounds that do not bind, and parameters that are not sent.
+    pub fn warnings(&self, usual: &ModelId) -> Vec<String> {
+        let mut warnings = self.unbound(usual);
+        warnings.extend(self.untaken(usual));
+        warnings
+    }
+
     /// What is wrong with bounds on money: those that do not bind, because nobody knows what a model costs, nor bounds
     /// tokens instead. `usual` is the model of the default agent.
-    pub fn unbound(&self, usual: &ModelId) -> Vec<String> {
+    fn unbound(&self, usual: &ModelId) -> Vec<String> {
         let company = self.company();
         let mut bounds: BTreeMap<ModelId, Vec<String>> = BTreeMap::new();
         let budgets = self.unbound_budgets();
@@ -64,7 +71,7 @@ impl Config {
         };
         let turn = |agent: &str| format!("the turn_cost_max of the agent `{agent}`");
         for model in self.fallbacks.iter().chain([usual]) {
-            tell(model, self.turns.is_cost_alone().then(|| turn(AGENT)));
+            tell(model, self.usual.turns().is_cost_alone().then(|| turn(AGENT)));
         }
         for (name, profile) in &self.agents {
             let models = profile.fallbacks.iter().chain([&profile.model]);

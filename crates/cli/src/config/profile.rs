@@ -1,16 +1,19 @@
 //! Agents, as the file says them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use everturn::core::prompt::ToolSpec;
+use everturn::core::prompt::{Sampling, ToolSpec};
 use everturn::{Agent, Toolbox};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::bounds::AgentBounds;
 use super::habits::{Habits, Percent, Word};
 use super::money::Money;
+use super::sampling::OUTPUT_TOKENS_MIN;
 use super::turns::Turns;
 
 /// An agent by name.
@@ -25,9 +28,23 @@ pub struct Profile {
     pub turn_minutes_max: Option<u64>,
     pub turn_tokens_max: Option<u64>,
     pub turn_cost_max: Option<Money>,
+    pub open_seconds_max: Option<NonZeroU32>,
+    pub silence_seconds_max: Option<NonZeroU32>,
+    pub tool_seconds_max: Option<NonZeroU32>,
+    pub awaiting_minutes_max: Option<NonZeroU32>,
+    pub attempts_max: Option<NonZeroU32>,
+    pub tools_at_once_max: Option<NonZeroU32>,
+    pub queue_len_max: Option<NonZeroU32>,
     pub background: Option<bool>,
     pub effort: Option<Word>,
     pub compaction_percent: Option<Percent>,
+    pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
+    pub top_k: Option<u32>,
+    pub seed: Option<i32>,
+    #[serde(default)]
+    pub stop: Vec<String>,
+    pub output_tokens_max: Option<u32>,
     #[serde(default)]
     pub tools: Tools,
 }
@@ -53,9 +70,49 @@ impl Profile {
         for model in &self.fallbacks {
             agent = agent.or(model.parse()?);
         }
+        self.dress(agent)
+    }
+
+    /// An agent with everything of it but its models.
+    pub fn dress(&self, mut agent: Agent) -> anyhow::Result<Agent> {
         agent.system.extend(self.system.clone());
         equip(&agent, &self.tools)?;
-        Ok(self.habits().of(self.turns().of(agent)))
+        agent.output_tokens_max = self.output_tokens_max;
+        let agent = agent.sampling(self.sampling())?;
+        Ok(self.habits().of(self.turns().of(self.bounds().of(agent))))
+    }
+
+    /// Reads what its tools keep in files of their own, and refuses what no model could be sent.
+    pub fn settle(&mut self, beside: &Path) -> anyhow::Result<()> {
+        for (name, tool) in &mut self.tools {
+            tool.settle(name, beside)?;
+        }
+        self.sampling().check()?;
+        match self.output_tokens_max {
+            Some(few @ ..OUTPUT_TOKENS_MIN) => {
+                bail!("`output_tokens_max` is {few}; it has to be {OUTPUT_TOKENS_MIN} or more")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How its models pick their words, and what ends their answers.
+    pub fn sampling(&self) -> Sampling {
+        let Self { temperature, top_p, top_k, seed, .. } = *self;
+        Sampling { temperature, top_p, top_k, seed, stop: self.stop.clone() }
+    }
+
+    /// How long it waits, and how much it does at once.
+    pub const fn bounds(&self) -> AgentBounds {
+        AgentBounds {
+            open_seconds_max: self.open_seconds_max,
+            silence_seconds_max: self.silence_seconds_max,
+            tool_seconds_max: self.tool_seconds_max,
+            awaiting_minutes_max: self.awaiting_minutes_max,
+            attempts_max: self.attempts_max,
+            tools_at_once_max: self.tools_at_once_max,
+            queue_len_max: self.queue_len_max,
+        }
     }
 
     /// How it asks its models.

@@ -72,7 +72,7 @@ impl Config {
             .flat_map(|profile| profile.fallbacks.iter().chain([&profile.model]))
             .filter_map(provider)
             .collect();
-        if self.habits.background == Some(true) {
+        if self.usual.background == Some(true) {
             // Whom the default agent asks may be for the keys to say.
             kept.insert(self.model.value.as_ref().map_or("google", ModelId::provider).to_owned());
         }

@@ -3,17 +3,16 @@
 use std::fmt::{Debug, Write as _};
 
 use everturn::core::ids::ModelId;
+use everturn::core::limits::Limits;
 use everturn_server::{Bounds, usual_model};
 use reqwest::Url;
 
 use super::budget::Spending;
-use super::habits::Habits;
 use super::price::Price;
 use super::profile::{Profile, Tools};
 use super::provider::Provider;
 use super::reach::Openness;
-use super::turns::Turns;
-use super::{Config, Origin, Told};
+use super::{Config, Origin, Told, sampling};
 
 /// Variables that hold secrets. Whether they are set is shown, and nothing else.
 const SECRETS: [&str; 7] = [
@@ -97,16 +96,22 @@ impl Config {
             sheet.line(name, told.value.unwrap_or(usual), &told.origin);
         }
         sheet.line("stream_seconds_max", self.stream_seconds_max.value.get(), &self.stream_seconds_max.origin);
+        let limits = Limits::default();
+        for (name, told, usual) in [
+            ("requests_max", &self.requests_max, limits.governor.at_once_max as u64),
+            ("connect_seconds_max", &self.connect_seconds_max, limits.connect_max.as_secs()),
+        ] {
+            sheet.line(name, told.value.map_or(usual, |told| told.get().into()), &told.origin);
+        }
         sheet.line("drain_seconds", self.drain_seconds.value, &self.drain_seconds.origin);
         sheet.line("record", self.record.value.to_string(), &self.record.origin);
         sheet.line("durability", self.durability.value.to_string(), &self.durability.origin);
         let connections = &self.database_connections;
         sheet.line("database_connections", connections.value.len(), &connections.origin);
-        self.show_turns(&mut sheet, self.turns);
-        self.show_habits(&mut sheet, self.habits);
+        self.show_keys(&mut sheet, &self.usual);
         self.show_providers(&mut sheet);
         self.show_prices(&mut sheet);
-        self.show_tools(&mut sheet, "tools", &self.tools);
+        self.show_tools(&mut sheet, "tools", &self.usual.tools);
         for (name, profile) in &self.agents {
             self.show_agent(&mut sheet, name, profile);
         }
@@ -114,7 +119,7 @@ impl Config {
         for (owner, budget) in &self.owners {
             self.show_budget(&mut sheet, &format!("owners.{}", key(owner)), budget);
         }
-        for warning in self.unbound(&model) {
+        for warning in self.warnings(&model) {
             sheet.say(format_args!("# warning: {warning}"));
         }
         self.show_variables(&mut sheet, variable);
@@ -174,22 +179,19 @@ impl Config {
         if let Some(system) = system {
             sheet.say(format_args!("system = {system:?}"));
         }
-        self.show_turns(sheet, profile.turns());
-        self.show_habits(sheet, profile.habits());
+        self.show_keys(sheet, profile);
         self.show_tools(sheet, &format!("{path}.tools"), tools);
     }
 
-    fn show_turns(&self, sheet: &mut Sheet, turns: Turns) {
-        for (name, value, is_told) in turns.shown() {
+    /// The bounds of an agent, and how it asks its models.
+    fn show_keys(&self, sheet: &mut Sheet, profile: &Profile) {
+        let told = profile.turns().shown().into_iter().chain(profile.bounds().shown()).chain(profile.habits().shown());
+        for (name, value, is_told) in told {
             let origin = if is_told { &self.file } else { &Origin::Default };
             sheet.say(format_args!("{name} = {value}  # {origin}"));
         }
-    }
-
-    fn show_habits(&self, sheet: &mut Sheet, habits: Habits) {
-        for (name, value, is_told) in habits.shown() {
-            let origin = if is_told { &self.file } else { &Origin::Default };
-            sheet.say(format_args!("{name} = {value}  # {origin}"));
+        for (name, value) in sampling::shown(&profile.sampling(), profile.output_tokens_max) {
+            sheet.say(format_args!("{name} = {value}  # {}", self.file));
         }
     }
 

@@ -76,7 +76,7 @@ fn the_default_agent_is_told_like_others() {
     let agent = config.usual_agent("e/f".parse().unwrap()).unwrap();
     assert_eq!(agent.models.iter().map(ToString::to_string).collect::<Vec<_>>(), ["e/f", "c/d"], "each once");
     let named = format!("[agents.x]\nmodel = \"a/b\"\n{text}");
-    assert_eq!(read(Flags::default(), &[], &named).unwrap().agents["x"].turns(), config.turns);
+    assert_eq!(read(Flags::default(), &[], &named).unwrap().agents["x"].turns(), config.usual.turns());
     let error = format!("{:#}", read(Flags::default(), &[], "fallbacks = [\"nothing\"]").unwrap_err());
     assert!(error.contains("provider/model"), "{error}");
 }

@@ -11,9 +11,10 @@ use super::hint::nearest;
 const OURS: &str = "EVERTURN_";
 
 /// What is read anywhere, without how it begins.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 29] = [
     "CHATS_MAX",
     "CONFIG",
+    "CONNECT_SECONDS_MAX",
     "DATA",
     "DATABASE_CONNECTIONS",
     "DRAIN_SECONDS",
@@ -29,6 +30,7 @@ const KNOWN: [&str; 27] = [
     "PLAIN_HOSTS",
     "PROXIES",
     "RECORD",
+    "REQUESTS_MAX",
     "RUNNING_MAX",
     "STREAMS_MAX",
     "STREAM_SECONDS_MAX",

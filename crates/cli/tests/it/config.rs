@@ -17,6 +17,8 @@ running_max = 7
 record = "errors"
 models = ["understudy/drill"]
 effort = "low"
+temperature = 0.2
+stop = ["END"]
 fallbacks = ["understudy/persona"]
 turn_tokens_max = 9000
 
@@ -36,6 +38,8 @@ description = "Tells the time."
 [agents.careful]
 background = true
 compaction_percent = 100
+silence_seconds_max = 300
+output_tokens_max = 4000
 model = "understudy/persona"
 fallbacks = ["understudy/numbered"]
 system = "Think \"twice\"."
@@ -107,6 +111,8 @@ async fn what_counts_is_shown_with_its_origin() {
         running_max = 7  # FILE
         streams_max = 9  # EVERTURN_STREAMS_MAX
         stream_seconds_max = 3600  # default
+        requests_max = 1000  # default
+        connect_seconds_max = 10  # default
         drain_seconds = 5  # default
         record = "errors"  # FILE
         durability = "process"  # default
@@ -115,9 +121,18 @@ async fn what_counts_is_shown_with_its_origin() {
         turn_minutes_max = 240  # default
         turn_tokens_max = 9000  # FILE
         turn_cost_max = 50  # default
+        open_seconds_max = 60  # default
+        silence_seconds_max = 120  # default
+        tool_seconds_max = 600  # default
+        awaiting_minutes_max = 1440  # default
+        attempts_max = 24  # default
+        tools_at_once_max = 8  # default
+        queue_len_max = 20  # default
         background = false  # default
         effort = "low"  # FILE
         compaction_percent = 70  # default
+        temperature = 0.2  # FILE
+        stop = ["END"]  # FILE
     "#]]
     .assert_eq(shown(&file).await.split("\n[").next().unwrap());
 }
@@ -151,8 +166,16 @@ async fn what_counts_of_tables_and_variables_is_shown() {
         turn_minutes_max = 240  # default
         turn_tokens_max = 50000000  # default
         turn_cost_max = 50  # default
+        open_seconds_max = 60  # default
+        silence_seconds_max = 300  # FILE
+        tool_seconds_max = 600  # default
+        awaiting_minutes_max = 1440  # default
+        attempts_max = 24  # default
+        tools_at_once_max = 8  # default
+        queue_len_max = 20  # default
         background = true  # FILE
         compaction_percent = 100  # FILE
+        output_tokens_max = 4000  # FILE
 
         [agents.careful.tools.buy]  # FILE
         description = "Buys something."
@@ -243,6 +266,17 @@ async fn a_bound_on_money_that_nobody_can_hold_is_shown() {
     let output = everturn(&["config", "show", "--data", "/d", "--config", &file]).output().await.unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     let line = "# warning: nobody knows what ollama/qwen3 costs, so day_cost_max in [budget] does not stop";
+    assert!(shown.lines().any(|shown| shown.starts_with(line)), "{shown}");
+}
+
+/// A parameter that the model does not take is left out, and whoever looks is told.
+#[tokio::test]
+async fn a_parameter_that_is_not_sent_is_shown() {
+    let scratch = Scratch::new();
+    let file = write(&scratch, "model = \"openai/gpt-5-mini\"\ntemperature = 0.5");
+    let output = everturn(&["config", "show", "--data", "/d", "--config", &file]).output().await.unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let line = "# warning: openai/gpt-5-mini does not take `temperature` as the agent `default` has it";
     assert!(shown.lines().any(|shown| shown.starts_with(line)), "{shown}");
 }
 

@@ -122,7 +122,7 @@ async fn what_was_used_is_told_beside_what_may_be() {
     let new = json!({"name": "bob", "owner": "bob", "scopes": ["read"]});
     daemon.token = daemon.post("/v1/tokens", &new).await["token"].as_str().unwrap().to_owned();
     let theirs = daemon.get("/v1/usage").await;
-    let nothing = json!({"steps": 0, "time_ms": 0, "tokens": 0, "cost_micros": 0});
+    let nothing = json!({"steps": 0, "time_ms": 0, "alive_ms": 0, "tokens": 0, "cost_micros": 0});
     assert_eq!((&theirs["day"], &theirs["month"]), (&nothing, &nothing));
     daemon.end().await;
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::echo::echo;
 use super::entry::{Entries, Entry, PromptPart, Role, json_bytes};
 use super::reply::{Names, unfinished};
+use super::sampling::Sampling;
 use super::schema::ToolSpec;
 use super::target::{Target, Wire};
 use super::words;
@@ -35,8 +36,12 @@ pub struct Request {
     pub tool_choice: ToolChoice,
     /// The most tokens it may answer with.
     pub max_output: u32,
+    /// Whether the agent asked for that limit. A server of unknown window is told of no other.
+    pub output_is_told: bool,
     /// How hard it should think; none leaves it to the model.
     pub effort: Option<Effort>,
+    /// How it should pick its words, and what ends its answer.
+    pub sampling: Sampling,
     /// Where the provider should keep what it has read.
     pub marks: CacheMarks,
     /// The response this request builds upon.
@@ -131,7 +136,9 @@ impl Request {
             tools: Arc::new([]),
             tool_choice: ToolChoice::Auto,
             max_output: OUTPUT_MAX,
+            output_is_told: false,
             effort: None,
+            sampling: Sampling::default(),
             marks: CacheMarks::default(),
             chain: None,
             background: false,
@@ -140,7 +147,8 @@ impl Request {
     }
 
     /// Settles what depends on other fields: drops blank system pieces, offers a stand-in tool where old calls need
-    /// one, switches reasoning off where it would be refused, and sets the cache markers.
+    /// one, switches reasoning off where it would be refused, leaves out sampling parameters the target does not take, and
+    /// sets the cache markers.
     #[must_use]
     pub fn fit(mut self, target: &Target) -> Self {
         let rules = target.wire.rules();
@@ -157,6 +165,7 @@ impl Request {
         if self.reasons() && refused {
             self.effort = Some(Effort::None);
         }
+        self.sampling = self.sampling.fitting(target, self.effort);
         self.background &= target.background;
         self.marks = if rules.marks { CacheMarks::of(&self.system, &self.entries) } else { CacheMarks::default() };
         self

@@ -4,6 +4,8 @@
 //! something that another demands. What a *format* demands is a row of [`Rules`]; what a *model* can take is a
 //! [`Target`]. Preparation asks these two and never a provider's name, so a new provider is a new row, not a new branch.
 
+use super::sampling::TakesSampling;
+
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wire {
@@ -44,6 +46,14 @@ pub struct Target {
     pub result_media: Vec<String>,
     /// Tools of the provider's own whose calls and outcomes may be sent back as they came.
     pub replays: Vec<String>,
+    /// When it takes `temperature`, `top_p` and `top_k`.
+    pub takes_sampling: TakesSampling,
+    /// Whether it takes `top_k` then.
+    pub takes_top_k: bool,
+    /// Whether it takes a seed.
+    pub takes_seed: bool,
+    /// Whether it takes stop sequences.
+    pub takes_stop: bool,
 }
 
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -71,6 +81,10 @@ impl Target {
             user_media: owned(&user_media),
             result_media: owned(&result_media),
             replays: owned(replays),
+            takes_sampling: TakesSampling::Always,
+            takes_top_k: matches!(wire, Wire::Anthropic | Wire::Gemini),
+            takes_seed: matches!(wire, Wire::OpenAiChat | Wire::Gemini),
+            takes_stop: wire != Wire::OpenAiResponses,
         }
     }
 }

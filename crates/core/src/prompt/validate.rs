@@ -32,6 +32,7 @@ pub fn validate(request: &Request, target: &Target) -> Result<(), Vec<Violation>
     check.hosted();
     check.tools();
     check.options();
+    check.sampling();
     check.marks();
     check.chain();
     if check.found.is_empty() { Ok(()) } else { Err(check.found) }
@@ -178,6 +179,9 @@ pub enum Violation {
     /// No room for an answer.
     #[error("the output limit is zero")]
     NoOutput,
+    /// A sampling parameter that the target has not, or not with this reasoning.
+    #[error("the target does not take `{name}` with this request")]
+    Sampling { name: &'static str },
     /// The target cannot answer in the background.
     #[error("the target cannot answer in the background")]
     NoBackground,

@@ -63,6 +63,7 @@ fn a_standing_tells_everything_but_the_words() {
         wait: Some(wait),
         ended: Some(TurnEnd::Length),
         totals: Totals { attempts: 3, ..Totals::default() },
+        setup: None,
         ..stage.chat
     };
     let told = Standing::of(&chat, [].iter());

@@ -132,6 +132,7 @@ async fn usage_adds_up() {
             attempts: 3,
             steps: 3,
             time: 0ns,
+            alive: 0ns,
         }
     "#]]
     .assert_debug_eq(&totals(&stage).await);

@@ -49,6 +49,7 @@ mod turns;
 mod unseen;
 mod unsummarised;
 mod wires;
+mod wishes;
 
 #[test]
 fn the_example_runs() {

@@ -60,6 +60,7 @@ async fn what_was_made_is_not_refused_when_it_comes_again() {
         owner: "me".into(),
         title: String::new(),
         is_titled: false,
+        setup: None,
         fork,
         key: Some(key.into()),
     };

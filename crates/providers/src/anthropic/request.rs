@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    Entry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sealed, ToolChoice, ToolSpec,
+    Entry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, Sealed, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -40,6 +40,7 @@ pub(super) fn body(request: &Request, card: &Card) -> Sent {
         body.insert("tools".into(), request.tools.iter().map(tool).collect());
         body.extend(tool_choice(request, card).map(|choice| ("tool_choice".into(), choice)));
     }
+    pick(request, &mut body);
     // What the provider's own tools work in goes on with them.
     let container = attached(&request.echoed, provider).and_then(|echoed| echoed.get("container")?.get("id"));
     body.extend(container.map(|id| ("container".into(), id.clone())));
@@ -47,6 +48,17 @@ pub(super) fn body(request: &Request, card: &Card) -> Sent {
     body.extend(thought.thinking.map(|thinking| ("thinking".into(), thinking)));
     body.extend(thought.effort.map(|effort| ("output_config".into(), json!({ "effort": effort }))));
     Sent { body: body.into(), beta: thought.beta }
+}
+
+/// How the model picks its words, and what ends its answer.
+fn pick(request: &Request, body: &mut Map<String, Value>) {
+    let Sampling { temperature, top_p, top_k, stop, .. } = &request.sampling; // There is no seed on this wire.
+    body.extend(temperature.map(|value| ("temperature".into(), value.into())));
+    body.extend(top_p.map(|value| ("top_p".into(), value.into())));
+    body.extend(top_k.map(|value| ("top_k".into(), value.into())));
+    if !stop.is_empty() {
+        body.insert("stop_sequences".into(), stop.clone().into());
+    }
 }
 
 fn system(request: &Request) -> Value {

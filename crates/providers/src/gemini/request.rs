@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    Entry, HostedCall, HostedResult, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sealed,
-    ToolChoice, gemini_schema,
+    Entry, HostedCall, HostedResult, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling,
+    Sealed, ToolChoice, gemini_schema,
 };
 use serde_json::{Map, Value, json};
 
@@ -46,8 +46,21 @@ pub(super) fn body(request: &Request, family: Family) -> Value {
     if let Some(thinking) = family.thinking_config(request.effort) {
         generation.insert("thinkingConfig".into(), thinking);
     }
+    pick(request, &mut generation);
     body.insert("generationConfig".into(), Value::Object(generation));
     Value::Object(body)
+}
+
+/// How the model picks its words, and what ends its answer.
+fn pick(request: &Request, generation: &mut Map<String, Value>) {
+    let Sampling { temperature, top_p, top_k, seed, stop } = &request.sampling;
+    generation.extend(temperature.map(|value| ("temperature".into(), value.into())));
+    generation.extend(top_p.map(|value| ("topP".into(), value.into())));
+    generation.extend(top_k.map(|value| ("topK".into(), value.into())));
+    generation.extend(seed.map(|value| ("seed".into(), value.into())));
+    if !stop.is_empty() {
+        generation.insert("stopSequences".into(), stop.clone().into());
+    }
 }
 
 fn contents(request: &Request, family: Family) -> Value {

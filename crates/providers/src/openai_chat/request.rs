@@ -4,7 +4,7 @@
 //! no field that means nothing. Reasoning is not sent back, since this wire has no seal for it.
 
 use everturn_core::prompt::{
-    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, ToolChoice, ToolSpec,
+    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -26,16 +26,29 @@ pub(super) fn body(request: &Request, card: &Card, configured: &Map<String, Valu
     body.insert("messages".into(), messages.into());
     body.insert("stream".into(), true.into());
     body.entry("stream_options").or_insert_with(|| json!({"include_usage": true}));
-    if card.output.is_some() || card.context.is_some() {
+    if card.output.is_some() || card.context.is_some() || request.output_is_told {
         let limit = card.output_name.as_deref().unwrap_or(OUTPUT_NAME);
         body.insert(limit.into(), request.max_output.into());
     } // Else a guess could be more than the server reads in all, and it would refuse everything.
     if let Some(word) = request.effort.and_then(|effort| effort_word(effort, card)) {
         body.insert("reasoning_effort".into(), word.into());
     }
+    pick(request, &mut body);
     offer(request, &mut body);
     left_out(configured, &mut body);
     Value::Object(body)
+}
+
+/// How the model picks its words, and what ends its answer.
+fn pick(request: &Request, body: &mut Map<String, Value>) {
+    let Sampling { temperature, top_p, top_k, seed, stop } = &request.sampling;
+    body.extend(temperature.map(|value| ("temperature".into(), value.into())));
+    body.extend(top_p.map(|value| ("top_p".into(), value.into())));
+    body.extend(top_k.map(|value| ("top_k".into(), value.into())));
+    body.extend(seed.map(|value| ("seed".into(), value.into())));
+    if !stop.is_empty() {
+        body.insert("stop".into(), stop.clone().into());
+    }
 }
 
 fn offer(request: &Request, body: &mut Map<String, Value>) {

@@ -52,6 +52,9 @@ pub(super) fn body(request: &Request, card: &Card, options: &Options) -> Value {
     if keeps == Keeps::Generation {
         body.insert("background".into(), true.into());
     }
+    // This wire has neither seed nor stop sequences.
+    body.extend(request.sampling.temperature.map(|value| ("temperature".into(), value.into())));
+    body.extend(request.sampling.top_p.map(|value| ("top_p".into(), value.into())));
     offer(request, &mut body);
     think(request, card, &mut body);
     include(request, card, &mut body);

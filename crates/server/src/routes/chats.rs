@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json as Answer};
+use everturn::CreateError;
 use everturn::core::command::{self, Command};
 use everturn::core::ids::{ChatId, MessageId, Timestamp};
 use everturn::stores::Query as Wanted;
@@ -79,7 +80,7 @@ type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
     params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
     (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
-    (status = 422, description = "There is no such agent or model, or the title is not one", body = wire::ProblemBody),
+    (status = 422, description = "There is no such agent or model, the title is not one, or instructions, tools or metadata exceed their bounds", body = wire::ProblemBody),
 ))]
 pub async fn create(
     caller: May<Chatting>,
@@ -89,7 +90,9 @@ pub async fn create(
 ) -> Result<Created, Problem> {
     let title = new.title.as_deref().map(command::title).transpose()?;
     let model = app.pick(new.model.as_deref())?;
-    let chat = app.make(&caller, NewChat { agent: new.agent, model, title, debug: new.debug, key: key.0 }).await?;
+    let setup = new.setup().map_err(CreateError::from)?;
+    let wire::Create { agent, debug, .. } = new;
+    let chat = app.make(&caller, NewChat { agent, model, title, debug, setup, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Extension(Made(chat.handle.id())), Answer(chat.now().await?)))
 }
 

@@ -34,6 +34,10 @@ pub struct Used {
     pub steps: u64,
     /// How long provider calls took, and tools that came back, each for itself, in milliseconds.
     pub time_ms: u64,
+    /// How long turns were at work, in milliseconds: provider calls, waits between their attempts, and tools; what
+    /// overlaps counts once.
+    #[serde(default)]
+    pub alive_ms: u64,
     /// Prompt and output, reported and estimated.
     pub tokens: u64,
     /// What they cost, in millionths of the currency, where the price is known.
@@ -72,8 +76,8 @@ impl From<budget::Account> for Account {
 }
 
 impl From<budget::Used> for Used {
-    fn from(budget::Used { steps, time, tokens, cost: Micros(cost_micros) }: budget::Used) -> Self {
-        Self { steps, time_ms: millis(time), tokens, cost_micros }
+    fn from(budget::Used { steps, time, alive, tokens, cost: Micros(cost_micros) }: budget::Used) -> Self {
+        Self { steps, time_ms: millis(time), alive_ms: millis(alive), tokens, cost_micros }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Unknown fields are refused: a field that a server owns has no place here, and a misspelt one is better said than
 //! ignored.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use everturn::core::command::{self, Answered};
 use everturn::core::ids::{CallUid, StepId};
 use everturn::core::message::{self, Meta, Output};
+use everturn::core::prompt::ToolSpec;
+use everturn::core::setup::{BadSetup, Setup};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -34,6 +37,57 @@ pub struct Create {
     /// Whether whatever is exchanged with providers for it is recorded where the server is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
+    /// Instructions of its own, sent behind the agent's: 16 KiB.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instructions: String,
+    /// Tools of its own, which its clients run: 32 tools, 32 KiB together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ClientTool>,
+    /// What clients note about it: 16 pairs, keys of 64 bytes, values of 512. The server only keeps it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A tool that clients run: a turn that calls it waits until one of them brings the result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientTool {
+    /// Its name: letters, digits, `_` and `-`.
+    #[schema(example = "show_map")]
+    pub name: String,
+    /// What it is for, as the model is told.
+    #[serde(default)]
+    pub description: String,
+    /// What its input looks like, as a JSON schema of an object; anything if left out.
+    #[serde(default = "anything")]
+    #[schema(value_type = Object)]
+    pub input: serde_json::Value,
+}
+
+fn anything() -> serde_json::Value {
+    serde_json::json!({"type": "object"})
+}
+
+impl Create {
+    /// What the chat has of its own, if anything.
+    ///
+    /// # Errors
+    /// A schema that is none.
+    pub fn setup(&self) -> Result<Option<Arc<Setup>>, BadSetup> {
+        if let Some(tool) = self.tools.iter().find(|tool| !tool.input.is_object()) {
+            return Err(BadSetup::Input(tool.name.clone()));
+        }
+        let tools = self.tools.iter().map(|tool| ToolSpec::new(&tool.name, &tool.description, tool.input.clone()));
+        let (tools, metadata) = (tools.collect(), self.metadata.clone());
+        let setup = Setup { instructions: self.instructions.trim().into(), tools, metadata };
+        Ok((!setup.is_empty()).then(|| Arc::new(setup)))
+    }
+}
+
+impl From<&ToolSpec> for ClientTool {
+    fn from(ToolSpec { name, description, input_schema, .. }: &ToolSpec) -> Self {
+        Self { name: name.clone(), description: description.clone(), input: input_schema.clone() }
+    }
 }
 
 /// A new chat that begins with what was said in another.

@@ -1,11 +1,14 @@
 //! Chats, without their messages.
 
+use std::collections::BTreeMap;
+
 use everturn::core::chat::{self, CallState, OpenCall, TurnEnd, Wait};
 use everturn::core::view;
 use everturn::stores;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::ask::ClientTool;
 use super::name::{AskKind, SourceOfSummary, Status};
 use super::part::Part;
 use super::usage::Usage;
@@ -48,6 +51,15 @@ pub struct Chat {
     pub id: String,
     /// The agent it talks to.
     pub agent: String,
+    /// Instructions of its own, sent behind the agent's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instructions: String,
+    /// Tools of its own, which its clients run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ClientTool>,
+    /// What clients noted about it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// Where it stands.
     #[serde(flatten)]
     pub standing: Standing,
@@ -243,6 +255,22 @@ impl From<&stores::Heading> for Heading {
             archived: heading.archived,
             version: heading.version.0,
             touched: heading.touched.0,
+        }
+    }
+}
+
+impl Chat {
+    /// A chat, by what the list says about it and where it stands.
+    #[must_use]
+    pub fn new(heading: &stores::Heading, standing: &view::Standing) -> Self {
+        let setup = standing.setup.as_deref().cloned().unwrap_or_default();
+        Self {
+            id: heading.id.to_string(),
+            agent: heading.agent.clone(),
+            instructions: setup.instructions,
+            tools: setup.tools.iter().map(ClientTool::from).collect(),
+            metadata: setup.metadata,
+            standing: standing.into(),
         }
     }
 }

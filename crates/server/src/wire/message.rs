@@ -65,6 +65,10 @@ pub struct Reply {
     pub usage: Option<Tokens>,
     /// How long the model streamed, in milliseconds.
     pub runtime_ms: u64,
+    /// How long the turn was at work since the reply before it, in milliseconds: provider calls, waits between their
+    /// attempts, and tools; what overlaps counts once. Waits for people are not in it.
+    #[serde(default)]
+    pub alive_ms: u64,
     /// The model's window in tokens, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_limit: Option<u64>,
@@ -189,6 +193,7 @@ impl From<&message::Reply> for Reply {
             model: reply.model.to_string(),
             usage: reply.usage.map(Tokens::from),
             runtime_ms: reply.runtime.as_millis() as u64,
+            alive_ms: reply.alive.as_millis() as u64,
             context_limit: reply.context_limit,
             seams: reply.seams.len() as u64,
             retracted: reply.retracted.clone(),

@@ -62,6 +62,10 @@ pub struct Usage {
     /// How long provider calls took, and tools that came back, each for itself, in milliseconds.
     #[serde(default)]
     pub time_ms: u64,
+    /// How long turns were at work, in milliseconds: provider calls, waits between their attempts, and tools; what
+    /// overlaps counts once. Waits for people are not in it.
+    #[serde(default)]
+    pub alive_ms: u64,
     /// Each of them, oldest first. Only where asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Attempt>,
@@ -109,9 +113,17 @@ impl From<cost::Spend> for Money {
 }
 
 impl From<Totals> for Usage {
-    fn from(Totals { tally, spend, attempts, steps, time }: Totals) -> Self {
-        let (known, estimated, time_ms) = (tally.known.into(), tally.estimated.into(), time.as_millis() as u64);
-        Self { known, estimated, cost: spend.into(), attempts, steps, time_ms, each: Vec::new() }
+    fn from(Totals { tally, spend, attempts, steps, time, alive }: Totals) -> Self {
+        Self {
+            known: tally.known.into(),
+            estimated: tally.estimated.into(),
+            cost: spend.into(),
+            attempts,
+            steps,
+            time_ms: time.as_millis() as u64,
+            alive_ms: alive.as_millis() as u64,
+            each: Vec::new(),
+        }
     }
 }
 

@@ -298,3 +298,44 @@ async fn a_search_finds_nothing_of_anybody_elses() {
     assert_eq!(none["chats"], json!([]));
     stage.server.stop().await;
 }
+
+/// A chat brings instructions, tools for its clients and metadata: they are shown, used, forked along, and bounded.
+#[tokio::test]
+async fn a_chat_brings_its_own_tools_and_instructions() {
+    let stage = Stage::new().await;
+    let input = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
+    let tools = json!([{"name": "map", "description": "Shows a map.", "input": input}]);
+    let own = json!({"instructions": "Speak of kelp.", "tools": tools, "metadata": {"project": "kelp"}});
+    let (status, made) = stage.post("/v1/chats", own.clone()).await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    let chat = format!("/v1/chats/{}", made["id"].as_str().unwrap());
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "Show me Oslo").await;
+    let view = reader.until(|view| view.status.as_ref().is_some_and(|standing| !standing.asks.is_empty())).await;
+    let ask = &view.status.as_ref().unwrap().asks[0];
+    assert_eq!(ask.tool, "map");
+    let answers = json!({"answers": [{"kind": "result", "call": ask.call, "output": "a map of Oslo"}]});
+    stage.post(&format!("{chat}/answers"), answers).await;
+    assert!(reply(&reader.until_rest().await).contains("a map of Oslo"));
+    let (_, fork) = stage.post(&format!("{chat}/fork"), json!({"at": 1})).await;
+    let (_, now) = stage.get(&chat).await;
+    let (_, plain) = stage.post("/v1/chats", json!({})).await;
+    for name in ["instructions", "tools", "metadata"] {
+        assert_eq!((&now[name], &fork[name], &plain[name]), (&own[name], &own[name], &Value::Null), "{name}");
+    }
+    for (body, said) in [
+        (json!({"instructions": "x".repeat(20_000)}), "`instructions` has 20000 bytes"),
+        (json!({"tools": [{"name": "a b"}]}), "`a b`"),
+        (json!({"tools": [{"name": "a", "input": 7}]}), "not a JSON schema"),
+        (json!({"tools": [{"name": "a"}, {"name": "a"}]}), "two tools"),
+        (json!({"agent": "asks", "tools": [{"name": "map"}]}), "the agent has a tool of that name"),
+        (json!({"metadata": {"k": "v".repeat(600)}}), "600 bytes at `k`"),
+        (json!({"metadata": {"k": 7}}), "k"),
+        (json!({"tools": [{"name": "a", "inputs": {}}]}), "inputs"),
+    ] {
+        let (status, problem) = stage.post("/v1/chats", body).await;
+        assert_eq!((status, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(said), "{problem}");
+    }
+    stage.server.stop().await;
+}

@@ -31,12 +31,13 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
     const DAY: i64 = 86_400_000;
     let used = async |owner: &str, days: RangeInclusive<i64>| {
         let days = Day(*days.start())..=Day(*days.end());
-        store.used(owner, days).await.expect("it can be asked")
+        let used = store.used(owner, days).await.expect("it can be asked");
+        Used { alive: Duration::ZERO, ..used } // That has a test of its own.
     };
     let Fact::Attempted(row, _) = sample(0) else { unreachable!("that is what it makes") };
     let bound = 1 << 40; // No true number is cut, and no number that a model makes up is too large to be added.
     let (tokens, cost) = (row.tally.total().min(bound), Micros(row.spend.total().0.min(bound)));
-    let each = Used { steps: 0, time: row.took, tokens, cost };
+    let each = Used { time: row.took, tokens, cost, ..Used::default() };
     assert!(each.tokens > 0 && each.cost > Micros(0));
     let times = |len| (0..len).fold(Used::default(), |sum, _| sum.plus(each));
     let mut chats = [Witness::in_a_turn(&store, 1).await, Witness::in_a_turn(&store, 2).await];
@@ -61,7 +62,8 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
 pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) {
     const DAY: i64 = 86_400_000;
     let used = async |day: i64| store.used("owner", Day(day)..=Day(day)).await.expect("it can be asked");
-    let (steps, time) = (|steps| Used { steps, ..Used::default() }, |time| Used { time, ..Used::default() });
+    let (steps, time) =
+        (|steps| Used { steps, ..Used::default() }, |time| Used { time, alive: time, ..Used::default() });
     let mut witness = Witness::in_a_turn(&store, 1).await;
     let asks = reply(witness.stage.chat.step, &call(0, "look", "{}"), Stop::ToolUse);
     let call = CallUid { step: witness.stage.chat.step, ordinal: 0 };
@@ -94,9 +96,50 @@ pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) 
         assert_eq!(used(day).await, expected, "day {day}");
     }
     let totals = witness.stage.chat.totals;
-    assert_eq!((totals.steps, totals.time), (3, ran));
+    assert_eq!((totals.steps, totals.time, totals.alive), (3, ran, ran));
     witness.agrees().await;
     other.agrees().await;
+}
+
+/// Work is counted once for its owner and in the chat, whatever ran beside what, and a reply says how much of it was its own.
+pub async fn work_is_counted_once<S: Store>(store: Arc<S>) {
+    let mut witness = Witness::in_a_turn(&store, 1).await;
+    let began = witness.stage.now;
+    let at = |millis: u64| began + Duration::from_millis(millis);
+    let attempt = |from: u64, to: u64| {
+        let Fact::Attempted(mut row, tried) = sample(at(from).0) else { unreachable!("that is what it makes") };
+        row.took = Duration::from_millis(to - from);
+        Fact::Attempted(row, tried)
+    };
+    let calls = [call(0, "look", "{}"), call(1, "look", "{}")].concat();
+    let step = witness.stage.chat.step;
+    let asks = reply(step, &calls, Stop::ToolUse);
+    witness.stage.now = at(100);
+    witness.change(|change| change.fact(attempt(40, 100)).reply(asks, |_| CallState::Ready)).await;
+    witness.stage.now = at(900);
+    let result = |ordinal, from: u64, to: u64| CallResult {
+        call: CallUid { step, ordinal },
+        tool: "look".into(),
+        verdict: Verdict::Done,
+        output: Output::text("seen"),
+        began: Some(at(from)),
+        ended: at(to),
+        meta: Meta::new(),
+    };
+    witness.change(|change| change.result(result(0, 200, 700))).await;
+    witness.change(|change| change.result(result(1, 250, 900))).await;
+    witness.stage.now = at(1_000);
+    let answer = reply(witness.stage.chat.step, &[text("seen")], Stop::End);
+    witness.change(|change| change.fact(attempt(950, 1_000)).reply(answer, |_| CallState::Ready)).await;
+    let replies = witness.stage.transcript.iter().filter_map(|message| match &message.body {
+        Body::Reply(reply) => Some(reply.alive.as_millis()),
+        _ => None,
+    });
+    assert_eq!(replies.collect::<Vec<_>>(), [60, 700 + 50]);
+    let used = store.used("owner", Day::of(began)..=Day::of(began)).await.expect("it can be asked");
+    assert_eq!((used.alive.as_millis(), witness.stage.chat.totals.alive.as_millis()), (810, 810));
+    assert_eq!(used.time.as_millis(), 60 + 500 + 650 + 50, "beside it, each for itself");
+    witness.agrees().await;
 }
 
 fn sample(began: i64) -> Fact {

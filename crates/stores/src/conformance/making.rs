@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use everturn_core::chat::{CallState, TurnEnd};
 use everturn_core::command::{Command, When};
+use everturn_core::fact::Fact;
 use everturn_core::fork::{self, OpenCall};
 use everturn_core::ids::{CallUid, ChatId, MessageId, ModelId, StepId, Timestamp};
 use everturn_core::message::{Body, CallResult, File, Meta, Output, Part, Stop, Verdict};
+use everturn_core::prompt::ToolSpec;
 use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
 use everturn_core::rehearsal::{Stage, tiny_limits};
+use everturn_core::setup::Setup;
+use serde_json::json;
 
 use super::Witness;
 use crate::{Fork, MakeError, New, Query, Store, StoreError};
@@ -28,9 +32,20 @@ fn new(number: u128) -> New {
         owner,
         title,
         is_titled: true,
+        setup: None,
         fork: None,
         key: None,
     }
+}
+
+/// Everything a chat can have of its own.
+fn setup() -> Arc<Setup> {
+    let input = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
+    Arc::new(Setup {
+        instructions: "The person is called \"Kim\".".into(),
+        tools: vec![ToolSpec::new("map", "Shows a map.", input), ToolSpec::new("buy", "", json!({}))],
+        metadata: [("project", "kelp"), ("empty", "")].map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+    })
 }
 
 fn keyed(number: u128, key: &str) -> New {
@@ -39,6 +54,21 @@ fn keyed(number: u128, key: &str) -> New {
 
 fn forked(number: u128, at: u64) -> New {
     New { fork: Some(Fork { chat: chat_id(1), at: MessageId(at) }), ..new(number) }
+}
+
+/// What a chat has of its own stays with it, whatever happens in it, and is shown to whoever asks where it stands.
+pub async fn a_chat_keeps_what_it_has_of_its_own<S: Store>(store: Arc<S>) {
+    let made = store.make(&New { setup: Some(setup()), ..new(1) }).await;
+    assert_eq!(made, Ok(chat_id(1)));
+    let plain = store.make(&new(2)).await;
+    assert_eq!(plain, Ok(chat_id(2)));
+    for (chat, expected) in [(chat_id(1), Some(setup())), (chat_id(2), None)] {
+        assert_eq!(store.standing(chat).await.expect("it is there").setup, expected);
+        let mut lease = store.acquire(chat).await.expect("nobody holds it");
+        store.commit(&mut lease, &[Fact::Renamed("Kelp".into())]).await.expect("it can be written");
+        assert_eq!(store.load(&lease).await.expect("it is there").chat.setup, expected);
+        assert_eq!(store.standing(chat).await.expect("it is there").setup, expected);
+    }
 }
 
 /// I2: the same key of the same owner with the same request is the same chat, as long as it is there; with another
@@ -60,6 +90,7 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
         New { is_chosen: true, ..titled(2) },
         New { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
         New { debug: true, ..titled(2) },
+        New { setup: Some(setup()), ..titled(2) },
         New { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
     ];
     for other in others {

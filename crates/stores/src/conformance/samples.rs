@@ -114,6 +114,7 @@ fn reply(odd: &str, step: StepId, stop: Stop) -> Body {
         model: model(odd),
         usage: said.then_some(usage),
         runtime: Duration::from_millis(1),
+        alive: Duration::from_millis(1),
         context_limit: said.then_some(200_000),
         response_id: said.then(|| odd.into()),
         seams: if said { vec![Seam { at: 7, dropped: 2, inserted: 1, unmatched: 0 }] } else { Vec::new() },

@@ -296,13 +296,15 @@ async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
     let shard = i16::from(sheet.cells.id[15] % USED_SHARDS);
     for (day, used) in &sheet.used {
         let sql = "
-            INSERT INTO used (owner, day, shard, steps, time_ms, tokens, cost) VALUES ($1, $2, $3, $4, $5, $6, $7)
+            INSERT INTO used (owner, day, shard, steps, time_ms, tokens, cost, alive_ms)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
             ON CONFLICT (owner, day, shard)
             DO UPDATE SET steps = used.steps + excluded.steps, time_ms = used.time_ms + excluded.time_ms,
-            tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost";
+            tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost,
+            alive_ms = used.alive_ms + excluded.alive_ms";
         let (steps, time_ms) = (big(used.steps), big(sql::millis(used.time)));
-        let (tokens, cost) = (big(used.tokens), big(used.cost.0));
-        let params: [Param<'_>; 7] = [
+        let (tokens, cost, alive_ms) = (big(used.tokens), big(used.cost.0), big(sql::millis(used.alive)));
+        let params: [Param<'_>; 8] = [
             (&sheet.cells.owner, Type::BYTEA),
             (&day.0, Type::INT8),
             (&shard, Type::INT2),
@@ -310,6 +312,7 @@ async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
             (&time_ms, Type::INT8),
             (&tokens, Type::INT8),
             (&cost, Type::INT8),
+            (&alive_ms, Type::INT8),
         ];
         conn.execute(sql, &params).await?;
     }

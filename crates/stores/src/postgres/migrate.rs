@@ -8,13 +8,14 @@ use super::link::{Conn, Link, Mode};
 use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
     include_str!("schema/5.sql"),
     include_str!("schema/6.sql"),
+    include_str!("schema/7.sql"),
 ];
 /// Any number that nobody else locks in the same database.
 const LOCK: i64 = 0x6576_6572_7475_726e;

@@ -90,13 +90,14 @@ impl Inspection {
     pub(super) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
         let sql = "
             SELECT coalesce(sum(steps), 0)::bigint AS steps, coalesce(sum(time_ms), 0)::bigint AS time_ms,
-            coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost
-            FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
+            coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost,
+            coalesce(sum(alive_ms), 0)::bigint AS alive_ms FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
         let (owner, from, to) = (owner.as_bytes(), days.start().0, days.end().0);
         let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
         let sum = |row: &Row| Used {
             steps: count(row, "steps"),
             time: Duration::from_millis(count(row, "time_ms")),
+            alive: Duration::from_millis(count(row, "alive_ms")),
             tokens: count(row, "tokens"),
             cost: Micros(count(row, "cost")),
         };

@@ -10,6 +10,7 @@ use super::blob::{BlobId, Blobs, Bytes};
 use super::count::Totals;
 use super::name::{EffectWord, StatusWord, TailWord};
 use super::part::Parts;
+use super::setup::Setup;
 use super::turn::{Compacting, Tried, Turn, TurnEnd, Wait};
 use super::value::{AsText, Uid, unset};
 use super::{BadShape, Shape, Stored, Written, envelope};
@@ -78,6 +79,8 @@ pub struct Chat<'a> {
     inherited: Inherited,
     #[serde(default, skip_serializing_if = "unset")]
     unseen: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    setup: Option<Setup<'a>>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -163,6 +166,7 @@ impl<'a> Chat<'a> {
             taken,
             inherited,
             unseen,
+            setup,
         } = chat;
         Self {
             id: AsText(*id),
@@ -193,6 +197,7 @@ impl<'a> Chat<'a> {
             taken: (*taken).into(),
             inherited: (*inherited).into(),
             unseen: unseen.0,
+            setup: setup.as_deref().map(Setup::from),
         }
     }
 }
@@ -234,6 +239,7 @@ impl Shape for Chat<'_> {
             taken: self.taken.into(),
             inherited: self.inherited.into(),
             unseen: MessageId(self.unseen),
+            setup: self.setup.map(Into::into),
         })
     }
 }

@@ -84,16 +84,20 @@ pub(super) struct Totals {
     steps: u64,
     #[serde(default, skip_serializing_if = "unset")]
     time_ns: Nanos,
+    #[serde(default, skip_serializing_if = "unset")]
+    alive_ns: Nanos,
 }
 
 impl From<fact::Totals> for Totals {
-    fn from(fact::Totals { tally, spend, attempts, steps, time }: fact::Totals) -> Self {
-        Self { tally: tally.into(), spend: spend.into(), attempts, steps, time_ns: Nanos(time) }
+    fn from(fact::Totals { tally, spend, attempts, steps, time, alive }: fact::Totals) -> Self {
+        let (tally, spend) = (tally.into(), spend.into());
+        Self { tally, spend, attempts, steps, time_ns: Nanos(time), alive_ns: Nanos(alive) }
     }
 }
 
 impl From<Totals> for fact::Totals {
-    fn from(Totals { tally, spend, attempts, steps, time_ns: Nanos(time) }: Totals) -> Self {
-        Self { tally: tally.into(), spend: spend.into(), attempts, steps, time }
+    fn from(Totals { tally, spend, attempts, steps, time_ns, alive_ns }: Totals) -> Self {
+        let (tally, spend) = (tally.into(), spend.into());
+        Self { tally, spend, attempts, steps, time: time_ns.0, alive: alive_ns.0 }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Reply<'a> {
     usage: Option<Usage>,
     #[serde(default, skip_serializing_if = "unset")]
     runtime_ns: Nanos,
+    #[serde(default, skip_serializing_if = "unset")]
+    alive_ns: Nanos,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     context_limit: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,8 +104,20 @@ impl From<Stop<'_>> for message::Stop {
 
 impl<'a> Reply<'a> {
     pub(super) fn of(reply: &'a message::Reply, blobs: &mut Blobs) -> Self {
-        let ReplyBody { step, parts, stop, model, usage, runtime, context_limit, response_id, seams, retracted, meta } =
-            &**reply;
+        let ReplyBody {
+            step,
+            parts,
+            stop,
+            model,
+            usage,
+            runtime,
+            alive,
+            context_limit,
+            response_id,
+            seams,
+            retracted,
+            meta,
+        } = &**reply;
         Self {
             step: step.0,
             parts: Parts::of(parts, blobs),
@@ -111,6 +125,7 @@ impl<'a> Reply<'a> {
             model: AsText(model.clone()),
             usage: usage.map(Into::into),
             runtime_ns: Nanos(*runtime),
+            alive_ns: Nanos(*alive),
             context_limit: *context_limit,
             response_id: response_id.as_ref().map(Cow::from),
             seams: seams.iter().copied().map(Into::into).collect(),
@@ -131,6 +146,7 @@ impl<'a> Reply<'a> {
             model: self.model.0,
             usage: self.usage.map(Into::into),
             runtime: self.runtime_ns.0,
+            alive: self.alive_ns.0,
             context_limit: self.context_limit,
             response_id: self.response_id.map(Cow::into_owned),
             seams: self.seams.into_iter().map(Into::into).collect(),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use everturn_core::alive::Alive;
 use everturn_core::chat;
 use everturn_core::cost::Micros;
 use everturn_core::ids::{InboxSeq, MessageId, ModelId, StepId, Timestamp};
@@ -41,6 +42,10 @@ pub(super) struct Turn<'a> {
     overflowed: bool,
     #[serde(default, skip_serializing_if = "unset")]
     same_call: (u64, u32),
+    #[serde(default, skip_serializing_if = "unset")]
+    alive_until: i64,
+    #[serde(default, skip_serializing_if = "unset")]
+    alive_ns: Nanos,
 }
 
 impl<'a> From<&'a chat::Turn> for Turn<'a> {
@@ -61,6 +66,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             reasked,
             overflowed,
             same_call,
+            alive,
         } = turn;
         Self {
             began: began.0,
@@ -78,6 +84,8 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             reasked: *reasked,
             overflowed: *overflowed,
             same_call: *same_call,
+            alive_until: alive.until.0,
+            alive_ns: Nanos(alive.since_reply),
         }
     }
 }
@@ -100,6 +108,7 @@ impl From<Turn<'_>> for chat::Turn {
             reasked: turn.reasked,
             overflowed: turn.overflowed,
             same_call: turn.same_call,
+            alive: Alive { until: Timestamp(turn.alive_until), since_reply: turn.alive_ns.0 },
         }
     }
 }

@@ -90,12 +90,13 @@ impl Desk<'_> {
     }
 
     fn count(&self, owner: &str, day: Day, used: Used) -> Result<(), Halt<WriteError>> {
-        let sql = "INSERT INTO used (owner, day, steps, time_ms, tokens, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+        let sql = "INSERT INTO used (owner, day, steps, time_ms, tokens, cost, alive_ms) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
             ON CONFLICT DO UPDATE SET steps = steps + excluded.steps, time_ms = time_ms + excluded.time_ms, \
-            tokens = tokens + excluded.tokens, cost = cost + excluded.cost";
-        let Used { steps, time, tokens, cost } = used;
-        let (steps, time) = (number(steps)?, number(sql::millis(time))?);
-        let row = params![owner.as_bytes(), day.0, steps, time, number(tokens)?, number(cost.0)?];
+            tokens = tokens + excluded.tokens, cost = cost + excluded.cost, alive_ms = alive_ms + excluded.alive_ms";
+        let Used { steps, time, alive, tokens, cost } = used;
+        let (steps, time, alive) = (number(steps)?, number(sql::millis(time))?, number(sql::millis(alive))?);
+        let row = params![owner.as_bytes(), day.0, steps, time, number(tokens)?, number(cost.0)?, alive];
         self.connection.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }

@@ -26,6 +26,7 @@ fn reply(step: u64, parts: Vec<Part>, stop: Stop) -> ReplyBody {
         model: model("a/one"),
         usage: None,
         runtime: Duration::from_millis(100),
+        alive: Duration::from_millis(100),
         context_limit: None,
         response_id: None,
         seams: Vec::new(),

@@ -279,6 +279,7 @@ impl Answer {
             model: self.model.unwrap_or_else(|| usual.clone()),
             usage: None,
             runtime: Duration::ZERO,
+            alive: Duration::ZERO,
             context_limit: None,
             response_id: self.response_id,
             seams: Vec::new(),

@@ -78,6 +78,7 @@ pub fn reply_body(model: ModelId, parts: Vec<Part>) -> ReplyBody {
         model,
         usage: None,
         runtime: Duration::ZERO,
+        alive: Duration::ZERO,
         context_limit: None,
         response_id: None,
         seams: Vec::new(),

@@ -7,7 +7,8 @@ use super::generate::{broken_off, corrupted, healthy};
 use crate::context::Fallback;
 use crate::message::{Body, Message, Part};
 use crate::prompt::{
-    Continue, Effort, Entries, Entry, Prompt, PromptPart, Request, Role, Target, Unfinished, Wire, prepare, validate,
+    Continue, Effort, Entries, Entry, Prompt, PromptPart, Request, Role, Sampling, TakesSampling, Target, Unfinished,
+    Wire, prepare, validate,
 };
 
 /// Each wire's usual model, and one with the opposite abilities.
@@ -18,16 +19,20 @@ fn targets() -> Vec<Target> {
         reasoning: true,
         replays: vec!["web_search".into(), "look".into()],
         result_media: vec!["image/*".into()],
+        takes_sampling: TakesSampling::UnlessReasoning,
         ..target(wire)
     };
-    let plain = |wire| Target { user_media: vec![], replays: vec![], reasoning: false, ..target(wire) };
+    let takes_sampling = TakesSampling::IfNotReasoning;
+    let plain = |wire| Target { user_media: vec![], replays: vec![], reasoning: false, takes_sampling, ..target(wire) };
     Wire::ALL.iter().flat_map(|wire| [target(*wire), able(*wire), plain(*wire)]).collect()
 }
 
 fn request(entries: Entries, target: &Target) -> Request {
     let system = vec![" ".into(), "You are a crab.".into()];
     let effort = Some(Effort::High);
-    Request { system, effort, ..Request::new(model(target.wire), target, entries) }.fit(target)
+    let stop = vec![" ".into(), "END".into()];
+    let sampling = Sampling { temperature: Some(1.7), top_p: Some(0.5), top_k: Some(9), seed: Some(-1), stop };
+    Request { system, effort, sampling, ..Request::new(model(target.wire), target, entries) }.fit(target)
 }
 
 fn assert_taken(request: &Request, target: &Target) -> Result<(), TestCaseError> {

@@ -30,6 +30,16 @@ pub(super) struct Law {
     pub marks_max: usize,
     /// Whether requests can be chained.
     pub chains: bool,
+    /// The highest temperature.
+    pub temperature_max: f64,
+    /// Whether `temperature` and `top_p` may be set together.
+    pub both_samplers: bool,
+    /// How many stop sequences there may be.
+    pub stops_max: usize,
+    /// Whether a stop sequence may be white space.
+    pub stop_blank: bool,
+    /// Whether there is a seed.
+    pub seed: bool,
     /// Whether an answer may be sent back in the middle of which the provider's own tools were at work.
     pub echoes: bool,
 }
@@ -57,6 +67,11 @@ static ANTHROPIC: Law = Law {
     prefill_ends_blank: false,
     marks_max: 4,
     chains: false,
+    temperature_max: 1.0,
+    both_samplers: false,
+    stops_max: usize::MAX,
+    stop_blank: false,
+    seed: false,
     echoes: true,
 };
 
@@ -73,6 +88,11 @@ static OPENAI_RESPONSES: Law = Law {
     prefill_ends_blank: true,
     marks_max: 0,
     chains: true,
+    temperature_max: 2.0,
+    both_samplers: true,
+    stops_max: 0,
+    stop_blank: true,
+    seed: false,
     echoes: false,
 };
 
@@ -89,6 +109,11 @@ static OPENAI_CHAT: Law = Law {
     prefill_ends_blank: true,
     marks_max: 0,
     chains: false,
+    temperature_max: 2.0,
+    both_samplers: true,
+    stops_max: 4,
+    stop_blank: true,
+    seed: true,
     echoes: false,
 };
 
@@ -108,6 +133,11 @@ static GEMINI: Law = Law {
     prefill_ends_blank: true,
     marks_max: 0,
     chains: false,
+    temperature_max: 2.0,
+    both_samplers: true,
+    stops_max: 5,
+    stop_blank: true,
+    seed: true,
     echoes: false,
 };
 

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::{Check, Violation};
 use crate::prompt::entry::{PromptPart, Role};
-use crate::prompt::request::{Chain, ToolChoice};
+use crate::prompt::request::{Chain, Effort, ToolChoice};
+use crate::prompt::sampling::{Sampling, TakesSampling};
 use crate::prompt::schema::ToolSpec;
 
 impl Check<'_> {
@@ -56,6 +57,27 @@ impl Check<'_> {
         self.expect(fine, Violation::ForcedWhileReasoning);
         self.expect(self.request.max_output > 0, Violation::NoOutput);
         self.expect(!self.request.background || self.target.background, Violation::NoBackground);
+    }
+
+    pub(super) fn sampling(&mut self) {
+        let Sampling { temperature, top_p, top_k, seed, stop } = &self.request.sampling;
+        let reasons = match (self.target.takes_sampling, self.request.effort) {
+            (TakesSampling::Always, _) => false,
+            (TakesSampling::UnlessReasoning, _) => self.request.reasons(),
+            (TakesSampling::IfNotReasoning, effort) => effort != Some(Effort::None),
+            (TakesSampling::Never, _) => true,
+        };
+        let heat = temperature.is_none_or(|heat| !reasons && (0.0..=self.law.temperature_max).contains(&heat));
+        self.expect(heat, Violation::Sampling { name: "temperature" });
+        let share = top_p.is_none_or(|share| !reasons && (0.0..=1.0).contains(&share));
+        let alone = self.law.both_samplers || temperature.is_none() || top_p.is_none();
+        self.expect(share && alone, Violation::Sampling { name: "top_p" });
+        let count = top_k.is_none_or(|count| !reasons && self.target.takes_top_k && count >= 1);
+        self.expect(count, Violation::Sampling { name: "top_k" });
+        self.expect(seed.is_none() || self.law.seed, Violation::Sampling { name: "seed" });
+        let words = stop.iter().all(|stop| !stop.is_empty() && (self.law.stop_blank || !stop.trim().is_empty()));
+        let takes = stop.is_empty() || self.target.takes_stop;
+        self.expect(words && takes && stop.len() <= self.law.stops_max, Violation::Sampling { name: "stop" });
     }
 
     pub(super) fn marks(&mut self) {

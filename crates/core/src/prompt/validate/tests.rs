@@ -9,7 +9,7 @@ use super::Violation::{self, *};
 use crate::message::{Meta, Seal, Text};
 use crate::prompt::{
     CacheMarks, Chain, Effort, Entry, HostedCall, HostedResult, PromptCall, PromptFile, PromptMedia, PromptPart,
-    PromptResult, Request, Role, Sealed, Target, ToolChoice, ToolSpec, Wire, validate,
+    PromptResult, Request, Role, Sealed, TakesSampling, Target, ToolChoice, ToolSpec, Wire, validate,
 };
 
 /// A request that every wire takes, in pieces that can be broken.
@@ -282,6 +282,19 @@ const OFFERS: &[(Wire, Violation, Break)] = &[
         case.request.effort = Some(Effort::Minimal);
     }),
     (A, NoOutput, |case| case.request.max_output = 0),
+    (A, Violation::Sampling { name: "temperature" }, |case| case.request.sampling.temperature = Some(1.1)),
+    (R, Violation::Sampling { name: "temperature" }, |case| {
+        case.target.takes_sampling = TakesSampling::IfNotReasoning;
+        case.request.sampling.temperature = Some(0.5);
+    }),
+    (A, Violation::Sampling { name: "top_p" }, |case| {
+        case.request.sampling.temperature = Some(0.5);
+        case.request.sampling.top_p = Some(0.5);
+    }),
+    (R, Violation::Sampling { name: "top_k" }, |case| case.request.sampling.top_k = Some(9)),
+    (A, Violation::Sampling { name: "seed" }, |case| case.request.sampling.seed = Some(9)),
+    (A, Violation::Sampling { name: "stop" }, |case| case.request.sampling.stop = vec!["\n".into()]),
+    (R, Violation::Sampling { name: "stop" }, |case| case.request.sampling.stop = vec!["END".into()]),
     (A, NoBackground, |case| case.request.background = true),
     (R, TooManyMarks, |case| case.request.marks.entries = [None, Some(0)]),
     (A, MisplacedMark, |case| case.request.marks.entries = [Some(5), Some(6)]),

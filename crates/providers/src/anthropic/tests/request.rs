@@ -57,6 +57,7 @@ fn reply(parts: Vec<Part>, stop: Stop) -> Body {
         model: model("claude-opus-5-5"),
         usage: None,
         runtime: std::time::Duration::ZERO,
+        alive: std::time::Duration::ZERO,
         context_limit: None,
         response_id: None,
         seams: vec![],

@@ -2,7 +2,7 @@
 
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, ToolChoice, ToolSpec,
+    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -38,6 +38,13 @@ fn generation(request: &Request, family: Family) -> Value {
     }
     if let Some(level) = request.effort.and_then(|effort| family.level(effort)) {
         config.insert("thinking_level".into(), level.into());
+    }
+    let Sampling { temperature, top_p, seed, stop, .. } = &request.sampling; // There is no `top_k` on this wire.
+    config.extend(temperature.map(|value| ("temperature".to_owned(), value.into())));
+    config.extend(top_p.map(|value| ("top_p".to_owned(), value.into())));
+    config.extend(seed.map(|value| ("seed".to_owned(), value.into())));
+    if !stop.is_empty() {
+        config.insert("stop_sequences".into(), stop.clone().into());
     }
     let choice = match &request.tool_choice {
         ToolChoice::Auto => None,

@@ -4,14 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::chat::{CallState, Chat, OpenCall, Tail, Tried};
+use everturn_core::alive::Alive;
+use everturn_core::chat::{CallState, Chat, OpenCall, Tail, Tried, Turn};
 use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact, Totals};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::inherited::{Found, Inherited};
 use everturn_core::message::{Message, Sent};
+use everturn_core::prompt::ToolSpec;
+use everturn_core::setup::Setup;
 use everturn_core::status::{Status, Verb};
 use everturn_core::view::Row;
+use serde_json::json;
 
 use super::Appends;
 use crate::conformance::{samples, unicode};
@@ -64,6 +68,14 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     chats.push(Chat { debug: true, ..chats[0].clone() });
     let totals = Totals { steps: u64::MAX, time: Duration::from_nanos(u64::MAX), ..Totals::default() };
     chats.push(Chat { totals, ..chats[0].clone() });
+    let tools = vec![ToolSpec::new(odd, odd, json!({"properties": {"of": {"type": "string"}}}))];
+    let setup = Setup { instructions: odd.into(), tools, metadata: [(odd.into(), odd.into())].into() };
+    chats.push(Chat { setup: Some(setup.into()), ..chats[0].clone() });
+    chats.push(Chat { setup: Some(Setup::default().into()), ..chats[0].clone() });
+    let totals = Totals { alive: Duration::from_nanos(u64::MAX), ..Totals::default() };
+    let alive = Alive { until: Timestamp(-1), since_reply: Duration::from_nanos(u64::MAX) };
+    let turn = Some(Turn { alive, ..Turn::default() });
+    chats.push(Chat { totals, turn, ..chats[0].clone() });
     chats
 }
 

@@ -39,7 +39,7 @@ async fn what_stores_write_is_in_order() {
     drop((inspection, store));
     let mut inspection = Inspection::open(dir.as_ref()).unwrap();
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()));
-    assert_eq!(inspection.schema(), Ok((5, 5)));
+    assert_eq!(inspection.schema(), Ok((6, 6)));
 }
 
 /// A chat with a draft and a command, broken by one statement.

@@ -18,12 +18,13 @@ use crate::scratch::Scratch;
 
 /// How each schema was made of the one before it, and what was written into the tables that it brought. Rows are never made
 /// anew: they are what stores of that time have left.
-const SCHEMAS: [(&str, &str); 5] = [
+const SCHEMAS: [(&str, &str); 6] = [
     (include_str!("../../../src/sqlite/schema/0001.sql"), include_str!("../../../fixtures/schema/1.sql")),
     (include_str!("../../../src/sqlite/schema/0002.sql"), include_str!("../../../fixtures/schema/2.sql")),
     (include_str!("../../../src/sqlite/schema/0003.sql"), include_str!("../../../fixtures/schema/3.sql")),
     (include_str!("../../../src/sqlite/schema/0004.sql"), ""),
     (include_str!("../../../src/sqlite/schema/0005.sql"), ""),
+    (include_str!("../../../src/sqlite/schema/0006.sql"), ""),
 ];
 
 type Tables = BTreeMap<String, Vec<Vec<Value>>>;
@@ -66,7 +67,7 @@ fn is_kept(dir: &Path, before: &Tables, what: &str) {
         assert_eq!(found, rows, "{what}: {table}");
     }
     let mut inspection = Inspection::open(dir).unwrap();
-    assert_eq!(inspection.schema(), Ok((5, 5)), "{what}");
+    assert_eq!(inspection.schema(), Ok((6, 6)), "{what}");
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()), "{what}");
     let of_chats = inspection.chats().unwrap().into_iter().flat_map(|chat| inspection.troubles(chat).unwrap());
     let all = of_chats.chain(inspection.strays().unwrap());

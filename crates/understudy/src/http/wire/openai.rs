@@ -1,6 +1,6 @@
 //! How OpenAI says no, on both of its wires.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Refusal, is_plain};
 
@@ -63,6 +63,38 @@ pub(super) fn invalid_value(param: &str, value: &str, supported: &[&str]) -> Ref
     let and = if others.is_empty() { String::new() } else { format!("{}, and ", others.join(", ")) };
     let refusal = Refusal::new(400, format!("Invalid value: '{value}'. Supported values are: {and}'{last}'."));
     refusal.about(param).coded("invalid_value")
+}
+
+/// Parameters that models which reason refuse.
+const SAMPLING: [&str; 2] = ["temperature", "top_p"];
+
+/// Refuses parameters outside their range, and those that a model which reasons with this effort does not take.
+pub(super) fn sampling(body: &Map<String, Value>, effort: Option<&str>) -> Result<(), Refusal> {
+    let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
+    let reasons = is_reasoning(model) && effort != Some("none");
+    for name in SAMPLING.into_iter().chain(["stop"]).filter(|name| body.contains_key(*name)) {
+        if reasons || (name == "stop" && is_reasoning(model)) {
+            let words = format!("Unsupported parameter: '{name}' is not supported with this model.");
+            return Err(Refusal::new(400, words).about(name).coded("unsupported_parameter"));
+        }
+    }
+    for (name, highest) in [("temperature", 2.0), ("top_p", 1.0)] {
+        if body.get(name).is_some_and(|value| !value.as_f64().is_some_and(|value| (0.0..=highest).contains(&value))) {
+            let words = format!("Invalid '{name}': expected a decimal from 0 to {highest}.");
+            return Err(Refusal::new(400, words).about(name).coded("decimal_above_max_value"));
+        }
+    }
+    match body.get("stop").and_then(Value::as_array).map(Vec::len) {
+        Some(len) if len > STOPS_MAX => Err(too_long("stop", STOPS_MAX, len)),
+        _ => Ok(()),
+    }
+}
+
+/// How many stop sequences there may be.
+const STOPS_MAX: usize = 4;
+
+fn is_reasoning(model: &str) -> bool {
+    ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|begin| model.starts_with(begin)) && !model.contains("-chat")
 }
 
 pub(super) fn empty_array(param: &str) -> Refusal {

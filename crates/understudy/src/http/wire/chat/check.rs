@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::super::openai::{empty_array, invalid_type, invalid_value, known, missing, schema, text, tool_name};
+use super::super::openai::{
+    empty_array, invalid_type, invalid_value, known, missing, sampling, schema, text, tool_name,
+};
 use super::super::{Checked, Refusal, refuse};
 
 /// Everything a request may hold at its top. What compatibles take besides is taken too.
@@ -264,5 +266,5 @@ fn options(body: &Map<String, Value>) -> Checked {
             return Err(Refusal::new(400, words).about(field).coded("integer_below_min_value"));
         }
     }
-    Ok(())
+    sampling(body, body.get("reasoning_effort").and_then(Value::as_str))
 }

@@ -6,7 +6,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use super::super::openai::{invalid_type, invalid_value, known, missing, schema, text, tool_name};
+use super::super::openai::{invalid_type, invalid_value, known, missing, sampling, schema, text, tool_name};
 use super::super::{Checked, Kept, Refusal};
 
 /// Everything a request may hold at its top.
@@ -148,6 +148,6 @@ fn options(body: &Map<String, Value>) -> Checked {
     let effort = body.get("reasoning").and_then(|reasoning| reasoning["effort"].as_str());
     match effort.filter(|effort| !EFFORTS.contains(effort)) {
         Some(effort) => Err(invalid_value("reasoning.effort", effort, &EFFORTS)),
-        None => Ok(()),
+        None => sampling(body, effort),
     }
 }

@@ -23,14 +23,44 @@ pub(super) fn check(body: &Map<String, Value>, messages: &[Value]) -> Checked {
     tools(body, messages)?;
     choice(body)?;
     thinking(body, messages)?;
-    match body.get("temperature").map(Value::as_f64) {
-        Some(Some(heat)) if (0.0..=1.0).contains(&heat) => Ok(()),
-        Some(_) => refuse("temperature: range: 0..1"),
-        None => Ok(()),
-    }?;
+    sampling(body)?;
     match body.get("stream") {
         None | Some(Value::Bool(_)) => Ok(()),
         Some(_) => refuse("stream: Input should be a valid boolean"),
+    }
+}
+
+/// How the names of models begin that take no sampling parameters.
+const WITHOUT_SAMPLING: [&str; 7] = [
+    "claude-opus-4-7",
+    "claude-opus-4-8",
+    "claude-opus-5",
+    "claude-sonnet-5",
+    "claude-haiku-5",
+    "claude-fable-5",
+    "claude-mythos-5",
+];
+
+fn sampling(body: &Map<String, Value>) -> Checked {
+    let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
+    let set = ["temperature", "top_p", "top_k"].into_iter().find(|name| body.contains_key(*name));
+    if let Some(name) = set.filter(|_| WITHOUT_SAMPLING.iter().any(|begin| model.starts_with(begin))) {
+        return refuse(format!("`{name}` is deprecated for this model."));
+    }
+    for name in ["temperature", "top_p"] {
+        match body.get(name).map(Value::as_f64) {
+            Some(Some(value)) if (0.0..=1.0).contains(&value) => {}
+            Some(_) => return refuse(format!("{name}: range: 0..1")),
+            None => {}
+        }
+    }
+    if body.contains_key("temperature") && body.contains_key("top_p") {
+        return refuse("`temperature` and `top_p` cannot both be specified for this model. Please use only one.");
+    }
+    let stops = body.get("stop_sequences").and_then(Value::as_array).into_iter().flatten();
+    match stops.filter_map(Value::as_str).find(|stop| stop.trim().is_empty()) {
+        Some(_) => refuse("stop_sequences: each stop sequence must contain non-whitespace"),
+        None => Ok(()),
     }
 }
 

@@ -207,3 +207,25 @@ fn thoughts_lead_and_ends_are_clean() {
         "Found 5",
     );
 }
+
+#[test]
+fn sampling_is_taken_where_the_model_has_it() {
+    let plain = |change: fn(&mut Value)| {
+        let mut body =
+            json!({"model": "claude-haiku-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}]});
+        change(&mut body);
+        check(body.as_object().unwrap()).map_err(|refusal| refusal.message)
+    };
+    assert_eq!(plain(|body| body["temperature"] = json!(1)), Ok(()));
+    let said = plain(|body| {
+        body["temperature"] = json!(0.5);
+        body["top_p"] = json!(0.5);
+    });
+    assert!(said.unwrap_err().contains("cannot both be specified"));
+    let said = plain(|body| {
+        body["model"] = json!("claude-opus-4-7");
+        body["top_k"] = json!(5);
+    });
+    assert!(said.unwrap_err().contains("`top_k` is deprecated"));
+    assert!(plain(|body| body["stop_sequences"] = json!(["\n"])).unwrap_err().contains("non-whitespace"));
+}

@@ -35,6 +35,8 @@ const KEYWORDS: [&str; 24] = [
     "property_ordering",
     "any_of",
 ];
+/// How many stop sequences there may be.
+const STOPS_MAX: usize = 5;
 /// The longest name of a function.
 const NAME_MAX: usize = 64;
 
@@ -110,6 +112,15 @@ fn config(body: &Map<String, Value>, names: &BTreeSet<&str>) -> Checked {
             return refuse(format!(
                 "Unable to submit request because it has a maxOutputTokens value of {tokens} but the supported range is from 1 (inclusive)."
             ));
+        }
+        let stops = field(config, "stopSequences", "stop_sequences").and_then(Value::as_array);
+        if stops.is_some_and(|stops| stops.len() > STOPS_MAX) {
+            return refuse(format!("* GenerateContentRequest.generation_config.stop_sequences: at most {STOPS_MAX}\n"));
+        }
+        if config["temperature"].as_f64().is_some_and(|heat| !(0.0..=2.0).contains(&heat)) {
+            return refuse(
+                "* GenerateContentRequest.generation_config.temperature: must be in the range [0.0, 2.0].\n",
+            );
         }
         let thinking = field(config, "thinkingConfig", "thinking_config").unwrap_or(&Value::Null);
         let budget = field(thinking, "thinkingBudget", "thinking_budget");

@@ -1,0 +1,110 @@
+//! The configuration file, as it is written.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::Connections;
+use super::budget::Spending;
+use super::durability::Drafts;
+use super::habits::{Percent, Word};
+use super::money::Money;
+use super::price::Prices;
+use super::profile::{Profile, Tools};
+use super::provider::Providers;
+use crate::record::Record;
+
+/// The file.
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    pub listen: Option<String>,
+    pub expose: Option<bool>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub proxies: Option<Vec<String>>,
+    pub hosts: Option<Vec<String>>,
+    pub origins: Option<Vec<String>>,
+    pub data: Option<PathBuf>,
+    pub model: Option<String>,
+    #[serde(default)]
+    pub fallbacks: Vec<String>,
+    pub models: Option<Vec<String>>,
+    pub system: Option<String>,
+    pub chats_max: Option<usize>,
+    pub running_max: Option<usize>,
+    pub streams_max: Option<usize>,
+    pub stream_seconds_max: Option<NonZeroU32>,
+    pub requests_max: Option<NonZeroU32>,
+    pub connect_seconds_max: Option<NonZeroU32>,
+    pub drain_seconds: Option<u64>,
+    pub record: Option<Record>,
+    pub durability: Option<Drafts>,
+    pub database_connections: Option<Connections>,
+    background: Option<bool>,
+    effort: Option<Word>,
+    compaction_percent: Option<Percent>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    top_k: Option<u32>,
+    seed: Option<i32>,
+    #[serde(default)]
+    stop: Vec<String>,
+    output_tokens_max: Option<u32>,
+    steps_max: Option<u32>,
+    turn_minutes_max: Option<u64>,
+    turn_tokens_max: Option<u64>,
+    turn_cost_max: Option<Money>,
+    open_seconds_max: Option<NonZeroU32>,
+    silence_seconds_max: Option<NonZeroU32>,
+    tool_seconds_max: Option<NonZeroU32>,
+    awaiting_minutes_max: Option<NonZeroU32>,
+    attempts_max: Option<NonZeroU32>,
+    tools_at_once_max: Option<NonZeroU32>,
+    queue_len_max: Option<NonZeroU32>,
+    #[serde(default)]
+    pub providers: Providers,
+    #[serde(default)]
+    pub prices: Prices,
+    #[serde(default)]
+    pub tools: Tools,
+    #[serde(default)]
+    pub agents: BTreeMap<String, Profile>,
+    #[serde(default)]
+    pub budget: Spending,
+    #[serde(default)]
+    pub owners: BTreeMap<String, Spending>,
+}
+
+impl File {
+    /// The keys of an agent that stand at the top: those of the agent of chats that name none. Its model, fallbacks and
+    /// instructions can come from elsewhere too, and are not in it.
+    pub fn take_usual(&mut self) -> Profile {
+        Profile {
+            steps_max: self.steps_max,
+            turn_minutes_max: self.turn_minutes_max,
+            turn_tokens_max: self.turn_tokens_max,
+            turn_cost_max: self.turn_cost_max,
+            open_seconds_max: self.open_seconds_max,
+            silence_seconds_max: self.silence_seconds_max,
+            tool_seconds_max: self.tool_seconds_max,
+            awaiting_minutes_max: self.awaiting_minutes_max,
+            attempts_max: self.attempts_max,
+            tools_at_once_max: self.tools_at_once_max,
+            queue_len_max: self.queue_len_max,
+            background: self.background,
+            effort: self.effort,
+            compaction_percent: self.compaction_percent,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            seed: self.seed,
+            stop: std::mem::take(&mut self.stop),
+            output_tokens_max: self.output_tokens_max,
+            tools: std::mem::take(&mut self.tools),
+            ..Profile::default()
+        }
+    }
+}
