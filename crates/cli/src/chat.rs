@@ -122,7 +122,7 @@ impl Args {
             Some(chat) => chat,
             None => {
                 let (agent, model) = (self.agent.clone(), self.own.model());
-                house.create(&Create { agent, model, title: None, debug: self.own.debug }).await?
+                house.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
             }
         };
         let (mut lines, mut ends, client) = (lines(), Ends::listen()?, house.client.clone());

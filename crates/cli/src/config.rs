@@ -142,6 +142,7 @@ struct File {
     turn_minutes_max: Option<u64>,
     turn_tokens_max: Option<u64>,
     turn_cost_max: Option<Money>,
+    same_call_max: Option<u32>,
     #[serde(default)]
     providers: Providers,
     #[serde(default)]
@@ -279,6 +280,7 @@ impl Config {
                 minutes_max: file.turn_minutes_max,
                 tokens_max: file.turn_tokens_max,
                 cost_max: file.turn_cost_max,
+                same_call_max: file.same_call_max,
             },
             providers: file.providers,
             prices: by_model(&file.prices).with_context(in_file)?,
@@ -361,7 +363,7 @@ impl Config {
         let mut agent = self.habits.of(self.turns.of(Agent::new(model)));
         agent.models.extend(fallbacks);
         agent.system.extend(self.system.value.clone());
-        equip(&agent, &self.tools)?;
+        equip(&mut agent, &self.tools)?;
         Ok(agent)
     }
 

@@ -77,7 +77,7 @@ impl Run {
             Some(piece) => self.own.choose(&house.client, find(&house.client, piece).await?).await?,
             None => {
                 let (agent, model) = (self.agent.clone(), self.own.model());
-                house.create(&Create { agent, model, title: None, debug: self.own.debug }).await?
+                house.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
             }
         };
         let (client, mut ends) = (house.client.clone(), Ends::listen()?);

@@ -19,7 +19,7 @@ use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{Prompt, Request};
 use everturn_core::recovery::{self, Budget, Recovery};
-use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
+use everturn_core::retry::{Progress, Verdict, Why, verdict};
 use everturn_providers::record::{Of, recording};
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{SubmitError, WriteError};
@@ -152,7 +152,8 @@ impl Driver {
     }
 
     pub(crate) fn next_model(&self) -> Tried {
-        Tried { model: self.chat.tried.model + 1, spent: Spent::default(), blind: false, ..self.chat.tried }
+        let spent = self.chat.tried.spent.anew();
+        Tried { model: self.chat.tried.model + 1, spent, blind: false, ..self.chat.tried }
     }
 
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
@@ -192,7 +193,7 @@ impl Driver {
         let prompt = self.prompt.as_ref().expect("the transcript was prepared");
         let mut request = Request::new(asked.model.clone(), target, prompt.entries());
         request.system = self.agent.system.clone();
-        request.tools = self.agent.toolbox.shelf().offered();
+        request.tools = self.agent.shelf().offered();
         request.effort = self.agent.effort;
         request.background = self.agent.background == Background::On;
         if self.agent.chaining == Chaining::On && !self.chat.tried.unchained {
@@ -298,7 +299,7 @@ impl Driver {
             draft.mend(toolbox::repaired); // At the output limit a repair would close what was cut.
         }
         let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
-        let shelf = self.agent.toolbox.shelf();
+        let shelf = self.agent.shelf();
         self.change(|change| {
             if let Some(attempted) = attempted {
                 change.fact(attempted);
@@ -327,8 +328,12 @@ impl Driver {
             return self.broke(error.with_retry(Retry::Backoff), jitter).await;
         }
         match self.end_attempt(AttemptOutcome::Answered) {
-            Some(attempted) => self.change(|change| change.fact(attempted)).await,
-            None => self.fail(&error, None).await,
+            Some(Fact::Attempted(attempted, tried)) => {
+                let spent = tried.spent.resumed(attempted.spend.total());
+                let row = Fact::Attempted(attempted, Tried { spent, ..tried });
+                self.change(|change| change.fact(row)).await
+            }
+            _ => self.fail(&error, None).await,
         }
     }
 
@@ -342,6 +347,7 @@ impl Driver {
         let tried = Tried { spent: tried.spent.leaving(error.retry), ..tried };
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
+            _ if tried.spent.attempts >= self.agent.limits.retry.attempts_max => {} // None is made on other terms either.
             Kind::ContextFull => return self.overflowed(row(tried)).await,
             Kind::ChainBroken if self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some()) => {
                 let row = row(Tried { unchained: true, ..tried });
@@ -357,7 +363,7 @@ impl Driver {
         let elsewhere = self.elsewhere(&error);
         let budget = match verdict {
             Verdict::Wait(_) => Budget::Left,
-            Verdict::GiveUp(_) if elsewhere.is_some() => Budget::SpentHere,
+            Verdict::GiveUp(why) if elsewhere.is_some() && !why.is_of_the_step() => Budget::SpentHere,
             Verdict::GiveUp(_) => Budget::Spent,
         };
         let draft = self.draft.as_ref().expect("an attempt was made");
@@ -368,7 +374,9 @@ impl Driver {
                 self.salvage(retract, Some(row(tried))).await
             }
             (Recovery::FallBack { .. }, _) => {
-                let row = row(Tried { attempts: tried.attempts, owed: false, ..self.next_model() });
+                let next =
+                    Tried { attempts: tried.attempts, spent: tried.spent.anew(), owed: false, ..self.next_model() };
+                let row = row(next);
                 self.change(|change| change.fact(row)).await
             }
             (
@@ -401,7 +409,8 @@ impl Driver {
             let seq = draft.push(at, &delta).expect("the call is in the draft");
             rows.push(everturn_core::view::Row { step, seq, at, delta: Arc::new(delta) });
         }
-        self.ports.store.append(self.lease.pen(), rows).await?;
+        self.ports.store.append(self.lease.pen(), rows.clone()).await?;
+        self.bell.log(&rows);
         self.seal(Stop::ToolUse, attempted).await
     }
 

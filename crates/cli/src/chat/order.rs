@@ -154,7 +154,7 @@ async fn persist(client: &Client, order: &Order, told: &mpsc::Sender<Outcome>) -
 async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
     match order {
         Order::Begin { begin: Begin { agent, model, debug }, text } => {
-            let new = Create { agent: agent.clone(), model: model.clone(), title: None, debug: *debug };
+            let new = Create { agent: agent.clone(), model: model.clone(), debug: *debug, ..Create::default() };
             let chat = client.create(&new).await?;
             client.send(&chat.id, text, When::Queue).await?; // Under the same name: it is another kind of thing.
             return Ok(Outcome::Opened(Box::new(chat)));

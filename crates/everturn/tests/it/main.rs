@@ -19,6 +19,8 @@ mod endings;
 mod fallback;
 mod governor;
 mod handles;
+#[path = "../../examples/hosted.rs"]
+mod hosted;
 mod interrupts;
 mod kept;
 mod ladder;
@@ -33,6 +35,7 @@ mod pauses;
 mod places;
 #[cfg(feature = "sqlite")]
 mod power;
+mod progress;
 mod quarantine;
 mod read;
 mod retries;
@@ -48,6 +51,7 @@ mod unsummarised;
 mod wires;
 
 #[test]
-fn the_example_runs() {
+fn the_examples_run() {
     embed::main().unwrap();
+    hosted::main().unwrap();
 }

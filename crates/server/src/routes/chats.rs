@@ -75,7 +75,7 @@ fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
     (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
-    (status = 422, description = "There is no such agent or model, or the title is not one", body = wire::ProblemBody),
+    (status = 422, description = "There is no such agent or model, the title is not one, or the transcript is not one a provider takes", body = wire::ProblemBody),
 ))]
 pub async fn create(
     caller: May<Chatting>,
@@ -85,7 +85,8 @@ pub async fn create(
 ) -> Result<(StatusCode, Answer<wire::Chat>), Problem> {
     let title = new.title.as_deref().map(command::title).transpose()?;
     let model = app.pick(new.model.as_deref())?;
-    let chat = app.make(&caller, NewChat { agent: new.agent, model, title, debug: new.debug, key: key.0 }).await?;
+    let wire::Create { agent, debug, transcript, .. } = new;
+    let chat = app.make(&caller, NewChat { agent, model, title, debug, transcript, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Answer(chat.now().await?)))
 }
 

@@ -32,6 +32,11 @@ pub struct Create {
     /// Whether whatever is exchanged with providers for it is recorded where the server is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
+    /// What was said before: messages of OpenAI Chat or Anthropic, or items of OpenAI Responses, without instructions. Every
+    /// call has its result right behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub transcript: Option<serde_json::Value>,
 }
 
 /// A new chat that begins with what was said in another.

@@ -73,7 +73,20 @@ pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
     let (agent, owner, title) = ("agent".to_string(), "owner".to_string(), String::new());
     let (id, model, key) = (chat_id(1), None, Some("k".into()));
     let (is_named, is_chosen, is_titled) = (true, false, false);
-    let new = New { id, agent, is_named, model, is_chosen, debug: false, owner, title, is_titled, fork: None, key };
+    let new = New {
+        id,
+        agent,
+        is_named,
+        model,
+        is_chosen,
+        debug: false,
+        owner,
+        title,
+        is_titled,
+        fork: None,
+        transcript: None,
+        key,
+    };
     for round in 0..3 {
         assert_eq!(store.make(&new).await, Ok(chat_id(1)));
         let mut witness = Witness::new(&store, 1).await;

@@ -39,6 +39,10 @@ pub(super) struct Turn<'a> {
     overflowed: bool,
     #[serde(default, skip_serializing_if = "unset")]
     same_call: (u64, u32),
+    #[serde(default, skip_serializing_if = "unset")]
+    same_call_under_way: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    same_call_tools: Vec<Cow<'a, str>>,
 }
 
 impl<'a> From<&'a chat::Turn> for Turn<'a> {
@@ -57,7 +61,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             stop_after,
             reasked,
             overflowed,
-            same_call,
+            repeats: chat::Repeats { newest, times, under_way, tools },
         } = turn;
         Self {
             began: began.0,
@@ -73,7 +77,9 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             stop_after: stop_after.as_ref().map(Cow::from),
             reasked: *reasked,
             overflowed: *overflowed,
-            same_call: *same_call,
+            same_call: (*newest, *times),
+            same_call_under_way: *under_way,
+            same_call_tools: tools.iter().map(Cow::from).collect(),
         }
     }
 }
@@ -94,7 +100,12 @@ impl From<Turn<'_>> for chat::Turn {
             stop_after: turn.stop_after.map(Cow::into_owned),
             reasked: turn.reasked,
             overflowed: turn.overflowed,
-            same_call: turn.same_call,
+            repeats: chat::Repeats {
+                newest: turn.same_call.0,
+                times: turn.same_call.1,
+                under_way: turn.same_call_under_way,
+                tools: turn.same_call_tools.into_iter().map(Cow::into_owned).collect(),
+            },
         }
     }
 }
