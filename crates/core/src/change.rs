@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::alive::Added;
 use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, admit, check_inbound};
+use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, admit, check, is_late};
 use crate::fact::{Fact, Place};
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
 use crate::limits::Limits;
-use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Sent, Stop, Verdict};
+use crate::message::{Body, Call, CallResult, Message, Output, Part, Reply, Sent, Stop, Verdict};
 use crate::status::Status;
 
 /// A commit being put together.
@@ -77,13 +77,7 @@ impl<'a> Change<'a> {
     ///
     /// Calls that were cut off are answered at once: they never run.
     pub fn reply(&mut self, reply: Reply, state: impl Fn(&Call) -> CallState) -> &mut Self {
-        let open = |call: &Call| OpenCall {
-            uid: call.uid,
-            tool: call.tool.clone(),
-            input_hash: input_hash(&call.tool, &call.input),
-            state: state(call),
-        };
-        let calls: Vec<OpenCall> = reply.calls().map(open).collect();
+        let calls: Vec<OpenCall> = reply.calls().map(|call| OpenCall::new(call, state(call))).collect();
         let cut: Vec<Call> = reply.calls().filter(|call| !call.whole).cloned().collect();
         let kept = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
         let since_reply = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.alive.since_reply);
@@ -110,15 +104,8 @@ impl<'a> Change<'a> {
                 CallState::Started { at, .. } => Some(at),
                 CallState::Ready | CallState::Approved | CallState::AsksClient | CallState::AsksApproval => None,
             };
-            self.result(CallResult {
-                call: open.uid,
-                tool: open.tool.clone(),
-                verdict,
-                output: Output::text(told(open.state)),
-                began,
-                ended: self.at,
-                meta: Meta::new(),
-            });
+            let result = CallResult::new(open.uid, &open.tool, verdict, Output::text(told(open.state)), self.at);
+            self.result(CallResult { began, ..result });
         }
         self
     }
@@ -203,7 +190,7 @@ impl<'a> Change<'a> {
             Command::Send { parts, when } => self.send(inbound, parts, *when),
             Command::Promote(id) => self.promote(*id),
             Command::Unqueue(id) => self.fact(Fact::Unqueued(*id)),
-            Command::Interrupt => self.fact(Fact::Moved(Status::Interrupting)),
+            Command::Interrupt => self.interrupt(inbound.aimed),
             Command::Answer(answers) => self.answers(answers),
             Command::Edit { message, parts } => self.edit(*message, parts, inbound),
             Command::Compact => {
@@ -217,6 +204,15 @@ impl<'a> Change<'a> {
                 self.facts.extend(debug.map(Fact::Debugged));
                 self
             }
+        }
+    }
+
+    /// Stops the turn its sender saw: one that ended before leaves nothing to stop, and the next one goes on.
+    fn interrupt(&mut self, aimed: StepId) -> &mut Self {
+        match self.chat.status {
+            Status::Idle | Status::Failed => self,
+            Status::Running | Status::Awaiting | Status::Interrupting if is_late(self.chat, aimed) => self,
+            Status::Running | Status::Awaiting | Status::Interrupting => self.fact(Fact::Moved(Status::Interrupting)),
         }
     }
 
@@ -266,8 +262,7 @@ impl<'a> Change<'a> {
                     continue;
                 }
             };
-            let (tool, ended, meta) = (open.tool.clone(), self.at, Meta::new());
-            self.result(CallResult { call: *call, tool, verdict, output, began: None, ended, meta });
+            self.result(CallResult::new(*call, &open.tool, verdict, output, self.at));
         }
         let answered = |open: &OpenCall| answers.iter().any(|answer| answer.call == open.uid);
         if self.chat.calls.iter().filter(|open| open.state.asks()).all(answered) {
@@ -365,7 +360,7 @@ const fn unanswered(state: CallState) -> &'static str {
 #[must_use]
 pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound>, at: Timestamp) -> Chat {
     pending.fold(chat.clone(), |mut chat, inbound| {
-        let verdict = check_inbound(&chat, inbound, |_| true); // Looked up when it was accepted.
+        let verdict = check(&chat, &inbound.command, |_| true); // Looked up when it was accepted.
         let facts = {
             let mut change = Change::new(&chat, at);
             change.obey(inbound, verdict);
@@ -401,8 +396,7 @@ pub fn admit_behind<'a>(
 /// A result that we give on a tool's behalf.
 #[must_use]
 pub fn refused(call: &Call, ended: Timestamp, verdict: Verdict, text: &str) -> CallResult {
-    let (output, meta) = (Output::text(text), Meta::new());
-    CallResult { call: call.uid, tool: call.tool.clone(), verdict, output, began: None, ended, meta }
+    CallResult::new(call.uid, &call.tool, verdict, Output::text(text), ended)
 }
 
 fn denial(reason: &str) -> String {
@@ -417,8 +411,12 @@ fn denial(reason: &str) -> String {
 pub fn input_hash(tool: &str, input: &str) -> u64 {
     // FNV-1a: short, stable across releases, and nothing here defends against collisions made on purpose, because the
     // model that would have to make one cannot choose the input that is shown and approved after the fact.
-    let bytes = tool.bytes().chain([0]).chain(input.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv(fnv(fnv(0xcbf2_9ce4_8422_2325, tool.as_bytes()), &[0]), input.as_bytes())
+}
+
+/// Goes on with a hash.
+pub(crate) fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
 mod pending;
+mod repeats;
 mod tail;
 
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use std::time::Duration;
 
 use crate::alive::Alive;
 use crate::budget;
+use crate::change::input_hash;
 use crate::cost::Micros;
 use crate::error::Kind;
 use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
 use crate::inherited::{Found, Inherited};
-use crate::message::{Body, Message, Part, Sent};
+use crate::message::{Body, Call, CallResult, Message, Part, Sent};
 use crate::quarantine::Taken;
 use crate::retry;
 use crate::setup::Setup;
@@ -25,6 +27,7 @@ use crate::title;
 use crate::view::Cursor;
 
 pub use pending::{Compacting, Wait};
+pub use repeats::Repeats;
 pub use tail::{Tail, tail_of};
 
 /// Where a chat stands, in every detail but its messages.
@@ -125,6 +128,25 @@ pub struct OpenCall {
     pub input_hash: u64,
     /// How far it is.
     pub state: CallState,
+    /// The input as it came, while a client or a person has the next word.
+    pub input: Option<Arc<str>>,
+    /// What the tool showed of its work last, while it runs.
+    pub progress: Option<Arc<str>>,
+}
+
+impl OpenCall {
+    /// A call that has just been made.
+    #[must_use]
+    pub fn new(call: &Call, state: CallState) -> Self {
+        Self {
+            uid: call.uid,
+            tool: call.tool.clone(),
+            input_hash: input_hash(&call.tool, &call.input),
+            state,
+            input: state.asks().then(|| call.input.as_str().into()),
+            progress: None,
+        }
+    }
 }
 
 /// How far a call is.
@@ -201,8 +223,8 @@ pub struct Turn {
     pub reasked: bool,
     /// Whether the provider already refused a request as too long since the last summary.
     pub overflowed: bool,
-    /// The newest call's tool and input, hashed, and in how many replies in a row it came.
-    pub same_call: (u64, u32),
+    /// Calls that were made again and came to the same again.
+    pub repeats: Repeats,
     /// How far its work was counted.
     pub alive: Alive,
 }
@@ -238,7 +260,7 @@ pub enum TurnEnd {
     TokensMax,
     /// As much money as a turn may cost.
     CostMax,
-    /// The same call, with the same input, again and again.
+    /// The same calls, with the same input and the same results, again and again.
     SameCallMax,
     /// An error that could not be recovered.
     Failed(Box<Failure>),
@@ -361,6 +383,11 @@ impl Chat {
                 self.set_call(*call, CallState::Started { effect: *effect, at: *at });
             }
             Fact::Approved(call) => self.set_call(*call, CallState::Approved),
+            Fact::Progressed { call, text } => {
+                if let Some(open) = self.calls.iter_mut().find(|open| open.uid == *call) {
+                    open.progress = Some(text.clone());
+                }
+            }
             Fact::Queued(queued, Place::Back) => self.queue.push(queued.clone()),
             Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
@@ -419,7 +446,7 @@ impl Chat {
                 self.in_turn(|turn| turn.steps += 1);
             }
             Body::Result(result) => {
-                self.calls.retain(|open| open.uid != result.call);
+                self.answered(result);
                 if result.ran().is_some() {
                     self.taken.in_tools = 0; // It came back.
                 }
@@ -447,18 +474,21 @@ impl Chat {
 
     fn opened(&mut self, calls: &[OpenCall]) {
         self.calls = calls.to_vec();
-        self.in_turn(|turn| {
-            // Beside each other in one reply they are meant: five dice are five calls, and one decision.
-            for alike in calls.chunk_by(|one, next| one.input_hash == next.input_hash) {
-                let ((hash, times), input_hash) = (turn.same_call, alike[0].input_hash);
-                turn.same_call = if hash == input_hash { (hash, times + 1) } else { (input_hash, 1) };
-            }
-        });
+        self.in_turn(|turn| turn.repeats.opened(calls));
+    }
+
+    fn answered(&mut self, result: &CallResult) {
+        let Some(place) = self.calls.iter().position(|open| open.uid == result.call) else { return };
+        let open = self.calls.remove(place);
+        let is_last = self.calls.is_empty();
+        self.in_turn(|turn| turn.repeats.answered(open.input_hash, &result.output, is_last));
     }
 
     fn set_call(&mut self, uid: CallUid, state: CallState) {
         if let Some(open) = self.calls.iter_mut().find(|open| open.uid == uid) {
             open.state = state;
+            open.progress = None;
+            open.input.take_if(|_| !state.asks());
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::chat::{CallState, Chat, Queued};
+use crate::chat::{CallState, Chat, OpenCall, Queued};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Output, Part, Sent};
@@ -107,6 +107,18 @@ impl Inbound {
         let (parts, steers) = (parts.clone(), *when == When::Steer);
         Some(Queued { id: self.seq, at: self.at, parts, steers, key: self.key.clone() })
     }
+
+    /// Whether the turn under way must be dropped to obey.
+    #[must_use]
+    pub fn stops(&self, chat: &Chat, is_users: impl Fn(MessageId) -> bool) -> bool {
+        let is_late = self.command == Command::Interrupt && is_late(chat, self.aimed);
+        self.command.stops_the_turn() && !is_late && check(chat, &self.command, is_users).is_ok()
+    }
+}
+
+/// Whether whoever saw this step open saw an earlier turn than the one under way.
+pub(crate) fn is_late(chat: &Chat, aimed: StepId) -> bool {
+    chat.turn.as_ref().is_some_and(|turn| turn.first > aimed)
 }
 
 /// When a message is to be heard by a busy chat.
@@ -127,6 +139,32 @@ pub struct Answer {
     pub call: CallUid,
     /// What.
     pub what: Answered,
+}
+
+impl Answer {
+    /// What a client's tool gave back.
+    #[must_use]
+    pub fn output(call: CallUid, text: impl Into<String>) -> Self {
+        Self { call, what: Answered::Output(Output::text(text)) }
+    }
+
+    /// That a client's tool failed.
+    #[must_use]
+    pub fn error(call: CallUid, text: impl Into<String>) -> Self {
+        Self { call, what: Answered::Error(Output::text(text)) }
+    }
+
+    /// That a call may run, with the input that was asked about and no other.
+    #[must_use]
+    pub const fn approve(ask: &OpenCall) -> Self {
+        Self { call: ask.uid, what: Answered::Approve { input_hash: ask.input_hash } }
+    }
+
+    /// That a call may not run, and what the model is told.
+    #[must_use]
+    pub fn deny(call: CallUid, reason: impl Into<String>) -> Self {
+        Self { call, what: Answered::Deny { reason: reason.into() } }
+    }
 }
 
 /// What was answered.
@@ -255,11 +293,7 @@ pub fn admit(
     limits: &Limits,
     is_users: impl Fn(MessageId) -> bool,
 ) -> Result<(), Refusal> {
-    match (check(chat, command, is_users), command) {
-        // Whoever wants a chat to stop that has stopped is heard: their request id is kept, and nothing else happens.
-        (Err(Refusal::Status(Status::Idle | Status::Failed, _) | Refusal::Archived), Command::Interrupt) => {}
-        (checked, _) => checked?,
-    }
+    check(chat, command, is_users)?;
     if let Some(excess) = excess(command, limits) {
         return Err(Refusal::TooLong(excess));
     }
@@ -315,17 +349,6 @@ fn answer_len(answer: &Answer) -> usize {
         }
         Answered::Deny { reason } => reason.len(),
         Answered::Approve { .. } => 0,
-    }
-}
-
-/// Whether `chat` takes a command that has waited in its inbox. An interrupt is for the turn its sender saw: one that
-/// comes after that turn ended does not stop the next.
-pub fn check_inbound(chat: &Chat, inbound: &Inbound, is_users: impl Fn(MessageId) -> bool) -> Result<(), Refusal> {
-    let Inbound { aimed, command, .. } = inbound;
-    let is_late = chat.turn.as_ref().is_some_and(|turn| turn.first > *aimed);
-    match command {
-        Command::Interrupt if is_late => Err(Refusal::Status(Status::Idle, Verb::Interrupt)),
-        _ => check(chat, command, is_users),
     }
 }
 

@@ -124,6 +124,13 @@ pub enum Fact {
     },
     /// A call may run after all.
     Approved(CallUid),
+    /// A running tool shows how far it is. It stands for what the tool showed before.
+    Progressed {
+        /// Which call.
+        call: CallUid,
+        /// What people see. The model is told nothing of it.
+        text: Arc<str>,
+    },
     /// A message waits.
     Queued(Queued, Place),
     /// A waiting message was heard or deleted.

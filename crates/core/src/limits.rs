@@ -4,6 +4,7 @@
 //! with it. The bounds stand together here, dimension last, so that they can be read, configured and made tiny by
 //! tests. A bound that is reached is an event with a reason, never a silent end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cost::Micros;
@@ -29,16 +30,22 @@ pub struct Limits {
     /// Steps a turn: 200. Long coding turns pass 100 and are sound, so 50 would cut real work; a thousand would not be
     /// a bound, as money, tokens and time end a runaway turn sooner.
     pub steps_max: u32,
-    /// Processes in a row that die with a turn that does not get on, before it is ended: 3.
+    /// Processes that die while a tool of the turn runs, and none came back since, before the turn is ended: 3.
     pub deaths_max: u32,
+    /// Processes in a row that die with a turn that runs no tool and does not get on, before it is ended: 12. Waiting for a
+    /// model kills nothing, so it takes more to be suspected of it: somebody may restart the process, or something else
+    /// in it kills.
+    pub deaths_waiting_max: u32,
     /// How long a turn may work; waiting for a person does not count: 4 h. Whatever streams or runs then is stopped.
     pub turn_time_max: Duration,
     /// Tokens a turn, prompts included, reported and estimated: 50 million, two hundred full windows.
     pub turn_tokens_max: u64,
     /// Money a turn, reported and estimated, where the price is known: 50 units.
     pub turn_cost_max: Micros,
-    /// In how many replies in a row a turn may make the same call with the same input: 5.
+    /// In how many replies in a row a turn may make the same calls and get the same results: 5.
     pub same_call_max: u32,
+    /// The same for single tools, by the name the model calls them by. Not listed: as above.
+    pub same_call_max_by_tool: BTreeMap<String, u32>,
     /// Compactions a turn; more would mean that they do not help: 3.
     pub compactions_max: u32,
 
@@ -50,6 +57,10 @@ pub struct Limits {
     pub calls_len_max: usize,
     /// What is kept of a tool's output, beyond what the model is shown: 10 MiB.
     pub tool_output_bytes_max: usize,
+    /// What a running tool may show of its work: 4 KiB. Of more, the end is shown.
+    pub progress_bytes_max: usize,
+    /// How often that is stored and shown, at most: four times a second. In between, the newest waits.
+    pub progress_every: Duration,
     /// How long client tools and approvals may stay unanswered: 24 h. A resting chat costs a row.
     pub awaiting_max: Duration,
     /// From an interrupt to the end of whatever ran, by force if need be: 3 s.
@@ -91,15 +102,19 @@ impl Default for Limits {
             response_bytes_max: 32 * MIB,
             steps_max: 200,
             deaths_max: 3,
+            deaths_waiting_max: 12,
             turn_time_max: Duration::from_secs(4 * 60 * 60),
             turn_tokens_max: 50_000_000,
             turn_cost_max: Micros::units(50),
             same_call_max: 5,
+            same_call_max_by_tool: BTreeMap::new(),
             compactions_max: 3,
             tool_time_max: Duration::from_secs(10 * 60),
             tools_at_once_max: 8,
             calls_len_max: 128,
             tool_output_bytes_max: 10 * MIB,
+            progress_bytes_max: 4 * KIB,
+            progress_every: Duration::from_millis(250),
             awaiting_max: Duration::from_secs(24 * 60 * 60),
             interrupt_max: Duration::from_secs(3),
             kill_grace_max: Duration::from_secs(1),
@@ -130,6 +145,12 @@ impl Limits {
     #[must_use]
     pub fn open_for(&self, thinking: Thinking) -> Duration {
         patient(self.open_max, thinking)
+    }
+
+    /// How often a tool may be called in vain: see [`Self::same_call_max`].
+    #[must_use]
+    pub fn same_call_max_of(&self, tool: &str) -> u32 {
+        self.same_call_max_by_tool.get(tool).copied().unwrap_or(self.same_call_max)
     }
 
     /// How long content may stay away.

@@ -83,6 +83,20 @@ pub struct Text {
     pub meta: Meta,
 }
 
+impl Text {
+    /// Words that nothing is attached to.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), meta: Meta::new() }
+    }
+}
+
+impl Part {
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Text::new(text))
+    }
+}
+
 /// The model's thinking, with what makes it acceptable to its provider again.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reasoning {
@@ -138,6 +152,20 @@ pub struct Call {
 }
 
 impl Call {
+    /// A whole call of a tool of ours, without anything that a provider would attach.
+    pub fn new(uid: CallUid, tool: impl Into<String>, input: impl Into<String>) -> Self {
+        Self {
+            uid,
+            provider_id: String::new(),
+            tool: tool.into(),
+            input: input.into(),
+            whole: true,
+            run_by: RunBy::Us,
+            at: Timestamp::default(),
+            meta: Meta::new(),
+        }
+    }
+
     /// The input if it is a JSON object; an empty input counts as an empty object.
     #[must_use]
     pub fn object(&self) -> Option<serde_json::Map<String, Value>> {
@@ -187,6 +215,13 @@ pub struct File {
     pub meta: Meta,
 }
 
+impl File {
+    /// A file with its bytes.
+    pub fn new(name: impl Into<String>, media_type: impl Into<String>, bytes: impl Into<Blob>) -> Self {
+        Self { name: name.into(), media_type: media_type.into(), bytes: Some(bytes.into()), meta: Meta::new() }
+    }
+}
+
 /// A finished answer of the model. Only [`crate::draft::Draft::seal`] makes one, from a stop: a stream that was cut has
 /// none, so it cannot become an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -220,6 +255,26 @@ pub struct ReplyBody {
     pub retracted: Vec<String>,
     /// What the provider attached to the message as a whole.
     pub meta: Meta,
+}
+
+impl ReplyBody {
+    /// A reply of a model, without anything that is known of how it came to be.
+    #[must_use]
+    pub const fn new(step: StepId, model: ModelId, parts: Vec<Part>, stop: Stop) -> Self {
+        Self {
+            step,
+            parts,
+            stop,
+            model,
+            usage: None,
+            runtime: Duration::ZERO,
+            context_limit: None,
+            response_id: None,
+            seams: Vec::new(),
+            retracted: Vec::new(),
+            meta: Meta::new(),
+        }
+    }
 }
 
 impl Reply {
@@ -317,6 +372,11 @@ pub struct CallResult {
 }
 
 impl CallResult {
+    /// A result that was known at `ended`, of a call that was not started here.
+    pub fn new(call: CallUid, tool: impl Into<String>, verdict: Verdict, output: Output, ended: Timestamp) -> Self {
+        Self { call, tool: tool.into(), verdict, output, began: None, ended, meta: Meta::new() }
+    }
+
     /// When the tool began, and how long it ran, if it came back. Of others nobody knows: they may have been gone long before
     /// that was noticed.
     #[must_use]
@@ -366,6 +426,13 @@ pub struct Media {
     pub media_type: String,
     /// The bytes themselves; encoded only on a wire.
     pub bytes: Blob,
+}
+
+impl Media {
+    /// Bytes of a type.
+    pub fn new(media_type: impl Into<String>, bytes: impl Into<Blob>) -> Self {
+        Self { media_type: media_type.into(), bytes: bytes.into() }
+    }
 }
 
 /// What stands for everything before it.

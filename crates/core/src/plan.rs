@@ -92,12 +92,18 @@ fn running(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) 
 fn over(turn: &Turn, limits: &Limits, now: Timestamp) -> Option<TurnEnd> {
     let bounds = [
         (turn.steps >= limits.steps_max, TurnEnd::StepsMax),
-        (turn.same_call.1 >= limits.same_call_max, TurnEnd::SameCallMax),
+        (is_stuck(turn, limits), TurnEnd::SameCallMax),
         (turn.worked(now) >= limits.turn_time_max, TurnEnd::TimeMax),
         (turn.tokens >= limits.turn_tokens_max, TurnEnd::TokensMax),
         (turn.cost >= limits.turn_cost_max, TurnEnd::CostMax),
     ];
     bounds.into_iter().find_map(|(reached, end)| reached.then_some(end))
+}
+
+/// Whether a turn repeats itself: as often as one of the tools it calls may be.
+fn is_stuck(turn: &Turn, limits: &Limits) -> bool {
+    let bound = turn.repeats.tools.iter().map(|tool| limits.same_call_max_of(tool)).min();
+    turn.repeats.times >= bound.unwrap_or(limits.same_call_max)
 }
 
 #[cfg(test)]

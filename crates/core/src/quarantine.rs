@@ -1,9 +1,10 @@
 //! Chats that their processes die of.
 //!
 //! After a crash every chat goes on, and one that caused it causes it again. So a process that takes a chat up in the
-//! middle of its work writes that down before it works on it. Three times in a row without anything new said or done, or
-//! three times with a tool started and none that came back since, and the chat is not taken up again: its turn fails
-//! with a reason, others go on, and the next message releases it.
+//! middle of its work writes that down before it works on it. Three times with a tool started and none that came back
+//! since, or a dozen times in a row without anything new said or done, and the chat is not taken up again: its turn fails
+//! with a reason, others go on, and the next message releases it. Running a tool can kill; waiting for a model mostly does
+//! not, so a turn that only waited when its processes died is suspected later.
 //!
 //! Whoever was merely there when the process died for another reason gets on between two deaths, and is not counted: a
 //! single delta is enough, and one result of a tool.
@@ -11,6 +12,7 @@
 use crate::chat::{CallState, Chat};
 use crate::draft::Draft;
 use crate::ids::{MessageId, StepId};
+use crate::limits::Limits;
 
 /// How often a chat was taken up in the middle of its work, and where it stood then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,20 +51,20 @@ impl Taken {
     /// Whether it may be the one. Then it should be alone until it has got on, or those that are merely there when it
     /// kills are found as often as it is.
     #[must_use]
-    pub const fn is_suspect(&self, deaths_max: u32) -> bool {
-        self.still.saturating_add(1) >= deaths_max || self.are_tools_suspect(deaths_max)
+    pub const fn is_suspect(&self, limits: &Limits) -> bool {
+        self.still.saturating_add(1) >= limits.deaths_waiting_max || self.are_tools_suspect(limits)
     }
 
     /// Whether its tools may be. Then whatever its model says does not clear it.
     #[must_use]
-    pub const fn are_tools_suspect(&self, deaths_max: u32) -> bool {
-        self.in_tools.saturating_add(1) >= deaths_max
+    pub const fn are_tools_suspect(&self, limits: &Limits) -> bool {
+        self.in_tools.saturating_add(1) >= limits.deaths_max
     }
 
     /// Whether that was once too often.
     #[must_use]
-    pub const fn is_deadly(&self, deaths_max: u32) -> bool {
-        self.still >= deaths_max || self.in_tools >= deaths_max
+    pub const fn is_deadly(&self, limits: &Limits) -> bool {
+        self.still >= limits.deaths_waiting_max || self.in_tools >= limits.deaths_max
     }
 }
 
@@ -95,7 +97,7 @@ mod tests {
         }
         let taken = Taken::again(chat, Some(&draft));
         chat.apply(&[Fact::TakenUp(taken)]);
-        taken.is_deadly(3)
+        taken.is_deadly(&Limits { deaths_waiting_max: 3, ..Limits::default() })
     }
 
     /// Three times at the same place are too many; a single delta, or a new turn, begins anew.
@@ -118,8 +120,8 @@ mod tests {
         let mut chat = running();
         let uid = |ordinal| CallUid { step: StepId(1), ordinal };
         let started = |chat: &mut Chat, ordinal| {
-            let open =
-                crate::chat::OpenCall { uid: uid(ordinal), tool: "t".into(), input_hash: 0, state: CallState::Ready };
+            let call = crate::message::Call::new(uid(ordinal), "t", "{}");
+            let open = crate::chat::OpenCall::new(&call, CallState::Ready);
             let started = Fact::Started { call: uid(ordinal), effect: Effect::Once, at: Timestamp(0) };
             chat.apply(&[Fact::Opened(vec![open]), started]);
         };

@@ -1,7 +1,7 @@
 //! A driver that throws dice.
 //!
 //! A chat, a store and a client must hold their promises whatever a driver does, in any order. The real one needs an
-//! engine, providers and time; this one asks the same questions ([`plan`], [`check_inbound`]), makes the same changes, and takes
+//! engine, providers and time; this one asks the same questions ([`plan`], [`check`]), makes the same changes, and takes
 //! everything it would have to wait for from a number. So a whole life of a chat is a list of numbers, and a test that
 //! fails shrinks it to a short list of small ones: 0 is always the dullest choice.
 //!
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::change::Change;
 use crate::chat::{CallState, Chat, Compacting, Effect, Failure, OpenCall, Tried, TurnEnd, Wait};
-use crate::command::{Command, Inbound, check_inbound};
+use crate::command::{Command, Inbound, check};
 use crate::cost::{End, Price};
 use crate::delta::Delta;
 use crate::draft::Draft;
@@ -85,7 +85,7 @@ pub fn obey(
     at: Timestamp,
 ) -> Vec<Fact> {
     let mut change = Change::new(chat, at);
-    let verdict = check_inbound(chat, inbound, is_users);
+    let verdict = check(chat, &inbound.command, is_users);
     if verdict.is_ok() && matches!(inbound.command, Command::Edit { .. }) {
         attempted(&mut change, chat, draft, at, AttemptOutcome::Lost);
     }

@@ -27,12 +27,12 @@ pub use breaker::{Admission, Breaker, BreakerLimits, Health};
 pub struct RetryLimits {
     /// Failed attempts without progress: 8. With the waits below that is about two minutes of trying.
     pub tries_max: u32,
-    /// Failed attempts in all, with progress or without: 24.
+    /// Attempts in all, over all models, with progress or without: 24. At so many, none is made of the step any more.
     pub attempts_max: u32,
-    /// In which nothing comes, in waits and at the end of attempts: 20 minutes. How long an answer takes that comes is
-    /// not their business.
+    /// In which nothing comes of one model, in waits and at the end of attempts: 20 minutes. How long an answer takes that
+    /// comes is not their business.
     pub time_max: Duration,
-    /// What all attempts together may cost: 10 units.
+    /// What all attempts together may cost, over all models: 10 units.
     pub cost_max: Micros,
     /// The span of the first wait: 1 s. Each later one is twice as long.
     pub delay_base: Duration,
@@ -70,7 +70,7 @@ impl RetryLimits {
 pub struct Spent {
     /// Failed attempts, less what progress earned back.
     pub tries: u32,
-    /// Failed attempts.
+    /// Attempts that are over and did not end the step, of all models.
     pub attempts: u32,
     /// Of these, how many were worth one more try and no other.
     pub once: u32,
@@ -116,11 +116,17 @@ impl Spent {
         }
     }
 
-    /// Counts one more attempt, which its process took with it. No provider failed, so it costs no try and no time, and it
-    /// is one of all attempts all the same.
+    /// Counts one more attempt, which its process took with it, or after which the provider wants to be asked to go on. No
+    /// provider failed, so it costs no try and no time, and it is one of all attempts all the same.
     #[must_use]
     pub fn resumed(self, cost: Micros) -> Self {
         Self { attempts: self.attempts.saturating_add(1), ..self.paid(cost) }
+    }
+
+    /// For another model, or for the answer after a summary: tries and time begin anew, totals do not.
+    #[must_use]
+    pub fn anew(self) -> Self {
+        Self { attempts: self.attempts, cost: self.cost, ..Self::default() }
     }
 
     /// Counts what an attempt cost that is counted already.
@@ -162,6 +168,17 @@ pub enum Why {
     Cost,
     /// The provider wants a wait that a person should know of.
     TooLong(Duration),
+}
+
+impl Why {
+    /// Whether another model may not be asked either: a total of the step is reached.
+    #[must_use]
+    pub const fn is_of_the_step(self) -> bool {
+        match self {
+            Self::Attempts | Self::Cost => true,
+            Self::Permanent | Self::Again | Self::Tries | Self::Time | Self::TooLong(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for Why {

@@ -52,7 +52,7 @@ pub enum Verb {
     Promote,
     /// Delete a queued message.
     Unqueue,
-    /// Stop the turn and keep what was shown.
+    /// Stop the turn and keep what was shown. Without a turn under way it has no effect.
     Interrupt,
     /// Give the result of a client tool, or approve or deny a call.
     Answer,
@@ -139,11 +139,12 @@ pub const fn next(from: Status, verb: Verb) -> Option<Status> {
     match (from, verb) {
         (Idle | Failed, Send | Steer | SendNow | Edit | Compact | Begin) => Some(Running),
         (Idle, Archive | Unarchive | Rename) => Some(Idle),
-        (Idle, Promote | Unqueue | Interrupt | Answer | Commit | Ask | Resume | Settle | Finish | Fail) => None,
+        (Idle, Interrupt) => Some(Idle), // Nothing is under way, so it is stopped already.
+        (Idle, Promote | Unqueue | Answer | Commit | Ask | Resume | Settle | Finish | Fail) => None,
 
         (Failed, Promote) => Some(Running),
-        (Failed, Unqueue | Archive | Unarchive | Rename) => Some(Failed),
-        (Failed, Interrupt | Answer | Commit | Ask | Resume | Settle | Finish | Fail) => None,
+        (Failed, Unqueue | Interrupt | Archive | Unarchive | Rename) => Some(Failed),
+        (Failed, Answer | Commit | Ask | Resume | Settle | Finish | Fail) => None,
 
         (Running, Send | Steer | Promote | Unqueue | Edit | Rename | Begin | Commit) => Some(Running),
         (Running, SendNow | Interrupt) => Some(Interrupting),
@@ -168,8 +169,8 @@ pub const fn next(from: Status, verb: Verb) -> Option<Status> {
 #[must_use]
 pub const fn archived_takes(verb: Verb) -> bool {
     match verb {
-        Archive | Unarchive | Rename => true,
-        Send | Steer | SendNow | Promote | Unqueue | Interrupt | Answer | Edit | Compact => false,
+        Archive | Unarchive | Rename | Interrupt => true,
+        Send | Steer | SendNow | Promote | Unqueue | Answer | Edit | Compact => false,
         Begin | Commit | Ask | Resume | Settle | Finish | Fail => false,
     }
 }

@@ -114,6 +114,8 @@ pub struct Standing {
     pub asks: Vec<OpenCall>,
     /// Until when they do, at most.
     pub awaits_until: Option<Timestamp>,
+    /// Calls whose tools run and have shown something of their work.
+    pub progress: Vec<OpenCall>,
     /// Why the next attempt waits, and how long.
     pub retry: Option<Wait>,
     /// The summary that is being written.
@@ -148,6 +150,7 @@ impl Standing {
             debug: chat.debug,
             queue,
             asks: chat.asks().cloned().collect(),
+            progress: chat.calls.iter().filter(|open| open.progress.is_some()).cloned().collect(),
             awaits_until: chat.awaits_until,
             retry: chat.wait.clone(),
             compacting: chat.compacting.clone(),

@@ -8,9 +8,10 @@ use everturn_core::context::Threshold;
 use everturn_core::ids::ModelId;
 use everturn_core::limits::Limits;
 use everturn_core::prompt::{BadSampling, Effort, Sampling};
+use serde_json::Value;
 
 use crate::tool::Tool;
-use crate::toolbox::{BadTool, Toolbox};
+use crate::toolbox::{BadTool, LiveToolbox, Shelf, Toolbox};
 
 /// A model with its instructions, its tools and its bounds.
 #[derive(Clone)]
@@ -30,7 +31,9 @@ pub struct Agent {
     /// How full the window may be before the transcript is summarised.
     pub compaction: Threshold,
     /// Its tools.
-    pub toolbox: Arc<Toolbox>,
+    pub toolbox: Toolbox,
+    /// Tools beside them that may change while turns run, and that clones of the agent share.
+    pub live: Option<LiveToolbox>,
     /// Whether to let the provider remember the transcript.
     pub chaining: Chaining,
     /// Whether to ask for generations that outlive their stream.
@@ -83,7 +86,8 @@ impl Agent {
             output_tokens_max: None,
             limits: Limits::default(),
             compaction: Threshold::default(),
-            toolbox: Arc::new(Toolbox::new()),
+            toolbox: Toolbox::new(),
+            live: None,
             chaining: Chaining::Off,
             background: Background::Off,
             hook: None,
@@ -135,9 +139,49 @@ impl Agent {
         self
     }
 
-    /// The same agent with a tool.
-    pub fn tool(self, tool: impl Tool) -> Result<Self, BadTool> {
+    /// The same agent with a tool. Agents it was cloned from, or that were cloned from it, do not get it.
+    pub fn tool(mut self, tool: impl Tool) -> Result<Self, BadTool> {
         self.toolbox.add(tool)?;
         Ok(self)
+    }
+
+    /// The same agent with a tool that the provider defines and runs itself: no code of ours runs for it.
+    ///
+    /// The definition is what the provider's API documents, so it fits the models of one provider. Calls and what came of
+    /// them are parts of the reply ([`Part::Call`] run by the provider, [`Part::Provided`]), and sources it names are
+    /// [`Part::Source`].
+    ///
+    /// ```
+    /// # use everturn::Agent;
+    /// # use serde_json::json;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5});
+    /// let agent = Agent::new("anthropic/claude-sonnet-4-5".parse()?).hosted("web_search", search)?;
+    /// # drop(agent);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`Part::Call`]: everturn_core::message::Part::Call
+    /// [`Part::Provided`]: everturn_core::message::Part::Provided
+    /// [`Part::Source`]: everturn_core::message::Part::Source
+    pub fn hosted(mut self, name: impl Into<String>, definition: Value) -> Result<Self, BadTool> {
+        self.toolbox.add_hosted(name, definition)?;
+        Ok(self)
+    }
+
+    /// The same agent with tools that may change while turns run.
+    #[must_use]
+    pub fn live_tools(mut self, tools: LiveToolbox) -> Self {
+        self.live = Some(tools);
+        self
+    }
+
+    /// The tools as they are now.
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        match &self.live {
+            Some(live) => self.toolbox.beside(&live.current()),
+            None => self.toolbox.shelf(),
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! do. So a crash in between leaves a call whose outcome is unknown rather than one that silently runs again, and an
 //! interrupt finds the finished ones finished.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use everturn_core::change::{Change, INTERRUPTED, UNKNOWN, refused};
@@ -21,6 +21,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::driver::Driver;
 use crate::outcome::{Finished, Late};
+use crate::progress::{Progress, bounded};
 use crate::spans;
 use crate::tool::{After, Approval, Beside, SharedTool, ToolContext, ToolError};
 use crate::toolbox::Runner;
@@ -60,6 +61,16 @@ struct Batch {
     stop: CancellationToken,
     /// Fires when results are not wanted any more: what the tools watch.
     unwanted: CancellationToken,
+    /// What the tools want to show.
+    progress: Progress,
+    /// When the next of that may be stored.
+    show_from: Instant,
+}
+
+/// What a driver waits for while tools run.
+enum Heard {
+    Finished(Result<(Id, Finished), JoinError>),
+    Progress(BTreeMap<CallUid, String>),
 }
 
 impl Batch {
@@ -149,7 +160,15 @@ impl Driver {
         }
         waiting.sort_by_key(|start| start.serial); // Stable: call order within each kind.
         let (stop, unwanted) = (CancellationToken::new(), CancellationToken::new());
-        Ok(Batch { waiting: waiting.into(), running: Vec::new(), tasks: JoinSet::new(), stop, unwanted })
+        Ok(Batch {
+            waiting: waiting.into(),
+            running: Vec::new(),
+            tasks: JoinSet::new(),
+            stop,
+            unwanted,
+            progress: Progress::default(),
+            show_from: Instant::now(),
+        })
     }
 
     /// How a call is started, or why it cannot be.
@@ -224,7 +243,8 @@ impl Driver {
     fn start(&self, batch: &mut Batch, start: Start, began: Timestamp) {
         let Start { call, input, tool, time_max, after, .. } = start;
         let cancel = batch.unwanted.child_token();
-        let context = ToolContext { chat: self.chat.id, call: call.uid, cancel: cancel.clone() };
+        let progress = batch.progress.clone();
+        let context = ToolContext { chat: self.chat.id, call: call.uid, cancel: cancel.clone(), progress };
         let grace = self.agent.limits.kill_grace_max;
         let run = async move {
             let mut run = tool.run(context, input);
@@ -248,21 +268,35 @@ impl Driver {
         batch.running.push(Running { task, call, began, after, span });
     }
 
-    /// Waits for the next result and commits it.
+    /// Waits for the next result, or for something to show, and commits it.
     async fn finish_one(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
-        let Batch { tasks, running, stop, .. } = batch;
-        let stopped = stop.clone();
+        let Batch { tasks, running, stop, progress, show_from, .. } = batch;
+        let (stopped, not_before) = (stop.clone(), *show_from);
         let next = async {
             tokio::select! {
                 biased;
-                Some(done) = tasks.join_next_with_id() => Some(done),
+                Some(done) = tasks.join_next_with_id() => Some(Heard::Finished(done)),
                 () = stopped.cancelled() => None,
+                newest = progress.next(not_before) => Some(Heard::Progress(newest)),
             }
         };
         match self.listening(next, stop).await? {
-            Some(done) => self.finished(running, done).await,
+            Some(Heard::Finished(done)) => self.finished(running, done).await,
+            Some(Heard::Progress(newest)) => {
+                *show_from = Instant::now() + self.agent.limits.progress_every;
+                self.progressed(running, &newest).await
+            }
             None => Ok(()),
         }
+    }
+
+    async fn progressed(&mut self, running: &[Running], newest: &BTreeMap<CallUid, String>) -> Result<(), WriteError> {
+        let bytes_max = self.agent.limits.progress_bytes_max;
+        let runs = |call: CallUid| running.iter().any(|running| running.call.uid == call);
+        let shown = newest.iter().filter(|(call, _)| runs(**call)); // A task may outlive the call that began it.
+        let facts: Vec<Fact> =
+            shown.map(|(call, text)| Fact::Progressed { call: *call, text: bounded(text, bytes_max) }).collect();
+        if facts.is_empty() { Ok(()) } else { self.commit(facts).await }
     }
 
     async fn finished(

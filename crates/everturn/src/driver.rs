@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{Chat, TurnEnd};
-use everturn_core::command::{Command, Inbound, check_inbound};
+use everturn_core::command::{Command, Inbound, check};
 use everturn_core::context::Gauge;
 use everturn_core::draft::Draft;
 use everturn_core::error::Cause;
@@ -104,6 +104,7 @@ impl Driver {
         let started = Instant::now();
         let Loaded { chat, messages, rows } = ports.store.load(&lease).await?;
         ports.metrics.loaded(started.elapsed());
+        bell.log(&rows); // Whoever stored them may have died before it said so.
         let agent = ports.agent(&chat.agent).unwrap_or_else(|| Arc::new(Agent::nobody()));
         if let Some(place) = &mut seat.place {
             place.belongs_to(&chat.owner);
@@ -298,7 +299,7 @@ impl Driver {
     async fn follow(&mut self, facts: &[Fact], started: Instant) -> Result<(), WriteError> {
         let (step, model, own) = (self.chat.step, self.chat.tried.model, self.chat.own_model().cloned());
         let commit = Commit { before: &self.chat, facts, at: self.now(), took: started.elapsed() };
-        self.meter.committed(&commit, &self.agent.toolbox.shelf());
+        self.meter.committed(&commit, &self.agent.shelf());
         self.spans.committed(&self.chat, facts, |model| self.ports.server_of(model));
         trouble::committed(&self.chat, facts, commit.at, || self.model());
         self.chat.apply(facts);
@@ -360,7 +361,7 @@ impl Driver {
 
     /// What doing what a command says comes to.
     pub(crate) fn obeyed(&mut self, inbound: Inbound) -> Vec<Fact> {
-        let verdict = check_inbound(&self.chat, &inbound, |id| self.is_users(id));
+        let verdict = check(&self.chat, &inbound.command, |id| self.is_users(id));
         let inbound = Inbound { command: self.bounded_answers(inbound.command), ..inbound };
         let lost = match inbound.command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),

@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::command::{Command, check_inbound};
+use everturn_core::command::Command;
 use everturn_core::ids::ChatId;
 use everturn_stores::{Inbound, StoreError, WriteError};
 use futures_util::FutureExt as _;
@@ -109,9 +109,7 @@ impl Driver {
 
     /// Does what the inbox said, unless somebody wants the turn stopped.
     async fn heed(&mut self, mut pending: Vec<Inbound>, cancel: &CancellationToken) -> Result<(), WriteError> {
-        let stops = |inbound: &Inbound| {
-            inbound.command.stops_the_turn() && check_inbound(&self.chat, inbound, |id| self.is_users(id)).is_ok()
-        };
+        let stops = |inbound: &Inbound| inbound.stops(&self.chat, |id| self.is_users(id));
         if pending.iter().any(stops) {
             cancel.cancel(); // Obeyed once the draft is back, or the tools are.
             return Ok(());

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use everturn_core::budget::{Account, Budget};
-use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp};
+use everturn_core::doctor::facts::of_import;
+use everturn_core::doctor::{Finding, Whose, repair};
+use everturn_core::ids::{ChatId, Fence, MessageId, ModelId, Timestamp};
+use everturn_core::message::Message;
 use everturn_core::setup::BadSetup;
 use everturn_core::view::Cursor;
 use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider, Server};
-use everturn_stores::{MakeError, Memory, New, Store, StoreError};
+use everturn_stores::{MakeError, Memory, New, Store, StoreError, WriteError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -26,7 +29,7 @@ use crate::entropy::Entropy;
 use crate::feed::{Feed, Feeds};
 use crate::governor::Governors;
 use crate::handle::ChatHandle;
-use crate::hub::Hub;
+use crate::hub::{DeltaLog, Hub};
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::worker;
@@ -63,6 +66,8 @@ pub(crate) struct Ports {
     /// What the drivers of today halt by: a child of `shutdown`, and a new one after each time this process was lost.
     halt: Mutex<CancellationToken>,
     pub(crate) driven: Mutex<HashSet<ChatId>>,
+    /// Chats that cannot be driven here, because what is stored of them cannot be read. Those who wait for one are told.
+    pub(crate) unreadable: Mutex<HashMap<ChatId, StoreError>>,
     pub(crate) places: Places,
     /// Bounds how many chats without a place are loaded at once, to do what their inbox says.
     pub(crate) obeying: Arc<Semaphore>,
@@ -82,6 +87,11 @@ impl Ports {
     /// Makes every driver stop where it is. Those that begin from now on go on.
     pub(crate) fn halt_all(&self) {
         std::mem::replace(&mut *lock(&self.halt), self.shutdown.child_token()).cancel();
+    }
+
+    /// Why nobody here goes on with a chat, if that is so.
+    pub(crate) fn gave_up_on(&self, chat: ChatId) -> Option<StoreError> {
+        lock(&self.unreadable).get(&chat).cloned()
     }
 
     pub(crate) fn is_driven(&self, chat: ChatId) -> bool {
@@ -120,6 +130,7 @@ impl Ports {
     pub(crate) fn wake(self: &Arc<Self>, chat: ChatId) {
         self.hub.bell(chat).inbox.notify_one();
         if self.drivers == Drivers::Spawned && !self.is_damaged(chat) && lock(&self.driven).insert(chat) {
+            lock(&self.unreadable).remove(&chat); // Whether it still is will show.
             self.tasks.spawn(self.clone().drive(chat));
         }
     }
@@ -172,6 +183,7 @@ pub struct Builder {
     chats_max: usize,
     budgets: Budgets,
     recorder: Option<Arc<dyn Recorder>>,
+    delta_log: Option<Arc<dyn DeltaLog>>,
 }
 
 impl Engine {
@@ -190,6 +202,7 @@ impl Engine {
             chats_max: CHATS_MAX,
             budgets: Budgets::default(),
             recorder: None,
+            delta_log: None,
         }
     }
 
@@ -220,6 +233,42 @@ impl Engine {
         let id = self.ports.store.make(new).await?;
         self.ports.feeds.tell(&new.owner, id);
         Ok(self.chat(id))
+    }
+
+    /// Makes a chat in which this was said already, or finds the one that was made under the same key. Messages are numbered
+    /// anew. Nothing is asked of a model before the next message.
+    ///
+    /// What other programs wrote becomes messages by [`everturn_core::doctor::foreign::read`].
+    ///
+    /// # Errors
+    /// Also if a provider would refuse the transcript: [`CreateError::Transcript`] says what is wrong with it.
+    /// [`everturn_core::doctor::repair`] mends that.
+    pub async fn make_with(&self, new: &New, transcript: &[Arc<Message>]) -> Result<ChatHandle, CreateError> {
+        let findings = repair(transcript, Whose::Foreign).findings;
+        if !findings.is_empty() {
+            return Err(CreateError::Transcript(findings));
+        }
+        let chat = self.make(new).await?;
+        loop {
+            match self.import(chat.id(), transcript).await {
+                Ok(()) => return Ok(chat),
+                Err(WriteError::Store(error)) => return Err(error.into()),
+                Err(WriteError::Fenced | WriteError::OutOfPlace) => {} // The same request again is at it too.
+            }
+        }
+    }
+
+    /// Says what was said, unless something was said already.
+    async fn import(&self, chat: ChatId, transcript: &[Arc<Message>]) -> Result<(), WriteError> {
+        let mut lease = self.ports.acquire(chat).await?;
+        let loaded = self.ports.store.load(&lease).await?.chat;
+        if loaded.newest == MessageId::default() && !transcript.is_empty() {
+            self.ports.store.commit(&mut lease, &of_import(transcript)).await?;
+        }
+        self.ports.store.release(lease).await?;
+        self.ports.hub.ring(chat);
+        self.ports.feeds.tell(&loaded.owner, chat);
+        Ok(())
     }
 
     /// Hints of what changes in an owner's chats from now on.
@@ -312,6 +361,17 @@ pub enum CreateError {
     /// It cannot be made like this.
     #[error(transparent)]
     Make(#[from] MakeError),
+    /// It cannot begin with this: a provider would refuse it.
+    #[error("the transcript is not one that a provider takes: {}", told(.0))]
+    Transcript(Vec<Finding>),
+}
+
+fn told(findings: &[Finding]) -> String {
+    let told: Vec<String> = findings.iter().take(5).map(ToString::to_string).collect();
+    match findings.len() - told.len() {
+        0 => told.join("; "),
+        more => format!("{}; and {more} more", told.join("; ")),
+    }
 }
 
 impl Builder {
@@ -400,17 +460,36 @@ impl Builder {
         self
     }
 
+    /// Has every delta told to a log, once it is stored.
+    #[must_use]
+    pub fn delta_log(mut self, log: impl DeltaLog) -> Self {
+        self.delta_log = Some(Arc::new(log));
+        self
+    }
+
     /// Starts it. Needs a tokio runtime with time.
     #[must_use]
     pub fn start(self) -> Engine {
-        let Self { store, providers, agents, metrics, seed, origin, wall, drivers, chats_max, budgets, recorder } =
-            self;
+        let Self {
+            store,
+            providers,
+            agents,
+            metrics,
+            seed,
+            origin,
+            wall,
+            drivers,
+            chats_max,
+            budgets,
+            recorder,
+            delta_log,
+        } = self;
         let (shutdown, worker) = (CancellationToken::new(), CancellationToken::new());
         let ports = Ports {
             store,
             providers,
             agents,
-            hub: Hub::default(),
+            hub: Hub::new(delta_log),
             feeds: Arc::default(),
             clock: origin.map_or_else(|| Clock::reading(wall), Clock::starting_at),
             entropy: seed.map_or_else(Entropy::system, Entropy::seeded),
@@ -435,6 +514,7 @@ impl Builder {
             parked: Mutex::default(),
             suspects: Arc::new(Semaphore::new(1)),
             driven: Mutex::default(),
+            unreadable: Mutex::default(),
             drivers,
             tasks: TaskTracker::new(),
             _worker: worker.clone().drop_guard(),

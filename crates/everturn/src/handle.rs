@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::chat::TurnEnd;
+use everturn_core::chat::{OpenCall, TurnEnd};
 use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId};
 use everturn_core::limits::Limits;
-use everturn_core::message::{Body, Message, Meta, Part, Text};
+use everturn_core::message::{Body, Message, Part};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Standing, View};
 use everturn_stores::{Heading, Receipt, StoreError, Submission, SubmitError, WriteError};
@@ -23,6 +23,33 @@ const HELD_RETRY: Duration = Duration::from_millis(50);
 
 /// Provider calls on a page. A chat may have made any number.
 const ATTEMPTS_LEN_MAX: usize = 500;
+
+/// What a chat does that does nothing more by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rest {
+    /// No turn is under way. How the newest one ended, unless there was none.
+    Idle(Option<TurnEnd>),
+    /// A turn is under way, and waits for a client or a person to answer these calls.
+    Awaiting(Vec<OpenCall>),
+}
+
+impl Rest {
+    fn of(standing: Standing) -> Self {
+        match standing.status {
+            Status::Awaiting => Self::Awaiting(standing.asks),
+            Status::Idle | Status::Failed | Status::Running | Status::Interrupting => Self::Idle(standing.ended),
+        }
+    }
+
+    /// How the newest turn ended. None while one waits for answers, and if there was none.
+    #[must_use]
+    pub fn ended(self) -> Option<TurnEnd> {
+        match self {
+            Self::Idle(ended) => ended,
+            Self::Awaiting(_) => None,
+        }
+    }
+}
 
 /// A chat, to talk to. Cheap to clone.
 #[derive(Clone)]
@@ -88,15 +115,10 @@ impl ChatHandle {
         if key.is_none() && self.is_at_rest().await? {
             return Ok(());
         }
-        match self.submit(Command::Interrupt, key).await {
-            Ok(receipt) => {
-                self.outcome(receipt).await?.or_else(already_resting)?;
-                self.until(|standing| standing.status != Status::Interrupting).await?;
-                Ok(())
-            }
-            Err(SubmitError::Refused(refusal)) => Ok(already_resting(refusal)?),
-            Err(error) => Err(error),
-        }
+        let receipt = self.submit(Command::Interrupt, key).await?;
+        self.outcome(receipt).await??;
+        self.until(|standing| standing.status != Status::Interrupting).await?;
+        Ok(())
     }
 
     async fn is_at_rest(&self) -> Result<bool, StoreError> {
@@ -212,7 +234,7 @@ impl ChatHandle {
     }
 
     /// Asks the store again whenever something was committed, until there is an answer. However fast the model speaks,
-    /// nobody is asked for it.
+    /// nobody is asked for it. Nothing is committed any more once the driver has given up.
     async fn once<T, Asked>(&self, ask: impl Fn() -> Asked) -> Result<T, StoreError>
     where
         Asked: Future<Output = Result<Option<T>, StoreError>>,
@@ -225,6 +247,9 @@ impl ChatHandle {
             if let Some(answer) = ask().await? {
                 return Ok(answer);
             }
+            if let Some(error) = self.ports.gave_up_on(self.id) {
+                return Err(error);
+            }
             tokio::select! {
                 biased;
                 () = committed.rung() => {}
@@ -234,13 +259,21 @@ impl ChatHandle {
     }
 
     /// The events from a cursor on; without one, a snapshot first.
+    ///
+    /// This is a view that catches up, not a log of everything that happened: whoever folds the events has the chat as it
+    /// is, and is never waited for. A reader that falls behind is told of a finished message without the deltas it came
+    /// in, and of where the chat stands now without where it stood in between. Each delta by itself is told to a
+    /// [`DeltaLog`](crate::DeltaLog).
     #[must_use]
     pub fn events(&self, cursor: Option<Cursor>) -> Subscription {
         Subscription::new(self.ports.store.clone(), self.id, cursor, self.ports.hub.bell(self.id))
     }
 
-    /// Waits until the chat rests, and says how the last turn ended.
-    pub async fn rest(&self) -> Result<Option<TurnEnd>, StoreError> {
+    /// Waits until the chat does nothing more by itself, and says what it does then.
+    ///
+    /// # Errors
+    /// The store cannot be read; or this process has given the chat up, because what is stored of it cannot be read.
+    pub async fn rest(&self) -> Result<Rest, StoreError> {
         let rests = |standing: &Standing| matches!(standing.status, Status::Idle | Status::Failed | Status::Awaiting);
         loop {
             let standing = self.until(rests).await?;
@@ -251,7 +284,7 @@ impl ChatHandle {
             // What has left the inbox meanwhile shows in where the chat stands now.
             let standing = self.until(|_| true).await?;
             if rests(&standing) {
-                return Ok(standing.ended);
+                return Ok(Rest::of(standing));
             }
         }
     }
@@ -303,7 +336,7 @@ impl ChatHandle {
 }
 
 fn words(text: impl Into<String>) -> Arc<[Part]> {
-    Arc::new([Part::Text(Text { text: text.into(), meta: Meta::new() })])
+    Arc::new([Part::text(text)])
 }
 
 /// Whether somebody has to be there who goes on.
@@ -318,13 +351,5 @@ const fn needs_agent(command: &Command) -> bool {
         | Command::Unarchive
         | Command::Rename(_)
         | Command::Patch { .. } => false,
-    }
-}
-
-/// Somebody who wants a chat to stop that has stopped got what they wanted.
-fn already_resting(refusal: Refusal) -> Result<(), Refusal> {
-    match refusal {
-        Refusal::Status(Status::Idle | Status::Failed, _) | Refusal::Archived => Ok(()),
-        other => Err(other),
     }
 }

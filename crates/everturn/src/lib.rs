@@ -53,6 +53,7 @@ mod model;
 mod outcome;
 mod places;
 mod poll;
+mod progress;
 mod quarantine;
 mod spans;
 mod storing;
@@ -72,12 +73,13 @@ pub use everturn_core as core;
 pub use everturn_providers as providers;
 pub use everturn_stores as stores;
 pub use feed::{Changed, Feed};
-pub use handle::ChatHandle;
+pub use handle::{ChatHandle, Rest};
+pub use hub::DeltaLog;
 pub use metrics::Metrics;
 pub use spans::{FINISH_REASONS, TARGET as SPANS};
 pub use subscribe::Subscription;
 pub use tool::{After, Approval, Beside, FnTool, Policy, Tool, ToolContext, ToolError, ToolOutput, tool};
-pub use toolbox::{BadTool, Toolbox};
+pub use toolbox::{BadTool, LiveToolbox, Toolbox};
 
 /// The README's example, run with the other documentation tests.
 #[cfg(doctest)]

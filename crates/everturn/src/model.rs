@@ -19,7 +19,7 @@ use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{OUTPUT_MAX, Prompt, Request};
 use everturn_core::recovery::{self, Budget, Recovery};
-use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
+use everturn_core::retry::{Progress, Verdict, Why, verdict};
 use everturn_providers::record::{Of, recording};
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{SubmitError, WriteError};
@@ -157,7 +157,8 @@ impl Driver {
     }
 
     pub(crate) fn next_model(&self) -> Tried {
-        Tried { model: self.chat.tried.model + 1, spent: Spent::default(), blind: false, ..self.chat.tried }
+        let spent = self.chat.tried.spent.anew();
+        Tried { model: self.chat.tried.model + 1, spent, blind: false, ..self.chat.tried }
     }
 
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
@@ -216,7 +217,7 @@ impl Driver {
 
     /// The tools of the agent, and those that the chat brought.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
-        self.agent.toolbox.shelf().with_clients(&self.own_tools)
+        self.agent.shelf().with_clients(&self.own_tools)
     }
 
     async fn attempt(&mut self, asked: Asked, climb: Climb, permit: Permit) -> Result<(), WriteError> {
@@ -342,8 +343,12 @@ impl Driver {
             return self.broke(error.with_retry(Retry::Backoff), jitter).await;
         }
         match self.end_attempt(AttemptOutcome::Answered) {
-            Some(attempted) => self.change(|change| change.fact(attempted)).await,
-            None => self.fail(&error, None).await,
+            Some(Fact::Attempted(attempted, tried)) => {
+                let spent = tried.spent.resumed(attempted.spend.total());
+                let row = Fact::Attempted(attempted, Tried { spent, ..tried });
+                self.change(|change| change.fact(row)).await
+            }
+            _ => self.fail(&error, None).await,
         }
     }
 
@@ -357,6 +362,7 @@ impl Driver {
         let tried = Tried { spent: tried.spent.leaving(error.retry), ..tried };
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
+            _ if tried.spent.attempts >= self.agent.limits.retry.attempts_max => {} // None is made on other terms either.
             Kind::ContextFull => return self.overflowed(row(tried)).await,
             _ if self.may_be_chain(&error) => {
                 let row = row(Tried { unchained: true, ..tried });
@@ -372,7 +378,7 @@ impl Driver {
         let elsewhere = self.elsewhere(&error);
         let budget = match verdict {
             Verdict::Wait(_) => Budget::Left,
-            Verdict::GiveUp(_) if elsewhere.is_some() => Budget::SpentHere,
+            Verdict::GiveUp(why) if elsewhere.is_some() && !why.is_of_the_step() => Budget::SpentHere,
             Verdict::GiveUp(_) => Budget::Spent,
         };
         let draft = self.draft.as_ref().expect("an attempt was made");
@@ -383,7 +389,9 @@ impl Driver {
                 self.salvage(retract, Some(row(tried))).await
             }
             (Recovery::FallBack { .. }, _) => {
-                let row = row(Tried { attempts: tried.attempts, owed: false, ..self.next_model() });
+                let next =
+                    Tried { attempts: tried.attempts, spent: tried.spent.anew(), owed: false, ..self.next_model() };
+                let row = row(next);
                 self.change(|change| change.fact(row)).await
             }
             (
@@ -427,7 +435,8 @@ impl Driver {
             let seq = draft.push(at, &delta).expect("the call is in the draft");
             rows.push(everturn_core::view::Row { step, seq, at, delta: Arc::new(delta) });
         }
-        self.ports.store.append(self.lease.pen(), rows).await?;
+        self.ports.store.append(self.lease.pen(), rows.clone()).await?;
+        self.bell.log(&rows);
         self.seal(Stop::ToolUse, attempted).await
     }
 

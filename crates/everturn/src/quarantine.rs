@@ -59,12 +59,12 @@ impl Driver {
     /// turn, if that was once too often.
     pub(crate) async fn take_up(&mut self) -> Result<(), WriteError> {
         let taken = Taken::again(&self.chat, self.draft.as_ref());
-        let deaths_max = self.agent.limits.deaths_max;
-        if taken.is_deadly(deaths_max) {
+        let limits = &self.agent.limits;
+        if taken.is_deadly(limits) {
             tracing::error!(chat = %self.chat.id, ?taken, "the process died of this chat again and again, its turn is ended");
             let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
             self.fail(&ProviderError::new(provider, Kind::Quarantine), None).await?;
-        } else if taken.is_suspect(deaths_max) && !self.isolate().await? {
+        } else if taken.is_suspect(limits) && !self.isolate().await? {
             return Ok(()); // The top of the loop knows why.
         } else {
             let found = self.found.take().map(Fact::Inherited);
@@ -103,16 +103,15 @@ impl Driver {
 
     /// Lets others in again, once whoever took it up now would find nothing against it.
     pub(crate) fn rejoin(&mut self) {
-        let deaths_max = self.agent.limits.deaths_max;
-        if self.alone.is_some() && !Taken::again(&self.chat, self.draft.as_ref()).is_suspect(deaths_max) {
+        let taken = || Taken::again(&self.chat, self.draft.as_ref());
+        if self.alone.is_some() && !taken().is_suspect(&self.agent.limits) {
             self.alone = None;
         }
     }
 
     /// Gives it to an attempt, which lets others in as soon as content is stored; but not if that would clear nobody.
     pub(crate) fn lend_alone(&mut self) -> Option<DropGuard> {
-        let deaths_max = self.agent.limits.deaths_max;
-        self.alone.take_if(|_| !self.chat.taken.are_tools_suspect(deaths_max))
+        self.alone.take_if(|_| !self.chat.taken.are_tools_suspect(&self.agent.limits))
     }
 
     /// An end in good order is no death.

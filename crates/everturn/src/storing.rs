@@ -64,7 +64,14 @@ impl<'a> Storing<'a> {
         *self.slot.state() = State::UnderWay { since: Instant::now(), waits: None };
         self.rows.clone_from(&rows);
         let slot = self.slot.clone();
-        self.handing = Some(self.store.hand_in(self.pen, rows, Ack::new(move |stored| slot.tell(stored))));
+        let logged = slot.bell.is_logged().then(|| rows.clone());
+        let ack = Ack::new(move |stored| {
+            if let Some(rows) = logged.filter(|_| stored.is_ok()) {
+                slot.bell.log(&rows); // Before whoever handed them in goes on: nothing stands for them yet.
+            }
+            slot.tell(stored);
+        });
+        self.handing = Some(self.store.hand_in(self.pen, rows, ack));
     }
 
     /// What was handed in last.

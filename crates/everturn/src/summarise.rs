@@ -21,7 +21,7 @@ use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
 use everturn_core::prompt::{OUTPUT_MAX, Request, Sampling, ToolChoice, told_of};
-use everturn_core::retry::{Progress, Spent, Verdict, verdict};
+use everturn_core::retry::{Progress, Verdict, verdict};
 use everturn_providers::record::recording;
 use everturn_providers::{Frame, Provider};
 use everturn_stores::WriteError;
@@ -185,7 +185,8 @@ impl Driver {
             _ => None,
         });
         let (told, tail): (Vec<Body>, _) = (told.collect(), self.chat.tail);
-        let tried = Tried { attempts: row.number, spent: Spent::default(), ..self.chat.tried };
+        let spent = self.chat.tried.spent.anew();
+        let tried = Tried { attempts: row.number, spent, ..self.chat.tried };
         self.change(|change| {
             change.fact(Fact::Attempted(row, tried)).say_as(Body::Summary(Box::new(summary)), tail);
             told.into_iter().fold(change, |change, body| change.say_as(body, tail))
@@ -242,8 +243,12 @@ impl Driver {
                 let wait = self.wait(self.now() + span, &error, row.number);
                 self.change(|change| change.fact(Fact::Attempted(row, tried)).fact(wait)).await
             }
+            Verdict::GiveUp(why) if why.is_of_the_step() => {
+                let tried = Tried { attempts: row.number, spent, ..self.chat.tried };
+                self.fail(&gave_up(error, why), Some(Fact::Attempted(row, tried))).await
+            }
             Verdict::GiveUp(why) => match self.elsewhere(&error) {
-                Some(tried) => self.record(row, tried).await,
+                Some(tried) => self.record(row, Tried { spent: spent.anew(), ..tried }).await,
                 None => self.do_without(&gave_up(error, why), source, Some(row)).await,
             },
         }
@@ -256,7 +261,7 @@ impl Driver {
         source: SummarySource,
         row: Option<Box<Attempted>>,
     ) -> Result<(), WriteError> {
-        let tried = Tried { spent: Spent::default(), ..self.chat.tried };
+        let tried = Tried { spent: self.chat.tried.spent.anew(), ..self.chat.tried };
         if source == SummarySource::Asked {
             return self.fail(error, row.map(|row| Fact::Attempted(row, tried))).await;
         }

@@ -4,6 +4,8 @@
 //! to the rest: input is repaired and checked before it runs, its start is recorded before it starts, and panics,
 //! timeouts and endless output become results the model can read.
 
+use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+use crate::progress::Progress;
 
 /// Something a model can use.
 #[async_trait]
@@ -91,6 +95,35 @@ pub struct ToolContext {
     /// still counts; after that it is dropped. A tool that holds its thread cannot be: let those run on threads of their
     /// own.
     pub cancel: CancellationToken,
+    pub(crate) progress: Progress,
+}
+
+impl ToolContext {
+    /// A context that nobody listens to: for running a tool by itself, as its tests do.
+    #[must_use]
+    pub fn new(chat: ChatId, call: CallUid) -> Self {
+        Self { chat, call, cancel: CancellationToken::new(), progress: Progress::default() }
+    }
+
+    /// Shows people how far the tool is: a line, or the end of what it has put out. It stands for what was shown before,
+    /// and is gone once there is a result. The model never sees it.
+    ///
+    /// Never waits. What is shown is stored first, so not everything is that comes in quick succession; the newest always
+    /// is, unless the tool ends.
+    ///
+    /// ```
+    /// # use everturn::{ToolContext, tool};
+    /// let copy = tool("copy", "Copies files.", |context: ToolContext, files: Vec<String>| async move {
+    ///     for (done, file) in files.iter().enumerate() {
+    ///         context.show(format!("{file} ({done} of {})", files.len()));
+    ///         // …
+    ///     }
+    ///     Ok("copied")
+    /// });
+    /// ```
+    pub fn show(&self, text: impl Into<String>) {
+        self.progress.show(self.call, text.into());
+    }
 }
 
 /// What a tool gives back.
@@ -123,8 +156,20 @@ impl From<Value> for ToolOutput {
 }
 
 /// Why a tool could not do it. The model reads this.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{message}")]
+///
+/// Text and every error become one, so `?` works in a tool. Like `Box<dyn Error>` it is no error itself, or that could not be.
+///
+/// ```
+/// # use everturn::{ToolContext, ToolError, tool};
+/// let size = tool("size", "Tells the size of a file.", |_, path: String| async move {
+///     let size = std::fs::metadata(&path)?.len(); // Any error: the model reads it with its causes.
+///     if size == 0 {
+///         return Err("the file is empty".into()); // Or text.
+///     }
+///     Ok(size.to_string())
+/// });
+/// ```
+#[derive(Debug, Clone, PartialEq)]
 pub struct ToolError {
     /// What went wrong, for the model.
     pub message: String,
@@ -132,9 +177,34 @@ pub struct ToolError {
     pub meta: Meta,
 }
 
-impl<T: Into<String>> From<T> for ToolError {
-    fn from(message: T) -> Self {
+impl ToolError {
+    /// An error that says this.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), meta: Meta::new() }
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ToolError {
+    /// The error and its causes, each once: many errors repeat their cause in their own words.
+    fn from(error: E) -> Self {
+        let error: Box<dyn Error + Send + Sync> = error.into();
+        let mut message = error.to_string();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            let told = cause.to_string();
+            if !message.contains(&told) {
+                message = format!("{message}: {told}");
+            }
+            next = cause.source();
+        }
+        Self::new(message)
     }
 }
 
@@ -216,3 +286,32 @@ where
 
 /// Any tool, shared.
 pub type SharedTool = Arc<dyn Tool>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Trouble {
+        #[error("the list cannot be read")]
+        Hidden(#[source] std::num::ParseIntError),
+        #[error("the list cannot be read: {0}")]
+        Told(#[source] std::num::ParseIntError),
+    }
+
+    fn parsed(wrap: fn(std::num::ParseIntError) -> Trouble) -> Result<u8, ToolError> {
+        Ok("x".parse().map_err(wrap)?)
+    }
+
+    /// Every error, boxed or not, and text become one by `?`; the model reads each cause once.
+    #[test]
+    fn any_error_becomes_a_tools_error() {
+        let told = "the list cannot be read: invalid digit found in string";
+        assert_eq!(parsed(Trouble::Hidden).unwrap_err().message, told);
+        assert_eq!(parsed(Trouble::Told).unwrap_err().message, told);
+        let boxed: Box<dyn Error + Send + Sync> = "boxed".into();
+        for error in [ToolError::from(boxed), "boxed".into(), "boxed".to_string().into(), ToolError::new("boxed")] {
+            assert_eq!(error.to_string(), "boxed");
+        }
+    }
+}

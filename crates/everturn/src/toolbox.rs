@@ -1,7 +1,8 @@
 //! The tools of an agent, and what may be called.
 //!
-//! A toolbox can grow while turns run: a tool added between two steps is offered at the next one. What a model asks for
-//! is looked up here and its input made fit or refused here, so that only sane calls ever reach a tool.
+//! A [`Toolbox`] is a value: a copy of it is another toolbox. A [`LiveToolbox`] is shared by its copies and may change while
+//! turns run: a tool added between two steps is offered at the next one. What a model asks for is looked up here and its
+//! input made fit or refused here, so that only sane calls ever reach a tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,10 +16,48 @@ use serde_json::Value;
 
 use crate::tool::{Approval, Beside, Policy, SharedTool, Tool};
 
-/// The tools of an agent.
-#[derive(Default)]
+/// The tools of an agent. A value: adding a tool to a clone leaves the original as it was.
+#[derive(Clone, Default)]
 pub struct Toolbox {
-    shelf: RwLock<Arc<Shelf>>,
+    shelf: Arc<Shelf>,
+}
+
+/// Tools that may change while turns run. Clones share them, and so do clones of an agent that has them: what one adds, all
+/// offer from their next step on.
+///
+/// ```
+/// # use everturn::{Agent, LiveToolbox, tool};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let live = LiveToolbox::default();
+/// let agent = Agent::new("anthropic/claude-sonnet-4-5".parse()?).live_tools(live.clone());
+/// // Later, perhaps while a turn runs:
+/// live.change(|tools| tools.add(tool("now", "Tells the time.", |_, _: ()| async { Ok("noon") })))?;
+/// # drop(agent);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct LiveToolbox {
+    current: Arc<RwLock<Toolbox>>,
+}
+
+impl LiveToolbox {
+    /// Begins with these tools.
+    #[must_use]
+    pub fn new(tools: Toolbox) -> Self {
+        Self { current: Arc::new(RwLock::new(tools)) }
+    }
+
+    /// Changes the tools. Steps see all of the change or none of it.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Toolbox) -> T) -> T {
+        change(&mut self.current.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The tools as they are now.
+    #[must_use]
+    pub fn current(&self) -> Toolbox {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// What is in a toolbox at one moment.
@@ -26,6 +65,8 @@ pub struct Toolbox {
 pub(crate) struct Shelf {
     tools: BTreeMap<String, Entry>,
     clients: BTreeMap<String, ClientTool>,
+    /// Tools that the provider defines and runs.
+    hosted: BTreeMap<String, ToolSpec>,
     aliases: BTreeMap<String, String>,
     active: Option<BTreeSet<String>>,
     offered: Arc<[ToolSpec]>,
@@ -87,16 +128,16 @@ impl Toolbox {
     }
 
     /// Adds a tool, or replaces the one of that name. It is offered from the next step on, also past a filter.
-    pub fn add(&self, tool: impl Tool) -> Result<(), BadTool> {
+    pub fn add(&mut self, tool: impl Tool) -> Result<(), BadTool> {
         self.put(Arc::new(tool), true)
     }
 
     /// Adds a tool that is not offered, but runs when it is called: one of too many to describe them all.
-    pub fn add_unoffered(&self, tool: impl Tool) -> Result<(), BadTool> {
+    pub fn add_unoffered(&mut self, tool: impl Tool) -> Result<(), BadTool> {
         self.put(Arc::new(tool), false)
     }
 
-    fn put(&self, tool: SharedTool, offered: bool) -> Result<(), BadTool> {
+    fn put(&mut self, tool: SharedTool, offered: bool) -> Result<(), BadTool> {
         let (spec, policy) = (tool.spec(), tool.policy());
         let fits = Arc::new(fits(&spec)?);
         self.change(|shelf| {
@@ -117,7 +158,7 @@ impl Toolbox {
     }
 
     /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
-    pub fn add_client(&self, spec: ToolSpec) -> Result<(), BadTool> {
+    pub fn add_client(&mut self, spec: ToolSpec) -> Result<(), BadTool> {
         offerable(&spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
         self.change(|shelf| {
             shelf.clients.insert(spec.name.clone(), ClientTool::new(spec));
@@ -126,7 +167,7 @@ impl Toolbox {
     }
 
     /// Lets an old name call a tool. The result keeps the name the model used.
-    pub fn alias(&self, old: impl Into<String>, new: impl Into<String>) {
+    pub fn alias(&mut self, old: impl Into<String>, new: impl Into<String>) {
         let (old, new) = (old.into(), new.into());
         self.change(|shelf| {
             shelf.aliases.insert(old, new);
@@ -134,21 +175,47 @@ impl Toolbox {
     }
 
     /// Offers only these from now on, and runs no others; provider-defined tools stay. An empty list lifts the filter.
-    pub fn activate<Name: Into<String>>(&self, names: impl IntoIterator<Item = Name>) {
+    pub fn activate<Name: Into<String>>(&mut self, names: impl IntoIterator<Item = Name>) {
         let names: BTreeSet<String> = names.into_iter().map(Into::into).collect();
         self.change(|shelf| shelf.active = Some(names).filter(|names| !names.is_empty()));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Shelf)) {
-        let mut current = self.shelf.write().unwrap_or_else(PoisonError::into_inner);
-        let mut shelf = Shelf::clone(&current);
-        change(&mut shelf);
+    /// Offers a tool that the provider defines and runs itself, such as a web search, by the definition its API documents.
+    /// Nothing runs here: calls and outcomes arrive as parts of the reply.
+    pub fn add_hosted(&mut self, name: impl Into<String>, definition: Value) -> Result<(), BadTool> {
+        let spec = ToolSpec::provider_defined(name, definition);
+        offerable(&spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
+        self.change(|shelf| {
+            shelf.hosted.insert(spec.name.clone(), spec);
+        });
+        Ok(())
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Shelf)) {
+        let shelf = Arc::make_mut(&mut self.shelf);
+        change(shelf);
         shelf.offered = shelf.offer();
-        *current = Arc::new(shelf);
     }
 
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
-        self.shelf.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shelf.clone()
+    }
+
+    /// These tools and others beside them. Of two with one name, this toolbox has the right one.
+    pub(crate) fn beside(&self, others: &Self) -> Arc<Shelf> {
+        let (own, others) = (&self.shelf, Shelf::clone(&others.shelf));
+        let active = match (&own.active, &others.active) {
+            (None, None) => None,
+            _ => Some(own.active_names().chain(others.active_names()).collect()),
+        };
+        let mut both = others;
+        both.tools.extend(own.tools.clone());
+        both.clients.extend(own.clients.clone());
+        both.hosted.extend(own.hosted.clone());
+        both.aliases.extend(own.aliases.clone());
+        both.active = active;
+        both.offered = both.offer();
+        Arc::new(both)
     }
 }
 
@@ -202,7 +269,19 @@ impl Shelf {
         let ours = self.tools.values().filter(|entry| entry.offered).map(|entry| &entry.spec);
         let clients = self.clients.values().map(|client| &client.spec);
         let clients = clients.filter(|spec| !self.tools.contains_key(&spec.name));
-        ours.chain(clients).filter(|spec| is_active(spec)).cloned().collect()
+        let hosted = self.hosted.values().filter(|spec| !self.is_known(&spec.name));
+        ours.chain(clients).filter(|spec| is_active(spec)).chain(hosted).cloned().collect()
+    }
+
+    /// The names that a filter lets through: all there are, if there is none.
+    fn active_names(&self) -> impl Iterator<Item = String> {
+        let names = self.tools.keys().chain(self.clients.keys());
+        names.filter(|name| self.is_active(name)).cloned()
+    }
+
+    /// Whether there is somebody outside the provider who runs it.
+    fn is_known(&self, name: &str) -> bool {
+        self.tools.contains_key(name) || self.clients.contains_key(name)
     }
 
     fn is_active(&self, name: &str) -> bool {
@@ -235,6 +314,9 @@ impl Shelf {
         match self.tools.get(registered) {
             Some(entry) if entry.spec.provider_defined.is_some() || self.is_active(registered) => Ok(entry),
             Some(_) => Err(format!("The tool `{name}` is not available in this turn.")),
+            None if self.hosted.contains_key(registered) => {
+                Err(format!("The tool `{name}` runs at the provider, and cannot be called from here."))
+            }
             None => {
                 let known: Vec<_> = self.offered.iter().map(|spec| spec.name.as_str()).collect();
                 Err(format!("There is no tool `{name}`. The tools are: {}.", known.join(", ")))
@@ -254,8 +336,7 @@ impl Shelf {
     /// The name to use in metrics: one of ours, or nothing the model chose.
     pub(crate) fn label(&self, name: &str) -> String {
         let name = self.registered(name);
-        let known = self.tools.contains_key(name) || self.clients.contains_key(name);
-        if known { name.to_string() } else { "unknown".to_string() }
+        if self.is_known(name) { name.to_string() } else { "unknown".to_string() }
     }
 
     /// Why none of a reply's calls may run: one of them has to be alone. `None` if they may.

@@ -126,7 +126,11 @@ impl Ports {
                 }
                 Ok(Err(error)) => {
                     tracing::info!(%chat, %error, "the chat cannot be driven here");
+                    if let WriteError::Store(error @ StoreError::Unreadable(_)) = error {
+                        lock(&self.unreadable).insert(chat, error);
+                    }
                     lock(&self.driven).remove(&chat);
+                    self.hub.ring(chat); // Whoever waits for a commit hears that none comes.
                     return; // Nor can what its inbox holds; its owner has been told.
                 }
             }

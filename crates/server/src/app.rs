@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use everturn::core::budget::Account;
 use everturn::core::command::Choice;
+use everturn::core::doctor::foreign::{self, Harm};
 use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
+use everturn::core::message::Message;
 use everturn::core::setup::Setup;
 use everturn::core::status::Status;
 use everturn::core::view::Cursor;
 use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, SubmitError, Token, TokenHash, Tokens};
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
@@ -107,6 +110,8 @@ pub struct Wanted {
     pub debug: bool,
     /// What it has of its own beside its agent.
     pub setup: Option<Arc<Setup>>,
+    /// What it begins with, as another program has it.
+    pub transcript: Option<Value>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
@@ -187,24 +192,48 @@ impl App {
 
     /// A new chat of the caller's; under a request id, the one that was made for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
-        let Wanted { agent, model, title, debug, setup, key } = wanted;
+        let Wanted { agent, model, title, debug, setup, transcript, key } = wanted;
+        let said = transcript.as_ref().map_or(Ok(Vec::new()), |told| self.said(told))?;
+        let transcript = transcript.map(|told| TokenHash::of(&told.to_string()).0);
         let (model, trouble) = model.split();
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, is_named) = (agent.clone().unwrap_or_else(|| self.agent.clone()), agent.is_some());
         let (title, model) = (title.unwrap_or_default(), model.model());
         let is_chosen = model.is_some();
         let fork = None;
-        let new = New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, key };
-        self.made(caller, &new, trouble).await
+        let new =
+            New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, transcript, key };
+        self.made(caller, &new, &said, trouble).await
     }
 
     /// A chat that is made now; one that cannot be made any more, if it was before.
-    async fn made(&self, caller: &Caller, new: &New, trouble: Option<Problem>) -> Result<OwnChat, Problem> {
+    async fn made(
+        &self,
+        caller: &Caller,
+        new: &New,
+        said: &[Arc<Message>],
+        trouble: Option<Problem>,
+    ) -> Result<OwnChat, Problem> {
         let made = match trouble {
             Some(trouble) => self.store.made(new).await.map_err(CreateError::from)?.ok_or(trouble)?,
-            None => self.engine.make(new).await?.id(),
+            None if said.is_empty() => self.engine.make(new).await?.id(),
+            None => self.engine.make_with(new, said).await?.id(),
         };
         self.open(caller, made).await
+    }
+
+    /// What was said in a transcript of another program, all of it.
+    fn said(&self, transcript: &Value) -> Result<Vec<Arc<Message>>, Problem> {
+        let bad = |why: String| Problem::new(Kind::Invalid, format!("`transcript` cannot be taken over: {why}."));
+        let session =
+            foreign::read(transcript.to_string().as_bytes(), self.now()).map_err(|why| bad(why.to_string()))?;
+        if !session.system.is_empty() {
+            return Err(bad("it has instructions, and those are the agent's".into()));
+        }
+        match session.skipped.iter().find(|skipped| skipped.harm == Harm::Lost) {
+            Some(lost) => Err(bad(format!("item {} has something that is not known here, {}", lost.place, lost.what))),
+            None => Ok(session.messages),
+        }
     }
 
     /// A new chat that begins with what was said in this one.
@@ -216,13 +245,13 @@ impl App {
         let standing = chat.handle.standing().await?;
         let new = New { setup: standing.setup, ..new };
         let new = if new.is_chosen { new } else { New { model: standing.model, ..new } };
-        self.made(caller, &new, trouble).await
+        self.made(caller, &new, &[], trouble).await
     }
 
     /// The fork that was made of a chat that is gone by now. Whether it is, or is somebody else's, makes no difference.
     pub async fn fork_again(&self, caller: &Caller, gone: ChatId, forked: Forked) -> Result<OwnChat, Problem> {
         let (new, trouble) = self.forked(caller, gone, forked);
-        self.made(caller, &new, Some(trouble.unwrap_or_else(Problem::not_found))).await
+        self.made(caller, &new, &[], Some(trouble.unwrap_or_else(Problem::not_found))).await
     }
 
     /// The request for a fork, and why it cannot be made with its model now.
@@ -238,8 +267,9 @@ impl App {
         let (is_chosen, model) = (model.is_some(), model.and_then(Choice::model));
         let fork = Some(Fork { chat, at });
         let (is_named, debug) = (false, false); // What was to be seen is in the other one.
-        let setup = None;
-        let new = New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, key };
+        let (setup, transcript) = (None, None);
+        let new =
+            New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, transcript, key };
         (new, trouble.flatten())
     }
 

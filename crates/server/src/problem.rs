@@ -226,7 +226,9 @@ impl From<SubmitError> for Problem {
 impl From<CreateError> for Problem {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::NoSuchAgent(_) | CreateError::Setup(_) => Self::new(Kind::Invalid, error.to_string()),
+            CreateError::NoSuchAgent(_) | CreateError::Setup(_) | CreateError::Transcript(_) => {
+                Self::new(Kind::Invalid, error.to_string())
+            }
             CreateError::Store(error) | CreateError::Make(MakeError::Store(error)) => error.into(),
             CreateError::Make(MakeError::Conflict) => SubmitError::Conflict.into(),
             CreateError::Make(error @ (MakeError::NoSuchMessage(_) | MakeError::Open(_))) => {

@@ -35,6 +35,9 @@ pub struct New {
     pub setup: Option<Arc<Setup>>,
     /// What it begins with, if not with nothing.
     pub fork: Option<Fork>,
+    /// SHA-256 of what its engine begins it with, if that is neither nothing nor a fork: so that another one is another
+    /// request.
+    pub transcript: Option<[u8; 32]>,
     /// The owner's name for this request, remembered as long as the chat is there: the same one again finds it.
     pub key: Option<String>,
 }
@@ -66,6 +69,24 @@ pub enum MakeError {
 }
 
 impl New {
+    /// An empty chat with an agent, which is called after what is said first.
+    pub fn of(id: ChatId, agent: impl Into<String>, owner: impl Into<String>) -> Self {
+        Self {
+            id,
+            agent: agent.into(),
+            is_named: true,
+            model: None,
+            is_chosen: false,
+            debug: false,
+            owner: owner.into(),
+            title: String::new(),
+            is_titled: false,
+            fork: None,
+            transcript: None,
+            key: None,
+        }
+    }
+
     /// What the request asks for, in short: the same for the same request, whatever id it came with.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
@@ -90,6 +111,10 @@ impl New {
         if let Some(Fork { chat, at }) = self.fork {
             hash.update(chat.as_u128().to_be_bytes());
             hash.update(at.0.to_be_bytes());
+        }
+        if let Some(transcript) = self.transcript {
+            hash.update(b"transcript");
+            hash.update(transcript);
         }
         hash.finalize().into()
     }

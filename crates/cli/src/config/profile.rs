@@ -28,6 +28,7 @@ pub struct Profile {
     pub turn_minutes_max: Option<u64>,
     pub turn_tokens_max: Option<u64>,
     pub turn_cost_max: Option<Money>,
+    pub same_call_max: Option<u32>,
     pub open_seconds_max: Option<NonZeroU32>,
     pub silence_seconds_max: Option<NonZeroU32>,
     pub tool_seconds_max: Option<NonZeroU32>,
@@ -61,6 +62,8 @@ pub struct ClientTool {
     pub input: Option<Value>,
     /// The same in a file, in JSON; beside the configuration unless its path is absolute.
     pub input_file: Option<PathBuf>,
+    /// In how many replies in a row it may be called with the same input and come to the same; the agent's if left out.
+    pub same_call_max: Option<u32>,
 }
 
 impl Profile {
@@ -76,7 +79,7 @@ impl Profile {
     /// An agent with everything of it but its models.
     pub fn dress(&self, mut agent: Agent) -> anyhow::Result<Agent> {
         agent.system.extend(self.system.clone());
-        equip(&agent, &self.tools)?;
+        equip(&mut agent, &self.tools)?;
         agent.output_tokens_max = self.output_tokens_max;
         let agent = agent.sampling(self.sampling())?;
         Ok(self.habits().of(self.turns().of(self.bounds().of(agent))))
@@ -127,16 +130,19 @@ impl Profile {
             minutes_max: self.turn_minutes_max,
             tokens_max: self.turn_tokens_max,
             cost_max: self.turn_cost_max,
+            same_call_max: self.same_call_max,
         }
     }
 }
 
 /// Declares these tools to an agent.
-pub fn equip(agent: &Agent, tools: &Tools) -> anyhow::Result<()> {
+pub fn equip(agent: &mut Agent, tools: &Tools) -> anyhow::Result<()> {
     for (name, tool) in tools {
         let spec = tool.spec(name);
         Toolbox::check(&spec)?;
         agent.toolbox.add_client(spec)?;
+        let bound = tool.same_call_max.map(|max| (name.clone(), max));
+        agent.limits.same_call_max_by_tool.extend(bound);
     }
     Ok(())
 }

@@ -55,11 +55,12 @@ fn what_nobody_knows_is_an_error_that_says_what_is_known() {
 
 #[test]
 fn a_profile_makes_an_agent() {
-    let text = "[agents.careful]\nmodel = \"a/b\"\nfallbacks = [\"c/d\"]\nsystem = \"Be careful.\"\nsteps_max = 3\nturn_cost_max = 2\nturn_minutes_max = 5";
+    let text = "[agents.careful]\nmodel = \"a/b\"\nfallbacks = [\"c/d\"]\nsystem = \"Be careful.\"\nsteps_max = 3\nturn_cost_max = 2\nturn_minutes_max = 5\nsame_call_max = 7\n[agents.careful.tools.poll]\ndescription = \"Tells how far a job is.\"\nsame_call_max = 99";
     let config = read(Flags::default(), &[], text).unwrap();
     let agent = config.agents["careful"].agent().unwrap();
     assert_eq!(agent.models.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a/b", "c/d"]);
     assert_eq!((agent.limits.steps_max, agent.limits.turn_cost_max), (3, Micros::units(2)));
+    assert_eq!((agent.limits.same_call_max_of("look"), agent.limits.same_call_max_of("poll")), (7, 99));
     assert_eq!((agent.limits.turn_time_max, agent.system), (Duration::from_secs(300), vec!["Be careful.".to_owned()]));
 }
 

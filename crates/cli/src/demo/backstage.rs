@@ -102,7 +102,7 @@ pub(crate) fn equip(agent: Agent, side_file: &Path) -> anyhow::Result<Agent> {
 fn waiting(agent: Agent) -> anyhow::Result<Agent> {
     let limits = Limits { kill_grace_max: LINGER, interrupt_max: 2 * LINGER, ..limits() };
     let agent = agent.limits(limits).tool(Waits { name: "launch", approval: Approval::Needed })?;
-    let agent = agent.tool(Waits { name: "linger", approval: Approval::default() })?;
+    let mut agent = agent.tool(Waits { name: "linger", approval: Approval::default() })?;
     let schema = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
     agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", schema))?;
     Ok(agent)

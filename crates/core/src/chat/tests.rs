@@ -123,20 +123,26 @@ fn steps_are_counted_from_the_message_that_began_the_turn() {
     assert_eq!(turn(&stage).steps, 0);
 }
 
+/// Calls count as repeated if their results are the same too: whoever polls is told something new.
 #[test]
-fn the_same_call_is_counted_in_a_row() {
+fn the_same_calls_with_the_same_results_are_counted_in_a_row() {
     let mut stage = asked();
     let look = |n: u8| call(u32::from(n), "look", "{\"q\":1}");
-    answer(&mut stage, &[look(0), look(1)].concat());
-    assert_eq!(turn(&stage).same_call.1, 1, "once within a reply");
-    let open = stage.chat.calls.clone();
-    stage.commit(&stage.change(|change| change.answer_open(&open, Verdict::Done, |_| "found")));
-    answer(&mut stage, &look(0));
-    assert_eq!(turn(&stage).same_call.1, 2, "and again over replies");
-    answer(&mut stage, &call(0, "look", "{\"q\":2}"));
-    assert_eq!(turn(&stage).same_call.1, 1, "another input is another call");
-    answer(&mut stage, &call(0, "watch", "{\"q\":2}"));
-    assert_eq!(turn(&stage).same_call.1, 1, "and so is another tool");
+    let mut made = |calls: &[Vec<Delta>], told: &'static str| {
+        answer(&mut stage, &calls.concat());
+        let mut open = stage.chat.calls.clone();
+        open.reverse(); // In whichever order they come.
+        stage.commit(&stage.change(|change| change.answer_open(&open, Verdict::Done, |_| told)));
+        turn(&stage).repeats.times
+    };
+    assert_eq!(made(&[look(0), look(1)], "found"), 1, "once within a reply");
+    assert_eq!(made(&[look(0), look(1)], "found"), 2, "and again over replies");
+    assert_eq!(made(&[look(0), look(1)], "found"), 3);
+    assert_eq!(made(&[look(0), look(1)], "lost"), 1, "another result is no repetition");
+    assert_eq!(made(&[look(0)], "lost"), 1, "nor are fewer calls");
+    assert_eq!(made(&[call(0, "look", "{\"q\":2}")], "lost"), 1, "another input is another call");
+    assert_eq!(made(&[call(0, "watch", "{\"q\":2}")], "lost"), 1, "and so is another tool");
+    assert_eq!(made(&[call(0, "watch", "{\"q\":2}")], "lost"), 2);
 }
 
 /// CS25: why the next attempt waits is forgotten as soon as one was made, and with the step.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::chat::{CallState, Effect, OpenCall, Queued};
+use crate::chat::{CallState, Effect, OpenCall, Queued, Repeats};
 use crate::cost::Micros;
 use crate::delta::{Delta, Handle};
 use crate::fact::Fact;
@@ -37,12 +37,32 @@ fn fresh_turn() -> Turn {
     Turn { began: NOW, ..Turn::default() }
 }
 
+fn repeated(times: u32) -> Repeats {
+    Repeats { times, tools: vec!["look".into(), "poll".into()], ..Repeats::default() }
+}
+
+/// A bound of its own lets a tool be called more often, or less; of tools that are called together the least patient counts.
+#[test]
+fn a_tool_may_have_a_bound_of_its_own() {
+    let end = |limits: &Limits, tool: &str, times| {
+        let repeats = Repeats { times, tools: vec![tool.into()], ..Repeats::default() };
+        over(&Turn { repeats, ..fresh_turn() }, limits, NOW)
+    };
+    let mut limits = limits();
+    limits.same_call_max_by_tool = [("poll".to_string(), 9), ("pay".to_string(), 2)].into();
+    assert_eq!((end(&limits, "poll", 8), end(&limits, "poll", 9)), (None, Some(TurnEnd::SameCallMax)));
+    assert_eq!((end(&limits, "pay", 1), end(&limits, "pay", 2)), (None, Some(TurnEnd::SameCallMax)));
+    assert_eq!((end(&limits, "look", 2), end(&limits, "look", 3)), (None, Some(TurnEnd::SameCallMax)));
+    let both = over(&Turn { repeats: repeated(3), ..fresh_turn() }, &limits, NOW);
+    assert_eq!(both, Some(TurnEnd::SameCallMax), "one of them may not");
+}
+
 /// A turn at each bound, and one at none.
 fn turns() -> Vec<(Option<TurnEnd>, Turn)> {
     vec![
-        (None, Turn { steps: 9, same_call: (7, 2), tokens: 99, cost: Micros(49), ..fresh_turn() }),
+        (None, Turn { steps: 9, repeats: repeated(2), tokens: 99, cost: Micros(49), ..fresh_turn() }),
         (Some(TurnEnd::StepsMax), Turn { steps: 10, ..fresh_turn() }),
-        (Some(TurnEnd::SameCallMax), Turn { same_call: (7, 3), ..fresh_turn() }),
+        (Some(TurnEnd::SameCallMax), Turn { repeats: repeated(3), ..fresh_turn() }),
         (Some(TurnEnd::TimeMax), Turn { began: Timestamp(500), ..fresh_turn() }),
         (Some(TurnEnd::TokensMax), Turn { tokens: 100, ..fresh_turn() }),
         (Some(TurnEnd::CostMax), Turn { cost: Micros(50), ..fresh_turn() }),
@@ -55,6 +75,8 @@ fn open_calls(states: &[CallState]) -> Vec<OpenCall> {
         tool: "look".into(),
         input_hash: 7,
         state: *state,
+        input: None,
+        progress: None,
     };
     states.iter().enumerate().map(open).collect()
 }

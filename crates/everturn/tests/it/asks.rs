@@ -11,7 +11,7 @@ use everturn::core::message::{Body, Output, Stop};
 use everturn::core::prompt::ToolSpec;
 use everturn::core::status::{Status, Verb};
 use everturn::stores::SubmitError;
-use everturn::{Agent, Approval, Policy};
+use everturn::{Agent, Approval, Policy, Rest};
 use everturn_understudy::{Understudy, call, script, stop, text};
 use expect_test::expect;
 use serde_json::json;
@@ -24,7 +24,7 @@ const APPROVED: Policy = Policy { approval: Approval::Needed, ..ANY };
 
 /// An agent whose clients can run `map` and `photo`.
 fn with_clients() -> Agent {
-    let agent = agent();
+    let mut agent = agent();
     let schema = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
     agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", schema)).unwrap();
     agent.toolbox.add_client(ToolSpec::new("photo", "Takes a photo.", json!({"type": "object"}))).unwrap();
@@ -116,7 +116,7 @@ async fn partial_answers_wait_for_the_others() {
 /// CL24: an old name of a client's tool asks the client.
 #[tokio::test(start_paused = true)]
 async fn an_old_name_asks_the_client_too() {
-    let agent = with_clients();
+    let mut agent = with_clients();
     agent.toolbox.alias("camera", "photo");
     let (stage, _watch) = asked(agent, [call("camera", json!({}))]).await;
     stage.chat.answer([done(0, "click")]).await.unwrap();
@@ -285,10 +285,10 @@ async fn waiting_for_a_person_is_not_work() {
 #[tokio::test(start_paused = true)]
 async fn nobody_is_asked_about_a_call_that_cannot_run() {
     let diary = Diary::new();
-    let agent = with_clients();
+    let mut agent = with_clients();
     let echo = crate::stage::echo("echo", &crate::stage::counter());
     agent.toolbox.add(Wrapped(echo)).unwrap();
-    let agent = agent.tool(diary.tool("deploy", 1, APPROVED)).unwrap();
+    let mut agent = agent.tool(diary.tool("deploy", 1, APPROVED)).unwrap();
     agent.toolbox.activate(["echo", "map", "deploy"]);
     let calls = [
         call("map", json!({"off": "Oslo"})),
@@ -405,4 +405,38 @@ async fn who_waits_for_people_is_handed_over_unread() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.engine.shutdown().await;
     assert_eq!(stage.store.loads(), 1, "by whoever took it up");
+}
+
+/// Whoever waits for a chat to rest hears what it does then, and not how the turn before ended.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_waits_for_an_answer_says_so() {
+    let done = script([text("Hello."), stop(Stop::End)]);
+    let [calls, answered] = calling([call("photo", json!({}))]);
+    let stage = Stage::new(Understudy::new([done, calls, answered]), with_clients()).await;
+    assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(None));
+    stage.chat.send("hi").await.unwrap();
+    assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
+    stage.chat.send("go").await.unwrap();
+    let Rest::Awaiting(asks) = stage.chat.rest().await.unwrap() else { panic!("it waits") };
+    assert_eq!(asks.iter().map(|open| open.tool.as_str()).collect::<Vec<_>>(), ["photo"]);
+    let what = Answered::Output(Output::text("click"));
+    stage.chat.answer([Answer { call: asks[0].uid, what }]).await.unwrap();
+    assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
+}
+
+/// An ask carries the input: whoever decides need not look for it in the transcript, also after a restart. Once that is
+/// decided it is not kept twice.
+#[tokio::test(start_paused = true)]
+async fn an_ask_carries_its_input() {
+    let diary = Diary::new();
+    let agent = with_clients().tool(diary.tool("deploy", 1, APPROVED)).unwrap();
+    let calls = [call("deploy", json!({"to": "live"})), call("map", json!({"of": "Oslo"}))];
+    let (stage, _watch) = asked(agent, calls).await;
+    let asks = stage.chat.standing().await.unwrap().asks;
+    let inputs: Vec<_> = asks.iter().map(|ask| (ask.tool.as_str(), ask.input.as_deref())).collect();
+    assert_eq!(inputs, [("deploy", Some("{\"to\":\"live\"}")), ("map", Some("{\"of\":\"Oslo\"}"))]);
+    stage.chat.answer([Answer::approve(&asks[0])]).await.unwrap();
+    stage.chat.answer([Answer::output(asks[1].uid, "here")]).await.unwrap();
+    assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
+    assert!(diary.read().contains("deploy {\"to\":\"live\"} ends"), "{}", diary.read());
 }

@@ -62,6 +62,32 @@ async fn every_bound_ends_the_turn_with_its_own_reason() {
     assert_eq!(ended(stuck, agent()).await, (TurnEnd::SameCallMax, 5));
 }
 
+/// A turn that polls is not stuck: the same call is fine for as long as it is told something new, and a tool may have a
+/// bound of its own for when it is not.
+#[tokio::test(start_paused = true)]
+async fn polling_is_not_being_stuck() {
+    let asks = || {
+        Understudy::improvising(|request| match request.entries.len() {
+            ..=40 => script([call("poll", json!({"job": 1})), stop(Stop::ToolUse)]),
+            _ => script([text("It is done."), stop(Stop::End)]),
+        })
+    };
+    let polled = |every: usize| {
+        let calls = crate::stage::counter();
+        let poll = tool("poll", "Tells how far a job is.", move |_: ToolContext, _: Value| {
+            let n = calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            std::future::ready(Ok::<_, ToolError>(format!("{} % done", n / every)))
+        });
+        agent().tool(poll.with(ANY)).unwrap()
+    };
+    assert_eq!(ended(asks(), polled(1)).await, (TurnEnd::Done, 21), "each result differs");
+    assert_eq!(ended(asks(), polled(4)).await, (TurnEnd::Done, 21), "every fourth does");
+    assert_eq!(ended(asks(), polled(99)).await, (TurnEnd::SameCallMax, 5), "none does");
+    let mut lenient = polled(99);
+    lenient.limits.same_call_max_by_tool.insert("poll".into(), 12);
+    assert_eq!(ended(asks(), lenient).await, (TurnEnd::SameCallMax, 12));
+}
+
 /// I17: a turn's time ends an answer that trickles, with what it has said, and ends a generation that is kept.
 #[tokio::test(start_paused = true)]
 async fn the_time_ends_an_answer() {

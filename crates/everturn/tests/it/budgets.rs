@@ -43,7 +43,7 @@ async fn chat_of(engine: &Engine, owner: &str) -> ChatHandle {
 
 async fn ended(chat: &ChatHandle) -> TurnEnd {
     chat.send("go").await.unwrap();
-    chat.rest().await.unwrap().unwrap()
+    chat.rest().await.unwrap().ended().unwrap()
 }
 
 fn failure(end: TurnEnd) -> Failure {

@@ -286,7 +286,7 @@ async fn a_new_process_knows_that_the_chain_broke() {
         let broken = chat.attempts(0).await.unwrap().len() > 1;
         let before = understudy.requests().len();
         process().chat(chat.id()).advance().await.unwrap();
-        assert_eq!(chat.rest().await.unwrap(), Some(TurnEnd::Done));
+        assert_eq!(chat.rest().await.unwrap().ended(), Some(TurnEnd::Done));
         let after = &understudy.requests()[before..];
         if broken && !after.is_empty() {
             after_the_break += 1;

@@ -321,7 +321,7 @@ async fn an_edit_while_tools_run_stops_them() {
 /// An edit while somebody is asked takes the question back; an edit of a failed chat tries again.
 #[tokio::test(start_paused = true)]
 async fn an_edit_while_asking_or_after_a_failure() {
-    let agent = agent();
+    let mut agent = agent();
     agent
         .toolbox
         .add_client(everturn::core::prompt::ToolSpec::new("photo", "Takes one.", json!({"type": "object"})))

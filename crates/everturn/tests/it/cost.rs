@@ -211,7 +211,7 @@ async fn an_attempt_of_a_lost_process_has_its_row() {
     let builder = Engine::builder().store(stage.store.clone()).provider(stage.understudy.clone()).agent("it", agent());
     let next = builder.seed(8).starting_at(Timestamp(3_600_000)).start();
     next.resume().await.unwrap();
-    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap().ended(), Some(TurnEnd::Done));
     assert_eq!(stage.replies().await, "The quick brown fox.");
     expect![[r#"
         1.1 understudy/one Truncated (Resumed) 0.0s known 1000+1 guess 0+5 0.003090

@@ -164,7 +164,7 @@ async fn survive(deaths: &[usize]) -> bool {
 
 async fn check(engine: &Engine, id: ChatId, view: &View, runs: &Runs, deaths: &[usize]) {
     let chat = engine.chat(id);
-    assert_eq!(chat.rest().await.unwrap(), Some(TurnEnd::Done), "{deaths:?}");
+    assert_eq!(chat.rest().await.unwrap().ended(), Some(TurnEnd::Done), "{deaths:?}");
     let mut texts = Vec::new();
     let mut results = Vec::new();
     let mut people = Vec::new();

@@ -48,7 +48,7 @@ async fn what_is_nearly_done_comes_to_its_end() {
     assert_eq!(status(&far).await, Status::Running);
     let stage = stage.moved(punctual(), agent()).await;
     for id in [near.id(), far.id()] {
-        assert_eq!(stage.engine.chat(id).rest().await.unwrap(), Some(TurnEnd::Done));
+        assert_eq!(stage.engine.chat(id).rest().await.unwrap().ended(), Some(TurnEnd::Done));
     }
     assert_eq!(stage.engine.chat(far.id()).newest_reply().await.unwrap().as_deref(), Some("One moment."));
 }

@@ -49,7 +49,7 @@ fn broken(error: ProviderError) -> Script {
 }
 
 async fn ended(chat: &ChatHandle) -> TurnEnd {
-    chat.rest().await.unwrap().unwrap()
+    chat.rest().await.unwrap().ended().unwrap()
 }
 
 /// A model whose budget is spent gives way to the next, for this step.
@@ -122,8 +122,7 @@ async fn text_goes_along_to_the_next_model() {
 #[tokio::test(start_paused = true)]
 async fn thoughts_do_not_go_along() {
     let thinks = || script([reasoning("Hm."), fail(Kind::Timeout, Cause::Reset)]);
-    let mut limits = hasty(99);
-    limits.retry.attempts_max = 2;
+    let limits = hasty(99);
     let (stage, second) = pair(Understudy::new([thinks(), thinks()]), [says("Hello.")], limits).await;
     expect![[r#"
         t=000.0 message 1 user "Hi."
@@ -147,6 +146,22 @@ async fn thoughts_do_not_go_along() {
         user "Hi."
     "#]]
     .assert_eq(&shown(&second.requests()[0]));
+}
+
+/// I18: the total of attempts holds over all models: those behind the first get what it left.
+#[tokio::test(start_paused = true)]
+async fn attempts_are_counted_over_all_models() {
+    let breaks = || script([fail(Kind::Timeout, Cause::Reset)]);
+    for (attempts_max, per_model) in [(10, [6, 4]), (6, [6, 0])] {
+        let mut limits = hasty(99);
+        (limits.retry.tries_max, limits.retry.attempts_max) = (6, attempts_max);
+        let first = Understudy::improvising(move |_| breaks());
+        let (stage, second) = pair(first, (0..30).map(|_| breaks()), limits).await;
+        stage.run("Hi.").await;
+        let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
+        assert_eq!(failure.attempts, attempts_max);
+        assert_eq!([stage.understudy.requests().len(), second.requests().len()], per_model);
+    }
 }
 
 /// Errors that another model would not make any better end the turn; those of this provider alone do not.

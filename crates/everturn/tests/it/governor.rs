@@ -49,7 +49,7 @@ impl Crowd {
             chat.send("hi").await.unwrap();
         }
         for chat in &self.chats {
-            assert_eq!(chat.rest().await.unwrap(), Some(TurnEnd::Done));
+            assert_eq!(chat.rest().await.unwrap().ended(), Some(TurnEnd::Done));
         }
         self.seconds()
     }
@@ -154,7 +154,7 @@ async fn nobody_waits_for_the_end_of_a_probe() {
     let asked = crowd.asked.lock().unwrap().iter().filter(|at| at.as_secs() >= 20).count();
     assert_eq!(asked, 5, "all of them got in behind one that speaks");
     crowd.chats[5].send("hi").await.unwrap();
-    assert_eq!(crowd.chats[5].rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(crowd.chats[5].rest().await.unwrap().ended(), Some(TurnEnd::Done));
     assert!(crowd.asked.lock().unwrap().last().unwrap().as_secs() < 62, "{:?}", crowd.seconds());
     crowd.engine.shutdown().await;
 }
@@ -210,9 +210,9 @@ async fn an_interrupt_leaves_the_line() {
     }
     let before = Instant::now();
     crowd.chats[1].interrupt().await.unwrap();
-    assert_eq!(crowd.chats[1].rest().await.unwrap(), Some(TurnEnd::Interrupted));
+    assert_eq!(crowd.chats[1].rest().await.unwrap().ended(), Some(TurnEnd::Interrupted));
     assert!(before.elapsed() < Duration::from_millis(1));
-    assert_eq!(crowd.chats[2].rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(crowd.chats[2].rest().await.unwrap().ended(), Some(TurnEnd::Done));
     assert_eq!(crowd.seconds(), [(0, 1), (10, 1)]);
     crowd.engine.shutdown().await;
 }
@@ -243,6 +243,6 @@ async fn a_shut_door_is_stored() {
     let next = builder.agent("it", agent()).starting_at(Timestamp(0)).start();
     next.resume().await.unwrap();
     let before = Instant::now();
-    assert_eq!(next.chat(other.id()).rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(next.chat(other.id()).rest().await.unwrap().ended(), Some(TurnEnd::Done));
     assert!(before.elapsed() >= Duration::from_secs(60));
 }

@@ -147,7 +147,7 @@ async fn survive(keeper: &Keeper, agent: &Agent, deaths: &[usize]) -> bool {
         cursor = events.cursor();
     }
     let at = format!("after {deaths:?}, by {}", agent.limits.batch_len_max);
-    assert_eq!(chat.rest().await.unwrap(), Some(TurnEnd::Done), "{at}");
+    assert_eq!(chat.rest().await.unwrap().ended(), Some(TurnEnd::Done), "{at}");
     let Some(Body::Reply(reply)) = watched.messages.last().map(|message| &message.body) else { panic!("{at}") };
     assert_eq!(reply.text(), WORDS, "{at}");
     assert_eq!(reply.seams.len(), 1, "{at}");

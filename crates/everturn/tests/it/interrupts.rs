@@ -254,7 +254,7 @@ async fn stopping_what_rests_is_harmless() {
 /// asked any more.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_lets_the_queue_go_on() {
-    let agent = agent();
+    let mut agent = agent();
     agent
         .toolbox
         .add_client(everturn::core::prompt::ToolSpec::new("photo", "Takes one.", json!({"type": "object"})))

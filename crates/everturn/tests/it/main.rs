@@ -20,6 +20,8 @@ mod endings;
 mod fallback;
 mod governor;
 mod handles;
+#[path = "../../examples/hosted.rs"]
+mod hosted;
 mod interrupts;
 mod kept;
 mod ladder;
@@ -34,6 +36,7 @@ mod pauses;
 mod places;
 #[cfg(feature = "sqlite")]
 mod power;
+mod progress;
 mod quarantine;
 mod read;
 mod retries;
@@ -52,6 +55,7 @@ mod wires;
 mod wishes;
 
 #[test]
-fn the_example_runs() {
+fn the_examples_run() {
     embed::main().unwrap();
+    hosted::main().unwrap();
 }

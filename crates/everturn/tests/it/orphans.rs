@@ -51,18 +51,9 @@ async fn what_was_made_is_not_refused_when_it_comes_again() {
     stage.chat.rest().await.unwrap();
     let fork = Some(Fork { chat: stage.chat.id(), at: MessageId(2) });
     let new = |engine: &Engine, fork: Option<Fork>, key: &str| New {
-        id: engine.new_id(),
-        agent: "it".into(),
-        is_named: true,
-        model: None,
-        is_chosen: false,
-        debug: false,
-        owner: "me".into(),
-        title: String::new(),
-        is_titled: false,
-        setup: None,
         fork,
         key: Some(key.into()),
+        ..New::of(engine.new_id(), "it", "me")
     };
     let made = stage.engine.make(&new(&stage.engine, None, "empty")).await.unwrap().id();
     let forked = stage.engine.make(&new(&stage.engine, fork, "fork")).await.unwrap().id();
@@ -92,7 +83,7 @@ async fn a_chat_without_its_agent_rests_until_it_is_back() {
     stage.chat.send("Tell me a story.").await.unwrap();
     sleep(Duration::from_secs(1)).await;
     let ((engine, chat), since) = (orphaned(&stage).await, Instant::now());
-    is_told(chat.rest().await.unwrap());
+    is_told(chat.rest().await.unwrap().ended());
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     assert_eq!(chat.newest_reply().await.unwrap().as_deref(), Some("Once upon"));
 
@@ -133,7 +124,7 @@ async fn calls_of_an_agent_that_is_gone_are_answered() {
     stage.chat.send("Look.").await.unwrap();
     sleep(Duration::from_secs(1)).await;
     let (_engine, chat) = orphaned(&stage).await;
-    is_told(chat.rest().await.unwrap());
+    is_told(chat.rest().await.unwrap().ended());
     let standing = chat.standing().await.unwrap();
     assert_eq!((standing.status, chat.view().await.unwrap().messages.len()), (Status::Failed, 3));
 }

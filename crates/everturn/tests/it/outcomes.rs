@@ -10,7 +10,7 @@ use everturn::core::ids::StepId;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, CallResult, Media, Meta, Stop, Verdict};
 use everturn::core::prompt::{PromptPart, PromptResult, Request};
-use everturn::{Agent, Hook, Policy, Tool, ToolContext, ToolError, ToolOutput, Toolbox, tool};
+use everturn::{Agent, Engine, Hook, LiveToolbox, Policy, Tool, ToolContext, ToolError, ToolOutput, tool};
 use everturn_understudy::{Cue, Understudy, begin_call, call, script, stop, text};
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ fn sent(request: &Request) -> Vec<PromptResult> {
 #[tokio::test(start_paused = true)]
 async fn names_lead_to_tools() {
     let diary = Diary::new();
-    let agent = agent().tool(diary.tool("read_file", 0, ANY)).unwrap();
+    let mut agent = agent().tool(diary.tool("read_file", 0, ANY)).unwrap();
     agent.toolbox.add_unoffered(diary.tool("rare", 0, ANY)).unwrap();
     agent.toolbox.alias("cat", "read_file");
     agent.toolbox.alias("gone", "nowhere");
@@ -266,7 +266,7 @@ async fn the_filter_holds_for_all_but_provider_defined_tools() {
     });
     let click = click.defined_by_provider(json!({"type": "computer_2025", "width": 800}));
     let agent = agent().tool(click).unwrap();
-    let agent = agent.tool(diary.tool("look", 0, ANY)).unwrap().tool(diary.tool("edit", 0, ANY)).unwrap();
+    let mut agent = agent.tool(diary.tool("look", 0, ANY)).unwrap().tool(diary.tool("edit", 0, ANY)).unwrap();
     agent.toolbox.activate(["look"]);
     let calls = [call("edit", json!({})), call("computer", json!({"click": true})), call("computer", json!({}))];
     let stage = Stage::new(Understudy::new(calling(calls)), agent).await;
@@ -304,26 +304,94 @@ async fn the_filter_holds_for_all_but_provider_defined_tools() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_may_appear_between_two_steps() {
     let diary = Diary::new();
-    let toolbox = Arc::new(Toolbox::new());
-    let (shelf, new) = (toolbox.clone(), diary.clone());
+    let live = LiveToolbox::default();
+    let (shelf, new) = (live.clone(), diary.clone());
     let install = tool("install", "Installs a tool.", move |_: ToolContext, _: Value| {
-        shelf.add(new.tool("fresh", 0, ANY)).unwrap();
+        shelf.change(|tools| tools.add(new.tool("fresh", 0, ANY))).unwrap();
         std::future::ready(Ok("installed"))
     });
-    toolbox.add(install).unwrap();
-    toolbox.add(diary.tool("hidden", 0, ANY)).unwrap();
-    toolbox.activate(["install"]);
+    live.change(|tools| {
+        tools.add(install).unwrap();
+        tools.add(diary.tool("hidden", 0, ANY)).unwrap();
+        tools.activate(["install"]);
+    });
     let understudy = Understudy::new([
         script([call("install", json!({})), stop(Stop::ToolUse)]),
         script([call("fresh", json!({})), stop(Stop::ToolUse)]),
         script([text("Done."), stop(Stop::End)]),
     ]);
-    let stage = Stage::new(understudy, Agent { toolbox, ..agent() }).await;
+    let stage = Stage::new(understudy, agent().live_tools(live)).await;
     stage.run("go").await;
     let requests = stage.understudy.requests();
     assert_eq!(offered(&requests[0]), ["install"]);
     assert_eq!(offered(&requests[1]), ["fresh", "install"]);
     assert_eq!(diary.read(), "t=000.0 fresh {} begins\nt=000.0 fresh {} ends\n");
+}
+
+/// A tool that a copy of an agent is given is the copy's alone, also while both work in one engine.
+#[tokio::test(start_paused = true)]
+async fn a_tool_added_to_a_clone_stays_there() {
+    let diary = Diary::new();
+    let reader = agent().tool(diary.tool("look", 0, ANY)).unwrap();
+    let writer = reader.clone().tool(diary.tool("delete", 0, ANY)).unwrap();
+    let deletes = |request: &Request| match request.entries.len() {
+        1 => script([call("delete", json!({})), stop(Stop::ToolUse)]),
+        _ => script([text("Done."), stop(Stop::End)]),
+    };
+    let understudy = Understudy::improvising(deletes);
+    let builder = Engine::builder().provider(understudy.clone()).agent("reader", reader).agent("writer", writer);
+    let engine = builder.start();
+    for (name, offers, ran) in [("reader", vec!["look"], 0), ("writer", vec!["delete", "look"], 1)] {
+        let asked = understudy.requests().len();
+        let chat = engine.create(name).await.unwrap();
+        chat.send("go").await.unwrap();
+        chat.rest().await.unwrap();
+        assert_eq!(offered(&understudy.requests()[asked]), offers);
+        assert_eq!(diary.read().matches("begins").count(), ran, "{name}");
+    }
+}
+
+/// Of a toolbox and a live one beside it, each keeps its own filter, and the toolbox decides about a name that is in both.
+#[tokio::test(start_paused = true)]
+async fn live_tools_stand_beside_those_of_the_toolbox() {
+    let diary = Diary::new();
+    let live = LiveToolbox::default();
+    live.change(|tools| ["a", "b", "look"].iter().try_for_each(|name| tools.add(diary.tool(name, 5, ANY)))).unwrap();
+    let mut agent = agent().tool(diary.tool("look", 0, ANY)).unwrap().tool(diary.tool("c", 0, ANY)).unwrap();
+    agent.toolbox.activate(["look"]);
+    let understudy = Understudy::new([
+        script([call("look", json!({})), call("c", json!({})), call("a", json!({})), stop(Stop::ToolUse)]),
+        script([text("Done."), stop(Stop::End)]),
+    ]);
+    let stage = Stage::new(understudy, agent.live_tools(live)).await;
+    stage.run("go").await;
+    assert_eq!(offered(&stage.understudy.requests()[0]), ["a", "b", "look"]);
+    let begun: Vec<_> = diary.read().lines().map(str::to_string).collect();
+    assert_eq!(begun.iter().filter(|line| line.contains("look")).count(), 2, "{begun:?}");
+    assert!(begun.iter().any(|line| line.contains("t=000.0 look {} ends")), "the toolbox's own: {begun:?}");
+    assert!(!begun.iter().any(|line| line.contains(" c ")), "{begun:?}");
+}
+
+/// A tool that the provider runs is offered as the provider defines it, and nothing runs here; not even if a model calls it
+/// as if something did.
+#[tokio::test(start_paused = true)]
+async fn a_hosted_tool_needs_no_runner() {
+    let definition = json!({"type": "web_search", "max_uses": 2});
+    let mut agent = agent().hosted("search", definition.clone()).unwrap();
+    agent.toolbox.activate(["nothing"]);
+    let understudy = Understudy::new([
+        script([call("search", json!({"q": "kelp"})), stop(Stop::ToolUse)]),
+        script([text("Done."), stop(Stop::End)]),
+    ]);
+    let stage = Stage::new(understudy, agent).await;
+    stage.run("go").await;
+    let requests = stage.understudy.requests();
+    assert_eq!(
+        requests[0].tools.iter().map(|spec| spec.provider_defined.clone()).collect::<Vec<_>>(),
+        [Some(definition)]
+    );
+    let told = sent(&requests[1]).into_iter().map(|result| format!("{result:?}")).collect::<String>();
+    assert!(told.contains("runs at the provider"), "{told}");
 }
 
 /// Has something to say before a step.

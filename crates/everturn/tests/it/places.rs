@@ -52,7 +52,7 @@ async fn busy(stage: &Stage, owner: &str, len: usize) -> Vec<ChatHandle> {
 
 async fn until_done(chats: &[ChatHandle]) {
     for ended in join_all(chats.iter().map(ChatHandle::rest)).await {
-        assert_eq!(ended.unwrap(), Some(TurnEnd::Done));
+        assert_eq!(ended.unwrap().ended(), Some(TurnEnd::Done));
     }
 }
 
@@ -164,7 +164,7 @@ async fn a_chat_that_waits_has_no_place() {
     assert!(waits.view().await.unwrap().standing.unwrap().retry.is_some());
     until_done(&busy(&stage, "a", 1).await).await;
     assert!(waits.view().await.unwrap().standing.unwrap().retry.is_some(), "it waits for its time");
-    assert_eq!(waits.rest().await.unwrap(), None);
+    assert_eq!(waits.rest().await.unwrap().ended(), None);
     assert_eq!(waits.view().await.unwrap().standing.unwrap().status, Status::Awaiting);
     until_done(&busy(&stage, "a", 1).await).await;
     assert_eq!(waits.view().await.unwrap().standing.unwrap().status, Status::Awaiting);
@@ -179,7 +179,7 @@ async fn a_chat_in_line_obeys() {
     let since = Instant::now();
     assert_eq!(chats[2].view().await.unwrap().messages.len(), 1);
     chats[2].interrupt().await.unwrap();
-    assert_eq!(chats[2].rest().await.unwrap(), Some(TurnEnd::Interrupted));
+    assert_eq!(chats[2].rest().await.unwrap().ended(), Some(TurnEnd::Interrupted));
     assert_eq!(since.elapsed(), Duration::ZERO);
     until_done(&chats[..2]).await;
     assert_eq!(stage.understudy.requests().len(), 2);
@@ -207,7 +207,7 @@ async fn a_chat_that_waits_leaves_the_line() {
     let answers = [script([call("pay", json!({})), stop(Stop::ToolUse)]), slow(), slow()];
     let stage = crowded(Understudy::new(answers), agent, 1).await;
     let waits = busy(&stage, "a", 1).await.remove(0);
-    assert_eq!(waits.rest().await.unwrap(), None);
+    assert_eq!(waits.rest().await.unwrap().ended(), None);
     stage.store.tell(Hint::Lost);
     sleep(Duration::from_secs(1)).await; // Nobody drives it now.
     let works = busy(&stage, "a", 1).await;

@@ -11,7 +11,7 @@ use everturn::core::ids::{ChatId, Seq, Timestamp};
 use everturn::core::message::{Stop, Verdict};
 use everturn::core::status::Status;
 use everturn::core::view::Row;
-use everturn::stores::{Loaded, Store as _};
+use everturn::stores::{Loaded, Store as _, StoreError};
 use everturn::{Agent, Drivers, Engine, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Understudy, call, cut, hang, script, stop, text, wait};
 use serde_json::{Value, json};
@@ -21,9 +21,16 @@ use crate::stage::{count, counter};
 use crate::stepwise::{Fault, Stepwise};
 
 /// An agent that tries again at once.
-fn agent() -> Agent {
+fn patient() -> Agent {
     let mut agent = crate::stage::agent();
     agent.limits.retry.delay_base = Duration::ZERO;
+    agent
+}
+
+/// The same, suspected as soon when it waits as when it runs tools.
+fn agent() -> Agent {
+    let mut agent = patient();
+    agent.limits.deaths_waiting_max = agent.limits.deaths_max;
     agent
 }
 
@@ -39,7 +46,7 @@ async fn life(store: &Arc<Stepwise>, understudy: &Understudy, agent: &Agent, id:
     match timeout(Duration::from_secs(1), process.chat(id).advance()).await {
         Ok(done) => {
             done.unwrap();
-            process.chat(id).rest().await.unwrap()
+            process.chat(id).rest().await.unwrap().ended()
         }
         Err(_) => None,
     }
@@ -65,6 +72,32 @@ async fn a_chat_that_kills_before_it_says_anything_is_left_alone() {
     let well = Understudy::improvising(|_| script([text("Here."), stop(Stop::End)]));
     process(&store, &well, &agent()).chat(id).send("again").await.unwrap();
     assert_eq!(life(&store, &well, &agent(), id).await, Some(TurnEnd::Done));
+}
+
+/// A turn that only waits for its model is not held responsible for deaths that a restart or another chat caused, nor does
+/// it have to wait for others that waited too; a dozen in a row are too many all the same.
+#[tokio::test(start_paused = true)]
+async fn a_chat_that_only_waits_is_suspected_late() {
+    let (store, silent) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));
+    let first = process(&store, &silent, &patient());
+    let ids = [first.create("it").await.unwrap().id(), first.create("it").await.unwrap().id()];
+    for id in ids {
+        first.chat(id).send("go").await.unwrap();
+    }
+    for _ in 0..6 {
+        let process = process(&store, &silent, &patient());
+        let asked = silent.requests().len();
+        let lives = ids.map(|id| process.chat(id)).map(|chat| tokio::spawn(async move { chat.advance().await }));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(silent.requests().len(), asked + 2, "none waits for the other");
+        lives.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+    let well = Understudy::improvising(|_| script([text("Here."), stop(Stop::End)]));
+    assert_eq!(life(&store, &well, &patient(), ids[0]).await, Some(TurnEnd::Done));
+    for _ in 6..12 {
+        assert_eq!(life(&store, &silent, &patient(), ids[1]).await, None);
+    }
+    assert!(quarantined(&life(&store, &silent, &patient(), ids[1]).await));
 }
 
 /// Whoever was merely there gets on between two deaths, and lives as long as it takes.
@@ -128,7 +161,7 @@ async fn a_tool_that_kills_is_found_out() {
 #[tokio::test(start_paused = true)]
 async fn a_chat_that_rests_is_not_counted() {
     let asked = Understudy::improvising(|_| script([call("map", json!({})), stop(Stop::ToolUse)]));
-    let agent = agent();
+    let mut agent = agent();
     agent
         .toolbox
         .add_client(everturn::core::prompt::ToolSpec::new("map", "Shows.", json!({"type": "object"})))
@@ -259,5 +292,14 @@ async fn a_journal_that_does_not_add_up_is_said_so() {
     let asked = never.requests().len();
     let ended = process(&store, &never, &agent()).chat(chat.id()).advance().await;
     assert!(format!("{ended:?}").contains("call slot 7"), "{ended:?}");
+    assert_eq!(never.requests().len(), asked);
+
+    let builder = Engine::builder().store(store.clone()).provider(never.clone()).agent("it", agent());
+    let engine = builder.seed(1).starting_at(Timestamp(0)).start();
+    let chat = engine.chat(chat.id());
+    let receipt = chat.send("and now?").await.unwrap();
+    let told = (chat.rest().await.unwrap_err(), chat.outcome(receipt).await.unwrap_err());
+    assert!(matches!(&told.0, StoreError::Unreadable(why) if why.contains("call slot 7")), "{told:?}");
+    assert_eq!(told.0, told.1);
     assert_eq!(never.requests().len(), asked);
 }

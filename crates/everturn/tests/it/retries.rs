@@ -158,7 +158,7 @@ async fn waits_at_a_shut_door_count() {
     let stage = Stage::new(Understudy::new(scripts), agent().limits(limits)).await;
     for chat in [stage.chat.clone(), stage.engine.create("it").await.unwrap()] {
         chat.send("hi").await.unwrap();
-        let Some(TurnEnd::Failed(failure)) = chat.rest().await.unwrap() else { panic!("it failed") };
+        let Some(TurnEnd::Failed(failure)) = chat.rest().await.unwrap().ended() else { panic!("it failed") };
         assert_eq!((failure.attempts, failure.detail.as_str()), (2, "it took longer than retries may take"));
     }
 }
@@ -219,7 +219,7 @@ async fn a_wait_is_inherited() {
         .start();
     assert_eq!(next.resume().await.unwrap(), 1);
     let before = tokio::time::Instant::now();
-    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap().ended(), Some(TurnEnd::Done));
     assert!(before.elapsed() >= Duration::from_secs(60), "{:?}", before.elapsed());
 }
 
@@ -238,7 +238,7 @@ async fn a_shutdown_hands_over() {
     let builder = everturn::Engine::builder().store(stage.store.clone()).provider(stage.understudy.clone());
     let next = builder.agent("it", agent()).starting_at(everturn::core::ids::Timestamp(0)).start();
     next.resume().await.unwrap();
-    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap().ended(), Some(TurnEnd::Done));
     assert_eq!(stage.replies().await, "The quick brown fox.");
 }
 

@@ -83,7 +83,7 @@ impl Stage {
 
     /// What the last turn came to.
     pub async fn ended(&self) -> TurnEnd {
-        self.chat.rest().await.unwrap().expect("a turn has ended")
+        self.chat.rest().await.unwrap().ended().expect("a turn has ended")
     }
 
     pub async fn transcript(&self) -> Vec<Arc<Message>> {

@@ -154,7 +154,7 @@ async fn steered(waits: usize, lives_on: Option<usize>) -> bool {
     let next = process(&store, 2).chat(chat.id());
     next.advance().await.unwrap();
     let when = format!("steered at {waits}, and dead {lives_on:?} later");
-    assert_eq!(next.rest().await.unwrap(), Some(TurnEnd::Done), "{when}");
+    assert_eq!(next.rest().await.unwrap().ended(), Some(TurnEnd::Done), "{when}");
     let told: Vec<String> = next.transcript().await.unwrap().iter().map(|message| words(message)).collect();
     match told.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["go", FIRST, STEER, SECOND] => {}

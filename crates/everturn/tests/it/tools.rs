@@ -199,7 +199,7 @@ async fn two_exclusive_calls_are_both_refused() {
 async fn an_exclusive_call_beside_a_clients_asks_nobody() {
     for approval in [Approval::NotNeeded, Approval::Needed] {
         let diary = Diary::new();
-        let agent = agent().tool(diary.tool("deploy", 1, Policy { approval, ..EXCLUSIVE })).unwrap();
+        let mut agent = agent().tool(diary.tool("deploy", 1, Policy { approval, ..EXCLUSIVE })).unwrap();
         agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", json!({"type": "object"}))).unwrap();
         let understudy = Understudy::new(calling([call("map", json!({})), call("deploy", json!({}))]));
         let stage = Stage::new(understudy, agent).await;
@@ -332,7 +332,7 @@ async fn a_process_that_has_to_stop_starts_no_tool() {
 /// A tool that some provider would refuse is refused when it is made, not when a turn needs it.
 #[test]
 fn a_tool_that_cannot_be_offered_is_refused_at_once() {
-    let toolbox = everturn::Toolbox::new();
+    let mut toolbox = everturn::Toolbox::new();
     let bad = toolbox.add_client(ToolSpec::new("2nd map", "", json!({"type": "object"}))).unwrap_err();
     assert!(
         bad.to_string().starts_with("tool `2nd map` cannot be offered: its name is not taken by Anthropic"),

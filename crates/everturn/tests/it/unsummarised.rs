@@ -320,7 +320,7 @@ async fn a_summary_that_was_handed_over_is_made_again() {
     let builder = Engine::builder().store(stage.store.clone()).provider(stage.understudy.clone()).agent("it", agent());
     let next = builder.seed(8).starting_at(Timestamp(60_000)).start();
     next.resume().await.unwrap();
-    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap(), Some(TurnEnd::Done));
+    assert_eq!(next.chat(stage.chat.id()).rest().await.unwrap().ended(), Some(TurnEnd::Done));
     expect![[r#"
         message 1 user "Letters, please."
         message 2 reply ["abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi abcdefghi ab… 24024 bytes
@@ -362,7 +362,7 @@ async fn survive(limit: Option<u64>, waits: usize) -> bool {
     chat.send("More!").await.unwrap();
     let lived = die_at(process(2).chat(chat.id()).advance(), waits).await;
     process(3).chat(chat.id()).advance().await.unwrap();
-    assert_eq!(chat.rest().await.unwrap(), Some(TurnEnd::Done), "{waits}");
+    assert_eq!(chat.rest().await.unwrap().ended(), Some(TurnEnd::Done), "{waits}");
     let told: String = chat.transcript().await.unwrap().iter().map(|message| line(message)).collect();
     assert_eq!((told.matches("summary").count(), told.matches("More it is.").count()), (1, 1), "{waits}");
     let requests = understudy.requests();
@@ -415,7 +415,7 @@ async fn a_panic_in_a_summary_is_recorded_and_survived() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
     let asks = script([call("pick", json!({})), stop(Stop::ToolUse)]);
-    let agent = agent();
+    let mut agent = agent();
     agent.toolbox.add_client(ToolSpec::new("pick", "Lets the person pick.", json!({"type": "object"}))).unwrap();
     let understudy = small([asks, says("They picked."), says("Fine.")]).with(|facts| facts.context_limit = Some(7_000));
     let stage = Stage::new(understudy, agent).await;

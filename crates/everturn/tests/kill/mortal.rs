@@ -248,7 +248,7 @@ fn counting(heard: &Heard) -> Script {
 
 fn hardy(trace: &std::path::Path) -> Agent {
     let mut agent = agent(trace);
-    agent.limits.deaths_max = u32::MAX;
+    (agent.limits.deaths_max, agent.limits.deaths_waiting_max) = (u32::MAX, u32::MAX);
     agent
 }
 
@@ -257,7 +257,7 @@ fn asking(trace: &std::path::Path) -> Agent {
     let agent = Agent::new("understudy/counting".parse().unwrap());
     let mut agent = agent.tool(leaving_a_trace("pay", trace, policy)).unwrap();
     agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", json!({"type": "object"}))).unwrap();
-    agent.limits.deaths_max = u32::MAX;
+    (agent.limits.deaths_max, agent.limits.deaths_waiting_max) = (u32::MAX, u32::MAX);
     agent
 }
 

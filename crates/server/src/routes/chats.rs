@@ -80,7 +80,7 @@ type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
     params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
     (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
-    (status = 422, description = "There is no such agent or model, the title is not one, or instructions, tools or metadata exceed their bounds", body = wire::ProblemBody),
+    (status = 422, description = "There is no such agent or model, the title is not one, instructions, tools or metadata exceed their bounds, or the transcript is not one a provider takes", body = wire::ProblemBody),
 ))]
 pub async fn create(
     caller: May<Chatting>,
@@ -91,8 +91,8 @@ pub async fn create(
     let title = new.title.as_deref().map(command::title).transpose()?;
     let model = app.pick(new.model.as_deref())?;
     let setup = new.setup().map_err(CreateError::from)?;
-    let wire::Create { agent, debug, .. } = new;
-    let chat = app.make(&caller, NewChat { agent, model, title, debug, setup, key: key.0 }).await?;
+    let wire::Create { agent, debug, transcript, .. } = new;
+    let chat = app.make(&caller, NewChat { agent, model, title, debug, setup, transcript, key: key.0 }).await?;
     Ok((StatusCode::CREATED, Extension(Made(chat.handle.id())), Answer(chat.now().await?)))
 }
 

@@ -46,6 +46,11 @@ pub struct Create {
     /// What clients note about it: 16 pairs, keys of 64 bytes, values of 512. The server only keeps it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+    /// What was said before: messages of OpenAI Chat or Anthropic, or items of OpenAI Responses, without instructions. Every
+    /// call has its result right behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub transcript: Option<serde_json::Value>,
 }
 
 /// A tool that clients run: a turn that calls it waits until one of them brings the result.

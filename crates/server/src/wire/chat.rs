@@ -99,6 +99,9 @@ pub struct Standing {
     /// Until when they do, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits_until: Option<i64>,
+    /// What running tools show of their work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub progress: Vec<Progress>,
     /// Why the next attempt waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
@@ -138,8 +141,24 @@ pub struct Ask {
     pub tool: String,
     /// What it waits for.
     pub wants: AskKind,
+    /// The input as it came: meant to be a JSON object, and not always one. Missing in chats of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = r#"{"city":"Oslo"}"#)]
+    pub input: Option<String>,
     /// Stands for the tool and its input. An approval repeats it, so that nothing else is approved.
     pub input_hash: String,
+}
+
+/// What a running tool shows of its work. The model is told nothing of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Progress {
+    /// The call.
+    #[schema(example = "3.0")]
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// What it shows: it stands for what it showed before.
+    pub text: String,
 }
 
 /// Why the next attempt waits.
@@ -289,6 +308,7 @@ impl From<&view::Standing> for Standing {
             debug: standing.debug,
             queue: standing.queue.iter().map(Queued::from).collect(),
             asks: standing.asks.iter().map(Ask::from).collect(),
+            progress: standing.progress.iter().filter_map(Progress::of).collect(),
             awaits_until: standing.awaits_until.map(|at| at.0),
             retry: standing.retry.as_ref().map(Retry::from),
             compacting: standing.compacting.as_ref().map(Summarising::from),
@@ -305,15 +325,22 @@ impl From<&chat::Queued> for Queued {
     }
 }
 
+impl Progress {
+    fn of(OpenCall { uid, tool, progress, .. }: &OpenCall) -> Option<Self> {
+        Some(Self { call: uid.to_string(), tool: tool.clone(), text: progress.as_deref()?.into() })
+    }
+}
+
 impl From<&OpenCall> for Ask {
-    fn from(OpenCall { uid, tool, input_hash, state }: &OpenCall) -> Self {
+    fn from(OpenCall { uid, tool, input_hash, state, input, progress: _ }: &OpenCall) -> Self {
         let wants = match state {
             CallState::AsksApproval => AskKind::Approval,
             CallState::AsksClient | CallState::Ready | CallState::Approved | CallState::Started { .. } => {
                 AskKind::Result
             }
         };
-        Self { call: uid.to_string(), tool: tool.clone(), wants, input_hash: format!("{input_hash:016x}") }
+        let input = input.as_deref().map(Into::into);
+        Self { call: uid.to_string(), tool: tool.clone(), wants, input, input_hash: format!("{input_hash:016x}") }
     }
 }
 

@@ -137,3 +137,39 @@ async fn a_keyed_fork_outlives_its_source() {
     assert_eq!(theirs(&chat, json!({"at": 2})).await, theirs(nowhere, json!({"at": 2})).await);
     stage.server.stop().await;
 }
+
+/// A chat may begin with what another program kept, all of it or nothing; under a key, with the same once.
+#[tokio::test]
+async fn a_chat_begins_with_a_transcript() {
+    let stage = Stage::new().await;
+    let make = async |transcript: Value, key: &str| {
+        let request = stage.ask(Method::POST, "/v1/chats").header("idempotency-key", key);
+        answer(request.json(&json!({"agent": "numbered", "transcript": transcript})).send().await.unwrap()).await
+    };
+    let said = json!([
+        {"role": "user", "content": "count to 2"},
+        {"role": "assistant", "content": [{"type": "text", "text": "t1 t2"}]},
+    ]);
+    let (status, made) = make(said.clone(), "a").await;
+    assert_eq!((status, &made["status"], &made["title"]), (StatusCode::CREATED, &json!("idle"), &json!("count to 2")));
+    assert_eq!(make(said.clone(), "a").await.1["id"], made["id"]);
+    let other = json!([said[0], {"role": "assistant", "content": "t1"}]);
+    assert_eq!(kind(&make(other, "a").await.1), "key-reused");
+    let chat = path(&made);
+    let mut reader = stage.watch(&chat).await;
+    stage.say(&chat, "count to 5").await;
+    reader.until(|view| view.messages.len() == 4).await;
+    assert_eq!(crate::reader::reply(&reader.until_rest().await), "t1 t2 t3 t4 t5");
+
+    let calls = json!([{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]);
+    let cases = [
+        (json!([said[0], {"role": "assistant", "content": "", "tool_calls": calls}]), "the call of look has no result"),
+        (json!([{"role": "system", "content": "Be brief."}, said[0]]), "instructions"),
+        (json!("count to 2"), "cannot be taken over"),
+    ];
+    for (transcript, why) in cases {
+        let (status, problem) = make(transcript, "b").await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(why), "{problem}");
+    }
+}

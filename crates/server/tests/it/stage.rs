@@ -221,7 +221,7 @@ fn agent(model: &str) -> Agent {
 }
 
 fn asking() -> Agent {
-    let agent = agent("persona");
+    let mut agent = agent("persona");
     let schema = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
     agent.toolbox.add_client(ToolSpec::new("map", "Shows a map.", schema)).unwrap();
     agent

@@ -85,6 +85,7 @@ pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
         is_titled,
         setup: None,
         fork: None,
+        transcript: None,
         key,
     };
     for round in 0..3 {

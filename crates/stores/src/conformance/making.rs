@@ -21,21 +21,7 @@ use crate::{Fork, MakeError, New, Query, Store, StoreError};
 const REPEATS: u128 = 50;
 
 fn new(number: u128) -> New {
-    let (agent, owner, title) = ("agent".into(), "owner".into(), String::new());
-    New {
-        id: chat_id(number),
-        agent,
-        is_named: true,
-        model: None,
-        is_chosen: false,
-        debug: false,
-        owner,
-        title,
-        is_titled: true,
-        setup: None,
-        fork: None,
-        key: None,
-    }
+    New { is_titled: true, ..New::of(chat_id(number), "agent", "owner") }
 }
 
 /// Everything a chat can have of its own.
@@ -91,6 +77,7 @@ pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
         New { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
         New { debug: true, ..titled(2) },
         New { setup: Some(setup()), ..titled(2) },
+        New { transcript: Some([1; 32]), ..titled(2) },
         New { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
     ];
     for other in others {

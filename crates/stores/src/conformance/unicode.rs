@@ -11,6 +11,7 @@ use everturn_core::delta::Rung;
 use everturn_core::error::{Cause, Kind};
 use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact, Place};
 use everturn_core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
+use everturn_core::message::Call;
 use everturn_core::quarantine::Taken;
 use everturn_core::rehearsal::sample::{chat_id, send};
 use everturn_core::retry::Spent;
@@ -95,11 +96,9 @@ pub(crate) fn answered(odd: &str) -> [(CallState, Answered); 4] {
 async fn answers<S: Store>(witness: &mut Witness<S>, odd: &str) {
     let answered = answered(odd);
     let uid = |ordinal| CallUid { step: StepId(1), ordinal };
-    let calls = answered.iter().zip(0..).map(|((state, _), ordinal)| OpenCall {
-        uid: uid(ordinal),
-        tool: odd.into(),
-        input_hash: u64::MAX,
-        state: *state,
+    let calls = answered.iter().zip(0..).map(|((state, _), ordinal)| {
+        let call = OpenCall::new(&Call::new(uid(ordinal), odd, odd), *state);
+        OpenCall { input_hash: u64::MAX, ..call }
     });
     let calls = Fact::Opened(calls.collect());
     witness.change(|change| change.fact(calls).ask(Timestamp(i64::MAX))).await;
@@ -134,7 +133,10 @@ pub async fn odd_text_comes_back_from_every_other_fact<S: Store>(store: Arc<S>) 
 
 pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
     let tool = odd.to_string();
-    let call = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
+    let call = |state| {
+        let call = OpenCall::new(&Call::new(UID, odd, odd), state);
+        vec![OpenCall { input_hash: u64::MAX, ..call }]
+    };
     let (at, parts): (_, Arc<[_]>) = (Timestamp(-1), samples::parts(odd).into());
     let queued =
         |id, steers| Queued { id: InboxSeq(id), at, parts: parts.clone(), steers, key: steers.then(|| odd.into()) };
@@ -182,7 +184,8 @@ pub(crate) fn later(odd: &str) -> Vec<Fact> {
     let aims = rungs.map(Aim::Answer).into_iter().chain([Aim::Summary]);
     let aimed = aims.zip(100..).map(|(aim, number)| attempted(odd, number, aim, AttemptOutcome::Answered));
     let chosen = [Fact::Chose(Some(samples::model(odd))), Fact::Chose(None)];
-    aimed.chain(chosen).chain([true, false].map(Fact::Debugged)).collect()
+    let progressed = Fact::Progressed { call: UID, text: odd.into() };
+    aimed.chain(chosen).chain([true, false].map(Fact::Debugged)).chain([progressed]).collect()
 }
 
 /// The kind of a fact that belongs into the lists above. A new one does not compile until it is given a sample there.
@@ -211,6 +214,7 @@ const fn kind(fact: &Fact) -> Option<usize> {
         Fact::TakenUp(_) => Some(18),
         Fact::Chose(_) => Some(19),
         Fact::Debugged(_) => Some(20),
+        Fact::Progressed { .. } => Some(21),
     }
 }
 

@@ -123,6 +123,10 @@ struct OpenCall<'a> {
     tool: Cow<'a, str>,
     input_hash: u64,
     state: CallState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<Cow<'a, str>>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -283,7 +287,7 @@ impl<'a> Queued<'a> {
 }
 
 impl<'a> From<&'a chat::OpenCall> for OpenCall<'a> {
-    fn from(chat::OpenCall { uid, tool, input_hash, state }: &'a chat::OpenCall) -> Self {
+    fn from(chat::OpenCall { uid, tool, input_hash, state, input, progress }: &'a chat::OpenCall) -> Self {
         let state = match *state {
             chat::CallState::Ready => CallState::Ready,
             chat::CallState::Approved => CallState::Approved,
@@ -291,12 +295,14 @@ impl<'a> From<&'a chat::OpenCall> for OpenCall<'a> {
             chat::CallState::AsksClient => CallState::AsksClient,
             chat::CallState::AsksApproval => CallState::AsksApproval,
         };
-        Self { uid: (*uid).into(), tool: tool.into(), input_hash: *input_hash, state }
+        let input = input.as_deref().map(Cow::from);
+        let progress = progress.as_deref().map(Cow::from);
+        Self { uid: (*uid).into(), tool: tool.into(), input_hash: *input_hash, state, input, progress }
     }
 }
 
 impl From<OpenCall<'_>> for chat::OpenCall {
-    fn from(OpenCall { uid, tool, input_hash, state }: OpenCall<'_>) -> Self {
+    fn from(OpenCall { uid, tool, input_hash, state, input, progress }: OpenCall<'_>) -> Self {
         let state = match state {
             CallState::Ready => chat::CallState::Ready,
             CallState::Approved => chat::CallState::Approved,
@@ -304,6 +310,8 @@ impl From<OpenCall<'_>> for chat::OpenCall {
             CallState::AsksClient => chat::CallState::AsksClient,
             CallState::AsksApproval => chat::CallState::AsksApproval,
         };
-        Self { uid: uid.into(), tool: tool.into_owned(), input_hash, state }
+        let input = input.as_deref().map(Into::into);
+        let progress = progress.as_deref().map(Into::into);
+        Self { uid: uid.into(), tool: tool.into_owned(), input_hash, state, input, progress }
     }
 }

@@ -43,6 +43,10 @@ pub(super) struct Turn<'a> {
     #[serde(default, skip_serializing_if = "unset")]
     same_call: (u64, u32),
     #[serde(default, skip_serializing_if = "unset")]
+    same_call_under_way: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    same_call_tools: Vec<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "unset")]
     alive_until: i64,
     #[serde(default, skip_serializing_if = "unset")]
     alive_ns: Nanos,
@@ -65,7 +69,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             stop_after,
             reasked,
             overflowed,
-            same_call,
+            repeats: chat::Repeats { newest, times, under_way, tools },
             alive,
         } = turn;
         Self {
@@ -83,7 +87,9 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             stop_after: stop_after.as_ref().map(Cow::from),
             reasked: *reasked,
             overflowed: *overflowed,
-            same_call: *same_call,
+            same_call: (*newest, *times),
+            same_call_under_way: *under_way,
+            same_call_tools: tools.iter().map(Cow::from).collect(),
             alive_until: alive.until.0,
             alive_ns: Nanos(alive.since_reply),
         }
@@ -107,7 +113,12 @@ impl From<Turn<'_>> for chat::Turn {
             stop_after: turn.stop_after.map(Cow::into_owned),
             reasked: turn.reasked,
             overflowed: turn.overflowed,
-            same_call: turn.same_call,
+            repeats: chat::Repeats {
+                newest: turn.same_call.0,
+                times: turn.same_call.1,
+                under_way: turn.same_call_under_way,
+                tools: turn.same_call_tools.into_iter().map(Cow::into_owned).collect(),
+            },
             alive: Alive { until: Timestamp(turn.alive_until), since_reply: turn.alive_ns.0 },
         }
     }

@@ -161,7 +161,6 @@ fn lives_come_by_every_corner() {
         queue of 4
         queue, steers: false
         queue, steers: true
-        refused Archived
         refused NotQueued
         refused Status
         said Context

@@ -14,7 +14,7 @@ const fn uid(ordinal: u16) -> CallUid {
 }
 
 fn open(ordinal: u16, state: CallState) -> OpenCall {
-    OpenCall { uid: uid(ordinal), tool: "tool".into(), input_hash: HASH, state }
+    OpenCall { uid: uid(ordinal), tool: "tool".into(), input_hash: HASH, state, input: None, progress: None }
 }
 
 /// Call 0 is a client's, 1 waits for a person, 2 was approved, 3 runs.

@@ -158,7 +158,7 @@ pub async fn tool_troubles(metrics: Metrics) {
         Ok::<_, ToolError>("")
     });
     let alone = tool("alone", "", |_, _: NoInput| async { Ok::<_, ToolError>("") });
-    let agent = agent()
+    let mut agent = agent()
         .tool(fails)
         .unwrap()
         .tool(panics)
@@ -321,7 +321,7 @@ pub async fn panicked(metrics: Metrics) {
 /// A chat that waits for its client, and one whose key is refused. Both are there to be looked at.
 pub async fn resting(metrics: Metrics) -> (Stage, Stage) {
     let asks = Understudy::new([script([call("ask", json!({})), stop(Stop::ToolUse)])]);
-    let agent = agent();
+    let mut agent = agent();
     agent.toolbox.add_client(ToolSpec::new("ask", "", json!({"type": "object"}))).unwrap();
     let awaiting = on_stage(metrics.clone(), asks, agent).await;
     say(&awaiting, "go").await;

@@ -167,7 +167,7 @@ impl Case {
         let stage = Stage::set(self, way, understudy.clone(), sockets).await;
         for _ in 1..self.turns {
             stage.chat.send("Hi.").await.unwrap();
-            assert_eq!(stage.chat.rest().await.unwrap(), Some(TurnEnd::Done));
+            assert_eq!(stage.chat.rest().await.unwrap().ended(), Some(TurnEnd::Done));
         }
         let before = stage.requests().len();
         let (seen, end) = stage.turn(self.then).await;

@@ -10,7 +10,7 @@ use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact, Totals};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::inherited::{Found, Inherited};
-use everturn_core::message::{Message, Sent};
+use everturn_core::message::{Call, Message, Sent};
 use everturn_core::prompt::ToolSpec;
 use everturn_core::setup::Setup;
 use everturn_core::status::{Status, Verb};
@@ -49,7 +49,10 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     let plain = Chat { version: Version(u64::MAX), obeyed: InboxSeq(u64::MAX), ..chats[0].clone() };
     chats.extend(Status::ALL.map(|status| Chat { status, archived: true, ..plain.clone() }));
     chats.extend(TAILS.map(|tail| Chat { tail, ..plain.clone() }));
-    let open = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
+    let open = |state| {
+        let call = OpenCall::new(&Call::new(UID, odd, odd), state);
+        vec![OpenCall { input_hash: u64::MAX, progress: Some(odd.into()), ..call }]
+    };
     let (title, touched) = (odd.to_string(), Timestamp(i64::MIN));
     chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain.clone() });
     let found = |version, seq| Found { version: Version(version), seq: Seq(seq) };

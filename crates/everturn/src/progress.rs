@@ -1,0 +1,65 @@
+//! What running tools show of their work.
+//!
+//! A tool may say more often how far it is than anybody can read, and a store is not there to keep all of it. So each call
+//! has one text that stands for the one before, and the driver stores the newest now and then. It is shown once it is
+//! stored, like everything else, and the model is told nothing of it: only results are.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use everturn_core::ids::CallUid;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::engine::lock;
+
+/// What the tools of one reply want to show, and nobody has stored yet.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    newest: Mutex<BTreeMap<CallUid, String>>,
+    news: Notify,
+}
+
+impl Progress {
+    pub(crate) fn show(&self, call: CallUid, text: String) {
+        lock(&self.inner.newest).insert(call, text);
+        self.inner.news.notify_one();
+    }
+
+    /// What is to be shown, once there is something, and not before a moment. Dropping the future loses nothing.
+    pub(crate) async fn next(&self, not_before: Instant) -> BTreeMap<CallUid, String> {
+        sleep_until(not_before).await;
+        loop {
+            let newest = std::mem::take(&mut *lock(&self.inner.newest));
+            if !newest.is_empty() {
+                return newest;
+            }
+            self.inner.news.notified().await;
+        }
+    }
+}
+
+/// The end of a text, within a bound.
+pub(crate) fn bounded(text: &str, bytes_max: usize) -> Arc<str> {
+    let from = text.len().saturating_sub(bytes_max);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    text[from..].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_text_the_end_is_shown() {
+        assert_eq!(&*bounded("half done", 100), "half done");
+        assert_eq!(&*bounded("0123456789", 4), "6789");
+        assert_eq!(&*bounded("aé", 1), "", "no part of a character");
+        assert_eq!(&*bounded("aé", 2), "é");
+    }
+}

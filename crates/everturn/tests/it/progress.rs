@@ -1,0 +1,147 @@
+//! What running tools show of their work, and what begins before an engine knows of it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everturn::core::chat::TurnEnd;
+use everturn::core::delta::Delta;
+use everturn::core::doctor::foreign;
+use everturn::core::ids::{ChatId, Timestamp};
+use everturn::core::message::{Body, Stop};
+use everturn::core::view::{Event, Row};
+use everturn::stores::{Memory, New};
+use everturn::{CreateError, DeltaLog, Drivers, Engine, Rest, ToolContext, ToolError, tool};
+use everturn_understudy::{Understudy, call, cut, script, stop, text, wait};
+use expect_test::expect;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::stage::{Stage, agent};
+use crate::tools::{ANY, calling, results};
+
+/// CL56, CL57, MC24: a tool's context carries the way to show something while the tool runs. It is stored before it is
+/// shown, the newest stands for the one before, and the result is the only thing the model is told.
+#[tokio::test(start_paused = true)]
+async fn a_running_tool_shows_its_work() {
+    let copy = tool("copy", "Copies.", |context: ToolContext, _: Value| async move {
+        for done in 1..=100 {
+            context.show(format!("{done} % done"));
+            sleep(Duration::from_millis(10)).await;
+        }
+        Ok::<_, ToolError>("copied")
+    });
+    let understudy = Understudy::new(calling([call("copy", json!({}))]));
+    let stage = Stage::new(understudy, agent().tool(copy.with(ANY)).unwrap()).await;
+    let mut events = stage.chat.events(None);
+    stage.chat.send("go").await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.contains(&"copied".to_string()) {
+        match events.next().await.unwrap() {
+            Event::Standing(standing) => {
+                let stored = stage.chat.standing().await.unwrap();
+                assert!(stored.version >= standing.version, "what is shown is stored");
+                let texts = standing.progress.iter().filter_map(|open| open.progress.as_deref());
+                seen.extend(texts.map(str::to_string));
+            }
+            Event::Message(message) => {
+                if let Body::Result(result) = &message.body {
+                    seen.push(result.output.text.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(seen, ["1 % done", "26 % done", "51 % done", "76 % done", "copied"], "four times a second");
+    assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
+    assert_eq!(stage.chat.standing().await.unwrap().progress, [], "the result stands for it");
+    assert_eq!(results(&stage.understudy.requests()[1]).len(), 1);
+    let sent = format!("{:?}", stage.understudy.requests()[1].entries);
+    assert!(!sent.contains("% done") && sent.contains("copied"), "{sent}");
+}
+
+/// A log of every delta, by step and number.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Row>>>);
+
+impl DeltaLog for Log {
+    fn stored(&self, _: ChatId, rows: &[Row]) {
+        self.0.lock().unwrap().extend_from_slice(rows);
+    }
+}
+
+impl Log {
+    fn texts(&self) -> Vec<String> {
+        let rows = self.0.lock().unwrap();
+        let texts = rows.iter().filter_map(|row| match &*row.delta {
+            Delta::Text(text) => Some(format!("{}.{} {text}", row.step, row.seq)),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
+
+/// Whoever looks late sees a message; a log hears each delta it came in, also of an answer that broke off, and what a
+/// process stored that died is told by the next.
+#[tokio::test(start_paused = true)]
+async fn a_log_hears_every_delta() {
+    let scripts = [
+        script([text("One "), wait(1), text("two "), cut()]),
+        script([text("three"), wait(5), text(" four."), stop(Stop::End)]),
+    ];
+    let (store, understudy) = (Arc::new(Memory::new()), Understudy::new(scripts));
+    let process = |log: &Log| {
+        let builder = Engine::builder().store(store.clone()).provider(understudy.clone()).agent("it", agent());
+        builder.delta_log(log.clone()).seed(1).starting_at(Timestamp(0)).drivers(Drivers::ByHand).start()
+    };
+    let (first, second) = (Log::default(), Log::default());
+    let engine = process(&first);
+    let chat = engine.create("it").await.unwrap();
+    chat.send("Count.").await.unwrap();
+    let dies = tokio::time::timeout(Duration::from_secs(4), chat.advance()).await;
+    assert!(dies.is_err(), "it waits for the rest");
+    assert_eq!(first.texts(), ["1.2 One ", "1.3 two ", "1.5 three"]);
+    let understudy_goes_on = Understudy::new([script([text(" four."), stop(Stop::End)])]);
+    let builder = Engine::builder().store(store.clone()).provider(understudy_goes_on).agent("it", agent());
+    let engine = builder.delta_log(second.clone()).seed(2).starting_at(Timestamp(9000)).start();
+    engine.resume().await.unwrap();
+    assert_eq!(engine.chat(chat.id()).rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
+    let told = second.texts();
+    assert_eq!(told[..3], first.texts()[..], "what the first stored, again");
+    assert_eq!(told.last().map(String::as_str), Some("1.7  four."));
+}
+
+/// A chat may begin with what another program kept; with what a provider would refuse it may not.
+#[tokio::test(start_paused = true)]
+async fn a_chat_may_begin_with_a_transcript() {
+    let understudy = Understudy::new([script([text("You asked about kelp."), stop(Stop::End)])]);
+    let stage = Stage::new(understudy, agent()).await;
+    let read = |value: Value| foreign::read(value.to_string().as_bytes(), Timestamp(5)).unwrap().messages;
+    let calls = json!([{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]);
+    let said = json!([
+        {"role": "user", "content": "What is kelp?"},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c1", "content": "An alga."},
+        {"role": "assistant", "content": "Kelp is a large brown alga."},
+    ]);
+    let new = New { key: Some("k".into()), ..New::of(stage.engine.new_id(), "it", "") };
+    let chat = stage.engine.make_with(&new, &read(said.clone())).await.unwrap();
+    let again = New { id: stage.engine.new_id(), ..new.clone() };
+    assert_eq!(stage.engine.make_with(&again, &read(said.clone())).await.unwrap().id(), chat.id());
+    assert_eq!(chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
+    assert_eq!((chat.transcript().await.unwrap().len(), stage.understudy.requests().len()), (4, 0));
+    assert_eq!(chat.standing().await.unwrap().title, "What is kelp?");
+
+    chat.send("What did I ask?").await.unwrap();
+    chat.rest().await.unwrap();
+    assert_eq!(chat.newest_reply().await.unwrap().as_deref(), Some("You asked about kelp."));
+    expect![[r#"5 entries, with the call: true"#]].assert_eq(&{
+        let entries = &stage.understudy.requests()[0].entries;
+        format!("{} entries, with the call: {}", entries.len(), format!("{entries:?}").contains("look"))
+    });
+
+    let open = json!([said[0], said[1]]);
+    let refused = stage.engine.make_with(&New::of(stage.engine.new_id(), "it", ""), &read(open)).await;
+    let Err(CreateError::Transcript(findings)) = refused else { panic!("a call has no result") };
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].to_string().contains("the call of look has no result"), "{}", findings[0]);
+}
