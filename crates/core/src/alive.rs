@@ -123,7 +123,8 @@ mod tests {
             ended: Timestamp(ended),
             meta: Meta::new(),
         };
-        let message = Message { id: MessageId(1), at: Timestamp(ended), body: Body::Result(Box::new(result)) };
+        let message =
+            Message { id: MessageId(1), at: Timestamp(ended), body: Body::Result(Box::new(result)), sent: None };
         Fact::Said(Arc::new(message), Tail::Input)
     }
 

@@ -268,6 +268,7 @@ impl ReplyBody {
             model,
             usage: None,
             runtime: Duration::ZERO,
+            alive: Duration::ZERO,
             context_limit: None,
             response_id: None,
             seams: Vec::new(),

@@ -81,6 +81,7 @@ impl New {
             owner: owner.into(),
             title: String::new(),
             is_titled: false,
+            setup: None,
             fork: None,
             transcript: None,
             key: None,

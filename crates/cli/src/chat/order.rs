@@ -296,7 +296,14 @@ mod tests {
     async fn a_chat_is_begun_once() {
         let standing =
             (&Standing::of(&everturn::core::chat::Chat::new(ChatId::from_u128(7), "it", "me"), [].iter())).into();
-        let made = Chat { id: "c".into(), agent: "it".into(), standing };
+        let made = Chat {
+            id: "c".into(),
+            agent: "it".into(),
+            instructions: String::new(),
+            tools: Vec::new(),
+            metadata: std::collections::BTreeMap::new(),
+            standing,
+        };
         let made = answer("201 Created", "application/json", &serde_json::to_string(&made).unwrap());
         let (client, served) = daemon(vec![String::new(), made.clone(), String::new(), made, accepted()]).await;
         let (orders, mut outcomes) = carry_out(client.hasty());

@@ -66,20 +66,7 @@ fn setup() -> Setup {
 }
 
 async fn made(stage: &Stage, setup: Setup) -> Result<ChatHandle, CreateError> {
-    let new = New {
-        id: stage.engine.new_id(),
-        agent: "it".into(),
-        is_named: true,
-        model: None,
-        is_chosen: false,
-        debug: false,
-        owner: String::new(),
-        title: String::new(),
-        is_titled: false,
-        setup: Some(Arc::new(setup)),
-        fork: None,
-        key: None,
-    };
+    let new = New { setup: Some(Arc::new(setup)), ..New::of(stage.engine.new_id(), "it", "") };
     stage.engine.make(&new).await
 }
 

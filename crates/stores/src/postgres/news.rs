@@ -7,7 +7,7 @@ use everturn_core::view::{Cursor, Event, Row, Snapshot};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{big, count, id_bytes, text};
+use super::cells::{big, count, id_bytes};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::{Place, Shown, journal, messages, page};

@@ -77,7 +77,7 @@ async fn what_a_model_takes_is_sent_and_the_rest_left_out() {
     let company = Understudy::company(Manner { pace: std::time::Duration::ZERO, seed: 1 });
     let server = Server::start(company, Options::default()).await.unwrap();
     let hello = Part::Text(Text { text: "Hello".into(), meta: Meta::new() });
-    let message = Message { id: MessageId(1), at: Timestamp(1), body: Body::User(vec![hello]) };
+    let message = Message { id: MessageId(1), at: Timestamp(1), body: Body::User(vec![hello]), sent: None };
     let mut table = String::new();
     for (provider, models) in asked(&server.url()) {
         for model in models {
