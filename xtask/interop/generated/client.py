@@ -37,9 +37,12 @@ document = json.load(urllib.request.urlopen(urllib.request.Request(server + "/op
 with tempfile.TemporaryDirectory() as directory:
     place = pathlib.Path(directory)
     (place / "openapi.json").write_text(json.dumps(document))
-    (place / "config.yml").write_text("package_name_override: everturn_client\npost_hooks: []\n")
+    # The generator knows no OpenMetrics; it is text.
+    config = {"package_name_override": "everturn_client", "post_hooks": []}
+    config["content_type_overrides"] = {"application/openmetrics-text": "text/plain"}
+    (place / "config.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none", "--fail-on-warning"]
-    command += ["--path", "openapi.json", "--config", "config.yml", "--output-path", "everturn_client"]
+    command += ["--path", "openapi.json", "--config", "config.json", "--output-path", "everturn_client"]
 
     def generated():
         done = subprocess.run(command, cwd=place, capture_output=True, text=True)

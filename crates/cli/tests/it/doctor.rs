@@ -256,7 +256,7 @@ async fn a_damaged_chat_is_set_aside_and_others_go_on() {
     daemon.end().await;
     let id: ChatId = damaged.strip_prefix("/v1/chats/").unwrap().parse().unwrap();
     let database = rusqlite::Connection::open(data.path().join("everturn.db")).unwrap();
-    let flip = "UPDATE messages SET body = replace(body, 'count to 5', 'count to 6') WHERE chat = ?1";
+    let flip = "UPDATE messages SET body = replace(body, 'count to 5', 'count to 6') WHERE chat = ?1 AND id = 1";
     assert_eq!(database.execute(flip, [id.as_u128().to_be_bytes()]).unwrap(), 1);
     drop(database);
     let daemon = Daemon::start(data.path(), "understudy/numbered").await;

@@ -105,9 +105,9 @@ impl Draft {
         self.got_on
     }
 
-    /// How much was in it before the generation that attempt reads.
+    /// How much was in the draft before that generation: a continuation is asked with it.
     #[must_use]
-    pub const fn bytes_before(&self) -> usize {
+    pub const fn said_before_bytes(&self) -> usize {
         self.generation_from
     }
 

@@ -9,6 +9,8 @@ use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Required, ResponseBui
 use crate::body::KEY_LEN_MAX;
 use crate::guard::PROBES;
 
+pub use unions::name_alternatives;
+
 const PROBLEM: &str = "application/problem+json";
 
 /// How a request can fail wherever it goes.
@@ -39,7 +41,6 @@ pub fn complete(document: &mut OpenApi) {
             describe_numbers(operation);
         }
     }
-    unions::name_alternatives(document);
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
