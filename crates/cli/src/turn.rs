@@ -100,7 +100,7 @@ impl Asked {
         let is_ours = |parts: &[Part]| said(parts) == self.prompt;
         let mut newer = view.messages.iter().rev().take_while(|message| message.id > self.before);
         // A view that is told anew may begin behind it.
-        self.is_heard |= newer.any(|message| matches!(&message.body, Body::User { parts } if is_ours(parts)));
+        self.is_heard |= newer.any(|message| matches!(&message.body, Body::User { parts, .. } if is_ours(parts)));
         let standing = view.status.as_ref()?;
         let waits = standing.queue.iter().any(|queued| queued.id == self.queued);
         self.has_waited |= waits;

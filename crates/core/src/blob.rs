@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn message(body: Body) -> Arc<Message> {
-        Arc::new(Message { id: MessageId(1), at: Timestamp(0), body })
+        Arc::new(Message { id: MessageId(1), at: Timestamp(0), body, sent: None })
     }
 
     fn lighter(body: Body) -> Body {
@@ -227,7 +227,8 @@ mod tests {
     #[test]
     fn queued_messages_and_deltas_let_go_of_their_bytes() {
         let parts = |blob| Arc::new([Part::File(file(Some(blob)))]);
-        let queued = Queued { id: InboxSeq(1), at: Timestamp(0), parts: parts([7; 3].into()), steers: false };
+        let queued =
+            Queued { id: InboxSeq(1), at: Timestamp(0), parts: parts([7; 3].into()), steers: false, key: None };
         assert_eq!(queued.without_bytes(), Queued { parts: parts(Blob::Kept(3)), ..queued });
         let row = |blob| {
             let delta = Arc::new(Delta::File(Box::new(file(Some(blob)))));

@@ -11,7 +11,7 @@ use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, 
 use crate::fact::{Fact, Place};
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
 use crate::limits::Limits;
-use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Stop, Verdict};
+use crate::message::{Body, Call, CallResult, Message, Meta, Output, Part, Reply, Sent, Stop, Verdict};
 use crate::status::Status;
 
 /// A commit being put together.
@@ -48,10 +48,21 @@ impl<'a> Change<'a> {
         self.say_as(body, tail)
     }
 
+    /// Adds a person's message, with the request that brought it.
+    fn hear(&mut self, parts: &[Part], sent: Sent) -> &mut Self {
+        let body = Body::User(parts.to_vec());
+        let tail = tail_of(&body);
+        self.add(body, Some(sent), tail)
+    }
+
     /// Adds a message that means something else to the plan than its kind says.
     pub fn say_as(&mut self, body: Body, tail: Tail) -> &mut Self {
+        self.add(body, None, tail)
+    }
+
+    fn add(&mut self, body: Body, sent: Option<Sent>, tail: Tail) -> &mut Self {
         self.newest = self.newest.next();
-        let message = Message { id: self.newest, at: self.at, body };
+        let message = Message { id: self.newest, at: self.at, body, sent };
         self.fact(Fact::Said(Arc::new(message), tail))
     }
 
@@ -143,7 +154,7 @@ impl<'a> Change<'a> {
     pub fn begin(&mut self) -> &mut Self {
         if self.chat.turn.is_some() {
             for queued in self.chat.queue.iter().filter(|queued| queued.steers) {
-                self.say(Body::User(queued.parts.to_vec())).fact(Fact::Unqueued(queued.id));
+                self.hear(&queued.parts, queued.sent()).fact(Fact::Unqueued(queued.id));
             }
             return self;
         }
@@ -156,7 +167,7 @@ impl<'a> Change<'a> {
     fn begin_turn(&mut self, queued: &Queued) -> &mut Self {
         let began = Fact::TurnBegan(self.at);
         self.fact(began)
-            .say(Body::User(queued.parts.to_vec()))
+            .hear(&queued.parts, queued.sent())
             .fact(Fact::Unqueued(queued.id))
             .fact(Fact::Moved(Status::Running))
     }
@@ -180,18 +191,17 @@ impl<'a> Change<'a> {
 
     /// Takes a command out of the inbox and does what it says; or records why not.
     pub fn obey(&mut self, inbound: &Inbound, verdict: Result<(), Refusal>) -> &mut Self {
-        let Inbound { seq, aimed, command } = inbound;
-        self.fact(Fact::Obeyed(*seq, verdict));
+        self.fact(Fact::Obeyed(inbound.seq, verdict));
         if verdict.is_err() {
             return self;
         }
-        match command {
-            Command::Send { parts, when } => self.send(*seq, parts, *when),
+        match &inbound.command {
+            Command::Send { parts, when } => self.send(inbound, parts, *when),
             Command::Promote(id) => self.promote(*id),
             Command::Unqueue(id) => self.fact(Fact::Unqueued(*id)),
             Command::Interrupt => self.fact(Fact::Moved(Status::Interrupting)),
             Command::Answer(answers) => self.answers(answers),
-            Command::Edit { message, parts } => self.edit(*message, parts, *aimed),
+            Command::Edit { message, parts } => self.edit(*message, parts, inbound),
             Command::Compact => {
                 self.fact(Fact::TurnBegan(self.at)).fact(Fact::CompactionAsked).fact(Fact::Moved(Status::Running))
             }
@@ -213,14 +223,11 @@ impl<'a> Change<'a> {
         self.facts.extend(model.map(|choice| Fact::Chose(choice.model())));
     }
 
-    fn send(&mut self, id: InboxSeq, parts: &Arc<[Part]>, when: When) -> &mut Self {
+    fn send(&mut self, inbound: &Inbound, parts: &[Part], when: When) -> &mut Self {
         if !self.chat.is_busy() && self.chat.queue.is_empty() {
-            return self
-                .fact(Fact::TurnBegan(self.at))
-                .say(Body::User(parts.to_vec()))
-                .fact(Fact::Moved(Status::Running));
+            return self.fact(Fact::TurnBegan(self.at)).hear(parts, inbound.sent()).fact(Fact::Moved(Status::Running));
         }
-        let queued = Queued { id, at: self.at, parts: parts.clone(), steers: when == When::Steer };
+        let Some(queued) = inbound.queued() else { return self };
         let place = if when == When::Now { Place::Front } else { Place::Back };
         self.fact(Fact::Queued(queued, place));
         match (self.chat.status, when) {
@@ -267,12 +274,12 @@ impl<'a> Change<'a> {
 
     /// Steps may have ended since the edit was accepted. Who wanted its turn stopped before it had begun aimed at the step
     /// that it was to open then.
-    fn edit(&mut self, from: MessageId, parts: &Arc<[Part]>, aimed: StepId) -> &mut Self {
+    fn edit(&mut self, from: MessageId, parts: &[Part], inbound: &Inbound) -> &mut Self {
         let began = Fact::TurnBegan(self.at);
         self.fact(Fact::Rewound { from })
             .fact(began)
-            .fact(Fact::Foreseen(aimed.next()))
-            .say(Body::User(parts.to_vec()))
+            .fact(Fact::Foreseen(inbound.aimed.next()))
+            .hear(parts, inbound.sent())
             .fact(Fact::Moved(Status::Running))
     }
 

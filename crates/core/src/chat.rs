@@ -15,7 +15,7 @@ use crate::error::Kind;
 use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
 use crate::inherited::{Found, Inherited};
-use crate::message::{Body, Message, Part};
+use crate::message::{Body, Message, Part, Sent};
 use crate::quarantine::Taken;
 use crate::retry;
 use crate::status::{self, Status, Verb};
@@ -98,6 +98,16 @@ pub struct Queued {
     pub parts: Arc<[Part]>,
     /// Whether it goes in at the next step boundary rather than the next turn.
     pub steers: bool,
+    /// The sender's name for the request that brought it.
+    pub key: Option<String>,
+}
+
+impl Queued {
+    /// The request that brought it.
+    #[must_use]
+    pub fn sent(&self) -> Sent {
+        Sent { receipt: self.id, key: self.key.clone() }
+    }
 }
 
 /// A call without a result.
@@ -165,6 +175,8 @@ pub struct Turn {
     pub first: StepId,
     /// The newest message by then: that one and those before it belong to earlier turns.
     pub after: MessageId,
+    /// Receipts of the messages that it answers: the one it began with, and those that steered it.
+    pub heard: Vec<InboxSeq>,
     /// The chat's own model when it began: whatever is chosen meanwhile is for the next.
     pub model: Option<ModelId>,
     /// Since when it waits for people, if it does.
@@ -388,6 +400,9 @@ impl Chat {
         self.newest = message.id;
         self.tail = tail;
         self.touched = message.at;
+        if let Some(sent) = &message.sent {
+            self.in_turn(|turn| turn.heard.push(sent.receipt));
+        }
         match &message.body {
             Body::Reply(reply) => {
                 self.next_step(reply.step);

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use crate::chat::{CallState, Chat};
-use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId};
+use crate::chat::{CallState, Chat, Queued};
+use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
 use crate::limits::Limits;
-use crate::message::{Output, Part};
+use crate::message::{Output, Part, Sent};
 use crate::status::{self, Status, Verb};
 
 /// What others want of a chat.
@@ -85,8 +85,28 @@ pub struct Inbound {
     pub seq: InboxSeq,
     /// The step that was open when it was accepted, as far as could be foreseen: what the sender was looking at.
     pub aimed: StepId,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// The sender's name for the request.
+    pub key: Option<String>,
     /// What is wanted.
     pub command: Command,
+}
+
+impl Inbound {
+    /// What a message that it brings is tied to its sender by.
+    #[must_use]
+    pub fn sent(&self) -> Sent {
+        Sent { receipt: self.seq, key: self.key.clone() }
+    }
+
+    /// The message it will put into the queue, if it does.
+    #[must_use]
+    pub fn queued(&self) -> Option<Queued> {
+        let Command::Send { parts, when } = &self.command else { return None };
+        let (parts, steers) = (parts.clone(), *when == When::Steer);
+        Some(Queued { id: self.seq, at: self.at, parts, steers, key: self.key.clone() })
+    }
 }
 
 /// When a message is to be heard by a busy chat.
@@ -184,6 +204,16 @@ impl Command {
             Self::Archive | Self::Patch { archived: Some(true), .. } => Verb::Archive,
             Self::Unarchive | Self::Patch { archived: Some(false), .. } => Verb::Unarchive,
             Self::Rename(_) | Self::Patch { archived: None, .. } => Verb::Rename,
+        }
+    }
+
+    /// Whether a chat at rest begins a turn to obey.
+    #[must_use]
+    pub const fn begins_a_turn(&self) -> bool {
+        match self {
+            Self::Send { .. } | Self::Edit { .. } | Self::Promote(_) | Self::Compact => true,
+            Self::Unqueue(_) | Self::Interrupt | Self::Answer(_) => false,
+            Self::Archive | Self::Unarchive | Self::Rename(_) | Self::Patch { .. } => false,
         }
     }
 

@@ -233,12 +233,12 @@ impl Tally {
     }
 }
 
-/// Money, in millionths of the unit that the price list uses.
+/// Money, in millionths of a US dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// Whole units.
+    /// Whole dollars.
     #[must_use]
     pub const fn units(units: u64) -> Self {
         Self(units.saturating_mul(1_000_000))
@@ -253,7 +253,10 @@ impl Micros {
 
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+        let text = format!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000);
+        let cents = text.len() - 4; // Two digits at least, and more where they say something.
+        let len = text.trim_end_matches('0').len().max(cents);
+        write!(f, "${}", &text[..len])
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::ids::{CallUid, MessageId, Timestamp};
-use crate::message::{Body, Message, Meta, Reply, ReplyBody};
+use crate::message::{Body, Message, Meta, Reply, ReplyBody, Sent};
 
 /// Under this name metadata says what the doctor did.
 pub const MARK: &str = "everturn";
@@ -141,18 +141,20 @@ struct Piece {
     of: MessageId,
     at: Timestamp,
     body: Body,
+    sent: Option<Sent>,
     /// The message itself, while nothing about it has changed.
     whole: Option<Arc<Message>>,
 }
 
 impl Piece {
     fn of(message: &Arc<Message>) -> Self {
-        Self { of: message.id, at: message.at, body: message.body.clone(), whole: Some(message.clone()) }
+        let Message { id, at, body, sent } = Message::clone(message);
+        Self { of: id, at, body, sent, whole: Some(message.clone()) }
     }
 
     /// Something that was not there.
     const fn made(of: MessageId, at: Timestamp, body: Body) -> Self {
-        Self { of, at, body, whole: None }
+        Self { of, at, body, sent: None, whole: None }
     }
 }
 
@@ -180,7 +182,7 @@ fn numbered(transcript: &[Arc<Message>], pieces: Vec<Piece>) -> (Vec<Arc<Message
     let mut next = transcript.iter().map(|message| message.id).max().unwrap_or_default();
     let again = pieces.into_iter().skip(kept).map(|piece| {
         next = next.next();
-        Arc::new(Message { id: next, at: piece.at, body: piece.body })
+        Arc::new(Message { id: next, at: piece.at, body: piece.body, sent: piece.sent })
     });
     (transcript[..kept].iter().cloned().chain(again).collect(), kept)
 }

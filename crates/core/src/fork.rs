@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::chat::Chat;
-use crate::ids::{CallUid, ChatId, MessageId, StepId, Version};
+use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, StepId, Version};
 use crate::message::{Body, Message};
 
 /// A transcript cannot be taken up here.
@@ -34,10 +34,11 @@ pub fn next_step(tail: &[Arc<Message>]) -> Result<StepId, OpenCall> {
 }
 
 /// A new chat like `chat` whose newest message is `newest`, and whose next step is `step`. It has seen one commit: the
-/// one that took the messages over.
+/// one that took the messages over. Its receipts are counted on from `obeyed`, the other chat's newest: messages that were
+/// taken over carry theirs, and none may be given twice.
 #[must_use]
-pub fn fork(chat: Chat, newest: MessageId, step: StepId) -> Chat {
-    Chat { newest, step, version: Version(1), ..chat }
+pub fn fork(chat: Chat, newest: MessageId, step: StepId, obeyed: InboxSeq) -> Chat {
+    Chat { newest, step, obeyed, version: Version(1), ..chat }
 }
 
 /// An empty chat with a title, as it is made.

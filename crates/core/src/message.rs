@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::blob::Blob;
 use crate::cost::Usage;
-use crate::ids::{CallUid, MessageId, ModelId, StepId, Timestamp};
+use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
 use crate::seam::Seam;
 
 /// What providers attached, by provider name. Kept and echoed, never interpreted outside the adapter that wrote it.
@@ -27,6 +27,17 @@ pub struct Message {
     pub at: Timestamp,
     /// What it is.
     pub body: Body,
+    /// The request that brought it, if it is a person's message and a request brought it.
+    pub sent: Option<Sent>,
+}
+
+/// The request that brought a person's message. It ties what a sender was told to what is in the transcript.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The number its sender was given when it was accepted.
+    pub receipt: InboxSeq,
+    /// The sender's own name for the request, if it had one.
+    pub key: Option<String>,
 }
 
 /// The kinds of entry.

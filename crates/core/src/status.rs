@@ -73,6 +73,18 @@ impl Status {
     pub const ALL: [Self; 5] = [Idle, Running, Interrupting, Awaiting, Failed];
 }
 
+impl Status {
+    /// The status that is shown while commands wait to be obeyed. A chat at rest to which one of them gives something to do
+    /// looks busy from the moment that was accepted.
+    #[must_use]
+    pub const fn shown(self, begins_a_turn: bool) -> Self {
+        match self {
+            Idle | Failed if begins_a_turn => Running,
+            Idle | Failed | Running | Interrupting | Awaiting => self,
+        }
+    }
+}
+
 impl Verb {
     /// All of them: first what others may ask, then what the driver does.
     pub const ALL: [Self; 19] = [

@@ -9,12 +9,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::chat::{Chat, Compacting, OpenCall, Queued, TurnEnd, Wait};
+use crate::command::{Command, Inbound};
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
-use crate::ids::{MessageId, ModelId, Seq, StepId, Timestamp, Version};
+use crate::ids::{InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp, Version};
 use crate::message::Message;
-use crate::status::Status;
+use crate::status::{Status, Verb};
 
 /// How much of a chat somebody has seen. Opaque to clients; written as text on wires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
@@ -81,6 +82,10 @@ pub struct Row {
 }
 
 /// Everything about a chat that is neither message nor draft. Files in the queue are without their bytes.
+///
+/// A command is accepted before the driver obeys it. Readers are shown the chat with what was accepted: the message stands
+/// in the queue, and the chat does not look idle. So whoever was told that a message is accepted finds it, wherever they
+/// look next.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     /// As of this commit.
@@ -93,6 +98,11 @@ pub struct Standing {
     pub model: Option<ModelId>,
     /// Where it stands.
     pub status: Status,
+    /// The newest command that is taken into account here.
+    pub received: InboxSeq,
+    /// Receipts of messages that were accepted and whose turn is not over: of the turn under way first, then of those that
+    /// wait.
+    pub unanswered: Vec<InboxSeq>,
     /// Whether it is put away.
     pub archived: bool,
     /// Whether whatever is exchanged with providers for it is recorded.
@@ -107,31 +117,52 @@ pub struct Standing {
     pub retry: Option<Wait>,
     /// The summary that is being written.
     pub compacting: Option<Compacting>,
-    /// How the last turn ended.
+    /// How the last turn ended; `None` while one is under way or about to begin.
     pub ended: Option<TurnEnd>,
     /// What it all cost.
     pub totals: Totals,
 }
 
-impl From<&Chat> for Standing {
-    fn from(chat: &Chat) -> Self {
+impl Standing {
+    /// Where `chat` stands behind the `pending` commands, which its driver has not obeyed yet.
+    #[must_use]
+    pub fn of<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound> + Clone) -> Self {
+        let status = chat.status.shown(pending.clone().any(|inbound| inbound.command.begins_a_turn()));
+        let rests = matches!(status, Status::Idle | Status::Failed);
+        let queue = queue_behind(chat, pending.clone());
+        let edits = pending.clone().filter(|inbound| matches!(inbound.command, Command::Edit { .. }));
+        let heard = chat.turn.iter().flat_map(|turn| turn.heard.iter().copied());
+        let waiting = queue.iter().map(|queued| queued.id);
         Self {
             version: chat.version,
             step: chat.step,
             title: chat.title.clone(),
             model: chat.model.clone(),
-            status: chat.status,
+            status,
+            received: pending.last().map_or(chat.obeyed, |newest| newest.seq),
+            unanswered: heard.chain(waiting).chain(edits.map(|inbound| inbound.seq)).collect(),
             archived: chat.archived,
             debug: chat.debug,
-            queue: chat.queue.iter().map(Queued::without_bytes).collect(),
+            queue,
             asks: chat.asks().cloned().collect(),
             awaits_until: chat.awaits_until,
             retry: chat.wait.clone(),
             compacting: chat.compacting.clone(),
-            ended: chat.ended.clone(),
+            ended: chat.ended.clone().filter(|_| rests),
             totals: chat.totals,
         }
     }
+}
+
+/// Who waits, with those who will once the driver has come to them.
+fn queue_behind<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound>) -> Vec<Queued> {
+    let mut queue: Vec<Queued> = chat.queue.iter().map(Queued::without_bytes).collect();
+    for inbound in pending {
+        let Some(queued) = inbound.queued() else { continue };
+        let place = if inbound.command.verb() == Verb::SendNow { 0 } else { queue.len() };
+        queue.insert(place, queued.without_bytes());
+    }
+    queue
 }
 
 /// A chat whole, or its newest page.

@@ -278,7 +278,7 @@ async fn fill(store: &Memory, chat: everturn::core::ids::ChatId, messages: usize
             vec![Part::Text(Text { text: "Some words that somebody said at some time.".into(), ..Text::default() })];
         let body = if id % 2 == 1 { Body::User(words) } else { Body::Reply(Box::new(reply(id, words))) };
         let tail = if id % 2 == 1 { Tail::Input } else { Tail::Reply };
-        let message = Message { id: MessageId(id), at: Timestamp(0), body };
+        let message = Message { id: MessageId(id), at: Timestamp(0), body, sent: None };
         store.commit(&mut lease, &[Fact::Said(Arc::new(message), tail)]).await.expect("a lease");
     }
 }

@@ -11,7 +11,7 @@ use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Meta, Part, Text};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Standing, View};
-use everturn_stores::{Receipt, StoreError, Submission, SubmitError, WriteError};
+use everturn_stores::{Heading, Receipt, StoreError, Submission, SubmitError, WriteError};
 use tokio::time::Instant;
 
 use crate::engine::Ports;
@@ -172,7 +172,7 @@ impl ChatHandle {
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
-        let limits = self.limits(&command, key.as_deref()).await?;
+        let (owner, limits) = self.limits(&command, key.as_deref()).await?;
         let submission = Submission { command, key, at: self.ports.clock.now() };
         let (ports, id) = (self.ports.clone(), self.id);
         // A store may go on writing when whoever asked has hung up. What it wrote would lie there until somebody else came.
@@ -181,17 +181,19 @@ impl ChatHandle {
             let receipt = ports.store.submit(id, submission, &limits).await?;
             ports.metrics.accepted(started.elapsed());
             ports.wake(id);
+            ports.hub.ring_for_accepted(id);
+            ports.feeds.tell(&owner, id);
             Ok(receipt)
         };
         self.ports.to_the_end(accepted).await
     }
 
-    /// What a command is held to. A chat whose agent is not there any more takes what needs none, and what it took before.
-    async fn limits(&self, command: &Command, key: Option<&str>) -> Result<Limits, SubmitError> {
+    /// Whose the chat is, and what a command is held to. A chat whose agent is not there any more takes what needs none, and what it took before.
+    async fn limits(&self, command: &Command, key: Option<&str>) -> Result<(String, Limits), SubmitError> {
         let store = &self.ports.store;
-        let name = store.heading(self.id).await?.agent;
+        let Heading { agent: name, owner, .. } = store.heading(self.id).await?;
         if let Some(agent) = self.ports.agent(&name) {
-            return Ok(agent.limits.clone());
+            return Ok((owner, agent.limits.clone()));
         }
         let was_taken = match key {
             Some(key) => store.receipt(self.id, key).await?.is_some(),
@@ -200,7 +202,7 @@ impl ChatHandle {
         if needs_agent(command) && !was_taken {
             return Err(SubmitError::NoAgent(name));
         }
-        Ok(Limits::default())
+        Ok((owner, Limits::default()))
     }
 
     /// What became of a command, once the driver has come to it.

@@ -24,8 +24,10 @@ pub(crate) struct Bell {
     pub(crate) news: Arc<Chime>,
     /// Rung after a commit, for whoever does not care for deltas.
     pub(crate) commits: Arc<Chime>,
-    /// Rung after a command was accepted.
+    /// Rung after a command was accepted, for the driver.
     pub(crate) inbox: Notify,
+    /// Rung after a command was accepted, for subscribers.
+    pub(crate) accepted: Arc<Chime>,
 }
 
 impl Hub {
@@ -42,6 +44,13 @@ impl Hub {
     pub(crate) fn ring(&self, chat: ChatId) {
         if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&chat) {
             bell.ring();
+        }
+    }
+
+    /// A command for a chat was accepted, here or elsewhere.
+    pub(crate) fn ring_for_accepted(&self, chat: ChatId) {
+        if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&chat) {
+            bell.accepted.ring();
         }
     }
 

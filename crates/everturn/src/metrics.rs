@@ -282,7 +282,7 @@ impl All {
         to.metric("recovered_bytes", "provider, model, rung", "Bytes of broken answers that were kept and gone on from: text, reasoning and complete calls", &self.recovered);
         to.metric("tokens", "provider, model, kind, basis", "Tokens of all provider calls; the kinds do not overlap, and what was not reported is estimated", &self.tokens);
         to.metric("tokens_repaid", "provider, model", "Prompt tokens paid again because an earlier attempt at the same step had been paid for and broke", &self.tokens_repaid);
-        to.metric("cost_units", "provider, model, basis", "Money, in the units of the price list; zero where no price is known", &self.cost);
+        to.metric("cost_units", "provider, model, basis", "Money, in US dollars; zero where no price is known", &self.cost);
 
         to.metric("tool_duration_seconds", "tool", "From the start of a tool to its result", &self.tool_duration);
         to.metric("tool_result_size_bytes", "provider, model, tool", "Size of a result as the model is shown it", &self.tool_result_size);

@@ -120,8 +120,9 @@ impl Driver {
         if halvings > 0 && left_out == heard {
             return None;
         }
-        let note =
-            |text: &str| Arc::new(Message { id: MessageId(0), at: self.now(), body: Body::Context(text.into()) });
+        let note = |text: &str| {
+            Arc::new(Message { id: MessageId(0), at: self.now(), body: Body::Context(text.into()), sent: None })
+        };
         let gap = (left_out > 0).then(|| note(OLDER_LEFT_OUT));
         let newest = &said[left_out..];
         let all = summary.iter().chain(&gap).chain(newest).cloned().chain([note(how)]).collect::<Vec<_>>();

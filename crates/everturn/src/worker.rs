@@ -47,8 +47,13 @@ async fn heed(ports: &Arc<Ports>, hint: Hint) {
             ports.hub.ring(chat);
             ports.feeds.heard(&ports.store, chat);
         }
-        Hint::Inbox(chat) if ports.is_driven(chat) => ports.wake(chat),
-        Hint::Inbox(_) => {} // Whoever accepted it sees to it; should they be gone, a look at everything does.
+        Hint::Inbox(chat) => {
+            ports.hub.ring_for_accepted(chat);
+            ports.feeds.heard(&ports.store, chat);
+            if ports.is_driven(chat) {
+                ports.wake(chat); // If not: the process that accepted it drives the chat, or the next look finds it.
+            }
+        }
         Hint::Late => ports.metrics.heartbeat_failed(),
         Hint::Missed => {
             ports.hub.ring_all();

@@ -54,7 +54,7 @@ pub struct Card {
     pub output: Option<u32>,
     /// What the field is called that limits this, where servers differ: `max_tokens`, `max_completion_tokens`.
     pub output_name: Option<String>,
-    /// What a million tokens cost, in millionths of the unit of the price list.
+    /// What a million tokens cost, in millionths of a US dollar.
     pub price: Option<PriceCard>,
     /// Whether it may think before it speaks.
     pub thinks: Option<bool>,

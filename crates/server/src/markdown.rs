@@ -30,7 +30,7 @@ pub fn end(chat: &str) -> String {
 pub fn message(message: &Message) -> String {
     let at = time(message.at);
     match &message.body {
-        Body::User { parts } => format!("\n## You\n\n*{at}*\n{}", all(parts)),
+        Body::User { parts, .. } => format!("\n## You\n\n*{at}*\n{}", all(parts)),
         Body::Context { text } => format!("\n## Note to the model\n\n*{at}*\n\n{}\n", fenced(text, "")),
         Body::Reply(reply) => format!("\n## Model\n\n*{at}, {}*\n{}", inline(&reply.model), said(reply)),
         Body::Result(result) => given_back(result),

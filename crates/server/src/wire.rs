@@ -35,4 +35,4 @@ pub use name::{AskKind, RunBy, Rung, SourceOfSummary, Status, Verdict, When};
 pub use part::{Call, File, Part, Provided, Reasoning, Source, Text};
 pub use problem::ProblemBody;
 pub use token::{NewToken, ScopeName, Secret, TokenInfo, TokensList};
-pub use usage::{Attempt, Money, Tokens, Usage};
+pub use usage::{Attempt, Currency, Money, Tokens, Usage};

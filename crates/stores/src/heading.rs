@@ -1,7 +1,8 @@
 //! Lists of chats.
 
 use everturn_core::chat::Chat;
-use everturn_core::ids::{ChatId, Timestamp, Version};
+use everturn_core::command::Inbound;
+use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
 use everturn_core::status::Status;
 
 /// What a list says about a chat.
@@ -15,32 +16,36 @@ pub struct Heading {
     pub owner: String,
     /// What people call it.
     pub title: String,
-    /// Where it stands.
+    /// Where it stands, with what was accepted and not obeyed yet: see [`Standing`](everturn_core::view::Standing).
     pub status: Status,
     /// Whether it is put away.
     pub archived: bool,
     /// How many commits it has seen.
     pub version: Version,
+    /// The newest command that was accepted: with the version, what a heading takes into account.
+    pub received: InboxSeq,
     /// When something was said last, or when it was made.
     pub touched: Timestamp,
 }
 
-impl From<&Chat> for Heading {
-    fn from(chat: &Chat) -> Self {
+impl Heading {
+    /// What a list says about `chat` behind the `pending` commands, which its driver has not obeyed yet.
+    #[must_use]
+    pub fn of<'a>(chat: &Chat, mut pending: impl Iterator<Item = &'a Inbound> + Clone) -> Self {
+        let received = pending.clone().last().map_or(chat.obeyed, |newest| newest.seq);
         Self {
             id: chat.id,
             agent: chat.agent.clone(),
             owner: chat.owner.clone(),
             title: chat.title.clone(),
-            status: chat.status,
+            status: chat.status.shown(pending.any(|inbound| inbound.command.begins_a_turn())),
+            received,
             archived: chat.archived,
             version: chat.version,
             touched: chat.touched,
         }
     }
-}
 
-impl Heading {
     /// Where a list goes on that ends with this one.
     #[must_use]
     pub const fn place(&self) -> (Timestamp, ChatId) {

@@ -7,7 +7,7 @@ mod make;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -65,7 +65,7 @@ struct Room {
     messages: Vec<(Version, Arc<Message>)>,
     rewinds: Vec<(Version, MessageId)>,
     rows: Vec<Row>,
-    inbox: Vec<Letter>,
+    inbox: BTreeMap<InboxSeq, Letter>,
     keys: HashMap<String, InboxSeq>,
     attempts: Vec<Attempted>,
     calls: BTreeMap<CallUid, CallRecord>,
@@ -140,14 +140,14 @@ impl Store for Memory {
     }
 
     async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
-        self.read(chat, |room| Heading::from(&room.chat))
+        self.read(chat, Room::heading)
     }
 
     async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
         let house = self.house();
         let wanted = words::wanted(&query.text);
         let fitting = house.rooms.values().filter(|room| room.fits(query, &wanted));
-        let mut headings: Vec<Heading> = fitting.map(|room| Heading::from(&room.chat)).collect();
+        let mut headings: Vec<Heading> = fitting.map(Room::heading).collect();
         headings.sort_by_key(|heading| std::cmp::Reverse(heading.place()));
         headings.truncate(query.len);
         Ok(headings)
@@ -213,7 +213,7 @@ impl Store for Memory {
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
-        self.read(chat, |room| Standing::from(&room.chat))
+        self.read(chat, Room::standing)
     }
 
     async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
@@ -322,7 +322,7 @@ impl Room {
             messages: Vec::new(),
             rewinds: Vec::new(),
             rows: Vec::new(),
-            inbox: Vec::new(),
+            inbox: BTreeMap::new(),
             keys: HashMap::new(),
             attempts: Vec::new(),
             calls: BTreeMap::new(),
@@ -336,18 +336,27 @@ impl Room {
             return if is_same { Ok(*seq) } else { Err(SubmitError::Conflict) };
         }
         let aimed = admit_behind(&self.chat, self.pending(), &command, limits, at, |id| self.is_users(id))?;
-        let seq = InboxSeq(self.inbox.len() as u64 + 1);
-        self.inbox.push((Inbound { seq, aimed, command }, None));
-        self.keys.extend(key.map(|key| (key, seq)));
+        let seq = self.inbox.last_key_value().map_or(self.chat.obeyed, |(newest, _)| *newest).next();
+        self.keys.extend(key.clone().map(|key| (key, seq)));
+        self.inbox.insert(seq, (Inbound { seq, aimed, at, key, command }, None));
         Ok(seq)
     }
 
     fn command(&self, seq: InboxSeq) -> Option<&Letter> {
-        self.inbox.get(index_of(seq)?)
+        self.inbox.get(&seq)
     }
 
     fn pending(&self) -> impl Iterator<Item = &Inbound> + Clone {
-        self.inbox.iter().skip(self.chat.obeyed.0 as usize).map(|(inbound, _)| inbound)
+        let waiting = self.inbox.range((Bound::Excluded(self.chat.obeyed), Bound::Unbounded));
+        waiting.map(|(_, (inbound, _))| inbound)
+    }
+
+    fn heading(&self) -> Heading {
+        Heading::of(&self.chat, self.pending())
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::of(&self.chat, self.pending())
     }
 
     fn is_users(&self, id: MessageId) -> bool {
@@ -388,7 +397,7 @@ impl Room {
                 }
                 Fact::Attempted(attempted, _) => self.attempts.push((**attempted).clone()),
                 Fact::Obeyed(seq, outcome) => {
-                    if let Some(letter) = index_of(*seq).and_then(|index| self.inbox.get_mut(index)) {
+                    if let Some(letter) = self.inbox.get_mut(seq) {
                         letter.1 = Some(*outcome);
                     }
                 }
@@ -432,7 +441,7 @@ impl Room {
         events.extend(rewinds.map(|(_, from)| *from).min().map(Event::Rewound));
         let first = self.messages.partition_point(|(at, _)| *at <= version);
         events.extend(self.messages[first..].iter().map(|(_, message)| Event::Message(message.without_bytes())));
-        events.push(Event::Standing(Box::new(Standing::from(&self.chat))));
+        events.push(Event::Standing(Box::new(self.standing())));
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -441,7 +450,7 @@ impl Room {
             self.messages[self.messages.len() - page..].iter().map(|(_, message)| message.without_bytes()).collect();
         let rows: Vec<Row> = self.rows.iter().map(Row::without_bytes).collect();
         let draft = Draft::of_rows(&rows).expect("what is journalled has been folded before");
-        Snapshot { messages, standing: Standing::from(&self.chat), draft }
+        Snapshot { messages, standing: self.standing(), draft }
     }
 }
 
@@ -475,9 +484,4 @@ pub(crate) fn is_usable(seen: Cursor, now: Cursor) -> bool {
         (Ordering::Less, Ordering::Less) => true,
         (Ordering::Greater, _) | (_, Ordering::Greater) | (Ordering::Equal, Ordering::Less) => false,
     }
-}
-
-/// Where a command stands in the inbox; there is none before the first.
-fn index_of(seq: InboxSeq) -> Option<usize> {
-    usize::try_from(seq.0).ok()?.checked_sub(1)
 }

@@ -203,7 +203,7 @@ impl Guest {
         let messages: Vec<Message> = said
             .iter()
             .zip(1..)
-            .map(|(body, id)| Message { id: MessageId(id), at: Timestamp(0), body: body.clone() })
+            .map(|(body, id)| Message { id: MessageId(id), at: Timestamp(0), body: body.clone(), sent: None })
             .collect();
         let mut request = Request::new(self.model.clone(), &facts.target, prepare(&messages, &facts.target));
         let city = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});

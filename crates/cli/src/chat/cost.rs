@@ -1,5 +1,6 @@
 //! What a chat and its owner have used, for people.
 
+use everturn::core::cost::Micros;
 use everturn_server::wire::{Account, Bounds, Tokens, Usage, Used};
 
 use super::look::{duration, grouped};
@@ -56,7 +57,7 @@ const fn total(tokens: &Tokens) -> u64 {
 }
 
 fn money(micros: u64) -> String {
-    format!("{}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
+    Micros(micros).to_string()
 }
 
 #[cfg(test)]
@@ -81,11 +82,11 @@ mod tests {
         expect![[r#"
             2 provider calls; tokens: 12,000 in, 20 out, 3 cached
             not reported, so estimated: 0 in, 20 out, 3 cached
-            cost: 1.2500 known, 0.0001 estimated
+            cost: $1.25 known, $0.0001 estimated
             step 1 attempt 1: reset: timeout after 1.5 s
-            in this chat: 1 of 5 steps, 2 minutes of work, 12,054 of 20,000 tokens, cost 1.2501
-            today, in all chats: 1,200 of 1,300 steps, 60 of 120 minutes of work, 7 tokens, cost 0.0000 of 2.5000
-            this month: 1,200 steps, 60 minutes of work, 7 tokens, cost 0.0000"#]]
+            in this chat: 1 of 5 steps, 2 minutes of work, 12,054 of 20,000 tokens, cost $1.2501
+            today, in all chats: 1,200 of 1,300 steps, 60 of 120 minutes of work, 7 tokens, cost $0.00 of $2.50
+            this month: 1,200 steps, 60 minutes of work, 7 tokens, cost $0.00"#]]
         .assert_eq(&told.join("\n"));
     }
 }

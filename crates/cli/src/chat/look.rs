@@ -198,7 +198,7 @@ pub fn grouped(number: u64) -> String {
 /// The words of a person's message.
 pub fn words(message: &Message) -> Option<String> {
     match &message.body {
-        everturn_server::wire::Body::User { parts } => Some(said(parts)),
+        everturn_server::wire::Body::User { parts, .. } => Some(said(parts)),
         _ => None,
     }
 }

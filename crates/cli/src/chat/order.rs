@@ -251,7 +251,8 @@ mod tests {
     /// A chat that may have been begun is not begun again, and what is said in it is not said again.
     #[tokio::test]
     async fn a_chat_is_begun_once() {
-        let standing = (&Standing::from(&everturn::core::chat::Chat::new(ChatId::from_u128(7), "it", "me"))).into();
+        let standing =
+            (&Standing::of(&everturn::core::chat::Chat::new(ChatId::from_u128(7), "it", "me"), [].iter())).into();
         let made = Chat { id: "c".into(), agent: "it".into(), standing };
         let made = answer("201 Created", "application/json", &serde_json::to_string(&made).unwrap());
         let (client, served) = daemon(vec![String::new(), made.clone(), String::new(), made, accepted()]).await;

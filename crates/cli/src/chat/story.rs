@@ -105,7 +105,7 @@ impl Story {
         }
         self.newest = message.id;
         match &message.body {
-            Body::User { parts } => {
+            Body::User { parts, .. } => {
                 self.foot();
                 self.blank();
                 self.lines(look::person(parts, self.width));

@@ -1,4 +1,4 @@
-//! Money, as the file says it: in units of the price list, of which a part can be meant.
+//! Money, as the file says it: in US dollars, of which a part can be meant.
 
 use std::fmt::{self, Display};
 

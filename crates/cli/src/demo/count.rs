@@ -72,7 +72,7 @@ pub(super) fn answers(messages: &[Message]) -> Vec<Answer> {
     let mut answers: Vec<Answer> = Vec::new();
     for message in messages {
         match (&message.body, answers.last_mut()) {
-            (Body::User { parts }, _) => answers.push(Answer { prompt: text_of(parts), ..Answer::default() }),
+            (Body::User { parts, .. }, _) => answers.push(Answer { prompt: text_of(parts), ..Answer::default() }),
             (Body::Reply(reply), Some(answer)) => answer.take(&reply.parts),
             _ => {}
         }

@@ -114,7 +114,7 @@ async fn import(doctor: &Doctor, session: &Session, repaired: &Repaired, bytes: 
     let about = format!("(Imported from {}; {} of it mended.)", session.format, repaired.findings.len());
     let told = session.system.iter().fold(about, |told, system| format!("{told}\n\n{system}"));
     let began = repaired.messages.first().map_or(now, |message| message.at);
-    let first = Message { id: MessageId(0), at: began, body: Body::Context(told) };
+    let first = Message { id: MessageId(0), at: began, body: Body::Context(told), sent: None };
     let messages: Vec<Arc<Message>> = [Arc::new(first)].into_iter().chain(repaired.messages.iter().cloned()).collect();
     let store = doctor.place.write().await?;
     store.create(chat, &doctor.agent, OWNER).await?;

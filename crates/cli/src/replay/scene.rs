@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::delta::Rung;
+use everturn::core::error::Cause;
 use everturn::core::fact::{Aim, AttemptOutcome, Attempted};
 use everturn::core::ids::{CallUid, MessageId, StepId, Timestamp};
 use everturn::core::message::{Body, CallResult, Message, Part, Reply, Stop, Verdict};
@@ -144,6 +145,7 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
     fn ended(&mut self, attempt: &Attempted, message: Option<MessageId>) {
         let (voice, how) = match attempt.outcome {
             AttemptOutcome::Answered => (Voice::Note, "answered".to_owned()),
+            AttemptOutcome::Broke(Cause::Resumed, _) => (Voice::Trouble, "broke: its process ended".to_owned()),
             AttemptOutcome::Broke(cause, kind) => {
                 (Voice::Trouble, format!("broke: {} ({})", cause.label(), kind.label()))
             }
@@ -152,7 +154,7 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         };
         let (tokens, cost) = (attempt.tally.total(), attempt.spend.total());
         let about = if attempt.spend.estimated.0 > 0 { "about " } else { "" };
-        let text = format!("  · {how} after {}, {tokens} tokens, {about}${cost}", took(attempt.took));
+        let text = format!("  · {how} after {}, {tokens} tokens, {about}{cost}", took(attempt.took));
         self.beat(attempt.began + attempt.took, message, voice, text);
     }
 
@@ -262,7 +264,7 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         let spent = self.attempts.iter().map(|attempt| attempt.spend.total()).reduce(|sum, more| sum.plus(more));
         let attempts = self.attempts.len();
         if let Some(spent) = spent {
-            self.beat(last, None, Voice::Note, format!("  · {attempts} attempts, {tokens} tokens, ${spent}"));
+            self.beat(last, None, Voice::Note, format!("  · {attempts} attempts, {tokens} tokens, {spent}"));
         }
     }
 }

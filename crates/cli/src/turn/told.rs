@@ -84,7 +84,7 @@ impl<W: Write> Words<W> {
         }
         self.newest = message.id;
         match &message.body {
-            Body::User { parts } if self.asked.is_some() => {
+            Body::User { parts, .. } if self.asked.is_some() => {
                 self.asked = self.asked.take().filter(|asked| said(parts) != *asked);
             }
             // A reply stands for its draft: whatever of it was not seen as deltas is in here.

@@ -20,7 +20,7 @@ pub fn kind(problem: &Value) -> &str {
 /// What people said, by its words.
 fn heard(view: &View) -> Vec<String> {
     let said = view.messages.iter().filter_map(|message| match &message.body {
-        Body::User { parts } => Some(parts),
+        Body::User { parts, .. } => Some(parts),
         _ => None,
     });
     let texts = said.map(|parts| {

@@ -103,7 +103,9 @@ fn a_cost_is_exact_and_rounded_up_once() {
     assert_eq!(cost(&Usage::default(), &PRICE), Micros(0));
     let huge = Usage { input: u64::MAX, output: u64::MAX, ..Usage::default() };
     assert_eq!(cost(&huge, &Price { input: Micros(u64::MAX), output: Micros(u64::MAX), ..PRICE }), Micros(u64::MAX));
-    assert_eq!(Micros(12_000_345).to_string(), "12.000345");
+    for (micros, shown) in [(12_000_345, "$12.000345"), (0, "$0.00"), (1_250_000, "$1.25"), (2_500_100, "$2.5001")] {
+        assert_eq!(Micros(micros).to_string(), shown);
+    }
     assert_eq!(Micros::units(u64::MAX), Micros(u64::MAX));
 }
 

@@ -30,7 +30,8 @@ pub fn of_repair(chat: &Chat, transcript: &[Arc<Message>], repaired: &Repaired) 
 #[must_use]
 pub fn of_import(messages: &[Arc<Message>]) -> Vec<Fact> {
     let numbered = (1..).zip(messages).map(|(number, message)| {
-        let message = Message { id: MessageId(number), ..Message::clone(message) };
+        // Receipts are another chat's.
+        let message = Message { id: MessageId(number), sent: None, ..Message::clone(message) };
         said(&Arc::new(message))
     });
     numbered.chain([Fact::TurnEnded(TurnEnd::Done)]).collect()

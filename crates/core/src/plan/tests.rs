@@ -65,6 +65,7 @@ fn queue(steers: &[bool]) -> Vec<Queued> {
         at: NOW,
         parts: words("later"),
         steers: *steers,
+        key: None,
     };
     steers.iter().enumerate().map(queued).collect()
 }

@@ -50,15 +50,21 @@ impl Stage {
 
     /// Puts a command into the inbox, or says why not.
     pub fn submit(&mut self, command: Command, limits: &Limits) -> Result<InboxSeq, Refusal> {
+        self.submit_as(None, command, limits)
+    }
+
+    /// The same, under the sender's name for it.
+    pub fn submit_as(&mut self, key: Option<&str>, command: Command, limits: &Limits) -> Result<InboxSeq, Refusal> {
         let aimed = admit_behind(&self.chat, self.pending(), &command, limits, self.now, |id| self.is_users(id))?;
-        let seq = InboxSeq(self.inbox.len() as u64 + 1);
-        self.inbox.push((Inbound { seq, aimed, command }, None));
+        let seq = self.inbox.last().map_or(self.chat.obeyed, |(newest, _)| newest.seq).next();
+        let (at, key) = (self.now, key.map(Into::into));
+        self.inbox.push((Inbound { seq, aimed, at, key, command }, None));
         Ok(seq)
     }
 
     /// Commands that were not obeyed yet.
     pub fn pending(&self) -> impl Iterator<Item = &Inbound> + Clone {
-        self.inbox.iter().skip(self.chat.obeyed.0 as usize).map(|(inbound, _)| inbound)
+        self.inbox.iter().map(|(inbound, _)| inbound).filter(|inbound| inbound.seq > self.chat.obeyed)
     }
 
     /// What the driver makes of the next command, if there is one.
@@ -90,7 +96,10 @@ impl Stage {
                 Fact::Said(message, _) => self.transcript.push(message.clone()),
                 Fact::Rewound { from } => self.transcript.retain(|message| message.id < *from),
                 Fact::Attempted(attempted, _) => self.attempts.push((**attempted).clone()),
-                Fact::Obeyed(seq, outcome) => self.inbox[seq.0 as usize - 1].1 = Some(*outcome),
+                Fact::Obeyed(seq, outcome) => {
+                    let letter = self.inbox.iter_mut().find(|(inbound, _)| inbound.seq == *seq);
+                    letter.expect("it was submitted").1 = Some(*outcome);
+                }
                 _ => {}
             }
         }

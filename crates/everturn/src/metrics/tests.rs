@@ -30,7 +30,7 @@ const HEAD: &str = "# Metrics
 Written by the test in `crates/everturn/src/metrics/tests.rs` from what is registered; run it with `UPDATE_EXPECT=1` to
 write it anew. A metric with labels is shown once something was counted under them.
 
-Seconds, bytes and the units of the price list: base units throughout. `provider` and `model` are those of the agents;
+Seconds, bytes and US dollars: base units throughout. `provider` and `model` are those of the agents;
 `tool` is the name a tool was registered under, and `unknown` for whatever else a model calls. What a model wrote is
 never a label. All other labels hold one of the words below.
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use everturn::ChatHandle;
+use everturn::core::cost::Micros;
 use everturn::core::fact::{AttemptOutcome, Attempted, Totals};
 use everturn::core::message::Body;
 use everturn::core::prompt::{PromptPart, Request, Role};
@@ -81,7 +82,9 @@ pub async fn rows(chat: &ChatHandle) -> String {
         };
         let took = row.took.as_secs_f64();
         let tokens = format!("known {}+{} guess {}+{}", known.prompt(), known.output, guess.prompt(), guess.output);
-        format!("{}.{} {} {outcome} {took:.1}s {tokens} {}\n", row.step, row.number, row.model, row.spend.total())
+        let Micros(cost) = row.spend.total();
+        let cost = format!("{}.{:06}", cost / 1_000_000, cost % 1_000_000);
+        format!("{}.{} {} {outcome} {took:.1}s {tokens} {cost}\n", row.step, row.number, row.model)
     };
     adds_up(chat).await;
     all(chat).await.iter().map(line).collect()

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use everturn::core::ids::{ChatId, Version};
+use everturn::core::ids::{ChatId, InboxSeq, Version};
 use everturn::stores::{Heading, Query, StoreError};
 use everturn::{Changed, Feed};
 use tokio::time::{Duration, Instant, sleep_until};
@@ -22,12 +22,19 @@ const KNOWN_LEN_MAX: usize = 4_096;
 /// How often the list is looked at, at most: a turn commits many times a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What of a chat a heading takes into account: its commits, and what was accepted since.
+type Told = (Version, InboxSeq);
+
+const fn told(heading: &Heading) -> Told {
+    (heading.version, heading.received)
+}
+
 /// What one client knows of its owner's chats.
 pub(super) struct List {
     app: Shared,
     caller: Caller,
     feed: Feed,
-    known: HashMap<ChatId, Version>,
+    known: HashMap<ChatId, Told>,
     /// What to look at, and whether it is everything.
     due: BTreeSet<ChatId>,
     is_stale: bool,
@@ -97,7 +104,7 @@ impl List {
 
     async fn page(&mut self, frame: &mut String) -> Result<(), StoreError> {
         let headings = self.app.newest(&self.caller, Query { len: PAGE_LEN, ..Query::default() }).await?;
-        let listed: HashMap<ChatId, Version> = headings.iter().map(|heading| (heading.id, heading.version)).collect();
+        let listed: HashMap<ChatId, Told> = headings.iter().map(|heading| (heading.id, told(heading))).collect();
         let is_known = !std::mem::take(&mut self.is_new) && listed == self.known;
         self.known = listed;
         if is_known {
@@ -112,16 +119,16 @@ impl List {
         if self.known.len() >= KNOWN_LEN_MAX {
             self.is_stale = true;
         }
-        self.known.insert(heading.id, heading.version);
+        self.known.insert(heading.id, told(heading));
     }
 
     fn tell(&mut self, heading: &Heading, frame: &mut String) {
-        if self.known.get(&heading.id) == Some(&heading.version) {
+        if self.known.get(&heading.id) == Some(&told(heading)) {
             return;
         }
         self.know(heading);
-        let told = wire::Listed { chat: heading.id.to_string(), heading: heading.into() };
-        let data = serde_json::to_string(&told).unwrap_or_default();
+        let listed = wire::Listed { chat: heading.id.to_string(), heading: heading.into() };
+        let data = serde_json::to_string(&listed).unwrap_or_default();
         frame.extend(["event: heading\ndata: ", &data, "\n\n"]);
     }
 

@@ -7,6 +7,8 @@ use everturn::core::cost::Micros;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::usage::Currency;
+
 /// What an owner may use in all their chats, and has used by now. Days and months are those of UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Account {
@@ -20,6 +22,9 @@ pub struct Account {
     pub month_max: Bounds,
     /// What each chat may use, as long as it lives.
     pub chat_max: Bounds,
+    /// Of all amounts of money here.
+    #[serde(default)]
+    pub currency: Currency,
 }
 
 /// What was used.
@@ -31,7 +36,7 @@ pub struct Used {
     pub time_ms: u64,
     /// Prompt and output, reported and estimated.
     pub tokens: u64,
-    /// What they cost, in millionths of the price list's unit, where the price is known.
+    /// What they cost, in millionths of the currency, where the price is known.
     pub cost_micros: u64,
 }
 
@@ -47,7 +52,7 @@ pub struct Bounds {
     /// Prompt and output, reported and estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money, in millionths of the price list's unit.
+    /// Money, in millionths of the currency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
 }
@@ -61,6 +66,7 @@ impl From<budget::Account> for Account {
             day_max: day_max.into(),
             month_max: month_max.into(),
             chat_max: chat_max.into(),
+            currency: Currency::Usd,
         }
     }
 }

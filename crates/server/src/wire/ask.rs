@@ -3,6 +3,7 @@
 //! Unknown fields are refused: a field that a server owns has no place here, and a misspelt one is better said than
 //! ignored.
 
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -10,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use everturn::core::command::{self, Answered};
 use everturn::core::ids::{CallUid, StepId};
 use everturn::core::message::{self, Meta, Output};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -122,6 +124,29 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
     T::deserialize(deserializer).map(Some)
 }
 
+/// The text of an `output`. Whoever gives something else is told which field is meant: serde names the place alone.
+fn output<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    struct Text;
+
+    impl Visitor<'_> for Text {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string in `output`; give JSON as text")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<String, E> {
+            Ok(text.into())
+        }
+
+        fn visit_string<E>(self, text: String) -> Result<String, E> {
+            Ok(text)
+        }
+    }
+
+    deserializer.deserialize_string(Text)
+}
+
 /// A body without content, where one is sent at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -144,7 +169,8 @@ pub enum Answer {
         /// The call.
         #[schema(example = "3.0")]
         call: String,
-        /// What the model is told.
+        /// What the model is told: text. JSON is given as text too.
+        #[serde(deserialize_with = "output")]
         output: String,
     },
     /// That a client's tool failed.
@@ -152,7 +178,8 @@ pub enum Answer {
         /// The call.
         #[schema(example = "3.0")]
         call: String,
-        /// What the model is told.
+        /// What the model is told: text. JSON is given as text too.
+        #[serde(deserialize_with = "output")]
         output: String,
     },
     /// The call may run.
@@ -179,7 +206,8 @@ pub enum Answer {
 pub struct Accepted {
     /// By which chat.
     pub chat: String,
-    /// Its number there. A message that has to wait is known by it in the queue.
+    /// Its number there: what to wait for. A message has it as `id` in the queue, and as `receipt` once it is said. It is
+    /// answered when a status with `received` of at least this does not list it as `unanswered`.
     pub id: u64,
 }
 
@@ -243,5 +271,41 @@ impl Answer {
         let (step, ordinal) = call.split_once('.')?;
         let call = CallUid { step: StepId(step.parse().ok()?), ordinal: ordinal.parse().ok()? };
         Some(command::Answer { call, what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D9: an answer that is not well formed is told which field is meant.
+    #[test]
+    fn a_wrong_answer_is_told_the_field_that_is_expected() {
+        let told = |answer: &str| serde_json::from_str::<Answer>(answer).unwrap_err().to_string();
+        for (answer, expected) in [
+            (
+                r#"{"kind": "result", "call": "1.0", "result": "x"}"#,
+                "unknown field `result`, expected `call` or `output`",
+            ),
+            (
+                r#"{"kind": "error", "call": "1.0", "message": "x"}"#,
+                "unknown field `message`, expected `call` or `output`",
+            ),
+            (
+                r#"{"kind": "result", "call": "1.0", "output": {"a": 1}}"#,
+                "expected a string in `output`; give JSON as text",
+            ),
+            (
+                r#"{"kind": "result", "call": "1.0", "output": null}"#,
+                "expected a string in `output`; give JSON as text",
+            ),
+            (r#"{"kind": "result", "call": "1.0"}"#, "missing field `output`"),
+            (
+                r#"{"kind": "deny", "call": "1.0", "output": "x"}"#,
+                "unknown field `output`, expected `call` or `reason`",
+            ),
+        ] {
+            assert!(told(answer).contains(expected), "{answer}: {}", told(answer));
+        }
     }
 }

@@ -68,6 +68,13 @@ pub struct Standing {
     pub model: Option<String>,
     /// Where it stands.
     pub status: Status,
+    /// The newest accepted request, by the `id` in its answer, that is taken into account here.
+    #[serde(default)]
+    pub received: u64,
+    /// The `id`s of messages that were accepted and not answered yet: of the turn under way, then of those that wait. One that
+    /// is `received` and not listed here is answered, or was deleted.
+    #[serde(default)]
+    pub unanswered: Vec<u64>,
     /// Whether it is put away.
     pub archived: bool,
     /// Whether whatever is exchanged with providers for it is recorded where the server is.
@@ -86,7 +93,7 @@ pub struct Standing {
     /// The summary that is being written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compacting: Option<Summarising>,
-    /// How the last turn ended.
+    /// How the last turn ended; left out while one is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
     /// What it all cost.
@@ -104,6 +111,9 @@ pub struct Queued {
     pub parts: Vec<Part>,
     /// Whether it goes in at the next step boundary rather than the next turn.
     pub steers: bool,
+    /// The `Idempotency-Key` that it was sent with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// A call that waits for somebody.
@@ -245,6 +255,8 @@ impl From<&view::Standing> for Standing {
             title: standing.title.clone(),
             model: standing.model.as_ref().map(ToString::to_string),
             status: standing.status.into(),
+            received: standing.received.0,
+            unanswered: standing.unanswered.iter().map(|id| id.0).collect(),
             archived: standing.archived,
             debug: standing.debug,
             queue: standing.queue.iter().map(Queued::from).collect(),
@@ -259,8 +271,9 @@ impl From<&view::Standing> for Standing {
 }
 
 impl From<&chat::Queued> for Queued {
-    fn from(chat::Queued { id, at, parts, steers }: &chat::Queued) -> Self {
-        Self { id: id.0, at: at.0, parts: parts.iter().map(Part::from).collect(), steers: *steers }
+    fn from(chat::Queued { id, at, parts, steers, key }: &chat::Queued) -> Self {
+        let (parts, key) = (parts.iter().map(Part::from).collect(), key.clone());
+        Self { id: id.0, at: at.0, parts, steers: *steers, key }
     }
 }
 

@@ -28,6 +28,12 @@ pub enum Body {
     User {
         /// Text and files.
         parts: Vec<Part>,
+        /// The `id` that sending it returned. Messages of earlier releases and imported ones have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt: Option<u64>,
+        /// The `Idempotency-Key` that it was sent with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// What the program told the model between steps.
     Context {
@@ -149,15 +155,19 @@ pub struct Messages {
 }
 
 impl From<&message::Message> for Message {
-    fn from(message::Message { id, at, body }: &message::Message) -> Self {
-        Self { id: id.0, at: at.0, body: body.into() }
+    fn from(message: &message::Message) -> Self {
+        Self { id: message.id.0, at: message.at.0, body: message.into() }
     }
 }
 
-impl From<&message::Body> for Body {
-    fn from(body: &message::Body) -> Self {
+impl From<&message::Message> for Body {
+    fn from(message::Message { body, sent, .. }: &message::Message) -> Self {
         match body {
-            message::Body::User(parts) => Self::User { parts: parts.iter().map(Part::from).collect() },
+            message::Body::User(parts) => {
+                let sent = sent.as_ref();
+                let (receipt, key) = (sent.map(|sent| sent.receipt.0), sent.and_then(|sent| sent.key.clone()));
+                Self::User { parts: parts.iter().map(Part::from).collect(), receipt, key }
+            }
             message::Body::Context(text) => Self::Context { text: text.clone() },
             message::Body::Reply(reply) => Self::Reply((&**reply).into()),
             message::Body::Result(result) => Self::Result((&**result).into()),

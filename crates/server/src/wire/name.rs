@@ -68,7 +68,8 @@ words! {
     }
     /// Who runs a tool.
     RunBy of message::RunBy {
-        /// This server, or one of its clients.
+        /// The application: this server, or the client that is asked for a result.
+        #[serde(rename = "application", alias = "us")]
         Us,
         /// The provider, while it answers.
         Provider,

@@ -1,6 +1,7 @@
 //! What a chat has used.
 
 use everturn::core::cost;
+use everturn::core::error::Cause;
 use everturn::core::fact::{AttemptOutcome, Attempted, Totals};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,13 +21,28 @@ pub struct Tokens {
     pub cache_write: u64,
 }
 
-/// Money in millionths of the price list's unit.
+/// What became of an attempt whose process ended.
+const PROCESS_ENDED: &str = "process_ended";
+
+/// The currency of every amount of money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub enum Currency {
+    /// US dollars.
+    #[default]
+    #[serde(rename = "USD")]
+    Usd,
+}
+
+/// Money in millionths of its currency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Money {
     /// For tokens that were reported.
     pub known_micros: u64,
     /// For tokens that had to be estimated.
     pub estimated_micros: u64,
+    /// Of what.
+    #[serde(default)]
+    pub currency: Currency,
 }
 
 /// What a chat has used, interrupted and failed attempts included.
@@ -75,7 +91,8 @@ pub struct Attempt {
     pub estimated: Tokens,
     /// What they cost.
     pub cost: Money,
-    /// `answered`, `interrupted`, `lost`, or how it broke.
+    /// `answered`, `interrupted`, `lost`, `process_ended` (the server that made it ended; the answer goes on from what was
+    /// shown), or how it broke.
     pub outcome: String,
 }
 
@@ -87,7 +104,7 @@ impl From<cost::Usage> for Tokens {
 
 impl From<cost::Spend> for Money {
     fn from(cost::Spend { known, estimated }: cost::Spend) -> Self {
-        Self { known_micros: known.0, estimated_micros: estimated.0 }
+        Self { known_micros: known.0, estimated_micros: estimated.0, currency: Currency::Usd }
     }
 }
 
@@ -102,6 +119,7 @@ impl From<&Attempted> for Attempt {
     fn from(attempted: &Attempted) -> Self {
         let outcome = match attempted.outcome {
             AttemptOutcome::Answered => "answered".into(),
+            AttemptOutcome::Broke(Cause::Resumed, _) => PROCESS_ENDED.into(),
             AttemptOutcome::Broke(cause, kind) => format!("{}: {}", cause.label(), kind.label()),
             AttemptOutcome::Interrupted => "interrupted".into(),
             AttemptOutcome::Lost => "lost".into(),

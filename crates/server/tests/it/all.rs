@@ -172,6 +172,29 @@ async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
     assert!(cuts_all > 60, "only {cuts_all} cuts");
 }
 
+/// C1: the list and the chats that are followed tell of a message from the moment it is accepted.
+#[tokio::test]
+async fn what_was_accepted_is_told_before_it_is_obeyed() {
+    let (stage, store) = Stage::sluggish(Bounds::default()).await;
+    let chat = stage.talk("numbered", &["count to 2"]).await;
+    let mut earlier = Watcher::of(&stage, &[&chat]).await;
+    earlier.until(|watcher| all_rest(&watcher.followers) && watcher.title(&chat).is_some()).await;
+    store.commits.shut();
+    let receipt = stage.say(&chat, "count to 3").await;
+    let runs = |watcher: &Watcher| {
+        let listed = watcher.followers.list().get(&id(&chat)).map(|heading| heading.status);
+        let followed = watcher.view(&chat).status.as_ref().map(|status| (status.status, status.unanswered.clone()));
+        listed == Some(Status::Running) && followed == Some((Status::Running, vec![receipt]))
+    };
+    let mut later = Watcher::of(&stage, &[&chat]).await;
+    later.until(|watcher| watcher.view(&chat).status.is_some() && watcher.title(&chat).is_some()).await;
+    assert!(runs(&later), "it begins with it");
+    earlier.until(runs).await;
+    store.commits.open();
+    earlier.until(|watcher| all_rest(&watcher.followers)).await;
+    stage.server.stop().await;
+}
+
 /// New chats, new names and new statuses appear by themselves; nothing of anybody else's does.
 #[tokio::test]
 async fn the_list_is_kept_up_to_date() {

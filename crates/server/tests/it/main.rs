@@ -1,6 +1,7 @@
 //! The server, over HTTP.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod accepted;
 mod all;
 mod audited;
 mod auth;

@@ -51,7 +51,7 @@ async fn a_storm_of_repeats_has_one_effect_on_disk() {
 /// What a person said, by its words.
 fn heard(view: &View) -> Vec<String> {
     let said = view.messages.iter().filter_map(|message| match &message.body {
-        Body::User { parts } => Some(parts),
+        Body::User { parts, .. } => Some(parts),
         _ => None,
     });
     let texts = said.map(|parts| {

@@ -29,6 +29,8 @@ pub struct Sluggish {
     pub glances: Gate,
     /// Before what became of a command.
     pub outcomes: Gate,
+    /// Before a driver writes anything.
+    pub commits: Gate,
     /// Before a token is written, and behind what is written of tokens.
     pub puts: Gate,
     pub tokens: Gate,
@@ -143,7 +145,7 @@ impl Store for Sluggish {
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.memory.commit(lease, facts).await
+        self.commits.pass(self.memory.commit(lease, facts)).await
     }
 
     async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {

@@ -68,7 +68,9 @@ async fn queued_messages_are_listed_deleted_promoted_and_heard_once() {
         .messages
         .iter()
         .filter_map(|message| match &message.body {
-            Body::User { parts } => Some(serde_json::to_value(parts).unwrap()[0]["text"].as_str().unwrap().to_owned()),
+            Body::User { parts, .. } => {
+                Some(serde_json::to_value(parts).unwrap()[0]["text"].as_str().unwrap().to_owned())
+            }
             _ => None,
         })
         .collect();

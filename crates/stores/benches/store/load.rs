@@ -185,6 +185,7 @@ async fn obey(store: &Arc<dyn Store>, lease: &mut Lease, words: &str) {
     let receipt = store.submit(lease.chat(), submission, &Limits::default()).await.unwrap();
     let Loaded { chat, .. } = store.load(lease).await.unwrap();
     let mut change = Change::new(&chat, Timestamp(1));
-    change.obey(&Inbound { seq: receipt.seq, aimed: chat.step, command }, Ok(()));
+    let inbound = Inbound { seq: receipt.seq, aimed: chat.step, at: Timestamp(1), key: None, command };
+    change.obey(&inbound, Ok(()));
     store.commit(lease, &change.facts()).await.unwrap();
 }

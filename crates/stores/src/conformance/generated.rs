@@ -67,7 +67,7 @@ impl<S: Store> Life<S> {
         let submission = Submission { command: command.clone(), key: key.clone(), at: stage.now };
         let chat = stage.chat.id;
         let receipt = store.submit(chat, submission.clone(), limits).await;
-        let expected = stage.submit(command, limits).map(|seq| Receipt { chat, seq });
+        let expected = stage.submit_as(key.as_deref(), command, limits).map(|seq| Receipt { chat, seq });
         assert_eq!(receipt, expected.map_err(SubmitError::Refused));
         if receipt.is_ok() && key.is_some() {
             let later = Submission { at: Timestamp(stage.now.0 + 1), ..submission };

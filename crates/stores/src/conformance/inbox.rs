@@ -46,7 +46,7 @@ pub async fn a_key_has_one_effect<S: Store>(store: Arc<S>) {
     assert_eq!(store.receipt(chat_id(1), "k ").await, Ok(None));
     assert_eq!(store.receipt(chat_id(404), "k").await, Err(StoreError::NoSuchChat));
     assert_eq!(submit().await, first);
-    witness.stage.submit(hello(), &tiny_limits()).expect("an empty chat takes a message");
+    witness.stage.submit_as(Some("k"), hello(), &tiny_limits()).expect("an empty chat takes a message");
     witness.agrees().await;
     witness.obey_next().await;
     let later = Submission { at: Timestamp(99), ..keyed("k", hello()) };
@@ -60,7 +60,7 @@ pub async fn a_key_belongs_to_one_body_in_one_chat<S: Store>(store: Arc<S>) {
     let other = Witness::new(&store, 2).await;
     let submit = |chat, command| store.submit(chat, keyed("k", command), &limits);
     submit(chat_id(1), hello()).await.expect("an empty chat takes a message");
-    witness.stage.submit(hello(), &limits).expect("as its picture does");
+    witness.stage.submit_as(Some("k"), hello(), &limits).expect("as its picture does");
     for command in [send("bye", When::Queue), send("hello", When::Steer), Command::Archive] {
         assert_eq!(submit(chat_id(1), command).await, Err(SubmitError::Conflict));
     }
@@ -81,7 +81,7 @@ pub async fn parallel_repeats_make_one_command<S: Store>(store: Arc<S>) {
     for receipt in senders.join_all().await {
         assert_eq!(receipt, Ok(Receipt { chat: chat_id(1), seq: InboxSeq(1) }));
     }
-    witness.stage.submit(hello(), &tiny_limits()).expect("an empty chat takes a message");
+    witness.stage.submit_as(Some("k"), hello(), &tiny_limits()).expect("an empty chat takes a message");
     witness.agrees().await;
 }
 

@@ -149,7 +149,7 @@ fn result(ordinal: u16) -> CallResult {
 async fn witness_of<S: Store>(store: &Arc<S>, new: &New, source: &Witness<S>, step: StepId) -> Witness<S> {
     let at = new.fork.expect("it is a fork").at;
     let transcript: Vec<_> = source.stage.transcript.iter().filter(|message| message.id <= at).cloned().collect();
-    let chat = fork::fork(new.empty(), at, step);
+    let chat = fork::fork(new.empty(), at, step, source.stage.chat.obeyed);
     let stage = Stage { chat, transcript, ..Stage::new(new.id) };
     let lease = store.acquire(new.id).await.expect("the chat was just made");
     Witness { store: store.clone(), lease, stage, limits: tiny_limits(), calls: BTreeMap::new() }

@@ -9,7 +9,7 @@ use everturn_core::ids::{Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Ver
 use everturn_core::message::{Body, Stop};
 use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
 use everturn_core::rehearsal::tiny_limits;
-use everturn_core::view::{Cursor, Event, Snapshot, View};
+use everturn_core::view::{Cursor, Event, Snapshot, Standing, View};
 
 use super::Witness;
 use super::bounds::says;
@@ -192,10 +192,8 @@ pub async fn a_catch_up_is_whole<S: Store>(store: Arc<S>) {
         let messages: BTreeSet<_> = view.messages.iter().map(|message| message.id).collect();
         assert_eq!(messages.len(), 4, "the results of one commit come together");
         let View { messages, standing, draft } = view;
-        assert_eq!(
-            (messages, standing, draft),
-            (witness.stage.transcript.clone(), Some((&witness.stage.chat).into()), None)
-        );
+        let expected = Standing::of(&witness.stage.chat, witness.stage.pending());
+        assert_eq!((messages, standing, draft), (witness.stage.transcript.clone(), Some(expected), None));
         assert_eq!(news.cursor, witness.now().await);
     }
 }

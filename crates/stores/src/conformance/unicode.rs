@@ -136,7 +136,8 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
     let tool = odd.to_string();
     let call = |state| vec![OpenCall { uid: UID, tool: odd.into(), input_hash: u64::MAX, state }];
     let (at, parts): (_, Arc<[_]>) = (Timestamp(-1), samples::parts(odd).into());
-    let queued = |id, steers| Queued { id: InboxSeq(id), at, parts: parts.clone(), steers };
+    let queued =
+        |id, steers| Queued { id: InboxSeq(id), at, parts: parts.clone(), steers, key: steers.then(|| odd.into()) };
     let wait = |kind| Fact::Waits(Box::new(Wait { until: at, kind, message: odd.into(), attempt: 3 }));
     let started = |effect| Fact::Started { call: UID, effect, at };
     let spent = Spent { tries: 1, attempts: 2, once: 1, time: Duration::from_millis(3), cost: samples::spend().known };

@@ -71,6 +71,12 @@ impl Watcher {
         }
         assert_eq!(self.cursor, Some(witness.now().await), "a catch-up leaves nothing for later");
         let expected = witness.snapshot();
+        let received = self.view.standing.as_ref().expect("a snapshot came first").received;
+        if received < expected.standing.received {
+            // No commit tells of what was accepted since; a look at where the chat stands does.
+            let standing = witness.store.standing(witness.chat()).await.expect("the chat is there");
+            self.view.fold(&Event::Standing(Box::new(standing))).expect("it replaces what was told");
+        }
         assert_eq!(self.view.messages, expected.messages);
         assert_eq!(self.view.standing.as_ref(), Some(&expected.standing));
         assert_eq!(self.view.draft, expected.draft);

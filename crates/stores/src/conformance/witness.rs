@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everturn_core::change::Change;
-use everturn_core::command::{Command, Refusal, When};
+use everturn_core::command::{Command, Inbound, Refusal, When};
 use everturn_core::delta::Delta;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, Seq, Timestamp, Version};
@@ -54,9 +54,14 @@ impl<S: Store> Witness<S> {
 
     /// Submits to both. They agree on whether it is accepted, and under which number.
     pub async fn submit(&mut self, command: Command) -> Result<InboxSeq, Refusal> {
-        let submission = Submission { command: command.clone(), key: None, at: self.stage.now };
+        self.submit_as(None, command).await
+    }
+
+    /// The same, under the sender's name for it.
+    pub async fn submit_as(&mut self, key: Option<&str>, command: Command) -> Result<InboxSeq, Refusal> {
+        let submission = Submission { command: command.clone(), key: key.map(Into::into), at: self.stage.now };
         let stored = self.store.submit(self.chat(), submission, &self.limits).await;
-        let expected = self.stage.submit(command, &self.limits);
+        let expected = self.stage.submit_as(key, command, &self.limits);
         let chat = self.chat();
         assert_eq!(stored, expected.map(|seq| Receipt { chat, seq }).map_err(SubmitError::Refused));
         expected
@@ -148,7 +153,7 @@ impl<S: Store> Witness<S> {
         let Stage { chat, transcript, rows, .. } = &self.stage;
         let rows: Vec<Row> = rows.iter().map(Row::without_bytes).collect();
         let draft = draft_of(&rows).expect("what was journalled has been folded before");
-        Snapshot { messages: without_bytes(transcript), standing: Standing::from(chat), draft }
+        Snapshot { messages: without_bytes(transcript), standing: Standing::of(chat, self.stage.pending()), draft }
     }
 
     /// What a driver must be given of the transcript.
@@ -160,7 +165,7 @@ impl<S: Store> Witness<S> {
     /// Holds everything the store tells against the picture.
     pub async fn agrees(&self) {
         let (store, stage, chat) = (&self.store, &self.stage, self.chat());
-        assert_eq!(store.heading(chat).await, Ok(Heading::from(&stage.chat)));
+        assert_eq!(store.heading(chat).await, Ok(Heading::of(&stage.chat, stage.pending())));
         let loaded = store.load(&self.lease).await.expect("the lease is ours");
         assert_eq!(loaded.chat, stage.chat);
         assert_eq!(loaded.messages, without_bytes(self.since_summary()));
@@ -177,10 +182,10 @@ impl<S: Store> Witness<S> {
         if let Some(message) = tail.last() {
             assert_eq!(store.message(chat, message.id).await, Ok(Some(message.clone())));
         }
-        assert_eq!(store.standing(chat).await, Ok(Standing::from(&stage.chat)));
+        assert_eq!(store.standing(chat).await, Ok(Standing::of(&stage.chat, stage.pending())));
         assert_eq!(store.inbox(chat).await, Ok(stage.pending().cloned().collect()));
-        for ((_, outcome), seq) in stage.inbox.iter().zip(1..) {
-            assert_eq!(store.outcome(chat, InboxSeq(seq)).await, Ok(*outcome), "command {seq}");
+        for (Inbound { seq, .. }, outcome) in &stage.inbox {
+            assert_eq!(store.outcome(chat, *seq).await, Ok(*outcome), "command {seq}");
         }
         let news = self.since(None).await.expect("there is always a snapshot");
         assert_eq!(news.cursor.version, stage.chat.version);

@@ -43,7 +43,7 @@ impl Room {
         let messages: Vec<Arc<Message>> = self.messages[..end].iter().map(|(_, message)| message.clone()).collect();
         let reply = messages.iter().rposition(|message| matches!(message.body, Body::Reply(_)));
         let step = fork::next_step(&messages[reply.unwrap_or(0)..])?;
-        let mut room = Self::new(fork::fork(new.empty(), at, step));
+        let mut room = Self::new(fork::fork(new.empty(), at, step, self.chat.obeyed));
         room.messages = messages.into_iter().map(|message| (room.chat.version, message)).collect();
         Ok(room)
     }

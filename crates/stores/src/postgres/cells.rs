@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use everturn_core::blob::Blob;
 use everturn_core::chat::Chat;
-use everturn_core::ids::{ChatId, Timestamp, Version};
+use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::link::{Conn, Param};
 use crate::heading::Heading;
-use crate::shape::{BlobId, Bytes, Written};
+use crate::shape::{BlobId, Bytes, Written, command};
 use crate::sql::{Fetch, status_of, status_word};
 use crate::store::StoreError;
 
@@ -81,18 +81,26 @@ impl From<&Chat> for ChatCells {
     }
 }
 
-/// What [`heading`] reads.
-pub(super) const HEADING: &str = "id, agent, owner, title, status, archived, version, touched";
+/// What [`heading`] reads of `chats`. Commands are read only of a chat at rest that has some to obey.
+pub(super) const HEADING: &str = "id, agent, owner, title, status, archived, version, touched, submitted,
+    CASE WHEN submitted > obeyed AND NOT busy THEN ARRAY(
+        SELECT inbox.body FROM inbox WHERE inbox.chat = chats.id AND inbox.seq > chats.obeyed) END AS pending";
 
 pub(super) fn heading(row: &Row) -> Result<Heading, Fault> {
+    let pending: Option<Vec<&str>> = row.get("pending");
+    let mut begins_a_turn = false;
+    for command in pending.into_iter().flatten() {
+        begins_a_turn |= command::begins_a_turn(command)?;
+    }
     Ok(Heading {
         id: id_of(row.get("id"))?,
         agent: name(row.get("agent"))?,
         owner: name(row.get("owner"))?,
         title: name(row.get("title"))?,
-        status: status_of(row.get("status"))?,
+        status: status_of(row.get("status"))?.shown(begins_a_turn),
         archived: row.get("archived"),
         version: Version(count(row, "version")),
+        received: InboxSeq(count(row, "submitted")),
         touched: Timestamp(row.get("touched")),
     })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use everturn_core::chat::Chat;
 use everturn_core::fork;
-use everturn_core::ids::{ChatId, StepId};
+use everturn_core::ids::{ChatId, InboxSeq, StepId};
 use tokio_postgres::types::Type;
 
 use super::Inner;
@@ -28,6 +28,8 @@ const PAGE_LEN: i64 = 500;
 struct Sheet {
     /// The other chat's newest commit when it was looked at.
     version: i64,
+    /// The newest command that chat had obeyed then.
+    obeyed: InboxSeq,
     /// The step that comes next.
     step: StepId,
     blobs: BTreeSet<BlobId>,
@@ -97,7 +99,7 @@ impl Inner {
             None => None,
         };
         let chat = match &sheet {
-            Some((fork, sheet)) => fork::fork(new.empty(), fork.at, sheet.step),
+            Some((fork, sheet)) => fork::fork(new.empty(), fork.at, sheet.step, sheet.obeyed),
             None => new.empty(),
         };
         let conn = self.link.conn().await?;
@@ -139,16 +141,16 @@ impl Inner {
     async fn sheet(&self, Fork { chat, at }: Fork) -> Result<Result<Sheet, MakeError>, Fault> {
         let (id, end) = (id_bytes(chat), big(at.0));
         let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&end, Type::INT8)];
-        let version = "SELECT version, $2 AS at FROM chats WHERE id = $1";
+        let about = "SELECT version, obeyed, $2 AS at FROM chats WHERE id = $1";
         let tail = "
             SELECT id, body FROM messages WHERE chat = $1 AND id <= $2 AND gone IS NULL AND id >= coalesce((
                 SELECT id FROM messages WHERE chat = $1 AND id <= $2 AND gone IS NULL AND kind = 'reply'
                 ORDER BY id DESC LIMIT 1), $2)
             ORDER BY id";
         let conn = self.link.conn().await?;
-        let (_, version, tail) =
-            tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(version, &params), conn.query(tail, &params))?;
-        let Some(version) = version else { return Ok(Err(StoreError::NoSuchChat.into())) };
+        let (_, about, tail) =
+            tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(about, &params), conn.query(tail, &params))?;
+        let Some(about) = about else { return Ok(Err(StoreError::NoSuchChat.into())) };
         if tail.last().is_none_or(|row| count(row, "id") != at.0) {
             return Ok(Err(MakeError::NoSuchMessage(at)));
         }
@@ -158,7 +160,8 @@ impl Inner {
         };
         let blobs = blobs(&conn, chat, end).await?;
         conn.commit().await?;
-        Ok(Ok(Sheet { version: version.get("version"), step, blobs }))
+        let obeyed = InboxSeq(count(&about, "obeyed"));
+        Ok(Ok(Sheet { version: about.get("version"), obeyed, step, blobs }))
     }
 }
 
@@ -195,9 +198,9 @@ async fn is_as_seen(conn: &Conn, Fork { chat, at }: Fork, sheet: &Sheet) -> Resu
 
 async fn insert(conn: &Conn, cells: &ChatCells, new: Option<&New>) -> Result<u64, Fault> {
     let sql = "
-        INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, body,
-            key, request)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING";
+        INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, submitted,
+            body, key, request)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15) ON CONFLICT DO NOTHING";
     let keyed = new.and_then(|new| Some((new.key.as_ref()?.as_bytes(), new.digest())));
     let (key, request) = (keyed.map(|(key, _)| key), keyed.map(|(_, digest)| digest.to_vec()));
     let params: [Param<'_>; 15] = [

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, MessageId, Seq, StepId, Version};
-use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+use everturn_core::view::{Cursor, Event, Row, Snapshot};
 use tokio_postgres::types::Type;
 
 use super::Inner;
 use super::cells::{big, count, id_bytes};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
-use super::read::{Place, chat_of, journal, messages, page};
+use super::read::{Place, Shown, journal, messages, page};
 use crate::memory::is_usable;
 use crate::sql::{Fetch, PAGE_LEN_MAX, Sheet, draft_of};
 use crate::store::{News, StoreError};
@@ -35,7 +34,7 @@ impl Inner {
     async fn try_since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, Fault> {
         let conn = self.watching.conn().await?;
         let id = id_bytes(chat);
-        let sql = "SELECT version, step, no, worker, body FROM chats WHERE id = $1";
+        let sql = "SELECT version, step, no, worker, submitted, obeyed, body FROM chats WHERE id = $1";
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
         let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
         let Some(row) = row else {
@@ -56,10 +55,10 @@ impl Inner {
         let commits = match follows {
             Some(before) if before.version == version => Some(Vec::new()),
             Some(before) => {
-                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
-                match chat.denies(before) {
+                let shown = Shown::read(&conn, chat, &row).await?;
+                match shown.chat.denies(before) {
                     true => None,
-                    false => commits_since(&conn, &chat, before.version).await?,
+                    false => commits_since(&conn, &shown, before.version).await?,
                 }
             }
             None => None,
@@ -73,8 +72,8 @@ impl Inner {
                 if seen > Seq(0) {
                     rows = journal(&conn, chat, place, Seq(0), Fetch::Lengths).await?;
                 }
-                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
-                vec![Event::Reset(Box::new(snapshot(&conn, chat, &rows).await?))]
+                let shown = Shown::read(&conn, chat, &row).await?;
+                vec![Event::Reset(Box::new(snapshot(&conn, &shown, &rows).await?))]
             }
         };
         conn.commit().await?;
@@ -83,8 +82,9 @@ impl Inner {
 }
 
 /// What was committed after `seen`; `None` if that is more than a page.
-async fn commits_since(conn: &Conn, chat: &Chat, seen: Version) -> Result<Option<Vec<Event>>, Fault> {
-    let (id, seen, len) = (id_bytes(chat.id), big(seen.0), PAGE_LEN_MAX as i64 + 1);
+async fn commits_since(conn: &Conn, shown: &Shown, seen: Version) -> Result<Option<Vec<Event>>, Fault> {
+    let chat = shown.chat.id;
+    let (id, seen, len) = (id_bytes(chat), big(seen.0), PAGE_LEN_MAX as i64 + 1);
     let bytes = big(Sheet::page().bytes_max() as u64);
     let params: [Param<'_>; 4] =
         [(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
@@ -103,12 +103,12 @@ async fn commits_since(conn: &Conn, chat: &Chat, seen: Version) -> Result<Option
     }
     let from = gone.and_then(|row| row.get::<_, Option<i64>>("id"));
     let rewound = from.map(|from| Event::Rewound(MessageId(from.unsigned_abs())));
-    let said = messages(conn, chat.id, &said, Fetch::Lengths).await?.into_iter().map(Event::Message);
-    Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(Standing::from(chat)))]).collect()))
+    let said = messages(conn, chat, &said, Fetch::Lengths).await?.into_iter().map(Event::Message);
+    Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(shown.standing()))]).collect()))
 }
 
-async fn snapshot(conn: &Conn, chat: Chat, rows: &[Row]) -> Result<Snapshot, Fault> {
-    let newest = page(conn, chat.id, i64::MAX, (PAGE_LEN_MAX, &Sheet::page())).await?;
-    let messages: Vec<Arc<_>> = messages(conn, chat.id, &newest, Fetch::Lengths).await?;
-    Ok(Snapshot { messages, standing: Standing::from(&chat), draft: draft_of(rows)? })
+async fn snapshot(conn: &Conn, shown: &Shown, rows: &[Row]) -> Result<Snapshot, Fault> {
+    let newest = page(conn, shown.chat.id, i64::MAX, (PAGE_LEN_MAX, &Sheet::page())).await?;
+    let messages: Vec<Arc<_>> = messages(conn, shown.chat.id, &newest, Fetch::Lengths).await?;
+    Ok(Snapshot { messages, standing: shown.standing(), draft: draft_of(rows)? })
 }

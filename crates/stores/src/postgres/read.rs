@@ -278,16 +278,16 @@ impl Inspection {
         loop {
             let read = async {
                 let conn = self.watching.conn().await?;
-                let (sql, params): (_, [Param<'_>; 1]) =
-                    ("SELECT body FROM chats WHERE id = $1", [(&&id[..], Type::BYTEA)]);
+                let sql = "SELECT submitted, obeyed, body FROM chats WHERE id = $1";
+                let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
                 let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
                 let Some(row) = row else {
                     conn.rollback().await?;
                     return Err(StoreError::NoSuchChat.into());
                 };
-                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
+                let shown = Shown::read(&conn, chat, &row).await?;
                 conn.commit().await?;
-                Ok(Standing::from(&chat))
+                Ok(shown.standing())
             };
             match read.await {
                 Ok(standing) => return Ok(standing),
@@ -411,6 +411,26 @@ pub(super) async fn chat_of(conn: &Conn, chat: ChatId, text: &str, fetch: Fetch)
     Ok(stored.build(&bytes)?)
 }
 
+/// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
+pub(super) struct Shown {
+    pub(super) chat: Chat,
+    pending: Vec<Inbound>,
+}
+
+impl Shown {
+    /// Of a row with `submitted`, `obeyed` and `body`.
+    pub(super) async fn read(conn: &Conn, chat: ChatId, row: &Row) -> Result<Self, Fault> {
+        let (submitted, obeyed) = (count(row, "submitted"), count(row, "obeyed"));
+        let has_commands = submitted > obeyed;
+        let pending = if has_commands { pending(conn, chat, obeyed, Fetch::Lengths).await? } else { Vec::new() };
+        Ok(Self { chat: chat_of(conn, chat, row.get("body"), Fetch::Lengths).await?, pending })
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        Standing::of(&self.chat, self.pending.iter())
+    }
+}
+
 /// The messages that rows with a `body` stand for.
 pub(super) async fn messages(
     conn: &Conn,
@@ -424,14 +444,15 @@ pub(super) async fn messages(
     Ok(stored.into_iter().map(|stored| stored.build(&bytes).map(Arc::new)).collect::<Result<_, _>>()?)
 }
 
-/// The commands that rows with `seq`, `aimed` and `body` stand for.
+/// The commands that rows with `seq`, `aimed`, `at`, `key` and `body` stand for.
 pub(super) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
     let stored = rows.iter().map(|row| command::parse(row.get("body"))).collect::<Result<Vec<_>, _>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     let built = rows.iter().zip(stored).map(|(row, stored)| {
-        let (seq, aimed) = (InboxSeq(count(row, "seq")), StepId(count(row, "aimed")));
-        Ok(Inbound { seq, aimed, command: stored.build(&bytes)? })
+        let (seq, aimed, at) = (InboxSeq(count(row, "seq")), StepId(count(row, "aimed")), Timestamp(row.get("at")));
+        let key = row.get::<_, Option<&[u8]>>("key").map(name).transpose()?;
+        Ok(Inbound { seq, aimed, at, key, command: stored.build(&bytes)? })
     });
     built.collect()
 }

@@ -103,7 +103,7 @@ impl Inner {
             }
         }
         let Some(key) = &letter.submission.key else { return Ok(None) };
-        let sql = "SELECT seq, aimed, body FROM inbox WHERE chat = $1 AND sha256(key) = sha256($2)";
+        let sql = "SELECT seq, aimed, at, key, body FROM inbox WHERE chat = $1 AND sha256(key) = sha256($2)";
         let params: [Param<'_>; 2] = [(&id, Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
         let Some(row) = conn.query_opt(sql, &params).await? else { return Ok(None) };
         let seq = InboxSeq(count(&row, "seq"));
@@ -144,7 +144,7 @@ impl Inner {
 /// Commands behind `obeyed`, oldest first.
 pub(super) async fn pending(conn: &Conn, chat: ChatId, obeyed: u64, fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
     let (id, obeyed) = (id_bytes(chat), big(obeyed));
-    let sql = "SELECT seq, aimed, body FROM inbox WHERE chat = $1 AND seq > $2 ORDER BY seq";
+    let sql = "SELECT seq, aimed, at, key, body FROM inbox WHERE chat = $1 AND seq > $2 ORDER BY seq";
     let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&obeyed, Type::INT8)];
     let rows = conn.query(sql, &params).await?;
     inbound(conn, chat, &rows, fetch).await

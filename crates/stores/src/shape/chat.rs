@@ -110,6 +110,8 @@ struct Queued<'a> {
     parts: Parts<'a>,
     #[serde(default, skip_serializing_if = "unset")]
     steers: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -263,13 +265,14 @@ impl From<Inherited> for inherited::Inherited {
 }
 
 impl<'a> Queued<'a> {
-    fn of(chat::Queued { id, at, parts, steers }: &'a chat::Queued, blobs: &mut Blobs) -> Self {
-        Self { id: id.0, at: at.0, parts: Parts::of(parts, blobs), steers: *steers }
+    fn of(chat::Queued { id, at, parts, steers, key }: &'a chat::Queued, blobs: &mut Blobs) -> Self {
+        let key = key.as_ref().map(Cow::from);
+        Self { id: id.0, at: at.0, parts: Parts::of(parts, blobs), steers: *steers, key }
     }
 
     fn build(self, bytes: &Bytes) -> Result<chat::Queued, BadShape> {
-        let parts = self.parts.build(bytes)?;
-        Ok(chat::Queued { id: InboxSeq(self.id), at: Timestamp(self.at), parts, steers: self.steers })
+        let (id, at, key) = (InboxSeq(self.id), Timestamp(self.at), self.key.map(Cow::into_owned));
+        Ok(chat::Queued { id, at, parts: self.parts.build(bytes)?, steers: self.steers, key })
     }
 }
 

@@ -26,6 +26,16 @@ pub fn parse(text: &str) -> Result<Stored<Command<'static>>, BadShape> {
     envelope::stored("command", text)
 }
 
+/// Whether a chat at rest begins a turn to obey the command of this text. Its bytes are not needed for that.
+pub(crate) fn begins_a_turn(text: &str) -> Result<bool, BadShape> {
+    let Stored(Command(wish)) = parse(text)?;
+    Ok(match wish {
+        Wish::Send { .. } | Wish::Edit { .. } | Wish::Promote(_) | Wish::Compact => true,
+        Wish::Unqueue(_) | Wish::Interrupt | Wish::Answer(_) => false,
+        Wish::Archive | Wish::Unarchive | Wish::Rename(_) | Wish::Patch { .. } => false,
+    })
+}
+
 /// The mirror of a command.
 #[derive(Serialize, Deserialize)]
 pub struct Command<'a>(Wish<'a>);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use everturn_core::ids::{MessageId, Timestamp};
+use everturn_core::ids::{InboxSeq, MessageId, Timestamp};
 use everturn_core::message::{self, Meta};
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +18,9 @@ use super::{BadShape, Shape, Stored, Written, envelope};
 #[must_use]
 pub fn write(message: &message::Message) -> Written {
     let mut blobs = Blobs::default();
-    let message::Message { id, at, body } = message;
-    let shape = Message { id: id.0, at: at.0, body: Body::of(body, &mut blobs) };
+    let message::Message { id, at, body, sent } = message;
+    let sent = sent.as_ref().map(Sent::of);
+    let shape = Message { id: id.0, at: at.0, body: Body::of(body, &mut blobs), sent };
     envelope::write(shape, blobs)
 }
 
@@ -34,6 +35,25 @@ pub struct Message<'a> {
     id: u64,
     at: i64,
     body: Body<'a>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sent: Option<Sent<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sent<'a> {
+    receipt: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<Cow<'a, str>>,
+}
+
+impl<'a> Sent<'a> {
+    fn of(message::Sent { receipt, key }: &'a message::Sent) -> Self {
+        Self { receipt: receipt.0, key: key.as_ref().map(Cow::from) }
+    }
+
+    fn build(self) -> message::Sent {
+        message::Sent { receipt: InboxSeq(self.receipt), key: self.key.map(Cow::into_owned) }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,7 +105,8 @@ impl Shape for Message<'_> {
     }
 
     fn build(self, bytes: &Bytes) -> Result<message::Message, BadShape> {
-        Ok(message::Message { id: MessageId(self.id), at: Timestamp(self.at), body: self.body.build(bytes)? })
+        let (id, at, sent) = (MessageId(self.id), Timestamp(self.at), self.sent.map(Sent::build));
+        Ok(message::Message { id, at, body: self.body.build(bytes)?, sent })
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use everturn_core::chat;
 use everturn_core::cost::Micros;
-use everturn_core::ids::{MessageId, ModelId, StepId, Timestamp};
+use everturn_core::ids::{InboxSeq, MessageId, ModelId, StepId, Timestamp};
 use everturn_core::retry;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,8 @@ pub(super) struct Turn<'a> {
     first: u64,
     #[serde(default, skip_serializing_if = "unset")]
     after: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    heard: Vec<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<AsText<ModelId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,6 +49,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             began,
             first,
             after,
+            heard,
             model,
             rests_since,
             rested,
@@ -63,6 +66,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             began: began.0,
             first: first.0,
             after: after.0,
+            heard: heard.iter().map(|seq| seq.0).collect(),
             model: model.clone().map(AsText),
             rests_since: rests_since.map(|at| at.0),
             rested_ns: Nanos(*rested),
@@ -84,6 +88,7 @@ impl From<Turn<'_>> for chat::Turn {
             began: Timestamp(turn.began),
             first: StepId(turn.first),
             after: MessageId(turn.after),
+            heard: turn.heard.into_iter().map(InboxSeq).collect(),
             model: turn.model.map(|model| model.0),
             rests_since: turn.rests_since.map(Timestamp),
             rested: turn.rested_ns.0,

@@ -6,37 +6,53 @@ use std::time::Duration;
 
 use everturn_core::budget::{Day, Used};
 use everturn_core::cost::Micros;
-use everturn_core::ids::{ChatId, Timestamp, Version};
+use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
 use super::trouble::Halt;
-use super::value::{chat_id, id, name, unsigned};
+use super::value::{chat_id, id, name, number, text, unsigned};
 use crate::heading::{Heading, Query, searchable};
+use crate::shape;
 use crate::sql;
 use crate::store::{StoreError, Unsettled};
 use crate::words;
 
-const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched";
+const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched, submitted, obeyed";
 
 /// What a list says about one chat.
 pub(super) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, Halt<StoreError>> {
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM chats WHERE id = ?1"))?;
-    let found = select.query_row(params![id(chat)], |row| Ok(heading_of(row))).optional()?;
+    let found = select.query_row(params![id(chat)], |row| Ok(heading_of(connection, row))).optional()?;
     found.ok_or(StoreError::NoSuchChat)?
 }
 
-fn heading_of(row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
+fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
+    let (chat, received, obeyed) = (chat_id(row, 0)?, InboxSeq(unsigned(row, 8)?), InboxSeq(unsigned(row, 9)?));
+    let begins_a_turn = received > obeyed && has_work(connection, chat, obeyed)?;
     Ok(Heading {
-        id: chat_id(row, 0)?,
+        id: chat,
         agent: name(row, 1)?,
         owner: name(row, 2)?,
         title: name(row, 3)?,
-        status: sql::status_of(&row.get::<_, String>(4)?)?,
+        status: sql::status_of(&row.get::<_, String>(4)?)?.shown(begins_a_turn),
         archived: row.get(5)?,
         version: Version(unsigned(row, 6)?),
+        received,
         touched: Timestamp(row.get(7)?),
     })
+}
+
+/// Whether a command that was not obeyed yet begins a turn.
+fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<bool, Halt<StoreError>> {
+    let mut select = connection.prepare_cached("SELECT body FROM inbox WHERE chat = ?1 AND seq > ?2 ORDER BY seq")?;
+    let mut found = select.query(params![id(chat), number(obeyed.0)?])?;
+    while let Some(row) = found.next()? {
+        if shape::command::begins_a_turn(text(row, 0)?)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
@@ -84,7 +100,7 @@ fn some(
     let mut select = connection.prepare_cached(&sql)?;
     let mut found = select.query(params_from_iter(values))?;
     while let Some(row) = found.next()? {
-        headings.push(heading_of(row)?);
+        headings.push(heading_of(connection, row)?);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use everturn_core::chat::Chat;
 use everturn_core::fork;
-use everturn_core::ids::{ChatId, StepId, Version};
+use everturn_core::ids::{ChatId, InboxSeq, StepId, Version};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::desk::Desk;
@@ -25,6 +25,8 @@ use crate::store::StoreError;
 pub(super) struct Sheet {
     /// The other chat's newest commit when it was looked at.
     version: Version,
+    /// The newest command that chat had obeyed then.
+    obeyed: InboxSeq,
     /// The step that comes next.
     step: StepId,
     blobs: BTreeSet<BlobId>,
@@ -49,9 +51,10 @@ pub(super) fn made(
 
 /// What a fork would take over now.
 pub(super) fn sheet(connection: &Connection, Fork { chat, at }: Fork) -> Result<Sheet, Halt<MakeError>> {
-    let mut select = connection.prepare_cached("SELECT version FROM chats WHERE id = ?1")?;
-    let version = select.query_row(params![id(chat)], |row| unsigned(row, 0)).optional()?;
-    let version = Version(version.ok_or(StoreError::NoSuchChat)?);
+    let mut select = connection.prepare_cached("SELECT version, obeyed FROM chats WHERE id = ?1")?;
+    let found =
+        select.query_row(params![id(chat)], |row| Ok((Version(unsigned(row, 0)?), InboxSeq(unsigned(row, 1)?))));
+    let (version, obeyed) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
     let missing = || MakeError::NoSuchMessage(at);
     let end = i64::try_from(at.0).map_err(|_| missing())?;
     let there = "SELECT 1 FROM messages WHERE chat = ?1 AND id = ?2 AND gone IS NULL";
@@ -68,7 +71,7 @@ pub(super) fn sheet(connection: &Connection, Fork { chat, at }: Fork) -> Result<
         newest.push(reads::message(connection, chat, row, Fetch::Lengths)?);
     }
     let step = fork::next_step(&newest).map_err(MakeError::from)?;
-    Ok(Sheet { version, step, blobs: blobs(connection, chat, end)? })
+    Ok(Sheet { version, obeyed, step, blobs: blobs(connection, chat, end)? })
 }
 
 /// The bytes that messages up to one refer to.
@@ -114,7 +117,7 @@ impl Desk<'_> {
         if !is_there || is_gone {
             return Ok(None);
         }
-        let chat = fork::fork(new.empty(), from.at, sheet.step);
+        let chat = fork::fork(new.empty(), from.at, sheet.step, sheet.obeyed);
         let version = number(chat.version.0)?;
         let made = self.make(new, Some(chat))?;
         if made != new.id {
@@ -136,7 +139,7 @@ impl Desk<'_> {
     fn put_new<E>(&self, chat: &Chat, key: Option<(&[u8], [u8; 32])>) -> Result<(), Halt<E>> {
         let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
             step, obeyed, submitted, unsettled, fence, body, key, request) \
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, 0, 0, 0, 0, ?10, ?11, ?12)";
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?10, 0, 0, ?11, ?12, ?13)";
         let (key, request) = key.unzip();
         self.connection.prepare_cached(sql)?.execute(params![
             id(chat.id),
@@ -148,6 +151,7 @@ impl Desk<'_> {
             chat.touched.0,
             number(chat.version.0)?,
             number(chat.step.0)?,
+            number(chat.obeyed.0)?,
             shape::chat::write(chat).json,
             key,
             request,

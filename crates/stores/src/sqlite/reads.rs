@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::chat::Chat;
-use everturn_core::command::Refusal;
+use everturn_core::command::{Inbound, Refusal};
 use everturn_core::fact::Attempted;
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::Message;
@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::heads::Head;
 use super::rows;
+use super::submit::pending;
 use super::trouble::Halt;
 use super::value::{id, name, unsigned};
 use crate::memory::is_usable;
@@ -29,17 +30,42 @@ pub(super) fn is_there(connection: &Connection, chat: ChatId) -> Result<(), Halt
     if found { Ok(()) } else { Err(StoreError::NoSuchChat.into()) }
 }
 
-fn chat_of<E: From<StoreError>>(connection: &Connection, chat: ChatId, fetch: Fetch) -> Result<(Chat, Fence), Halt<E>> {
-    let mut select = connection.prepare_cached("SELECT fence, body FROM chats WHERE id = ?1")?;
-    let found = select.query_row(params![id(chat)], |row| Ok((Fence(unsigned(row, 0)?), row.get::<_, String>(1)?)));
-    let (fence, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
-    Ok((rows::build(connection, chat, shape::chat::parse(&body)?, fetch)?, fence))
+/// The chat, its fence, and the newest command in its inbox.
+fn chat_of<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    fetch: Fetch,
+) -> Result<(Chat, Fence, InboxSeq), Halt<E>> {
+    let mut select = connection.prepare_cached("SELECT fence, submitted, body FROM chats WHERE id = ?1")?;
+    let found = select.query_row(params![id(chat)], |row| {
+        Ok((Fence(unsigned(row, 0)?), InboxSeq(unsigned(row, 1)?), row.get::<_, String>(2)?))
+    });
+    let (fence, submitted, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
+    Ok((rows::build(connection, chat, shape::chat::parse(&body)?, fetch)?, fence, submitted))
+}
+
+/// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
+struct Shown {
+    chat: Chat,
+    pending: Vec<Inbound>,
+}
+
+impl Shown {
+    fn read(connection: &Connection, chat: ChatId) -> Result<Self, Halt<StoreError>> {
+        let (state, _, submitted) = chat_of::<StoreError>(connection, chat, Fetch::Lengths)?;
+        let has_commands = submitted > state.obeyed;
+        let pending = if has_commands { pending(connection, chat, Fetch::Lengths)? } else { Vec::new() };
+        Ok(Self { chat: state, pending })
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::of(&self.chat, self.pending.iter())
+    }
 }
 
 /// Where a chat stands.
 pub(super) fn standing(connection: &Connection, chat: ChatId) -> Result<Standing, Halt<StoreError>> {
-    let (chat, _) = chat_of::<StoreError>(connection, chat, Fetch::Lengths)?;
-    Ok(Standing::from(&chat))
+    Ok(Shown::read(connection, chat)?.standing())
 }
 
 /// What became of a command.
@@ -61,7 +87,7 @@ pub(super) fn load(
     Pen { chat, fence }: Pen,
     head: Option<&Head>,
 ) -> Result<Option<Loaded>, Halt<WriteError>> {
-    let (state, now) = chat_of(connection, chat, Fetch::Bytes)?;
+    let (state, now, _) = chat_of(connection, chat, Fetch::Bytes)?;
     if now != fence {
         return Err(WriteError::Fenced.into());
     }
@@ -172,22 +198,23 @@ pub(super) fn since(
     cursor: Option<Cursor>,
     head: Option<&Head>,
 ) -> Result<Option<Option<News>>, Halt<StoreError>> {
-    let (state, _) = chat_of(connection, chat, Fetch::Lengths)?;
+    let shown = Shown::read(connection, chat)?;
+    let state = &shown.chat;
     let seq = head.filter(|head| head.step == state.step).map_or(Seq(0), |head| head.seq);
     let now = Cursor { version: state.version, step: state.step, seq };
     let Some(seen) = cursor.filter(|seen| is_usable(*seen, now) && !state.denies(*seen)) else {
-        return snapshot(connection, &state, now, head);
+        return snapshot(connection, &shown, now, head);
     };
     if seen == now {
         return Ok(Some(None));
     }
     let after = if seen.step == now.step { seen.seq } else { Seq(0) };
-    let Some(rows) = draft(connection, &state, head, after, Fetch::Lengths)? else { return Ok(None) };
+    let Some(rows) = draft(connection, state, head, after, Fetch::Lengths)? else { return Ok(None) };
     let mut events = Vec::new();
     if seen.version < now.version {
-        match commits_since(connection, &state, seen.version)? {
+        match commits_since(connection, &shown, seen.version)? {
             Some(commits) => events = commits,
-            None => return snapshot(connection, &state, now, head),
+            None => return snapshot(connection, &shown, now, head),
         }
     }
     events.extend(rows.into_iter().map(Event::Delta));
@@ -196,30 +223,32 @@ pub(super) fn since(
 
 fn snapshot(
     connection: &Connection,
-    chat: &Chat,
+    shown: &Shown,
     now: Cursor,
     head: Option<&Head>,
 ) -> Result<Option<Option<News>>, Halt<StoreError>> {
+    let chat = &shown.chat;
     let Some(rows) = draft(connection, chat, head, Seq(0), Fetch::Lengths)? else { return Ok(None) };
     let messages = page(connection, chat.id, None, PAGE_LEN_MAX, (Sheet::page(), Fetch::Lengths))?;
-    let snapshot = Snapshot { messages, standing: Standing::from(chat), draft: sql::draft_of(&rows)? };
+    let snapshot = Snapshot { messages, standing: shown.standing(), draft: sql::draft_of(&rows)? };
     Ok(Some(Some(News { cursor: now, events: vec![Event::Reset(Box::new(snapshot))] })))
 }
 
 /// What was committed after `version`; `None` if that is more than a page.
 fn commits_since(
     connection: &Connection,
-    chat: &Chat,
+    shown: &Shown,
     version: Version,
 ) -> Result<Option<Vec<Event>>, Halt<StoreError>> {
+    let chat = shown.chat.id;
     let seen = i64::try_from(version.0).unwrap_or(i64::MAX);
     let sql = "SELECT min(id) FROM messages WHERE chat = ?1 AND gone > ?2";
     let mut select = connection.prepare_cached(sql)?;
-    let gone: Option<i64> = select.query_row(params![id(chat.id), seen], |row| row.get(0))?;
+    let gone: Option<i64> = select.query_row(params![id(chat), seen], |row| row.get(0))?;
     // Versions grow with ids: the first one that was seen ends it.
     let sql = "SELECT body, version FROM messages WHERE chat = ?1 AND gone IS NULL ORDER BY id DESC";
     let mut select = connection.prepare_cached(sql)?;
-    let mut found = select.query(params![id(chat.id)])?;
+    let mut found = select.query(params![id(chat)])?;
     let (mut messages, mut sheet) = (Vec::new(), Sheet::page());
     while let Some(row) = found.next()?
         && row.get::<_, i64>(1)? > seen
@@ -227,11 +256,11 @@ fn commits_since(
         if messages.len() == PAGE_LEN_MAX || !sheet.fits(text_len(row)?) {
             return Ok(None);
         }
-        messages.push(message(connection, chat.id, row, Fetch::Lengths)?);
+        messages.push(message(connection, chat, row, Fetch::Lengths)?);
     }
     let rewound = gone.map(|id| Event::Rewound(MessageId(id.unsigned_abs())));
     let said = messages.into_iter().rev().map(Event::Message);
-    Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(Standing::from(chat)))]).collect()))
+    Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(shown.standing()))]).collect()))
 }
 
 /// Provider calls ever made, behind the first `seen`.

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::desk::Desk;
 use super::rows;
 use super::trouble::Halt;
-use super::value::{id, number, unsigned};
+use super::value::{id, number, optional_name, unsigned};
 use crate::shape::{self, Written};
 use crate::sql::{Fetch, USER};
 use crate::store::{StoreError, SubmitError};
@@ -97,15 +97,15 @@ pub(super) fn pending<E: From<StoreError>>(
     chat: ChatId,
     fetch: Fetch,
 ) -> Result<Vec<Inbound>, Halt<E>> {
-    let sql = "SELECT inbox.seq, inbox.aimed, inbox.body FROM chats JOIN inbox ON inbox.chat = chats.id \
+    let sql = "SELECT inbox.seq, inbox.aimed, inbox.at, inbox.key, inbox.body FROM chats JOIN inbox ON inbox.chat = chats.id \
         AND inbox.seq > chats.obeyed WHERE chats.id = ?1 ORDER BY inbox.seq";
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat)])?;
     let mut pending = Vec::new();
     while let Some(row) = found.next()? {
         let (seq, aimed) = (InboxSeq(unsigned(row, 0)?), StepId(unsigned(row, 1)?));
-        let command = rows::build(connection, chat, shape::command::parse(&row.get::<_, String>(2)?)?, fetch)?;
-        pending.push(Inbound { seq, aimed, command });
+        let command = rows::build(connection, chat, shape::command::parse(&row.get::<_, String>(4)?)?, fetch)?;
+        pending.push(Inbound { seq, aimed, at: Timestamp(row.get(2)?), key: optional_name(row, 3)?, command });
     }
     Ok(pending)
 }

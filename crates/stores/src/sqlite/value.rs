@@ -26,7 +26,15 @@ pub(super) fn unsigned(row: &Row<'_>, column: usize) -> Result<u64, Error> {
 
 /// A name that was stored as bytes.
 pub(super) fn name(row: &Row<'_>, column: usize) -> Result<String, Error> {
-    let bytes: Vec<u8> = row.get(column)?;
+    text_of(row.get(column)?, column)
+}
+
+/// A name that was stored as bytes, if there is one.
+pub(super) fn optional_name(row: &Row<'_>, column: usize) -> Result<Option<String>, Error> {
+    row.get::<_, Option<Vec<u8>>>(column)?.map(|bytes| text_of(bytes, column)).transpose()
+}
+
+fn text_of(bytes: Vec<u8>, column: usize) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|error| Error::FromSqlConversionFailure(column, Type::Blob, Box::new(error)))
 }
 

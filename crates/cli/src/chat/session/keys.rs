@@ -235,7 +235,7 @@ impl Session {
     /// Brings back what was said last, to be changed.
     fn edit(&mut self) {
         let newest = self.view().messages.iter().rev().find_map(|message| match &message.body {
-            Body::User { parts } => Some((message.id, parts)),
+            Body::User { parts, .. } => Some((message.id, parts)),
             _ => None,
         });
         match newest {

@@ -37,7 +37,7 @@ impl Telling {
 
 fn user(id: u64, text: &str) -> Event {
     let parts = vec![Part::Text(Text { text: text.into() })];
-    Event::Message(Message { id, at: 0, body: Body::User { parts } })
+    Event::Message(Message { id, at: 0, body: Body::User { parts, receipt: None, key: None } })
 }
 
 fn reply(id: u64, parts: Vec<Part>, stop: Stop, seams: u64) -> Event {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use everturn::core::cost::Micros;
+
 use super::{Calls, Ledger, Row, total};
 use crate::demo::style::Style;
 use crate::demo::view::wrapped;
@@ -92,9 +94,9 @@ fn paid(rows: &[Row]) -> String {
     let stopped = total(rows, |row| row.stopped);
     let unsaid = if stopped > 0 { format!(", {stopped} in flight when stop was pressed") } else { String::new() };
     format!(
-        "{} tokens{unsaid}; all attempts together cost {:.4} at the prices of real models",
+        "{} tokens{unsaid}; all attempts together cost {} at the prices of real models",
         total(rows, |row| row.paid_again),
-        cost as f64 / 1e6
+        Micros(cost)
     )
 }
 

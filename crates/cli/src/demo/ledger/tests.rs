@@ -54,7 +54,7 @@ fn line(tool: &str, number: u64, what: What) -> Line {
 fn good() -> Played {
     let thought = Part::Reasoning(Reasoning { text: "r1 r2".into(), began: 0, ended: 0 });
     let stored = vec![
-        message(1, Body::User { parts: vec![text(&order().prompt())] }),
+        message(1, Body::User { parts: vec![text(&order().prompt())], receipt: None, key: None }),
         reply(2, vec![thought, text("t1 t2 t3"), call("2.0", "note", 7), call("2.1", "look", 8)]),
         result(3, "2.0", "note", Verdict::Done),
         result(4, "2.1", "look", Verdict::Done),
@@ -203,7 +203,8 @@ fn a_stopped_answer_has_all_that_was_shown() {
     let stopped = |at: u64| {
         closed(|played| {
             played.orders = vec![Order { first: 1, before: 9, is_stopped: true, ..Order::default() }];
-            let prompt = message(1, Body::User { parts: vec![text(&played.orders[0].prompt())] });
+            let prompt =
+                message(1, Body::User { parts: vec![text(&played.orders[0].prompt())], receipt: None, key: None });
             played.stored = vec![prompt, reply(2, vec![text("t1 t2 t3 t")])];
             let stored = played.stored.clone();
             played.shown.iter_mut().for_each(|shown| shown.messages = stored.clone());

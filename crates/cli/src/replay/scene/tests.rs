@@ -15,7 +15,7 @@ fn text(text: &str) -> Part {
 }
 
 fn message(id: u64, at: i64, body: Body) -> Arc<Message> {
-    Arc::new(Message { id: MessageId(id), at: Timestamp(at), body })
+    Arc::new(Message { id: MessageId(id), at: Timestamp(at), body, sent: None })
 }
 
 fn reply(step: u64, parts: Vec<Part>, stop: Stop) -> ReplyBody {

@@ -71,7 +71,8 @@ fn in_status(status: Status) -> Stage {
 }
 
 fn waiting() -> Vec<Queued> {
-    let queued = |id, text: &str| Queued { id: InboxSeq(id), at: Timestamp(0), parts: words(text), steers: false };
+    let queued =
+        |id, text: &str| Queued { id: InboxSeq(id), at: Timestamp(0), parts: words(text), steers: false, key: None };
     vec![queued(41, "first"), queued(42, "second")]
 }
 
@@ -134,7 +135,8 @@ fn expected(chat: &Chat, name: &str, command: &Command) -> Result<String, Refusa
 fn obeyed(chat: &Chat, command: &Command) -> (Result<(), Refusal>, Vec<Fact>) {
     let verdict = check(chat, command, |id| id == MessageId(1));
     let mut change = Change::new(chat, Timestamp(70));
-    change.obey(&Inbound { seq: InboxSeq(50), aimed: chat.step, command: command.clone() }, verdict);
+    let (at, key) = (Timestamp(60), Some("theirs".into()));
+    change.obey(&Inbound { seq: InboxSeq(50), aimed: chat.step, at, key, command: command.clone() }, verdict);
     (verdict, change.facts())
 }
 

@@ -10,7 +10,7 @@ fn words(text: &str) -> Part {
 }
 
 fn messages(bodies: Vec<Body>) -> Vec<Arc<Message>> {
-    let message = |(id, body)| Arc::new(Message { id: MessageId(id), at: Timestamp(0), body });
+    let message = |(id, body)| Arc::new(Message { id: MessageId(id), at: Timestamp(0), body, sent: None });
     (1..).zip(bodies).map(message).collect()
 }
 

@@ -198,7 +198,7 @@ impl Scribe {
                 }
             };
             places.push(here.place);
-            messages.push(Arc::new(Message { id: MessageId(places.len() as u64), at: here.at, body }));
+            messages.push(Arc::new(Message { id: MessageId(places.len() as u64), at: here.at, body, sent: None }));
         }
         Session { format, system, messages, skipped, places }
     }

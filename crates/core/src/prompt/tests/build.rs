@@ -41,7 +41,7 @@ pub fn check_for<const N: usize>(target: &Target, bodies: [Body; N], sent: Expec
 }
 
 pub fn transcript(bodies: impl IntoIterator<Item = Body>) -> Vec<Message> {
-    let number = |(index, body)| Message { id: MessageId(index as u64 + 1), at: Timestamp(0), body };
+    let number = |(index, body)| Message { id: MessageId(index as u64 + 1), at: Timestamp(0), body, sent: None };
     bodies.into_iter().enumerate().map(number).collect()
 }
 

@@ -39,7 +39,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 fn message(meta: Meta) -> Message {
-    Message { id: MessageId(1), at: Timestamp(1), body: Body::User(vec![Part::Other(meta)]) }
+    Message { id: MessageId(1), at: Timestamp(1), body: Body::User(vec![Part::Other(meta)]), sent: None }
 }
 
 /// What people want and drivers do, as `number` says.

@@ -9,7 +9,7 @@ use everturn_core::command::{Answer, Choice, Command, Refusal, When};
 use everturn_core::fact::{Attempted, Fact, Totals};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::inherited::{Found, Inherited};
-use everturn_core::message::Message;
+use everturn_core::message::{Message, Sent};
 use everturn_core::status::{Status, Verb};
 use everturn_core::view::Row;
 
@@ -22,7 +22,9 @@ pub(super) fn messages(odd: &str) -> Vec<Message> {
     let ids = [u64::MAX, 0].into_iter().chain(1..).map(MessageId);
     let ats = [i64::MIN, i64::MAX].into_iter().chain(1..).map(Timestamp);
     let bodies = samples::bodies(odd, StepId(u64::MAX - 9));
-    bodies.into_iter().zip(ids).zip(ats).map(|((body, id), at)| Message { id, at, body }).collect()
+    let sents = [None, Some(Sent { receipt: InboxSeq(u64::MAX), key: Some(odd.into()) })].into_iter().cycle();
+    let all = bodies.into_iter().zip(ids).zip(ats).zip(sents);
+    all.map(|(((body, id), at), sent)| Message { id, at, body, sent }).collect()
 }
 
 /// A chat after each fact there is, at each end of a turn, in every status and with every tail.
