@@ -2,7 +2,7 @@
 //!
 //! Tests of our own can be wrong in the same way on both sides. So the official SDKs read what the understudy streams and
 //! must see exactly what its script says, our adapters ask a server that somebody else wrote, and somebody else makes up
-//! requests to ours. The checks are small
+//! requests to ours, and generates clients of it. The checks are small
 //! programs in `xtask/interop/`; each prints a line of JSON a check, and this chore fetches what they need, runs them and
 //! counts.
 
@@ -31,6 +31,8 @@ pub enum Peer {
     Aimock,
     /// schemathesis, which makes up requests to our API from its document.
     Schemathesis,
+    /// Clients that openapi-typescript and openapi-python-client generate from that document.
+    Generated,
 }
 
 /// Where the checks are, and where what they need is put.
@@ -57,6 +59,7 @@ pub fn run(root: &Path, only: &[Peer]) -> Result<ExitCode> {
             Peer::Node => place.node(&mut report),
             Peer::Aimock => place.aimock(&mut report),
             Peer::Schemathesis => place.schemathesis(&mut report),
+            Peer::Generated => place.generated(&mut report),
         };
         if let Err(error) = tried {
             eprintln!("{error:#}");
@@ -74,6 +77,7 @@ impl Peer {
             Self::Node => "Node SDKs",
             Self::Aimock => "aimock",
             Self::Schemathesis => "schemathesis",
+            Self::Generated => "generated clients",
         }
     }
 }
@@ -138,7 +142,35 @@ impl Place {
     fn schemathesis(&self, report: &mut Report) -> Result<()> {
         let checks = self.checks.join("schemathesis");
         let python = setup::python(&checks, &self.made.join("schemathesis"))?;
-        let data = self.made.join("schemathesis-data");
+        let (_server, address, token) = self.serve("schemathesis-data")?;
+        let mut command = Command::new(python);
+        command.arg(checks.join("api.py")).env("SERVER", address).env("TOKEN", token);
+        eprintln!("== {}", child::shown(&command));
+        report.rows.push(Row::of(Child::start(&mut command)?, "schemathesis"));
+        Ok(())
+    }
+
+    /// Their generators make clients of our document, and their compilers read them.
+    fn generated(&self, report: &mut Report) -> Result<()> {
+        let checks = self.checks.join("generated");
+        let python = setup::python(&checks, &self.made.join("generated-python"))?;
+        let modules = setup::node(&checks, &self.made.join("generated-node"))?;
+        let (_server, address, token) = self.serve("generated-data")?;
+        let mut typescript = Command::new("node");
+        typescript.current_dir(&modules).arg("typescript.mjs");
+        let mut generated = Command::new(python);
+        generated.arg(checks.join("client.py"));
+        for (mut command, name) in [(typescript, "openapi-typescript"), (generated, "openapi-python-client")] {
+            command.env("SERVER", &address).env("TOKEN", &token);
+            eprintln!("== {}", child::shown(&command));
+            report.rows.push(Row::of(Child::start(&mut command)?, name));
+        }
+        Ok(())
+    }
+
+    /// A server of ours with a directory of its own, where it listens, and its token.
+    fn serve(&self, data: &str) -> Result<(Child, String, String)> {
+        let data = self.made.join(data);
         setup::forget(&data)?;
         // First, for a server that is still being built says nothing for longer than one may.
         let built = workspace::cargo(&self.root).args(["build", "--quiet", "--package", "everturn-cli"]).status();
@@ -153,11 +185,7 @@ impl Place {
             }
         };
         let token = std::fs::read_to_string(data.join("token")).context("the server's token")?;
-        let mut command = Command::new(python);
-        command.arg(checks.join("api.py")).env("SERVER", address).env("TOKEN", token.trim());
-        eprintln!("== {}", child::shown(&command));
-        report.rows.push(Row::of(Child::start(&mut command)?, "schemathesis"));
-        Ok(())
+        Ok((server, address, token.trim().to_owned()))
     }
 
     fn example(&self, name: &str) -> Command {

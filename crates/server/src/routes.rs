@@ -57,6 +57,7 @@ fn complete() -> (Router<Shared>, OpenApi) {
     let (router, mut document) = described().split_for_parts();
     document::complete(&mut document);
     watching::describe(&mut document);
+    document::name_alternatives(&mut document); // Last: it changes whatever was described.
     (router, document)
 }
 

@@ -43,7 +43,7 @@ pub struct Which {
 }
 
 /// The caller's chats, those first in which something was said last.
-#[utoipa::path(get, path = "/v1/chats", tag = "chats", params(Which), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats", operation_id = "listChats", tag = "chats", params(Which), security(("token" = [])), responses(
     (status = 200, description = "A page of chats", body = wire::Chats),
     (status = 422, description = "A condition is wrong", body = wire::ProblemBody),
 ))]
@@ -71,7 +71,7 @@ fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
 /// A new chat.
 ///
 /// Under an `Idempotency-Key` it is made once, however often that is asked while it is there.
-#[utoipa::path(post, path = "/v1/chats", tag = "chats", request_body = wire::Create, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats", operation_id = "createChat", tag = "chats", request_body = wire::Create, security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
     (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
@@ -93,7 +93,7 @@ pub async fn create(
 ///
 /// Messages keep their numbers. What was paid stays with this chat. Only where every call has its result. Under an
 /// `Idempotency-Key` it is made once, also if this chat is called something else by then, or is gone.
-#[utoipa::path(post, path = "/v1/chats/{id}/fork", tag = "chats", request_body = wire::Fork, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/fork", operation_id = "forkChat", tag = "chats", request_body = wire::Fork, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The new chat", body = wire::Chat),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
@@ -124,7 +124,7 @@ pub async fn fork(
 ///
 /// A turn under way is stopped first. Its streams end. Asked again under the same `Idempotency-Key` within a week, it is
 /// answered as before.
-#[utoipa::path(delete, path = "/v1/chats/{id}", tag = "chats", security(("token" = [])),
+#[utoipa::path(delete, path = "/v1/chats/{id}", operation_id = "deleteChat", tag = "chats", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 204, description = "It is gone"),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
@@ -160,7 +160,7 @@ async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
 }
 
 /// A chat, without its messages.
-#[utoipa::path(get, path = "/v1/chats/{id}", tag = "chats", params(("id" = String, Path)), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats/{id}", operation_id = "getChat", tag = "chats", params(("id" = String, Path)), security(("token" = [])), responses(
     (status = 200, description = "The chat", body = wire::Chat),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
 ))]
@@ -171,7 +171,7 @@ pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
 /// Names a chat, puts it away or takes it out again, chooses its model, has it recorded or not: all that is asked for, or nothing.
 ///
 /// A model is asked from the next turn on; the turn under way keeps the one it began with.
-#[utoipa::path(patch, path = "/v1/chats/{id}", tag = "chats", request_body = wire::Patch, security(("token" = [])),
+#[utoipa::path(patch, path = "/v1/chats/{id}", operation_id = "updateChat", tag = "chats", request_body = wire::Patch, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
@@ -215,7 +215,7 @@ pub struct How {
 /// What a chat has used, and what it cost.
 ///
 /// With each provider call it is sent piece by piece, and counts as one of the token's streams.
-#[utoipa::path(get, path = "/v1/chats/{id}/usage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats/{id}/usage", operation_id = "getChatUsage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "Steps, time, tokens and money", body = wire::Usage),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
     (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),

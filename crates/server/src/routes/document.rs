@@ -1,11 +1,15 @@
 //! What is true of every route, said once.
 
+mod unions;
+
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder};
 
 use crate::body::KEY_LEN_MAX;
 use crate::guard::PROBES;
+
+pub use unions::name_alternatives;
 
 const PROBLEM: &str = "application/problem+json";
 

@@ -61,7 +61,7 @@ pub struct How {
 }
 
 /// A chat whole: its messages, and in JSON every provider call.
-#[utoipa::path(get, path = "/v1/chats/{id}/export", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats/{id}/export", operation_id = "exportChat", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "The chat", content((wire::Export = "application/json"), (String = "text/markdown"))),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
     (status = 422, description = "There is no such format", body = wire::ProblemBody),

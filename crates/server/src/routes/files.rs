@@ -20,7 +20,7 @@ use crate::wire;
 const TYPES: [&str; 6] = ["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"];
 
 /// The bytes of a file in a message, or of what a tool gave back.
-#[utoipa::path(get, path = "/v1/chats/{id}/messages/{number}/files/{place}", tag = "messages", security(("token" = [])),
+#[utoipa::path(get, path = "/v1/chats/{id}/messages/{number}/files/{place}", operation_id = "getFile", tag = "messages", security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("place" = u64, Path, description = "Its place among the parts, or among the media of a result, from 0")), responses(
     (status = 200, description = "The bytes", content_type = "application/octet-stream"),
     (status = 404, description = "There is no such file, or its bytes are not kept any more", body = wire::ProblemBody),

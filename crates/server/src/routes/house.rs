@@ -15,13 +15,13 @@ use crate::wire;
 pub type Reader = May<Reading>;
 
 /// That the process lives. Needs no token, and says nothing.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It lives")))]
+#[utoipa::path(get, path = "/healthz", operation_id = "getHealth", tag = "server", responses((status = 200, description = "It lives")))]
 pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
 /// That chats can be read and driven. Needs no token: what asks it has none.
-#[utoipa::path(get, path = "/readyz", tag = "server", responses(
+#[utoipa::path(get, path = "/readyz", operation_id = "getReadiness", tag = "server", responses(
     (status = 200, description = "It is ready"),
     (status = 503, description = "It is not", body = wire::ProblemBody),
 ))]
@@ -33,7 +33,7 @@ pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> 
 }
 
 /// Numbers for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "server", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "All metrics, in the OpenMetrics text format", content_type = "application/openmetrics-text"),
 ))]
 pub async fn metrics(_: May<Measuring>, State(app): State<Shared>) -> Result<Response, Problem> {
@@ -44,7 +44,7 @@ pub async fn metrics(_: May<Measuring>, State(app): State<Shared>) -> Result<Res
 }
 
 /// The models that agents here talk to, and those a chat may be given beside them.
-#[utoipa::path(get, path = "/v1/models", tag = "server", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/models", operation_id = "listModels", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "The models", body = wire::Models),
 ))]
 pub async fn models(_: May<Reading>, State(app): State<Shared>) -> Answer<wire::Models> {
@@ -52,7 +52,7 @@ pub async fn models(_: May<Reading>, State(app): State<Shared>) -> Answer<wire::
 }
 
 /// What the caller's owner may use in all their chats, and has used today and this month.
-#[utoipa::path(get, path = "/v1/usage", tag = "server", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/usage", operation_id = "getOwnerUsage", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "What was used, and may be", body = wire::Account),
 ))]
 pub async fn usage(caller: May<Reading>, State(app): State<Shared>) -> Result<Answer<wire::Account>, Problem> {

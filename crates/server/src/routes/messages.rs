@@ -30,7 +30,7 @@ pub struct Which {
 }
 
 /// A page of messages, oldest first.
-#[utoipa::path(get, path = "/v1/chats/{id}/messages", tag = "messages", params(("id" = String, Path), Which), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats/{id}/messages", operation_id = "listMessages", tag = "messages", params(("id" = String, Path), Which), security(("token" = [])), responses(
     (status = 200, description = "The messages", body = wire::Messages),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 422, description = "A condition is wrong", body = wire::ProblemBody),
@@ -55,7 +55,7 @@ pub async fn page(
 /// Says something.
 ///
 /// It is answered when the message is stored; the model's answer comes in the stream.
-#[utoipa::path(post, path = "/v1/chats/{id}/messages", tag = "messages", request_body = wire::Send, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/messages", operation_id = "sendMessage", tag = "messages", request_body = wire::Send, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 202, description = "It is kept and will be heard", body = wire::Accepted),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
@@ -78,7 +78,7 @@ pub async fn send(
 }
 
 /// Replaces a person's message, and everything after it.
-#[utoipa::path(put, path = "/v1/chats/{id}/messages/{number}", tag = "messages", request_body = wire::Edit, security(("token" = [])),
+#[utoipa::path(put, path = "/v1/chats/{id}/messages/{number}", operation_id = "editMessage", tag = "messages", request_body = wire::Edit, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It was replaced, and a new turn began", body = wire::Accepted),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),

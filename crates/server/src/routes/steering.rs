@@ -68,7 +68,7 @@ pub async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
 }
 
 /// The messages that wait, next first.
-#[utoipa::path(get, path = "/v1/chats/{id}/queue", tag = "queue", params(("id" = String, Path)), security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/chats/{id}/queue", operation_id = "listQueue", tag = "queue", params(("id" = String, Path)), security(("token" = [])), responses(
     (status = 200, description = "Who waits", body = Vec<wire::Queued>),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
 ))]
@@ -77,7 +77,7 @@ pub async fn queue(chat: Own<Reading>) -> Result<Answer<Vec<wire::Queued>>, Prob
 }
 
 /// Deletes a message that waits.
-#[utoipa::path(delete, path = "/v1/chats/{id}/queue/{number}", tag = "queue", security(("token" = [])),
+#[utoipa::path(delete, path = "/v1/chats/{id}/queue/{number}", operation_id = "deleteQueuedMessage", tag = "queue", security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It is gone and will not be heard", body = wire::Accepted),
     (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
@@ -93,7 +93,7 @@ pub async fn unqueue(
 }
 
 /// Makes a message that waits the next one, at the next step boundary.
-#[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", tag = "queue", request_body = wire::Nothing, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", operation_id = "promoteQueuedMessage", tag = "queue", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It is next", body = wire::Accepted),
     (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
@@ -116,7 +116,7 @@ pub async fn promote(
 ///
 /// It is answered when that is stored. A chat that rests already is left as it is. If messages wait in a chat that waits for
 /// answers, the next one begins a turn.
-#[utoipa::path(post, path = "/v1/chats/{id}/interrupt", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/interrupt", operation_id = "interruptChat", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
@@ -144,7 +144,7 @@ pub async fn interrupt(
 ///
 /// Results take the scope `chat`; allowing and denying takes the scope `approve`, and no other. To see what is asked, and
 /// what to approve, takes `read`.
-#[utoipa::path(post, path = "/v1/chats/{id}/answers", tag = "messages", request_body = wire::Answers, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/answers", operation_id = "answerCalls", tag = "messages", request_body = wire::Answers, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "They were taken", body = wire::Accepted),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
@@ -198,7 +198,7 @@ async fn answered(
 }
 
 /// Summarises what was said so far, for later prompts.
-#[utoipa::path(post, path = "/v1/chats/{id}/compact", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/chats/{id}/compact", operation_id = "compactChat", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "A summary is being written", body = wire::Accepted),
     (status = 429, description = "Too many chats run", body = wire::ProblemBody),

@@ -19,7 +19,7 @@ use crate::wire;
 const NAME_LEN_MAX: usize = 100;
 
 /// All tokens, without their secrets.
-#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/v1/tokens", operation_id = "listTokens", tag = "tokens", security(("token" = [])), responses(
     (status = 200, description = "The tokens", body = wire::TokensList),
 ))]
 pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<wire::TokensList>, Problem> {
@@ -29,7 +29,7 @@ pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<
 
 /// A new token. Its secret is shown this once; and again to whoever asks with the same token and `Idempotency-Key` within a
 /// week.
-#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = wire::NewToken, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/tokens", operation_id = "createToken", tag = "tokens", request_body = wire::NewToken, security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The token", body = wire::Secret),
     (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
@@ -84,7 +84,7 @@ pub async fn make(
 }
 
 /// Takes a token back. Its open streams end within seconds. Taking it back again changes nothing.
-#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens", security(("token" = [])),
+#[utoipa::path(delete, path = "/v1/tokens/{id}", operation_id = "revokeToken", tag = "tokens", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It opens nothing any more", body = wire::TokenInfo),
     (status = 404, description = "There is no such token", body = wire::ProblemBody),

@@ -57,7 +57,7 @@ const FOLLOWED_LEN_MAX: usize = 32;
 /// Events of followed chats are those of their own streams, with the chat in `chat`, and in `cursor` where to resume it.
 /// `list` is the newest page of the list, and replaces all that was told of it before; `heading` is a chat that is new or
 /// looks different, `gone` one that was deleted.
-#[utoipa::path(get, path = "/v1/stream", tag = "messages", security(("token" = [])), params(These), responses(
+#[utoipa::path(get, path = "/v1/stream", operation_id = "streamChats", tag = "messages", security(("token" = [])), params(These), responses(
     (status = 200, description = "Server-sent events; `data` is a `Told`, but of a `list` it is a `Chats`, of a `heading` a `Listed`, and of what is `gone` just its `chat`", content_type = "text/event-stream", body = wire::Lines),
     (status = 422, description = "What to follow is not said well", body = wire::ProblemBody),
     (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
@@ -89,7 +89,7 @@ fn followed(text: &str) -> Option<stream::Followed> {
 ///
 /// Events are `message`, `delta`, `rewound`, `status` and `reset`, each with one line of JSON. Comments come every 15
 /// seconds at least. Whoever is cut comes back with the last `id:` they received, in `Last-Event-ID` or `after`.
-#[utoipa::path(get, path = "/v1/chats/{id}/stream", tag = "messages", security(("token" = [])),
+#[utoipa::path(get, path = "/v1/chats/{id}/stream", operation_id = "streamChat", tag = "messages", security(("token" = [])),
     params(("id" = String, Path), From, ("Last-Event-ID" = Option<String>, Header)), responses(
     (status = 200, description = "Server-sent events; `data` is what `Event` says", content_type = "text/event-stream", body = wire::Lines),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
