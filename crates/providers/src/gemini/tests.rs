@@ -43,7 +43,7 @@ fn sent_back(fixture: &[u8]) -> String {
     };
     let messages = [text("Hello"), reply, text("Go on")];
     let messages: Vec<Message> =
-        messages.into_iter().zip(1..).map(|(body, id)| Message { id: MessageId(id), at: Timestamp(0), body }).collect();
+        messages.into_iter().zip(1..).map(|(body, id)| Message { id: MessageId(id), at: Timestamp(0), body, sent: None }).collect();
     let provider = gemini("http://localhost");
     let target = provider.facts("gemini-3-pro").target;
     let request = Request::new(model, &target, prepare(&messages, &target)).fit(&target);

@@ -25,7 +25,7 @@ impl Talk {
 
     pub fn say(mut self, body: Body) -> Self {
         let id = MessageId(self.messages.len() as u64 + 1);
-        self.messages.push(Message { id, at: Timestamp(0), body });
+        self.messages.push(Message { id, at: Timestamp(0), body, sent: None });
         self
     }
 

@@ -63,7 +63,7 @@ fn sent_back(stream: &str) -> Vec<Value> {
     let hello = Part::Text(Text { text: "Hi".into(), ..Text::default() });
     let bodies = [Body::User(vec![hello]), Body::Reply(Box::new(reply))];
     let messages: Vec<Message> =
-        bodies.into_iter().map(|body| Message { id: MessageId(1), at: Timestamp(0), body }).collect();
+        bodies.into_iter().map(|body| Message { id: MessageId(1), at: Timestamp(0), body, sent: None }).collect();
     let card = Catalogue::embedded().card("anthropic", MODEL);
     let target = card.facts("anthropic", Wire::Anthropic).target;
     let request = Request::new(model, &target, prepare(&messages, &target)).fit(&target);

@@ -71,7 +71,7 @@ fn result(ordinal: u16, tool: &str, verdict: Verdict, output: Output) -> Body {
 }
 
 fn transcript(bodies: Vec<Body>) -> Vec<Message> {
-    let message = |(n, body)| Message { id: MessageId(n as u64 + 1), at: Timestamp(0), body };
+    let message = |(n, body)| Message { id: MessageId(n as u64 + 1), at: Timestamp(0), body, sent: None };
     bodies.into_iter().enumerate().map(message).collect()
 }
 
