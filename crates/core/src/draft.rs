@@ -15,6 +15,7 @@ use crate::message::{Call, Meta, Part, Reasoning, Reply, ReplyBody, RunBy, Seal,
 use crate::seam::Seam;
 use crate::view::Row;
 
+mod cut;
 mod look;
 mod provided;
 
@@ -170,19 +171,25 @@ impl Draft {
     }
 
     /// Replaces the inputs of whole calls that are no JSON object by what `repair` makes of them. What came stays beside
-    /// it, in the call's metadata.
+    /// it, in the call's metadata. An input that was cut is left alone: a repair must not complete what did not arrive.
     pub fn mend(&mut self, repair: impl Fn(&str) -> Option<String>) {
         for part in &mut self.parts {
             if let Part::Call(call) = part
                 && call.whole
                 && call.run_by == RunBy::Us
                 && call.object().is_none()
+                && !cut::is_cut(&call.input)
                 && let Some(mended) = repair(&call.input)
             {
                 let raw = std::mem::replace(&mut call.input, mended);
                 call.meta.insert("everturn".into(), serde_json::json!({ "raw_input": raw }));
             }
         }
+    }
+
+    /// Takes the response's name out: the reply will not be all of that response, so no request may be chained to it.
+    pub fn forget_response(&mut self) {
+        self.response_id = None;
     }
 
     /// Closes the draft into a reply. The only way to one, and it takes a stop: what has none is not an answer.
@@ -192,7 +199,7 @@ impl Draft {
     pub fn seal(mut self, stop: Stop, at: Timestamp, context_limit: Option<u64>) -> Option<Reply> {
         let runtime = self.runtime(at);
         self.end_reasoning(at);
-        self.distrust_cut_call(&stop);
+        self.distrust_cut_calls(&stop);
         self.parts.retain(is_worth_keeping);
         let model = self.attempt.map(|began| began.model)?;
         Some(Reply::sealed(ReplyBody {
@@ -334,10 +341,17 @@ impl Draft {
         }
     }
 
-    /// At the output limit a provider may close a call it never finished: then only valid JSON is believed.
-    fn distrust_cut_call(&mut self, stop: &Stop) {
-        if let (Stop::Length, Some(Part::Call(call))) = (stop, self.parts.last_mut()) {
-            call.whole &= call.object().is_some();
+    /// A provider may close a call it never finished. Then it is not whole; and of the last call before the output limit
+    /// only valid JSON is believed.
+    fn distrust_cut_calls(&mut self, stop: &Stop) {
+        let newest = self.parts.len().saturating_sub(1);
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            if let Part::Call(call) = part
+                && call.object().is_none()
+            {
+                let at_limit = *stop == Stop::Length && at == newest;
+                call.whole &= !at_limit && !cut::is_cut(&call.input);
+            }
         }
     }
 }

@@ -111,15 +111,53 @@ fn calls_grow_side_by_side() {
     assert_eq!(draft.complete_calls().count(), 2);
 }
 
-/// AW06: at the output limit a call that does not parse was cut, whatever the provider says; its siblings are kept.
+/// AW06: a call whose input ends inside a string, an object or an array was cut, whatever the provider says; its siblings
+/// are kept. At the output limit only valid JSON is believed of the last call.
 #[test]
-fn a_call_cut_by_the_output_limit_is_not_whole() {
+fn a_call_that_was_cut_is_not_whole() {
     let ended = |slot| Delta::CallEnded { slot };
-    let draft = fold([call(0, "a"), input(0, "{}"), ended(0), call(1, "b"), input(1, "{\"x"), ended(1)]);
-    let reply = draft.clone().seal(Stop::Length, Timestamp(0), None).unwrap();
-    assert_eq!(reply.calls().map(|call| call.whole).collect::<Vec<_>>(), [true, false]);
-    let reply = draft.seal(Stop::ToolUse, Timestamp(0), None).unwrap();
-    assert_eq!(reply.calls().map(|call| call.whole).collect::<Vec<_>>(), [true, true], "bad JSON is repaired later");
+    let draft = |last: &str| fold([call(0, "a"), input(0, "{}"), ended(0), call(1, "b"), input(1, last), ended(1)]);
+    let whole = |last: &str, stop: Stop| {
+        let mut draft = draft(last);
+        draft.mend(|_| Some("{}".into()));
+        let reply = draft.seal(stop, Timestamp(0), None).unwrap();
+        reply.calls().map(|call| call.whole).collect::<Vec<_>>()
+    };
+    for stop in [Stop::Length, Stop::ToolUse, Stop::End] {
+        assert_eq!(whole("{\"path\":\"/home/me/projects/old", stop.clone()), [true, false], "{stop:?}");
+        assert_eq!(whole("{}", stop.clone()), [true, true], "{stop:?}");
+    }
+    let unmended = draft("{'a': 1}").seal(Stop::Length, Timestamp(0), None).unwrap();
+    assert_eq!(unmended.calls().map(|call| call.whole).collect::<Vec<_>>(), [true, false]);
+}
+
+/// No strict prefix of an object is whole, and what models get wrong is not taken for a cut.
+#[test]
+fn every_prefix_of_an_input_is_cut() {
+    let whole = r#"{"a": "}\"]", "b": [1, {"c\\": null}, "x, y: {"], "d" : {"e":"\\"} , "f": "it's // a /* b"}"#;
+    serde_json::from_str::<serde_json::Value>(whole).unwrap();
+    for (end, _) in whole.char_indices().skip(1) {
+        assert!(cut::is_cut(&whole[..end]), "{}", &whole[..end]);
+    }
+    let almost = [
+        whole,
+        "",
+        "null",
+        "a: 1",
+        r#"{"a": 1,}"#,
+        r#"{'a': 'b}', c: True}"#,
+        "{“a”: “b”}",
+        "```json\n{\"a\": 1}\n```",
+        r#"{"a": [1, 2}"#,
+        r#"{"a": "he said "hi" to me"}"#,
+        r#"{"a": "x" "b": "y"}"#,
+        "{\"a\": 1 // it's {\n}",
+        "{a: http://x.y/z}",
+        "{\"a\": \"line\nline\"}",
+    ];
+    almost.iter().for_each(|input| assert!(!cut::is_cut(input), "{input}"));
+    let cut = [r#"{'a': 'b }"#, r#"{"a": "b}"#, r#"{"a": "echo "hi}"#, r#""a": "b"#, r#"{a: [1, 2"#, "{\"a\": 1 /* }"];
+    cut.iter().for_each(|input| assert!(cut::is_cut(input), "{input}"));
 }
 
 /// MC07: an input that is no object is stored repaired, with what came beside it; cut calls and good ones are left alone.
@@ -128,18 +166,21 @@ fn inputs_are_mended_in_the_open() {
     let ended = |slot| Delta::CallEnded { slot };
     let mut draft = fold([
         call(0, "a"),
-        input(0, "{x"),
+        input(0, "{x}"),
         ended(0),
         call(1, "b"),
         input(1, "{}"),
         ended(1),
         call(2, "c"),
-        input(2, "{y"),
+        input(2, "{y}"),
+        call(3, "d"),
+        input(3, "{z"),
+        ended(3),
     ]);
-    draft.mend(|raw| (raw == "{x").then(|| "{\"x\":1}".into()));
+    draft.mend(|_| Some("{\"x\":1}".into()));
     let inputs: Vec<_> =
         draft.our_calls().map(|call| (call.input.as_str(), call.meta.contains_key("everturn"))).collect();
-    assert_eq!(inputs, [("{\"x\":1}", true), ("{}", false), ("{y", false)]);
+    assert_eq!(inputs, [("{\"x\":1}", true), ("{}", false), ("{y}", false), ("{z", false)]);
 }
 
 /// AW07, CL01, CL02, CL04, CR52, CR53: a seal stays whatever comes without one, empty sealed reasoning is kept, empty

@@ -8,7 +8,7 @@ use everturn::core::blob::Blob;
 use everturn::core::chat::Chat;
 use everturn::core::ids::StepId;
 use everturn::core::limits::Limits;
-use everturn::core::message::{Body, CallResult, Media, Meta, Stop};
+use everturn::core::message::{Body, CallResult, Media, Meta, Stop, Verdict};
 use everturn::core::prompt::{PromptPart, PromptResult, Request};
 use everturn::{Agent, Hook, Policy, Tool, ToolContext, ToolError, ToolOutput, Toolbox, tool};
 use everturn_understudy::{Cue, Understudy, begin_call, call, script, stop, text};
@@ -128,7 +128,7 @@ async fn a_late_tool_has_a_moment() {
 async fn almost_json_is_repaired() {
     let diary = Diary::new();
     let agent = agent().tool(diary.tool("look", 0, ANY)).unwrap();
-    let inputs = ["", "  ", r#"{"a": 1,}"#, "{'a': 'b'}", r#"{a: True, "b": [1, 2"#, "```json\n{\"a\": 1}\n```"];
+    let inputs = ["", "  ", r#"{"a": 1,}"#, "{'a': 'b'}", r#"{a: True, "b": [1, 2}"#, "```json\n{\"a\": 1}\n```"];
     let calls = (0..).zip(inputs).map(|(slot, input)| raw("look", input, slot));
     let stage = Stage::new(Understudy::new(calling(calls)), agent).await;
     stage.run("go").await;
@@ -145,6 +145,24 @@ async fn almost_json_is_repaired() {
     .assert_eq(&begun);
     let next = format!("{:?}", stage.understudy.requests()[1].entries.get(1));
     assert!(next.contains(r#""b": Array [Number(1), Number(2)]"#), "the model is shown what was run: {next}");
+}
+
+/// An input that ends before it is over did not arrive: its call never runs, and the model is told to call again.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_input_was_cut_never_runs() {
+    let diary = Diary::new();
+    let agent = agent().tool(diary.tool("delete", 0, ANY)).unwrap();
+    let inputs = [r#"{"path":"/home/me/projects/old"#, r#"{"paths":["/a""#, r#"{"path":"/a""#, "{'path': '/a}"];
+    let calls = (0..).zip(inputs).map(|(slot, input)| raw("delete", input, slot));
+    let stage = Stage::new(Understudy::new(calling(calls)), agent).await;
+    stage.run("go").await;
+    assert_eq!(diary.read(), "");
+    let kept = kept(&stage).await;
+    assert_eq!(kept.len(), inputs.len());
+    for result in kept {
+        assert_eq!(result.verdict, Verdict::Error);
+        assert!(result.output.text.contains("cut off"), "{}", result.output.text);
+    }
 }
 
 /// CL23, PR14: bytes that are no text are shown as text and kept as bytes; media go along as they are; what is too long is
