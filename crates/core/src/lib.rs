@@ -31,6 +31,7 @@ pub mod rehearsal;
 pub mod retry;
 pub mod seam;
 pub mod status;
+pub mod surrogates;
 mod title;
 pub mod truncate;
 pub mod view;

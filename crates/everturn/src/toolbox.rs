@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use everturn_core::chat::CallState;
 use everturn_core::message::{Call, RunBy};
 use everturn_core::prompt::{NotOfferable, ToolSpec, offerable};
+use everturn_core::surrogates;
 use serde_json::Value;
 
 use crate::tool::{Approval, Beside, Policy, SharedTool, Tool};
@@ -224,12 +225,14 @@ impl Shelf {
 /// The longest input that is repaired: what is longer was not meant to be one, and a driver waits for it.
 const REPAIR_BYTES_MAX: usize = 256 * 1024;
 
-/// An input that is almost a JSON object, as one. What a model writes often lacks a quote or a comma.
+/// An input that is almost a JSON object, as one. What a model writes often lacks a quote or a comma, or has half a
+/// surrogate pair. Only for inputs that arrived whole: `Draft::mend` asks for no others.
 pub(crate) fn repaired(raw: &str) -> Option<String> {
     if raw.len() > REPAIR_BYTES_MAX {
         return None;
     }
-    jsonrepair_rs::jsonrepair_value(raw).ok().filter(Value::is_object).map(|value| value.to_string())
+    let (raw, _) = surrogates::replaced(raw);
+    jsonrepair_rs::jsonrepair_value(&raw).ok().filter(Value::is_object).map(|value| value.to_string())
 }
 
 impl Entry {
@@ -283,8 +286,15 @@ mod tests {
     /// What is nearly right is mended, as long as mending it keeps nobody waiting.
     #[test]
     fn only_short_inputs_are_repaired() {
-        let cut = |bytes: usize| format!("{{\"say\":\"{}", "a".repeat(bytes));
-        assert!(repaired(&cut(1_000)).is_some());
-        assert_eq!(repaired(&cut(REPAIR_BYTES_MAX)), None);
+        let almost = |bytes: usize| format!("{{'say':'{}'}}", "a".repeat(bytes));
+        assert!(repaired(&almost(1_000)).is_some());
+        assert_eq!(repaired(&almost(REPAIR_BYTES_MAX)), None);
+    }
+
+    /// Half a surrogate pair in an input is a character that is not known, and no reason to refuse the call.
+    #[test]
+    fn half_a_surrogate_pair_is_replaced() {
+        let raw = r#"{"a": "x\ud83d y", "b": "\ud83d\ude00"}"#;
+        assert_eq!(repaired(raw).unwrap(), "{\"a\":\"x\u{fffd} y\",\"b\":\"\u{1f600}\"}");
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use everturn_core::error::{Kind, ProviderError, Retry};
+use everturn_core::surrogates::{self, Edges};
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use memchr::memchr2;
 use tokio::time::{Sleep, sleep};
@@ -21,8 +22,11 @@ use crate::sse::{Bounds, Decoder, Event, Overlong};
 
 #[cfg(test)]
 pub(crate) mod cuts;
+pub(crate) mod halves;
 #[cfg(test)]
 mod tests;
+
+use halves::Halves;
 
 /// How one wire is read. A fold: the same events give the same frames, whenever they come.
 pub trait Decode: Send + 'static {
@@ -52,13 +56,15 @@ pub struct Fold<D> {
     provider: String,
     sse: Decoder,
     decode: D,
+    halves: Halves,
     stopped: bool,
 }
 
 impl<D: Decode> Fold<D> {
     /// An answer of which nothing has come.
     pub fn new(provider: &str, bounds: Bounds, decode: D) -> Self {
-        Self { provider: provider.to_owned(), sse: Decoder::new(bounds), decode, stopped: false }
+        let (provider, sse) = (provider.to_owned(), Decoder::new(bounds));
+        Self { provider, sse, decode, halves: Halves::default(), stopped: false }
     }
 
     /// Whether the answer is over.
@@ -79,7 +85,7 @@ impl<D: Decode> Fold<D> {
         if self.stopped {
             return Ok(());
         }
-        let Self { sse, decode, stopped, provider } = self;
+        let Self { sse, decode, halves, stopped, provider } = self;
         let read = sse.push(bytes, |event| {
             if *stopped {
                 return Ok(());
@@ -88,7 +94,9 @@ impl<D: Decode> Fold<D> {
                 return Err(Broke::Values);
             }
             let seen = out.len();
-            let decoded = decode.event(&event, out);
+            let (data, edges) = surrogates::replaced(event.data);
+            let decoded = decode.event(&Event { data: &data, ..event }, out);
+            halves.join(edges, out, seen);
             *stopped = cut_at_stop(out, seen);
             decoded.or_else(|error| if *stopped { Ok(()) } else { Err(Broke::Provider(error)) })
         });
@@ -109,6 +117,7 @@ impl<D: Decode> Fold<D> {
         if !self.stopped {
             let seen = out.len();
             self.decode.end(out);
+            self.halves.join(Edges::default(), out, seen);
             self.stopped = cut_at_stop(out, seen);
         }
         if self.stopped { Ok(()) } else { Err(ProviderError::new(&*self.provider, Kind::Truncated)) }

@@ -10,6 +10,9 @@ use futures_util::stream;
 use super::cuts::told;
 use super::*;
 
+mod errors;
+mod halves;
+
 /// A wire of single words.
 #[derive(Clone, Copy)]
 struct Words {

@@ -11,6 +11,7 @@ use super::chunk::{Function, Piece};
 use super::closing::Closing;
 use super::finish::Finish;
 use crate::provider::Frame;
+use crate::wire::halves::beyond;
 
 /// The calls of one answer. The slot of each is its place here.
 #[derive(Debug, Default)]
@@ -197,7 +198,11 @@ impl Call {
         }
         if self.json == Closing::Over {
             // Some repeat the whole at the end, or add a tag of their own. A second object would be another call's.
-            return if begins && piece != self.input { Err("two inputs for one call") } else { Ok(()) };
+            return if begins && beyond(piece, &self.input) != Some("") {
+                Err("two inputs for one call")
+            } else {
+                Ok(())
+            };
         }
         let (piece, rest) = piece.split_at(self.json.push(piece));
         self.input.push_str(piece);

@@ -9,6 +9,7 @@ use super::speech::Place;
 use super::{Begin, ITEMS_MAX, Responses};
 use crate::openai::meta;
 use crate::provider::Frame;
+use crate::wire::halves::beyond;
 
 /// An item of the response.
 #[derive(Debug)]
@@ -188,7 +189,7 @@ impl Responses {
     pub(super) fn whole_input(&mut self, place: u32, json: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let item = self.items.iter().rev().find(|item| item.place == place);
         let Some(Item { body: Body::Call { input, .. }, seen: Seen::All, .. }) = item else { return Ok(()) };
-        match json.strip_prefix(input.as_str()) {
+        match beyond(json, input) {
             Some("") => Ok(()),
             Some(rest) => {
                 let rest = rest.to_owned();

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::Responses;
 use crate::openai::{meta, source};
 use crate::provider::Frame;
+use crate::wire::halves::beyond;
 
 /// What kind of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,11 +83,11 @@ impl Responses {
         let open = self.open.as_ref().filter(|open| open.place == place);
         let rest = match (open, self.known(place.item)) {
             (_, None) => "", // Only the end of it came by here.
-            (Some(open), Some(_)) => words.strip_prefix(open.said.as_str()).unwrap_or_default(),
+            (Some(open), Some(_)) => beyond(words, &open.said).unwrap_or_default(),
             (None, Some(parts)) if place.part >= parts => words,
             (None, Some(parts)) if place.part + 1 == parts => {
                 let said = self.item(place.item).map_or("", |item| &item.said);
-                words.strip_prefix(said).filter(|_| !said.is_empty()).unwrap_or_default()
+                beyond(words, said).filter(|_| !said.is_empty()).unwrap_or_default()
             }
             (None, Some(_)) => "",
         };
