@@ -29,7 +29,7 @@ pub struct ProviderError {
     pub status: Option<u16>,
     /// The provider's name for the request.
     pub request_id: Option<String>,
-    /// The one name that helps a person along: the variable a key was read from, or the policy's category.
+    /// The one name that helps a person along: the variable a key or an address was read from, or the policy's category.
     pub subject: Option<String>,
     /// What the provider said: one line, bounded, without secrets.
     pub detail: String,
@@ -135,6 +135,7 @@ impl fmt::Display for ProviderError {
             (Kind::UsageLimit, _) => {
                 "reports that the budget or quota is used up; add credit, raise the limit, or ask whoever manages it"
             }
+            (Kind::Config, _) if self.subject.is_some() => return self.explain_with_subject(f),
             (Kind::Config, _) => "does not accept this model or one of its settings; check the name and the options",
             (Kind::ContextFull, _) => {
                 "cannot take a conversation this long; compact it, or choose a model with a larger window"
@@ -167,6 +168,9 @@ impl ProviderError {
             (Kind::MissingKey, None) => write!(f, "{name} needs a key and none is configured; add one and send again"),
             (Kind::ContentFilter, Some(category)) => {
                 write!(f, "{name} withheld its answer under its content policy ({category}); rephrase the request")
+            }
+            (Kind::Config, Some(variable)) => {
+                write!(f, "{name} has nothing at the address that was asked; check {variable}")
             }
             (Kind::ContentFilter, None) => {
                 write!(f, "{name} withheld its answer under its content policy; rephrase the request")

@@ -12,11 +12,13 @@ use everturn_core::error::{Cause, Kind, ProviderError, Retry};
 use everturn_core::ids::Timestamp;
 use everturn_core::retry::retry_after;
 
+mod event;
 mod said;
 mod signs;
 #[cfg(test)]
 mod tests;
 
+pub use event::error_in;
 pub use said::{BODY_BYTES_MAX, Said};
 use signs::{Family, Sign};
 
@@ -39,6 +41,8 @@ pub struct Evidence {
     pub transport: Option<Transport>,
     /// The variable the key was read from.
     pub key_variable: Option<String>,
+    /// The variable the base URL was read from.
+    pub base_variable: Option<String>,
 }
 
 /// How far an attempt had got when it failed.
@@ -170,7 +174,13 @@ fn of_answer(evidence: &Evidence) -> ProviderError {
         Sign::PromptShape => "a tool call in the conversation lacks what has to stand beside it",
         _ => said.message.as_str(),
     };
-    ProviderError::new(provider, kind).with_retry(retry).with_cause(cause).with_detail(detail)
+    let error = ProviderError::new(provider, kind).with_retry(retry).with_cause(cause).with_detail(detail);
+    match (sign, evidence.phase) {
+        (Sign::Address, Phase::Opening) => {
+            error.with_subject(evidence.base_variable.as_deref().unwrap_or("the base URL"))
+        }
+        _ => error,
+    }
 }
 
 /// Nothing answered, or not to the end.

@@ -174,7 +174,10 @@ impl Decoder {
             None => (line, &b""[..]),
         };
         match field {
-            b"data" => {
+            b"data" | b"error" => {
+                if field == b"error" {
+                    "error".clone_into(&mut self.name); // Not of the standard: how llama.cpp tells of an error.
+                }
                 let text = String::from_utf8_lossy(value);
                 if self.data.len() + text.len() > self.bounds.frame_bytes_max {
                     return Err(Overlong::Frame(self.bounds.frame_bytes_max).into());

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::classify::{self, Ending};
+use crate::classify::error_in;
 use crate::provider::Frame;
 use crate::sse::Event;
 use crate::wire::Decode;
@@ -215,6 +216,13 @@ impl Messages {
 
 impl Decode for Messages {
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        if let Some(error) = error_in(event) {
+            return match self.place {
+                // It has said everything, and why that is all: what fails now is not the answer.
+                Place::Ending(Ending::Over(_)) => self.stop(out),
+                _ => Err(classify::of_event(&self.provider, &error)),
+            };
+        }
         let Ok(wire) = serde_json::from_str::<Wire<'_>>(event.data) else { return self.unread(event, out) };
         let kind = if wire.kind.is_empty() { event.name } else { &*wire.kind };
         match kind {
@@ -225,12 +233,6 @@ impl Decode for Messages {
             "message_start" => self.start(wire.message, out)?,
             "message_delta" => self.end(&wire, event.data, out)?,
             "message_stop" => self.stop(out)?,
-            // It has said everything, and why that is all: what fails now is not the answer.
-            "error" if matches!(self.place, Place::Ending(Ending::Over(_))) => self.stop(out)?,
-            "error" => {
-                let event = serde_json::from_str(event.data).unwrap_or_default();
-                return Err(classify::of_event(&self.provider, &event));
-            }
             _ => self.unheard_of(event, out),
         }
         Ok(())
@@ -238,11 +240,10 @@ impl Decode for Messages {
 }
 
 /// The kinds of events there are.
-const EVENTS: [&str; 8] = [
+const EVENTS: [&str; 7] = [
     "content_block_delta",
     "content_block_start",
     "content_block_stop",
-    "error",
     "message_delta",
     "message_start",
     "message_stop",

@@ -71,7 +71,8 @@ impl Said {
             _ if depth == 0 => {}
             Value::Object(fields) => {
                 self.take(fields);
-                let inner = ["error", "response"].iter().filter_map(|key| fields.get(*key)).find(|v| v.is_object());
+                let inner =
+                    ["error", "response", "detail"].iter().filter_map(|key| fields.get(*key)).find(|v| v.is_object());
                 match (inner, fields.get("error")) {
                     (Some(inner), _) => self.open(inner, depth - 1),
                     (None, Some(Value::String(text))) => self.fill(Self::of_text(text)),
@@ -109,7 +110,10 @@ impl Said {
         if let Some(code) = text("code").or(text("reason")) {
             code.clone_into(&mut self.code);
         }
-        if let Some(message) = text("message").or(text("Message")) {
+        if text("param") == Some("previous_response_id") {
+            "previous_response_not_found".clone_into(&mut self.code); // Whatever else is said, the chain is refused.
+        }
+        if let Some(message) = ["message", "Message", "detail", "msg"].into_iter().find_map(text) {
             message.clone_into(&mut self.message);
         }
         let number = |key: &str| match fields.get(key)? {

@@ -29,6 +29,8 @@ pub enum Sign {
     Filtered,
     /// The model or a setting is wrong.
     Config,
+    /// Nothing is there that could answer: the base URL is wrong.
+    Address,
     /// Too many requests, from us.
     RateLimit,
     /// The key is right and may not.
@@ -58,7 +60,7 @@ impl Sign {
             Self::KeyRefused | Self::Forbidden => Kind::Auth,
             Self::TooLong => Kind::ContextFull,
             Self::Filtered => Kind::ContentFilter,
-            Self::Config => Kind::Config,
+            Self::Config | Self::Address => Kind::Config,
             Self::RateLimit => Kind::RateLimit,
             Self::Unavailable => Kind::Timeout,
             Self::NoAnswer => Kind::Malformed,
@@ -95,16 +97,19 @@ impl Family {
 /// The sign that explains most among status, names and message.
 pub fn read(family: Family, status: Option<u16>, said: &Said) -> Sign {
     let error_status = status.filter(|status| !(200..300).contains(status)).or(said.status).or_else(|| {
-        let bad = BAD_REQUESTS.iter().any(|name| name.eq_ignore_ascii_case(&said.name));
+        let names = [&said.name, &said.code];
+        let bad = BAD_REQUESTS.iter().any(|bad| names.iter().any(|name| bad.eq_ignore_ascii_case(name)));
         bad.then_some(400)
     });
     let by_status = match (error_status, status) {
+        (Some(404), _) => not_found(&said.message),
         (Some(status), _) => of_status(status),
         (None, Some(_)) => Sign::NoAnswer,
         (None, None) => Sign::ServerError, // In a stream: the request had been accepted.
     };
-    let names = [&said.code, &said.name].into_iter().filter_map(|name| of_name(name));
     let message = said.message.to_lowercase();
+    let of_name = |name: &String| if is_not_found(name) { Some(not_found(&message)) } else { of_name(name) };
+    let names = [&said.code, &said.name].into_iter().filter_map(of_name);
     let phrases = PHRASES.iter().filter(|phrase| phrase.is_in(&message, family, error_status));
     names.chain(phrases.map(|phrase| phrase.sign)).fold(by_status, Sign::min)
 }
@@ -112,7 +117,8 @@ pub fn read(family: Family, status: Option<u16>, said: &Said) -> Sign {
 /// What a status alone says.
 const fn of_status(status: u16) -> Sign {
     match status {
-        300..=399 | 404 | 405 => Sign::Config, // We follow no redirects: the base URL is wrong.
+        300..=399 | 404 | 405 => Sign::Address, // We follow no redirects.
+        501 | 505 => Sign::Config,              // What is not there will not be there in a minute.
         401 => Sign::KeyRefused,
         402 => Sign::Quota,
         403 => Sign::Forbidden,
@@ -124,6 +130,21 @@ const fn of_status(status: u16) -> Sign {
         500..=599 => Sign::ServerError,
         _ => Sign::Refused,
     }
+}
+
+/// What it means that something was not found: the model if that is what the message speaks of, else the address. A path
+/// that the message repeats says nothing, since the model is in many.
+fn not_found(message: &str) -> Sign {
+    let message = message.to_lowercase();
+    let mut words = message.split_whitespace().filter(|word| !word.contains("/models"));
+    if words.any(|word| word.contains("model") || word.contains("deployment")) { Sign::Config } else { Sign::Address }
+}
+
+/// Names that say no more than the status 404 does.
+const NOT_FOUND: [&str; 4] = ["not_found_error", "NotFoundError", "NOT_FOUND", "ResourceNotFoundException"];
+
+fn is_not_found(name: &str) -> bool {
+    NOT_FOUND.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Names that say no more than the status 400 does, which is something where there is no status.
@@ -187,7 +208,6 @@ pub(super) const NAMES: &[(Sign, &[&str])] = &[
     (
         Sign::Config,
         &[
-            "not_found_error",
             "model_not_found",
             "invalid_model",
             "unsupported_model",
@@ -196,11 +216,8 @@ pub(super) const NAMES: &[(Sign, &[&str])] = &[
             "unknown_parameter",
             "not_supported_error",
             "DeploymentNotFound",
-            "NotFoundError",
-            "NOT_FOUND",
             "FAILED_PRECONDITION",
             "UNIMPLEMENTED",
-            "ResourceNotFoundException",
         ],
     ),
     (Sign::Forbidden, &["permission_error", "permission_denied", "AccessDeniedException"]),
@@ -275,7 +292,10 @@ pub(super) const PHRASES: &[Phrase] = &[
     phrase(Sign::PromptShape, OPENAI, &["no tool output found for function call"]),
     phrase(Sign::PromptShape, OPENAI, &["was provided without its required 'reasoning' item"]),
     phrase(Sign::PromptShape, OPENAI, &["was provided without its required following item"]),
-    phrase(Sign::ChainBroken, OPENAI, &["previous response with id", "not found"]),
+    phrase(Sign::ChainBroken, OPENAI, &["previous_response_id"]),
+    phrase(Sign::ChainBroken, OPENAI, &["previous response", "not found"]),
+    phrase(Sign::ChainBroken, OPENAI, &["previous response", "does not exist"]),
+    phrase(Sign::ChainBroken, OPENAI, &["previous response", "expired"]),
     phrase(Sign::Overloaded, OPENAI, &["currently overloaded"]),
     phrase(Sign::Overloaded, GOOGLE, &["model is overloaded"]),
     phrase(Sign::Quota, ANTHROPIC, &["credit balance is too low"]),

@@ -19,6 +19,7 @@ use super::classify::{Calls, Ending, Judged, in_stream, malformed};
 use super::grounding::Sources;
 use super::request::CODE_EXECUTION;
 use super::usage::{Counted, Counts};
+use crate::classify::error_in;
 use crate::provider::Frame;
 use crate::sse::Event;
 use crate::wire::Decode;
@@ -81,12 +82,11 @@ impl Decode for GenerateContent {
         if event.data.trim() == "[DONE]" {
             return Ok(()); // A gateway's habit. It proves nothing.
         }
-        let chunk: Chunk<'_> = serde_json::from_str(event.data)
-            .map_err(|_| malformed(&self.provider, "a frame is not a response of generateContent"))?;
-        if let Some(error) = chunk.error {
-            let error = json!({ "error": serde_json::from_str::<Value>(error.get()).unwrap_or_default() });
+        if let Some(error) = error_in(event) {
             return Err(in_stream(&self.provider, &error));
         }
+        let chunk: Chunk<'_> = serde_json::from_str(event.data)
+            .map_err(|_| malformed(&self.provider, "a frame is not a response of generateContent"))?;
         let seen = out.len();
         let ended = self.chunk(chunk, event.data, &mut Out(out));
         if out.len() == seen && ended.is_ok() {

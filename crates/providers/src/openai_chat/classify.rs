@@ -9,8 +9,7 @@ use serde_json::Value;
 use crate::classify::{Evidence, classify};
 
 /// A chunk that tells of an error.
-pub(super) fn event(provider: &str, data: &str) -> ProviderError {
-    let mut event: Value = serde_json::from_str(data).unwrap_or_default();
+pub(super) fn event(provider: &str, mut event: Value) -> ProviderError {
     // What else such a chunk holds is about the answer, and no error's name or code.
     if let (Some(error), Some(chunk)) = (event.get("error").cloned(), event.as_object_mut()) {
         chunk.clear();
@@ -19,12 +18,8 @@ pub(super) fn event(provider: &str, data: &str) -> ProviderError {
     classify(&Evidence::of_event(provider, &event))
 }
 
-/// A finish reason that means failure, with the error beside it if there is one.
-pub(super) fn finished(provider: &str, reason: &str, data: &str) -> ProviderError {
-    let chunk: Value = serde_json::from_str(data).unwrap_or_default();
-    if chunk.get("error").is_some_and(|error| !error.is_null()) {
-        return event(provider, data).with_cause(Cause::ErrorFinish);
-    }
+/// A finish reason that means failure.
+pub(super) fn finished(provider: &str, reason: &str) -> ProviderError {
     let kind = match reason {
         "network_error" | "timeout" => Kind::Timeout,
         "insufficient_system_resource" => Kind::Overloaded,

@@ -7,11 +7,12 @@
 
 use everturn_core::cost::Report;
 use everturn_core::delta::Delta;
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::error::{Cause, Kind, ProviderError};
 use everturn_core::message::Stop;
 use serde_json::{Value, json};
 
 use super::classify;
+use crate::classify::error_in;
 use crate::openai::{Loose, Sources, meta, report, source};
 use crate::provider::Frame;
 use crate::sse;
@@ -63,14 +64,7 @@ impl Completions {
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
-        if chunk.is_error() && self.finish.is_some() {
-            self.stop(out); // What failed behind the end is not the answer.
-            return Ok(());
-        }
-        if chunk.is_error() {
-            return Err(self.failed(&chunk, data));
-        }
+    fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         self.begin(&chunk, out);
         let mut counted = self.count(&chunk.usage, out);
         let choices = chunk.choices.unwrap_or_default();
@@ -78,7 +72,7 @@ impl Completions {
         // With more than one answer asked for, the first is the answer.
         for choice in choices.into_iter().filter(|choice| choice.index.number().unwrap_or(0) == 0) {
             counted |= self.count(&choice.usage, out);
-            self.choice(choice, data, out)?;
+            self.choice(choice, out)?;
         }
         if is_last && counted && self.finish.is_some() {
             self.stop(out); // The count comes last. Not everybody says `[DONE]` after it.
@@ -87,13 +81,15 @@ impl Completions {
     }
 
     /// An error in the stream; one that goes with a finish reason is that reason's.
-    fn failed(&self, chunk: &Chunk<'_>, data: &str) -> ProviderError {
-        let finishes = |choice: &Choice<'_>| !choice.finish_reason.text().is_empty();
-        if chunk.choices.as_ref().is_some_and(|choices| choices.iter().any(finishes)) {
-            classify::finished(&self.provider, "error", data)
-        } else {
-            classify::event(&self.provider, data)
+    fn failed(&mut self, error: Value, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+        if self.finish.is_some() {
+            self.stop(out); // What failed behind the end is not the answer.
+            return Ok(());
         }
+        let finishes = |choice: &Value| choice["finish_reason"].as_str().is_some_and(|reason| !reason.is_empty());
+        let has_finished = error["choices"].as_array().is_some_and(|choices| choices.iter().any(finishes));
+        let error = classify::event(&self.provider, error);
+        Err(if has_finished { error.with_cause(Cause::ErrorFinish) } else { error })
     }
 
     fn begin(&mut self, chunk: &Chunk<'_>, out: &mut Vec<Frame>) {
@@ -134,7 +130,7 @@ impl Completions {
         }
     }
 
-    fn choice(&mut self, choice: Choice<'_>, data: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn choice(&mut self, choice: Choice<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         if let Some(words) = choice.delta {
             let before = out.len();
             let calls = words.tool_calls.as_ref().is_some_and(|pieces| !pieces.is_empty());
@@ -145,7 +141,7 @@ impl Completions {
         }
         match choice.finish_reason.text() {
             "" => Ok(()),
-            reason => self.finished(reason, data, out),
+            reason => self.finished(reason, out),
         }
     }
 
@@ -174,10 +170,10 @@ impl Completions {
     }
 
     /// The answer is over, and this is why.
-    fn finished(&mut self, reason: &str, data: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
+    fn finished(&mut self, reason: &str, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let finish = Finish::of(reason);
         if finish == Finish::Failed {
-            return Err(classify::finished(&self.provider, reason, data));
+            return Err(classify::finished(&self.provider, reason));
         }
         self.calls.settle(&finish, out).map_err(|what| self.malformed(what))?;
         if finish == Finish::Unknown {
@@ -236,10 +232,13 @@ impl Decode for Completions {
                     return Err(ProviderError::new(&*self.provider, Kind::Truncated));
                 }
             }
-            data => {
-                let chunk = Chunk::read(event).map_err(|error| self.malformed(&error.to_string()))?;
-                self.chunk(chunk, data, out)?;
-            }
+            _ => match error_in(event) {
+                Some(error) => self.failed(error, out)?,
+                None => {
+                    let chunk = Chunk::read(event).map_err(|error| self.malformed(&error.to_string()))?;
+                    self.chunk(chunk, out)?;
+                }
+            },
         }
         if out.len() == before {
             out.push(Frame::Ping);

@@ -33,10 +33,9 @@ const REQUEST_CODES: [&str; 17] = [
 /// Codes of a policy that refused.
 const POLICY_CODES: [&str; 2] = ["bio_policy", "misalignment_policy_violation"];
 
-/// An `error` event.
-pub(crate) fn event(provider: &str, data: &str) -> ProviderError {
-    let event: Value = serde_json::from_str(data).unwrap_or_default();
-    let mut evidence = Evidence::of_event(provider, &event);
+/// An event that tells of an error.
+pub(crate) fn event(provider: &str, event: &Value) -> ProviderError {
+    let mut evidence = Evidence::of_event(provider, event);
     let code = evidence.said.code.clone();
     if POLICY_CODES.contains(&code.as_str()) {
         return ProviderError::filtered(provider, &code, &evidence.said.message).with_cause(Cause::ServerError);
@@ -49,7 +48,8 @@ pub(crate) fn event(provider: &str, data: &str) -> ProviderError {
 
 /// A `response.failed` event. The generation is over at the provider, so nobody can find it again.
 pub(crate) fn failed(provider: &str, data: &str) -> ProviderError {
-    event(provider, data).with_cause(Cause::ErrorFinish)
+    let data = serde_json::from_str(data).unwrap_or_default();
+    event(provider, &data).with_cause(Cause::ErrorFinish)
 }
 
 /// A response that somebody else put an end to.

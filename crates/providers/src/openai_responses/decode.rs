@@ -15,6 +15,7 @@ use everturn_core::message::Stop;
 use serde_json::{Value, json};
 
 use super::classify;
+use crate::classify::error_in;
 use crate::openai::{Sources, meta, report};
 use crate::provider::Frame;
 use crate::sse;
@@ -74,6 +75,10 @@ const ITEMS_MAX: usize = 1024;
 /// Events nobody knows that are kept. Past these they are skipped.
 const UNKNOWN_MAX: usize = 32;
 
+/// The events that end a response.
+const LAST: [&str; 5] =
+    ["response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"];
+
 impl Responses {
     /// A response of `provider` of which nothing has come.
     pub fn new(provider: &str, keeps: Keeps) -> Self {
@@ -117,12 +122,7 @@ impl Responses {
             "response.output_item.added" => self.item_added(at, event.item.json(), out)?,
             "response.output_item.done" => self.item_over(at, event.item.json(), out)?,
             "response.created" => self.created(&event.response.json(), out),
-            "response.completed"
-            | "response.incomplete"
-            | "response.failed"
-            | "response.cancelled"
-            | "response.done" => self.over(event.kind.text(), &event.response.json(), data, out)?,
-            "error" => return Err(classify::event(&self.provider, data)),
+            kind if LAST.contains(&kind) => self.over(event.kind.text(), &event.response.json(), data, out)?,
             kind if event::says_nothing(kind) => {}
             _ => self.keep_unknown(data, out),
         }
@@ -242,6 +242,11 @@ impl Decode for Responses {
     fn event(&mut self, event: &sse::Event<'_>, out: &mut Vec<Frame>) -> Result<(), ProviderError> {
         let before = out.len();
         if event.data.trim() != "[DONE]" {
+            // A last event tells of its error in the response.
+            let is_last = |error: &Value| error["type"].as_str().is_some_and(|kind| LAST.contains(&kind));
+            if let Some(error) = error_in(event).filter(|error| !is_last(error)) {
+                return Err(classify::event(&self.provider, &error));
+            }
             let told = Event::read(event).map_err(|error| self.malformed(&error.to_string()))?;
             let number = told.sequence_number.number();
             // A server that cannot begin later tells everything again.

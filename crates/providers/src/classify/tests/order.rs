@@ -46,14 +46,14 @@ fn every_phrase_is_recognised() {
 #[test]
 fn every_status_says_something_by_itself() {
     let cases: &[(&[u16], Kind, Retry)] = &[
-        (&[301, 302, 307, 308, 404, 405], Config, Retry::Never),
+        (&[301, 302, 307, 308, 404, 405, 501, 505], Config, Retry::Never),
         (&[401, 403], Auth, Retry::Never),
         (&[402], UsageLimit, Retry::Never),
         (&[413], ContextFull, Retry::Never),
         (&[429], RateLimit, Retry::Backoff),
         (&[529], Overloaded, Retry::Backoff),
         (&[408, 425, 499, 502, 503, 504], Timeout, Retry::Backoff),
-        (&[409, 424, 500, 501, 520, 599], Generic, Retry::Backoff),
+        (&[409, 424, 500, 506, 520, 599], Generic, Retry::Backoff),
         (&[400, 406, 410, 418, 422, 451], Generic, Retry::Never),
         (&[200, 204], Malformed, Retry::Backoff),
     ];

@@ -13,8 +13,6 @@ pub(super) struct Chunk<'a> {
     pub(super) usage_metadata: Option<Counts>,
     pub(super) response_id: Option<String>,
     pub(super) model_version: Option<String>,
-    #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -19,6 +19,7 @@ use super::super::grounding::Sources;
 use super::super::usage::{Counted, Counts as Counting};
 use super::cursor::{Cursor, Input};
 use super::event::{Counts, Event, Step, Summary};
+use crate::classify::error_in;
 use crate::provider::Frame;
 use crate::sse;
 use crate::wire::Decode;
@@ -78,13 +79,12 @@ impl Decode for Interaction {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
+        if let Some(error) = error_in(event) {
+            return Err(in_stream(&self.provider, &error));
+        }
         let (seen, data) = (out.len(), event.data);
         let event: Event<'_> =
             serde_json::from_str(data).map_err(|_| malformed(&self.provider, "an event is none of an interaction"))?;
-        if let Some(error) = event.error {
-            let error = json!({ "error": serde_json::from_str::<Value>(error.get()).unwrap_or_default() });
-            return Err(in_stream(&self.provider, &error));
-        }
         let event_id = event.event_id.clone().unwrap_or_default();
         let ended = self.take(event, data, &mut Out(out))?;
         if let Some(status) = ended {

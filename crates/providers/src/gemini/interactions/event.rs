@@ -16,8 +16,6 @@ pub(super) struct Event<'a> {
     pub(super) interaction: Option<Summary>,
     pub(super) status: Option<String>,
     pub(super) usage: Option<Counts>,
-    #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
 }
 
 /// A step when it begins, or more of it: the same fields, by the type.

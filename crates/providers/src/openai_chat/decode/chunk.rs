@@ -1,7 +1,6 @@
 //! One chunk as it is written.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::openai::Loose;
 use crate::sse;
@@ -18,12 +17,6 @@ pub(super) struct Chunk<'a> {
     pub choices: Option<Vec<Choice<'a>>>,
     #[serde(borrow)]
     pub usage: Loose<'a>,
-    #[serde(borrow)]
-    pub error: Loose<'a>,
-    #[serde(borrow)]
-    object: Loose<'a>,
-    #[serde(skip)]
-    name: &'a str,
 }
 
 /// One of the answers asked for.
@@ -88,19 +81,6 @@ impl<'a> Chunk<'a> {
         if !event.data.trim_start().starts_with('{') {
             return Err(serde::de::Error::custom("a chunk that is no object")); // A list would pass for one.
         }
-        let chunk: Self = serde_json::from_str(event.data)?;
-        Ok(Self { name: event.name, ..chunk })
-    }
-
-    /// Whether it tells of an error instead of an answer.
-    pub fn is_error(&self) -> bool {
-        let says = match &self.error {
-            Loose::None => false,
-            Loose::Text(text) => !text.trim().is_empty(),
-            Loose::Json(Value::Object(error)) => !error.is_empty(),
-            Loose::Json(Value::Bool(is_error)) => *is_error,
-            Loose::Json(_) => true,
-        };
-        says || self.name == "error" || self.object.text() == "error"
+        serde_json::from_str(event.data)
     }
 }

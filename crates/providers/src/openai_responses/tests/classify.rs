@@ -98,7 +98,7 @@ fn failures_in_a_stream() {
         let bare = json!({"type": "error", "code": code, "message": message, "param": null, "sequence_number": 7});
         let wrapped = json!({"type": "error", "sequence_number": 7, "error": error});
         for event in [bare, wrapped] {
-            let error = classify::event("openai", &event.to_string());
+            let error = classify::event("openai", &event);
             assert_eq!(told(&error), (kind, retry, Cause::ServerError), "{event}");
         }
         let failed =
@@ -107,14 +107,17 @@ fn failures_in_a_stream() {
         assert_eq!(told(&error), (kind, retry, Cause::ErrorFinish), "{failed}");
         assert_eq!(error.detail, message);
     }
-    assert_eq!(told(&classify::event("openai", "nonsense")), (Kind::Generic, Retry::Backoff, Cause::ServerError));
+    assert_eq!(
+        told(&classify::event("openai", &"nonsense".into())),
+        (Kind::Generic, Retry::Backoff, Cause::ServerError)
+    );
 }
 
 /// A policy's name is what helps a person along.
 #[test]
 fn a_policy_is_named() {
     let event = json!({"type": "error", "code": "bio_policy", "message": "This touches on biology."});
-    let error = classify::event("openai", &event.to_string());
+    let error = classify::event("openai", &event);
     assert_eq!((error.subject.as_deref(), error.detail.as_str()), (Some("bio_policy"), "This touches on biology."));
 }
 
