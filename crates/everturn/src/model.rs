@@ -295,7 +295,7 @@ impl Driver {
         let ended = self.attempt_ended();
         let mut draft = self.draft.take().expect("an attempt was made");
         if stop != Stop::Length {
-            draft.mend(toolbox::repaired); // At the output limit a repair would close what was cut.
+            draft.mend(toolbox::repaired);
         }
         let reply = draft.seal(stop, ended, limit).expect("an attempt was made");
         let shelf = self.agent.toolbox.shelf();
@@ -343,7 +343,7 @@ impl Driver {
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
             Kind::ContextFull => return self.overflowed(row(tried)).await,
-            Kind::ChainBroken if self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some()) => {
+            _ if self.may_be_chain(&error) => {
                 let row = row(Tried { unchained: true, ..tried });
                 return self.change(|change| change.fact(row)).await;
             }
@@ -391,9 +391,20 @@ impl Driver {
         }
     }
 
+    /// Whether a request may have been refused for the response it was chained to. Servers say that in words of their own,
+    /// or speak of a call in that response that we never saw; so any refusal for good is answered by one request with the
+    /// whole transcript.
+    fn may_be_chain(&self, error: &ProviderError) -> bool {
+        let said_nothing = self.draft.as_ref().is_none_or(|draft| !draft.got_on());
+        let for_good = error.retry == Retry::Never && matches!(error.kind, Kind::Generic | Kind::Config);
+        (error.kind == Kind::ChainBroken || (for_good && said_nothing))
+            && self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some())
+    }
+
     /// Runs the calls that came whole and takes back the others. Nobody is asked again.
     async fn salvage(&mut self, retract: Vec<u16>, attempted: Option<Fact>) -> Result<(), WriteError> {
         let draft = self.draft.as_mut().expect("there are calls to salvage");
+        draft.forget_response(); // Its end was not seen: it may hold calls that we know nothing of.
         let (at, step) = (self.ports.clock.now(), draft.step());
         let mut rows = Vec::new();
         for ordinal in retract {
@@ -432,7 +443,9 @@ impl Driver {
         self.draft.as_ref()?;
         let sent = self.asked().map_or(0, |asked| {
             self.prepare(&asked);
-            self.gauge.tokens(Size::text(self.request(&asked).bytes()))
+            // A continuation is sent with what was said before it.
+            let said_before = self.draft.as_ref().map_or(0, |draft| draft.bytes() - draft.generation_bytes());
+            self.gauge.tokens(Size::text(self.request(&asked).bytes() + said_before))
         });
         let draft = self.draft.as_ref()?;
         let facts = self.ports.providers.get(began.model.provider()).map(|provider| provider.facts(began.model.name()));

@@ -200,6 +200,40 @@ async fn a_chain_needs_a_response_that_is_the_whole_truth() {
     .assert_eq(&seen.join("\n"));
 }
 
+/// A reply that was salvaged after a cut is not all of its response, whose end nobody saw: the next request has everything.
+#[tokio::test(start_paused = true)]
+async fn a_response_whose_end_was_not_seen_is_not_built_upon() {
+    let cut = script([response_id("r1"), call("echo", json!({"say": "kelp"})), fail(Kind::Timeout, Cause::Reset)]);
+    let scripts = [cut, named("r2", "Kelp it is."), named("r3", "Bye.")];
+    let stage = Stage::new(keeper(scripts), chained().tool(echo("echo", &counter())).unwrap()).await;
+    stage.run("Kelp?").await;
+    stage.run("Bye!").await;
+    assert_eq!(stage.ended().await, TurnEnd::Done);
+    expect!["-[0..1] -[0..3] r2[4..5]"].assert_eq(&chains(&stage));
+}
+
+/// A refusal of a chained request is answered by the whole transcript, in whatever words the chain is refused; if that is
+/// refused too, the turn fails with what the provider says.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_chained_request_ends_the_chain() {
+    for status in [400, 404, 422] {
+        let refused = || script([refuse(status)]);
+        let scripts = [named("r1", "Hello."), refused(), named("r2", "Here I am."), named("r3", "Bye.")];
+        let stage = Stage::new(keeper(scripts), chained()).await;
+        stage.run("Hi.").await;
+        stage.run("Are you there?").await;
+        assert_eq!(stage.ended().await, TurnEnd::Done, "{status}");
+        stage.run("Bye!").await;
+        expect!["-[0..1] r1[2..3] -[0..3] r2[4..5]"].assert_eq(&chains(&stage));
+
+        let stage = Stage::new(keeper([named("r1", "Hello."), refused(), refused()]), chained()).await;
+        stage.run("Hi.").await;
+        stage.run("Are you there?").await;
+        let TurnEnd::Failed(failure) = stage.ended().await else { panic!("{status}") };
+        assert_eq!((failure.attempts, stage.understudy.scripts_left()), (2, 0), "{status}");
+    }
+}
+
 /// What is too long for the provider is its own copy: the summary is asked for without it, and so is the next step.
 #[tokio::test(start_paused = true)]
 async fn an_overflow_ends_the_chain_for_the_summary() {

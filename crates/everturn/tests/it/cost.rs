@@ -59,6 +59,24 @@ async fn attempts_are_told_page_by_page() {
     adds_up(&stage.chat).await;
 }
 
+/// Where nobody counts, or counts 0, all is estimated; and a continuation is sent with what was said before it.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_counts_is_estimated_with_all_that_was_sent() {
+    let said = "Kelp is a large brown seaweed. ".repeat(100);
+    let scripts = [
+        script([usage(0, 0), text(&said), fail(Kind::Timeout, Cause::Reset)]),
+        script([text("It grows in cold water."), usage(0, 0), stop(Stop::End)]),
+    ];
+    let stage = Stage::new(priced(scripts), agent()).await;
+    stage.run("What is kelp?").await;
+    let attempts = stage.chat.attempts(0).await.unwrap();
+    let [first, second] = attempts.as_slice() else { panic!("{attempts:?}") };
+    assert_eq!((first.tally.known, second.tally.known), Default::default());
+    let (sent, went_on) = (first.tally.estimated.input, second.tally.estimated.input);
+    assert!(sent > 0 && went_on >= sent + said.len() as u64 / 4, "{sent}, then {went_on}");
+    assert!(second.tally.estimated.output > 0);
+}
+
 /// AW03: a later report of an attempt replaces the earlier one; attempts, steps and turns add up.
 #[tokio::test(start_paused = true)]
 async fn usage_adds_up() {
