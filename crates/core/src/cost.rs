@@ -93,10 +93,11 @@ impl Reported {
         }
     }
 
-    const fn or(self, other: Self) -> Self {
-        match self {
-            Self::Known(_) => self,
-            Self::Unknown => other,
+    /// The newer of two counts of the same thing. Counts only grow, so a zero after more is no count.
+    const fn newer(self, earlier: Self) -> Self {
+        match (self, earlier) {
+            (Self::Unknown | Self::Known(0), Self::Known(_)) => earlier,
+            (Self::Unknown | Self::Known(_), _) => self,
         }
     }
 }
@@ -152,34 +153,34 @@ pub enum End {
 impl Report {
     /// Takes a later report of the same attempt. What it states replaces; what it leaves out, or states absurdly, stays.
     pub fn update(&mut self, later: &Self) {
-        self.input = later.input.or(self.input);
-        self.output = later.output.or(self.output);
-        self.reasoning = later.reasoning.or(self.reasoning);
-        self.cache_read = later.cache_read.or(self.cache_read);
-        self.cache_write = later.cache_write.or(self.cache_write);
+        self.input = later.input.newer(self.input);
+        self.output = later.output.newer(self.output);
+        self.reasoning = later.reasoning.newer(self.reasoning);
+        self.cache_read = later.cache_read.newer(self.cache_read);
+        self.cache_write = later.cache_write.newer(self.cache_write);
     }
 
-    /// What was stated, as far as prompt and output both were.
+    /// What was stated, as far as prompt and output both were. No prompt is empty: proxies that do not count say 0.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
-        self.input.known().zip(self.output.known()).map(|_| self.stated())
+        let stated = self.input.known().zip(self.output.known()).map(|_| self.stated());
+        stated.filter(|usage| usage.prompt() > 0)
     }
 
     /// The attempt's tokens: as stated where it stated them, else estimated from the prompt that was sent and the bytes
-    /// that came back.
+    /// that came back. A stated 0 for what was there counts as not stated: else a proxy that does not count would make
+    /// everything free, and no budget would bind.
     #[must_use]
     pub fn settle(&self, end: End, prompt_tokens_sent: u64, output_bytes: u64) -> Tally {
         let known = self.stated();
         let input = match self.input {
-            Reported::Unknown if end == End::Refused => 0,
-            Reported::Known(_) => 0,
-            Reported::Unknown => prompt_tokens_sent.saturating_sub(known.prompt()),
+            Reported::Unknown | Reported::Known(0) if end == End::Refused => 0,
+            Reported::Known(_) if known.prompt() > 0 => 0,
+            Reported::Unknown | Reported::Known(_) => prompt_tokens_sent.saturating_sub(known.prompt()),
         };
         let output = match (self.output, end) {
-            (Reported::Known(_), End::Finished) => 0,
-            (Reported::Known(_), End::Broken | End::Refused) | (Reported::Unknown, _) => {
-                tokens_in(output_bytes).saturating_sub(known.output)
-            }
+            (Reported::Known(1..), End::Finished) => 0,
+            (Reported::Known(_) | Reported::Unknown, _) => tokens_in(output_bytes).saturating_sub(known.output),
         };
         Tally { known, estimated: Usage { input, output, ..Usage::default() } }
     }

@@ -89,6 +89,26 @@ fn a_broken_attempt_is_estimated_beyond_what_it_reported() {
     assert_eq!(told(settle(cached, End::Broken)), (0, 0, 100, 100), "the cached part is known already");
 }
 
+/// A proxy that does not count says 0: then the attempt is estimated, as if nothing had been said.
+#[test]
+fn a_count_of_zero_for_what_was_there_is_no_count() {
+    let told = |tally: Tally| (tally.known.input, tally.known.output, tally.estimated.input, tally.estimated.output);
+    for end in [End::Finished, End::Broken] {
+        assert_eq!(told(report(0, 0).settle(end, 500, 300)), (0, 0, 500, 100), "{end:?}");
+        assert_eq!(told(report(480, 0).settle(end, 500, 300)), (480, 0, 0, 100), "{end:?}");
+    }
+    assert_eq!(told(report(0, 77).settle(End::Finished, 500, 300)), (0, 77, 500, 0));
+    assert_eq!(told(report(480, 0).settle(End::Finished, 500, 0)), (480, 0, 0, 0), "nothing was said");
+    assert_eq!(told(report(0, 0).settle(End::Refused, 500, 0)), (0, 0, 0, 0));
+    let cached = Report { cache_read: 480_u64.into(), ..report(0, 77) };
+    assert_eq!(told(cached.settle(End::Finished, 500, 300)), (0, 77, 0, 0), "all of the prompt was cached");
+    assert_eq!((report(0, 0).usage(), report(0, 7).usage()), (None, None));
+    assert!(cached.usage().is_some());
+    let mut counted = report(480, 77);
+    counted.update(&report(0, 0));
+    assert_eq!(counted, report(480, 77), "what was counted stays counted");
+}
+
 #[test]
 fn reasoning_never_exceeds_the_output_it_is_part_of() {
     let odd = Report { reasoning: 90_u64.into(), ..report(1, 50) };
