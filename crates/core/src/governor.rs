@@ -46,6 +46,8 @@ pub struct Governor {
     breaker: BreakerLimits,
     /// Nobody goes before this.
     until: Timestamp,
+    /// The error that said so.
+    refusal: Option<ProviderError>,
     /// Refusals in a row for asking too often. Those that were under way together count as one.
     strikes: u32,
     /// How many outages there were. An attempt tells something about the last one only if it began after it.
@@ -56,6 +58,8 @@ pub struct Governor {
     running: usize,
     line: BTreeSet<Place>,
     breakers: BTreeMap<ModelId, Breaker>,
+    /// The newest failure of each model whose breaker counts one.
+    failures: BTreeMap<ModelId, ProviderError>,
 }
 
 /// A place in line. Whoever has the lower number came first.
@@ -74,12 +78,14 @@ pub enum Answer {
 }
 
 /// A door that is shut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Shut {
     /// Until when.
     pub until: Timestamp,
     /// Which one.
     pub door: Door,
+    /// The newest error that it is shut for.
+    pub error: ProviderError,
 }
 
 /// What can be shut.
@@ -128,6 +134,7 @@ impl Governor {
             retry: limits.retry.clone(),
             breaker: limits.breaker.clone(),
             until: Timestamp(i64::MIN),
+            refusal: None,
             strikes: 0,
             outages: 0,
             ramp: None,
@@ -135,6 +142,7 @@ impl Governor {
             running: 0,
             line: BTreeSet::new(),
             breakers: BTreeMap::new(),
+            failures: BTreeMap::new(),
         }
     }
 
@@ -144,21 +152,27 @@ impl Governor {
         // A time further off than any wait of ours was set before the clock was put back: it means nothing now.
         let wait_max = self.retry.retry_after_max.max(self.retry.delay_max);
         let key = (now < self.until && self.until.since(now) <= wait_max).then_some(self.until);
-        let key = key.map(|until| Shut { until, door: Door::Key });
-        let model = || self.breakers.get(model)?.shut_until(now).map(|until| Shut { until, door: Door::Model });
-        key.or_else(model)
+        let (until, door, error, usual) = match key {
+            Some(until) => (until, Door::Key, self.refusal.as_ref(), Kind::RateLimit),
+            None => {
+                let until = self.breakers.get(model)?.shut_until(now)?;
+                (until, Door::Model, self.failures.get(model), Kind::Overloaded)
+            }
+        };
+        let error = error.cloned().unwrap_or_else(|| ProviderError::new(model.provider(), usual));
+        Some(Shut { until, door, error })
     }
 
     /// Asks to go, or takes `place` in line and asks again whenever [`Self::called`] names it. `jitter` is drawn from
     /// `0..1`: those who find a door shut shall not come back at the same instant.
     pub fn ask(&mut self, place: Place, model: &ModelId, now: Timestamp, jitter: f64) -> Answer {
-        if let Some(Shut { until, door }) = self.shut(model, now) {
+        if let Some(Shut { until, door, error }) = self.shut(model, now) {
             self.line.remove(&place);
             let spread = match door {
                 Door::Key => self.retry.delay_base,
                 Door::Model => self.breakers.get(model).map_or(Duration::ZERO, Breaker::spread),
             };
-            return Answer::NotBefore(Shut { until: until + drawn(spread, jitter), door });
+            return Answer::NotBefore(Shut { until: until + drawn(spread, jitter), door, error });
         }
         self.line.insert(place);
         if !self.called().any(|called| called == place) {
@@ -213,6 +227,11 @@ impl Governor {
             Ended::Broke(error) => Health::of(error),
             Ended::Untold => Health::Untold,
         };
+        match (how, health) {
+            (Ended::Broke(error), Health::Fails) => drop(self.failures.insert(pass.model.clone(), error.clone())),
+            (_, Health::Answers) => drop(self.failures.remove(&pass.model)),
+            (_, Health::Fails | Health::Untold) => {}
+        }
         let broke = self.breakers.get_mut(&pass.model).is_some_and(|breaker| {
             let was_shut = breaker.shut_until(now).is_some();
             breaker.report(health, now);
@@ -241,7 +260,10 @@ impl Governor {
             _ => return false,
         };
         self.strikes += u32::from(is_news);
-        self.until = self.until.max(now + wait);
+        if self.until <= now + wait {
+            self.until = now + wait;
+            self.refusal = Some(error.clone());
+        }
         true
     }
 

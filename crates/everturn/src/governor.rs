@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_core::error::{Kind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::governor::{Answer, Door, Ended, Governor, Pass, Place, Shut};
 use everturn_core::ids::ModelId;
@@ -191,17 +190,11 @@ impl Driver {
     }
 
     /// The model, or the key, is left alone for now: ask the next model, or wait.
-    async fn shut_out(&mut self, Shut { until, door }: Shut) -> Result<(), WriteError> {
+    async fn shut_out(&mut self, Shut { until, door, error }: Shut) -> Result<(), WriteError> {
         if door == Door::Model && self.has_next_model() {
             let tried = self.next_model();
             return self.change(|change| change.fact(Fact::Tried(tried))).await;
         }
-        let kind = match door {
-            Door::Key => Kind::RateLimit,
-            Door::Model => Kind::Overloaded,
-        };
-        let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
-        let error = ProviderError::new(provider, kind);
         let until = until.min(self.now() + self.agent.limits.wait_max()); // Another agent's bounds may be wider.
         let (mut tried, wait) = (self.chat.tried, self.wait(until, &error, self.chat.tried.attempts));
         if tried.spent.attempts > 0 {

@@ -39,7 +39,7 @@ fn go(governor: &mut Governor, places: std::ops::Range<u64>, now: Timestamp) -> 
 
 fn shut(answer: &Answer) -> Option<(i64, Door)> {
     match answer {
-        Answer::NotBefore(Shut { until, door }) => Some((until.0, *door)),
+        Answer::NotBefore(Shut { until, door, .. }) => Some((until.0, *door)),
         Answer::Go(_) | Answer::InLine => None,
     }
 }
@@ -151,7 +151,8 @@ fn a_broken_model_is_left_alone() {
     assert_eq!(governor.ramp, Some(1));
     let mut probe = go(&mut governor, 6..9, at(30));
     assert_eq!(probe.len(), 1, "one looks");
-    assert_eq!(governor.shut(&model("m"), at(34)), Some(Shut { until: at(38), door: Door::Model }));
+    let is_shut = Shut { until: at(38), door: Door::Model, error: down };
+    assert_eq!(governor.shut(&model("m"), at(34)), Some(is_shut));
     assert_eq!(shut(&governor.ask(Place(7), &model("m"), at(34), 0.5)), Some((38_500, Door::Model)), "spread");
     governor.opened(&mut probe[0]);
     assert!(governor.shut(&model("m"), at(34)).is_some(), "it may still say nothing");
@@ -159,6 +160,27 @@ fn a_broken_model_is_left_alone() {
     assert_eq!(governor.shut(&model("m"), at(34)), None, "and need not say all");
     governor.ended(probe.remove(0), Ended::Answered, at(31), 0.5);
     assert_eq!(governor.shut(&model("m"), at(31)), None);
+}
+
+/// Whoever finds a door shut is told the error that shut it, not one that might have.
+#[test]
+fn a_shut_door_tells_the_real_error() {
+    let mut governor = Governor::new(&limits(100));
+    let broken = refusal(Kind::Generic, Retry::Backoff).with_detail("a worker died");
+    let cut = refusal(Kind::Truncated, Retry::Backoff);
+    let errors = [&cut, &cut, &cut, &cut, &broken];
+    for (pass, error) in go(&mut governor, 0..5, at(0)).into_iter().zip(errors) {
+        governor.ended(pass, Ended::Broke(error), at(0), 0.5);
+    }
+    assert_eq!(governor.shut(&model("m"), at(1)).map(|shut| shut.error), Some(broken));
+    let busy = refusal(Kind::Overloaded, Retry::After(secs(20)));
+    let pass = match governor.ask(Place(9), &model("other"), at(1), 0.5) {
+        Answer::Go(pass) => pass,
+        answer => panic!("{answer:?}"),
+    };
+    governor.ended(pass, Ended::Broke(&busy), at(1), 0.5);
+    let shut = governor.shut(&model("m"), at(2)).unwrap();
+    assert_eq!((shut.door, shut.error), (Door::Key, busy));
 }
 
 /// First come, first served; whoever leaves makes room.

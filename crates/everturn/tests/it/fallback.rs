@@ -246,6 +246,17 @@ async fn a_model_that_fails_everybody_is_left_alone() {
     assert_eq!((stage.understudy.requests().len(), second.requests().len()), (4, 3), "the door is open");
 }
 
+/// While a model is left alone, the chat shows what really went wrong, and not that the model has too much to do.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_model_shows_the_real_error() {
+    let cut = script([fail(Kind::Truncated, Cause::Truncated)]);
+    for (broken, kind) in [(script([refuse(500)]), "Generic"), (cut, "Truncated")] {
+        let stage = Stage::new(Understudy::new([broken, says("Back.")]), agent().limits(hasty(1))).await;
+        let seen = stage.run("Hi.").await;
+        assert!(seen.contains(&format!("t=000.9 running retry {kind} until 30.0")), "{seen}");
+    }
+}
+
 /// With no other model the chat waits for the door, and says so, and comes to rest either way.
 #[tokio::test(start_paused = true)]
 async fn with_no_other_model_the_chat_waits_and_settles() {
