@@ -78,8 +78,9 @@ struct Asked {
 impl Client {
     /// A client of the daemon at this address.
     pub fn new(base: Url, token: String) -> Self {
-        let is_near = !base.has_host() || endpoint::is_near(&base);
-        Self::with(Daemon::At { base, token }, is_near)
+        // A proxy would read the token on its way to a host of plain http.
+        let is_direct = !base.has_host() || base.scheme() == "http" || endpoint::is_near(&base);
+        Self::with(Daemon::At { base, token }, is_direct)
     }
 
     /// A client of the daemon that runs on this data directory, also after it was started anew; `None` if none runs.
@@ -93,9 +94,9 @@ impl Client {
         Self::with(Daemon::Of(data.clone()), true)
     }
 
-    fn with(daemon: Daemon, is_near: bool) -> Self {
+    fn with(daemon: Daemon, is_direct: bool) -> Self {
         // A proxy has no business between two processes of one machine.
-        let builder = if is_near { builder().no_proxy() } else { builder() };
+        let builder = if is_direct { builder().no_proxy() } else { builder() };
         Self {
             http: built(builder),
             daemon: Arc::new(daemon),

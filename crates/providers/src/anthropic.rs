@@ -53,7 +53,8 @@ pub struct Anthropic {
 impl Anthropic {
     /// The provider behind this endpoint.
     #[must_use]
-    pub const fn new(endpoint: Endpoint, http: Http, catalogue: Arc<Catalogue>) -> Self {
+    pub fn new(endpoint: Endpoint, http: Http, catalogue: Arc<Catalogue>) -> Self {
+        let endpoint = endpoint.without_version("v1"); // Anthropic's own programs take the host alone; others do not.
         Self { endpoint, http, catalogue }
     }
 

@@ -202,6 +202,29 @@ impl Endpoint {
         })
     }
 
+    /// The same endpoint, its base ending with a version: the one it has, else this one. Google's own programs take the
+    /// address of the host; both are in use.
+    #[must_use]
+    pub(crate) fn with_version(mut self, version: &str) -> Self {
+        let mut segments = self.base.path().rsplit('/').filter(|segment| !segment.is_empty());
+        let has_version = segments.next().is_some_and(is_version);
+        // Below this, Vertex AI has no further version.
+        if !has_version && !segments.any(|segment| segment == "publishers") {
+            self.base.set_path(&format!("{}/{version}", self.base.path().trim_end_matches('/')));
+        }
+        self
+    }
+
+    /// The same endpoint, its base without this version at its end: for a wire whose paths have it.
+    #[must_use]
+    pub(crate) fn without_version(mut self, version: &str) -> Self {
+        let path = self.base.path().trim_end_matches('/');
+        if let Some(path) = path.strip_suffix(version).filter(|path| path.ends_with('/')).map(str::to_owned) {
+            self.base.set_path(&path);
+        }
+        self
+    }
+
     /// The same endpoint, to which a key may go unencrypted: over a network that is to be trusted.
     #[must_use]
     pub fn plain(self) -> Self {
@@ -252,6 +275,21 @@ impl Endpoint {
     /// The host, and the port if it is not the usual one.
     pub(crate) fn host(&self) -> String {
         host(&self.base)
+    }
+
+    /// The base, as an address.
+    pub(crate) fn base(&self) -> &str {
+        self.base.as_str()
+    }
+
+    /// The variable that says where the base is, or what else does.
+    pub(crate) fn base_variable(&self) -> Option<&str> {
+        self.base_variable.as_deref()
+    }
+
+    /// Whether what is sent there is not encrypted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.base.scheme() == "http"
     }
 
     /// The variable the key was, or would be, read from.
@@ -314,11 +352,23 @@ impl Endpoint {
         veiled
     }
 
-    /// An error whose detail holds no key.
-    pub(crate) fn veiled(&self, error: ProviderError) -> ProviderError {
-        let veiled = self.veil(error.detail.as_bytes());
-        if veiled == error.detail.as_bytes() { error } else { error.with_detail(&String::from_utf8_lossy(&veiled)) }
+    /// The same for a text.
+    pub(crate) fn veil_text(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.veil(text.as_bytes())).into_owned()
     }
+
+    /// An error whose detail and request id hold no key.
+    pub(crate) fn veiled(&self, mut error: ProviderError) -> ProviderError {
+        error.request_id = error.request_id.map(|id| self.veil_text(&id));
+        error.detail = self.veil_text(&error.detail);
+        error
+    }
+}
+
+/// Whether a segment of a path is a version: `v1`, `v1beta`, `v2alpha1`.
+fn is_version(segment: &str) -> bool {
+    let rest = segment.strip_prefix('v').unwrap_or_default();
+    rest.starts_with(|first: char| first.is_ascii_digit()) && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// What is shorter is no secret, and would tear holes into ordinary words.

@@ -42,6 +42,9 @@ pub const USUAL: Usual = Usual {
     needs_key: NeedsKey::Yes,
 };
 
+/// The version of the API that is asked where the base URL names none.
+const VERSION: &str = "v1beta";
+
 const KEY_HEADER: Auth = Auth::Header("x-goog-api-key");
 
 /// Gemini.
@@ -75,6 +78,7 @@ impl Gemini {
     /// Gemini at another place, under the endpoint's name.
     #[must_use]
     pub fn new(endpoint: Endpoint, http: Http) -> Self {
+        let endpoint = endpoint.with_version(VERSION);
         Self { endpoint, http, catalogue: Catalogue::embedded(), kept: Kept::No }
     }
 

@@ -83,11 +83,14 @@ impl Call {
 #[derive(Debug, Clone)]
 pub struct Http {
     lanes: Arc<Lanes>,
+    /// For addresses of plain http: a proxy would read what is sent there, keys included.
+    plain: Arc<Lanes>,
     limits: Limits,
 }
 
 impl Http {
-    /// A client with these bounds. Honours the usual proxy variables.
+    /// A client with these bounds. Honours the usual proxy variables for https, where a proxy only makes a tunnel. Hosts of
+    /// plain http are asked directly.
     ///
     /// # Panics
     /// If the machine's TLS cannot be set up at all.
@@ -106,7 +109,13 @@ impl Http {
     }
 
     fn over(limits: &Limits, route: Route, tls: ClientConfig) -> Self {
-        Self { lanes: Arc::new(Lanes::new(limits, route, tls)), limits: limits.clone() }
+        let plain = Arc::new(Lanes::new(limits, Route::Direct, tls.clone()));
+        Self { lanes: Arc::new(Lanes::new(limits, route, tls)), plain, limits: limits.clone() }
+    }
+
+    /// A place for a request to an endpoint.
+    fn place(&self, endpoint: &Endpoint) -> Place {
+        if endpoint.is_plain() { self.plain.place() } else { self.lanes.place() }
     }
 
     /// Asks, and gives back the answer as it arrives, read by `decode`.
@@ -114,7 +123,7 @@ impl Http {
     /// # Errors
     /// There is no answer, or something else was answered.
     pub async fn stream<D: Decode>(&self, endpoint: &Endpoint, call: Call, decode: D) -> Result<Frames, ProviderError> {
-        let place = self.lanes.place();
+        let place = self.place(endpoint);
         let (response, recording) = self.send(&place, endpoint, call, "text/event-stream").await?;
         let seen = Seen::of(&response);
         if !is_event_stream(response.headers()) {
@@ -126,7 +135,7 @@ impl Http {
         let frames = frames(body, fold, self.limits.tail_max());
         let told = move |error| {
             let _until_the_end = &place;
-            let error = seen.tell(endpoint.veiled(error));
+            let error = endpoint.veiled(seen.tell(error));
             recording.broke(&error);
             error
         };
@@ -138,7 +147,7 @@ impl Http {
     /// # Errors
     /// There is no answer, or it is not JSON, or it is too long.
     pub async fn fetch(&self, endpoint: &Endpoint, call: Call) -> Result<Value, ProviderError> {
-        let place = self.lanes.place();
+        let place = self.place(endpoint);
         let (response, recording) = self.send(&place, endpoint, call, "application/json").await?;
         let seen = Seen::of(&response);
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -242,15 +251,20 @@ fn broke(endpoint: &Endpoint, phase: Phase, error: &reqwest::Error, seen: &Seen)
         _ => trouble::told(error),
     };
     let evidence = Evidence::of_transport(endpoint.provider(), phase, transport, &told);
-    seen.tell(endpoint.veiled(classify(&evidence)))
+    endpoint.veiled(seen.tell(classify(&evidence)))
 }
 
 /// Something answered, and it was not an answer.
 fn answered(endpoint: &Endpoint, status: u16, headers: &HeaderMap, body: &[u8]) -> ProviderError {
     let body = endpoint.veil(body);
     let evidence = Evidence::of_response(endpoint.provider(), status, |name| text(headers, name), &body, clock::now());
-    let error = classify(&Evidence { key_variable: endpoint.key_variable().map(str::to_owned), ..evidence });
+    let key_variable = endpoint.key_variable().map(str::to_owned);
+    let base_variable = endpoint.base_variable().map(str::to_owned);
+    let error = endpoint.veiled(classify(&Evidence { key_variable, base_variable, ..evidence }));
     match status {
+        404 | 405 if error.detail.is_empty() => {
+            error.with_detail(&format!("status {status} for a request below {}", endpoint.base()))
+        }
         300..400 if error.detail.is_empty() => {
             error.with_detail("a redirect, which is not followed; check the base URL")
         }

@@ -117,9 +117,9 @@ impl Recording {
             provider: endpoint.provider().to_owned(),
             host: endpoint.host(),
             method: call.method.to_string(),
-            path: String::from_utf8_lossy(&endpoint.veil(call.path.as_bytes())).into_owned(),
-            request_headers: told(headers),
-            request_body: String::from_utf8_lossy(&endpoint.veil(body.as_bytes())).into_owned(),
+            path: endpoint.veil_text(&call.path),
+            request_headers: told(endpoint, headers),
+            request_body: endpoint.veil_text(&body),
             ..Exchange::default()
         };
         let state = Mutex::new((exchange, Vec::new()));
@@ -134,9 +134,10 @@ impl Recording {
 
     /// It was answered.
     pub(crate) fn answered(&self, status: u16, headers: &HeaderMap) {
+        let headers = self.0.as_ref().map(|open| told(&open.endpoint, headers)).unwrap_or_default();
         self.note(|(exchange, _)| {
             exchange.status = Some(status);
-            exchange.response_headers = told(headers);
+            exchange.response_headers = headers;
         });
     }
 
@@ -166,11 +167,11 @@ impl Drop for Open {
     }
 }
 
-fn told(headers: &HeaderMap) -> Vec<(String, String)> {
+fn told(endpoint: &Endpoint, headers: &HeaderMap) -> Vec<(String, String)> {
     let value = |(name, value): (&reqwest::header::HeaderName, &reqwest::header::HeaderValue)| {
         let is_told = TOLD.contains(&name.as_str()) || name.as_str().contains("ratelimit");
         let value = if is_told { value.to_str().unwrap_or("not text") } else { "not recorded" };
-        (name.to_string(), value.to_owned())
+        (name.to_string(), endpoint.veil_text(value)) // A server may echo a key in any header.
     };
     headers.iter().map(value).collect()
 }

@@ -29,6 +29,23 @@ fn the_environment_is_read() {
     assert_eq!(endpoint.url("v1/x?a=b").as_str(), "http://[::1]:1/p/v1/x?a=b");
 }
 
+/// Bases are given with a version and without, and mean the same.
+#[test]
+fn a_base_has_one_version() {
+    let with = |base: &str| Endpoint::at("google", base).unwrap().with_version("v1beta").url("models/m").to_string();
+    for base in ["https://g.example", "https://g.example/", "https://g.example/v1beta", "https://g.example/v1beta/"] {
+        assert_eq!(with(base), "https://g.example/v1beta/models/m", "{base}");
+    }
+    assert_eq!(with("https://g.example/v1"), "https://g.example/v1/models/m");
+    assert_eq!(with("https://gw.example/v1/me/gemini?a=b"), "https://gw.example/v1/me/gemini/v1beta/models/m?a=b");
+    assert_eq!(with("https://v.example/v1/publishers/google"), "https://v.example/v1/publishers/google/models/m");
+    let without = |base: &str| Endpoint::at("anthropic", base).unwrap().without_version("v1").url("/v1/m").to_string();
+    for base in ["https://a.example", "https://a.example/v1", "https://a.example/v1/"] {
+        assert_eq!(without(base), "https://a.example/v1/m", "{base}");
+    }
+    assert_eq!(without("https://gw.example/v1/me/env1"), "https://gw.example/v1/me/env1/v1/m");
+}
+
 /// A missing key is told with the variable that would have had it, when one is needed and nothing else brings it.
 #[test]
 fn a_missing_key_names_its_variable() {

@@ -109,7 +109,7 @@ async fn server(
     answers: Vec<(u16, &'static str, Vec<u8>)>,
 ) -> (String, tokio::task::JoinHandle<io::Result<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}/v1beta", listener.local_addr().unwrap());
+    let base = format!("http://{}", listener.local_addr().unwrap()); // As Google's own programs have it.
     let asked = tokio::spawn(async move {
         let mut asked = Vec::new();
         for (status, kind, body) in answers {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use everturn_core::delta::Delta;
 use everturn_core::error::{Cause, Kind, Retry};
+use everturn_core::ids::{ChatId, Timestamp};
 use everturn_core::message::Stop;
 use secrecy::SecretString;
 use serde_json::json;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::endpoint::Auth;
 use crate::provider::Frame;
+use crate::record::{Exchange, Of, Recorder, recording};
 use crate::sse::Event;
 
 mod elsewhere;
@@ -304,4 +306,70 @@ fn troubles_are_known_by_type() {
     let h2: h2::Error = h2::Reason::REFUSED_STREAM.into();
     assert!(matches!(trouble::transport(&Error::other(h2)), Some(Transport::Http2 { code: 7, .. })));
     assert_eq!(trouble::transport(&Error::other("a text about resets and time-outs")), None);
+}
+
+/// A 404 of something that is not the provider is told of the base URL, and not of the model.
+#[tokio::test]
+async fn a_wrong_address_is_not_a_wrong_model() {
+    let nothing_there = [
+        ("404", "<html>The requested URL was not found on this server.</html>"),
+        ("404", ""),
+        ("404", "404 page not found"),
+        ("404", r#"{"detail":"Not Found"}"#),
+        ("404", r#"{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}"#),
+        ("404", r#"{"error":{"message":"Invalid URL (POST /models/x)","type":"invalid_request_error"}}"#),
+        ("404", r#"{"message":"Route POST:/models/x not found","error":"Not Found","statusCode":404}"#),
+        ("405", r#"{"detail":"Method Not Allowed"}"#),
+    ];
+    for (status, body) in nothing_there {
+        let error = refused(status, "", body).await;
+        assert_eq!((error.kind, error.retry), (Kind::Config, Retry::Never), "{body}");
+        assert_eq!(error.to_string(), "OpenAI has nothing at the address that was asked; check the base URL", "{body}");
+        assert!(!error.detail.is_empty(), "{body}");
+    }
+    let empty = refused("404", "", "").await;
+    assert!(empty.detail.starts_with("status 404 for a request below http://127.0.0.1:"), "{}", empty.detail);
+    let no_model = [
+        r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#,
+        r#"{"type":"error","error":{"type":"not_found_error","message":"model: x"}}"#,
+        r#"{"error":{"code":404,"message":"models/x is not found for API version v1beta","status":"NOT_FOUND"}}"#,
+        r#"{"error":"model 'x' not found"}"#,
+    ];
+    for body in no_model {
+        let error = refused("404", "", body).await;
+        assert!(error.to_string().contains("does not accept this model"), "{body}");
+    }
+}
+
+/// Whoever records keeps the exchanges.
+#[derive(Default)]
+struct Kept(std::sync::Mutex<Vec<Exchange>>);
+
+impl Recorder for Kept {
+    fn record(&self, _: Of, exchange: Exchange) {
+        self.0.lock().unwrap().push(exchange);
+    }
+
+    fn forget(&self, _: ChatId) {}
+
+    fn kept(&self) -> Vec<ChatId> {
+        Vec::new()
+    }
+}
+
+/// A server that echoes the key, in headers or in its body, has it recorded nowhere and told nowhere.
+#[tokio::test]
+async fn a_key_that_is_echoed_is_not_recorded() {
+    let headers = format!("x-request-id: for {KEY}\r\nserver: {KEY}\r\nx-ratelimit-of: k={KEY};\r\nx-other: {KEY}\r\n");
+    let body = format!("no, {KEY}!");
+    let bytes = format!("HTTP/1.1 400 X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+    let kept = Arc::new(Kept::default());
+    let of = Of { chat: ChatId::new(Timestamp(0), 1), debug: false };
+    let error = recording(Some(kept.clone() as _), of, answer(bytes)).await.err().unwrap();
+    assert!(!format!("{error:?}").contains(KEY), "{error:?}");
+    let exchanges = kept.0.lock().unwrap();
+    assert_eq!(exchanges.len(), 1);
+    assert!(!format!("{exchanges:?}").contains(KEY), "{exchanges:?}");
+    let told = |name: &str| exchanges[0].response_headers.iter().find(|(known, _)| known == name).unwrap().1.clone();
+    assert_eq!((told("server"), told("x-ratelimit-of")), ("[key]".into(), "k=[key];".into()));
 }

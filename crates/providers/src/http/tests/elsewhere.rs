@@ -126,3 +126,20 @@ async fn the_environment_names_a_proxy_and_whom_to_trust() {
     assert!(untrusted.contains(&format!("refused: no secure connection to {host}: ")), "{untrusted}");
     std::fs::remove_file(root).unwrap();
 }
+
+/// A proxy would read the key on its way to a host of plain http. So such a host is asked directly, whatever the
+/// variables say.
+#[tokio::test]
+async fn a_host_of_plain_http_is_asked_past_the_proxy() {
+    let (proxy, seen) = proxy().await;
+    let proxies = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY"].map(|name| (name, &*proxy));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (socket, _) = listener.accept().await.unwrap();
+        answer_plainly(socket, format!("{STREAM}content-length: 12\r\n\r\ndata: stop\n\n")).await;
+    });
+    let said = said(child(&url, &proxies)).await;
+    assert!(said.contains("[Ok(Stop(End))]"), "{said}");
+    assert_eq!(*seen.lock().unwrap(), b"", "the proxy was asked");
+}
