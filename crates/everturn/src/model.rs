@@ -444,7 +444,7 @@ impl Driver {
         let sent = self.asked().map_or(0, |asked| {
             self.prepare(&asked);
             // A continuation is sent with what was said before it.
-            let said_before = self.draft.as_ref().map_or(0, |draft| draft.bytes() - draft.generation_bytes());
+            let said_before = self.draft.as_ref().map_or(0, Draft::said_before_bytes);
             self.gauge.tokens(Size::text(self.request(&asked).bytes() + said_before))
         });
         let draft = self.draft.as_ref()?;

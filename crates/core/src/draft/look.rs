@@ -105,6 +105,12 @@ impl Draft {
         self.got_on
     }
 
+    /// How much was in the draft before that generation: a continuation is asked with it.
+    #[must_use]
+    pub const fn said_before_bytes(&self) -> usize {
+        self.generation_from
+    }
+
     /// How much came from the generation that attempt reads, earlier attempts at the same one included, and what was dropped
     /// of it because it had been said before.
     #[must_use]

@@ -124,7 +124,7 @@ fn a_call_that_was_cut_is_not_whole() {
         reply.calls().map(|call| call.whole).collect::<Vec<_>>()
     };
     for stop in [Stop::Length, Stop::ToolUse, Stop::End] {
-        assert_eq!(whole("{\"path\":\"/home/me/projects/old", stop.clone()), [true, false], "{stop:?}");
+        assert_eq!(whole("{\"path\":\"/notes/projects/old", stop.clone()), [true, false], "{stop:?}");
         assert_eq!(whole("{}", stop.clone()), [true, true], "{stop:?}");
     }
     let unmended = draft("{'a': 1}").seal(Stop::Length, Timestamp(0), None).unwrap();

@@ -112,8 +112,8 @@ async fn text_goes_along_to_the_next_model() {
     .assert_eq(&shown(&second.requests()[0]));
     expect![[r#"
         1.1 understudy/one Timeout (Reset) 0.0s known 0+0 guess 1+7 0.000000
-        1.2 understudy/one Timeout (Reset) 0.0s known 0+0 guess 1+0 0.000000
-        1.3 second/two Answered 0.0s known 0+0 guess 1+10 0.000000
+        1.2 understudy/one Timeout (Reset) 0.0s known 0+0 guess 8+0 0.000000
+        1.3 second/two Answered 0.0s known 0+0 guess 8+10 0.000000
     "#]]
     .assert_eq(&rows(&stage.chat).await);
 }
@@ -212,9 +212,9 @@ async fn with_every_budget_spent_the_partial_answer_stays() {
     .assert_eq(&format!("{failure:#?}"));
     expect![[r#"
         1.1 understudy/one Truncated (Truncated) 0.0s known 0+0 guess 1+4 0.000000
-        1.2 understudy/one Truncated (Truncated) 0.0s known 0+0 guess 1+0 0.000000
-        1.3 second/two Truncated (Truncated) 0.0s known 0+0 guess 1+4 0.000000
-        1.4 second/two Truncated (Truncated) 0.0s known 0+0 guess 1+0 0.000000
+        1.2 understudy/one Truncated (Truncated) 0.0s known 0+0 guess 5+0 0.000000
+        1.3 second/two Truncated (Truncated) 0.0s known 0+0 guess 5+4 0.000000
+        1.4 second/two Truncated (Truncated) 0.0s known 0+0 guess 8+0 0.000000
     "#]]
     .assert_eq(&rows(&stage.chat).await);
 }
