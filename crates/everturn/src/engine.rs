@@ -53,6 +53,8 @@ pub(crate) struct Ports {
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
     /// Chats under way that this process began, or has already counted as taken up, and under which lease.
     pub(crate) known: Mutex<HashMap<ChatId, Fence>>,
+    /// Chats that turned out to be damaged, and why.
+    pub(crate) damaged: Mutex<HashMap<ChatId, String>>,
     /// Where chats stand in line that were parked here: if one is found there again, nothing was lost meanwhile.
     pub(crate) parked: Mutex<HashMap<ChatId, Cursor>>,
     /// One at a time: chats that their processes may have died of.
@@ -111,7 +113,7 @@ impl Ports {
     /// Sees to it that somebody drives the chat.
     pub(crate) fn wake(self: &Arc<Self>, chat: ChatId) {
         self.hub.bell(chat).inbox.notify_one();
-        if self.drivers == Drivers::Spawned && lock(&self.driven).insert(chat) {
+        if self.drivers == Drivers::Spawned && !self.is_damaged(chat) && lock(&self.driven).insert(chat) {
             self.tasks.spawn(self.clone().drive(chat));
         }
     }
@@ -407,6 +409,7 @@ impl Builder {
             budgets,
             recorder,
             known: Mutex::default(),
+            damaged: Mutex::default(),
             parked: Mutex::default(),
             suspects: Arc::new(Semaphore::new(1)),
             driven: Mutex::default(),

@@ -172,6 +172,7 @@ impl ChatHandle {
 
     /// Any command, with a request id: sent again with the same one, it has no second effect.
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
+        self.ports.refuse_damaged(self.id)?;
         let limits = self.limits(&command, key.as_deref()).await?;
         let submission = Submission { command, key, at: self.ports.clock.now() };
         let (ports, id) = (self.ports.clone(), self.id);

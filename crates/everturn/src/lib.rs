@@ -35,6 +35,7 @@ mod chime;
 mod climb;
 mod clock;
 mod compact;
+mod damage;
 mod dormant;
 mod driver;
 mod ear;

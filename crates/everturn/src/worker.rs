@@ -114,6 +114,11 @@ impl Ports {
                 }
                 Err(join) if join.is_panic() => drop(tokio::spawn(self.clone().give_up(chat)).await),
                 Ok(Ok(Parked::Resting | Parked::HandedOver)) | Err(_) => {}
+                Ok(Err(WriteError::Store(StoreError::Damaged(why)))) => {
+                    self.set_aside(chat, why).await;
+                    lock(&self.driven).remove(&chat);
+                    return;
+                }
                 Ok(Err(error)) => {
                     tracing::info!(%chat, %error, "the chat cannot be driven here");
                     lock(&self.driven).remove(&chat);

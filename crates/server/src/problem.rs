@@ -94,6 +94,8 @@ kinds! {
     TooMany TOO_MANY_REQUESTS "too-many" "Too many at once";
     /// The store cannot be used at the moment.
     Unavailable SERVICE_UNAVAILABLE "unavailable" "Not available at the moment";
+    /// What is stored of the chat is not what was written.
+    Damaged INTERNAL_SERVER_ERROR "damaged" "The chat is damaged";
     /// A fault of the server.
     Internal INTERNAL_SERVER_ERROR "internal" "Something is broken here";
 }
@@ -177,6 +179,12 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(why) => {
                 tracing::warn!(why, "the store is not available");
                 Self::new(Kind::Unavailable, "The store cannot be used at the moment; try again.")
+            }
+            StoreError::Damaged(why) => {
+                tracing::error!(why, "what is stored is damaged");
+                let detail =
+                    format!("It is read as far as it is whole, and takes nothing more: restore a backup ({why}).");
+                Self::new(Kind::Damaged, detail)
             }
             StoreError::Unreadable(why) => {
                 tracing::error!(why, "what is stored cannot be read");

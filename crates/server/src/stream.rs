@@ -91,5 +91,6 @@ fn trouble(error: &StoreError) -> &'static str {
         StoreError::NoSuchChat => "the chat is gone",
         StoreError::Unavailable(_) => "the store is not available",
         StoreError::Unreadable(_) => "the chat cannot be read",
+        StoreError::Damaged(_) => "the chat is damaged",
     }
 }

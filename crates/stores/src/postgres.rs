@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_core::budget::{Day, Used};
+use everturn_core::chat::Chat;
 use everturn_core::command::{Inbound, Refusal};
 use everturn_core::fact::{Attempted, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
@@ -367,6 +368,12 @@ impl Store for Postgres {
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
         let _turn = self.inner.turn(lease.chat()).await; // A write that was dropped half-way is over now.
         self.inner.load(lease.pen()).await
+    }
+
+    async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
+        let Some(worker) = self.inner.life().current() else { return Err(WriteError::Fenced) };
+        let state = self.inner.chat_under(lease.pen(), worker).await?;
+        state.map(Arc::unwrap_or_clone).ok_or(WriteError::Fenced)
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {

@@ -4,13 +4,15 @@
 //! in here, with conversions both ways and no wildcard: a field or variant that is new to the core does not compile until
 //! it has a shape. Nothing here reads or writes a store.
 //!
-//! A stored text is JSON of the form `{"v":1,"is":…}`. What holds for all of them:
+//! A stored text is JSON of the form `{"v":1,"is":…,"sum":"9f86d081"}`. What holds for all of them:
 //!
 //! - It holds no NUL and is kept in a column of type text. `jsonb` would refuse the escaped one, and sort the keys.
 //! - A version above [`VERSION`] is refused, with both numbers. It grows when an earlier program would misread the text.
 //!   A field that may be missing needs no new version: it has its default then, and is left out when it has it.
 //! - Fields that nobody knows are ignored, and gone when the text is written again. A variant that nobody knows is an
 //!   error.
+//! - `sum` is the CRC-32 of everything before it, as [`envelope`] says. A text whose checksum does not match is damaged and is
+//!   not used; one without a checksum was written before there were any.
 //! - Lengths of time are whole nanoseconds, points in time milliseconds since 1970, a call is `[step, ordinal]`.
 //! - Bytes are not in it but beside it, by their hash: see [`Written::blobs`] and [`Stored::wants`].
 //! - What providers attached comes back as it was: strings to the byte, numbers to the bit.
@@ -38,7 +40,7 @@ mod value;
 
 use std::sync::Arc;
 
-pub use blob::{BlobId, Bytes};
+pub use blob::{BlobId, Bytes, checked};
 pub use envelope::VERSION;
 
 use crate::StoreError;
@@ -107,6 +109,15 @@ pub enum BadShape {
         /// What is wrong with it.
         why: String,
     },
+    /// It is not what was written: its checksum is another.
+    #[error("a stored {kind} is damaged: its checksum does not match")]
+    Damaged {
+        /// What it should be.
+        kind: &'static str,
+    },
+    /// Bytes it refers to are not those that were stored.
+    #[error("bytes that a stored text refers to are damaged: {0}")]
+    WrongBytes(BlobId),
     /// Bytes it cannot do without are not there.
     #[error("bytes that a stored text refers to are gone: {0}")]
     NoBytes(BlobId),
@@ -114,6 +125,11 @@ pub enum BadShape {
 
 impl From<BadShape> for StoreError {
     fn from(error: BadShape) -> Self {
-        Self::Unreadable(error.to_string())
+        match error {
+            BadShape::Damaged { .. } | BadShape::WrongBytes(_) => Self::Damaged(error.to_string()),
+            BadShape::Newer { .. } | BadShape::Corrupt { .. } | BadShape::NoBytes(_) => {
+                Self::Unreadable(error.to_string())
+            }
+        }
     }
 }

@@ -268,6 +268,11 @@ impl Store for Sqlite {
         Ok(()) // Nobody else can be waiting for it, and what is remembered of the chat is bounded anyway.
     }
 
+    async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
+        let pen = lease.pen();
+        self.readers.read(move |snapshot| reads::state(snapshot, pen)).await
+    }
+
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
         let pen = lease.pen();
         // Behind every write that was dropped before it was answered: what is loaded is then what came of it.

@@ -70,6 +70,11 @@ pub trait Store: Send + Sync + 'static {
     /// Everything a driver needs to go on. Messages are without their bytes: see [`Store::message`].
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError>;
 
+    /// Where the chat stands, and no message or delta: for whoever ends a turn of which those cannot be read.
+    async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
+        Ok(self.load(lease).await?.chat)
+    }
+
     /// Commands the driver has not obeyed yet, oldest first.
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError>;
 
@@ -285,9 +290,12 @@ pub enum StoreError {
     /// It cannot be reached or cannot write at the moment.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// What is stored cannot be read: it is of a newer release, or damaged.
+    /// What is stored cannot be read: it is of a newer release, or makes no sense.
     #[error("what is stored cannot be read: {0}")]
     Unreadable(String),
+    /// What is stored is not what was written. What lies elsewhere can still be read.
+    #[error("what is stored is damaged: {0}")]
+    Damaged(String),
 }
 
 /// A command was not accepted. Nothing has changed.

@@ -99,7 +99,9 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
     }
     let picture = match kept.picture(chat).await {
         Ok(picture) => picture,
-        Err(StoreError::Unreadable(_)) if matches!(found, Found::Beyond) => return Ok((0, found)), // It was told.
+        Err(StoreError::Unreadable(_) | StoreError::Damaged(_)) if matches!(found, Found::Beyond) => {
+            return Ok((0, found));
+        } // It was told.
         Err(error) => return unreadable(out, chat, &error),
     };
     let repaired = examined(&picture);

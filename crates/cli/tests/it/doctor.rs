@@ -240,3 +240,42 @@ async fn what_cannot_be_looked_at_is_said() {
         assert!(error.contains(said), "{arguments:?}: {error}");
     }
 }
+
+/// A message that was changed behind everybody's back: its chat says so, ends its turn and takes nothing more, the doctor names
+/// it, and all other chats go on.
+#[tokio::test]
+async fn a_damaged_chat_is_set_aside_and_others_go_on() {
+    let data = Scratch::new();
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let (damaged, whole) = (daemon.chat().await, daemon.chat().await);
+    for chat in [&damaged, &whole] {
+        let mut reader = daemon.watch(chat).await;
+        daemon.post(&format!("{chat}/messages"), &json!({"text": "count to 5"})).await;
+        reader.until(|view| view.messages.len() == 2).await;
+    }
+    daemon.end().await;
+    let id: ChatId = damaged.strip_prefix("/v1/chats/").unwrap().parse().unwrap();
+    let database = rusqlite::Connection::open(data.path().join("everturn.db")).unwrap();
+    let flip = "UPDATE messages SET body = replace(body, 'count to 5', 'count to 6') WHERE chat = ?1 AND id = 1";
+    assert_eq!(database.execute(flip, [id.as_u128().to_be_bytes()]).unwrap(), 1);
+    drop(database);
+    let daemon = Daemon::start(data.path(), "understudy/numbered").await;
+    let send = async |chat: &str| {
+        let (status, answer) =
+            daemon.answer(Method::POST, &format!("{chat}/messages"), &json!({"text": "count to 3"})).await;
+        (status.as_u16(), answer["type"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(send(&damaged).await.0, 202, "nobody has looked at it yet");
+    daemon.until_logged("the chat is damaged").await;
+    assert_eq!(send(&damaged).await, (500, "urn:everturn:problem:damaged".into()));
+    let (status, problem) = daemon.answer(Method::GET, &format!("{damaged}/messages"), &json!({})).await;
+    assert_eq!(status.as_u16(), 500);
+    assert!(problem["detail"].as_str().unwrap().contains("checksum"), "{problem}");
+    let mut reader = daemon.watch(&whole).await;
+    assert_eq!(send(&whole).await.0, 202);
+    reader.until(|view| view.messages.len() == 4).await;
+    daemon.end().await;
+    let (code, told, _) = ran(&["doctor", "--data", data.path().to_str().unwrap()]).await;
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains(&id.to_string()) && told.contains("its checksum does not match"), "{told}");
+}

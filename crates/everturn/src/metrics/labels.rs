@@ -186,6 +186,7 @@ pub(super) const fn failure(error: &WriteError) -> Word {
         WriteError::Store(StoreError::NoSuchChat) => "no_such_chat",
         WriteError::Store(StoreError::Unavailable(_)) => "store_unavailable",
         WriteError::Store(StoreError::Unreadable(_)) => "unreadable",
+        WriteError::Store(StoreError::Damaged(_)) => "damaged",
     }
 }
 

@@ -64,7 +64,8 @@ fn vocabulary() -> Vec<(&'static str, Vec<Word>)> {
         WriteError::OutOfPlace => Some(StoreError::NoSuchChat.into()),
         WriteError::Store(StoreError::NoSuchChat) => Some(StoreError::Unavailable("disk full".into()).into()),
         WriteError::Store(StoreError::Unavailable(_)) => Some(StoreError::Unreadable("newer".into()).into()),
-        WriteError::Store(StoreError::Unreadable(_)) => None,
+        WriteError::Store(StoreError::Unreadable(_)) => Some(StoreError::Damaged("a page".into()).into()),
+        WriteError::Store(StoreError::Damaged(_)) => None,
     });
     vec![
         ("status", Status::ALL.map(labels::status).to_vec()),

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 use super::fault::Fault;
 use super::link::{Conn, Param};
 use crate::heading::Heading;
-use crate::shape::{BlobId, Bytes, Written};
+use crate::shape::{self, BlobId, Bytes, Written};
 use crate::sql::{Fetch, status_of, status_word};
 use crate::store::StoreError;
 
@@ -35,6 +35,16 @@ pub(super) fn id_of(bytes: &[u8]) -> Result<ChatId, Fault> {
 
 pub(super) fn unreadable(why: impl Into<String>) -> Fault {
     StoreError::Unreadable(why.into()).into()
+}
+
+/// A stored text. A damaged one may not be text at all.
+pub(super) fn text<'a>(row: &'a Row, column: &str) -> Result<&'a str, Fault> {
+    row.try_get(column).map_err(|_| damaged())
+}
+
+/// A column is not even text.
+pub(super) fn damaged() -> Fault {
+    StoreError::Damaged("a text in the database cannot be read".into()).into()
 }
 
 /// A name that may hold anything.
@@ -114,7 +124,7 @@ pub(super) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>, fe
     let named = |row: &Row| {
         let name = row.get::<_, &[u8]>(0).try_into().map_err(|_| unreadable("bytes with a bad name"))?;
         let blob = match fetch {
-            Fetch::Bytes => row.get::<_, &[u8]>(1).into(),
+            Fetch::Bytes => shape::checked(BlobId::from_bytes(name), row.get(1))?,
             Fetch::Lengths => Blob::Kept(row.get::<_, i32>(1).unsigned_abs() as usize),
         };
         Ok((BlobId::from_bytes(name), blob))

@@ -27,7 +27,7 @@ impl From<StoreError> for Fault {
 
 impl From<BadShape> for Fault {
     fn from(shape: BadShape) -> Self {
-        Self::Lasting(StoreError::Unreadable(shape.to_string()))
+        Self::Lasting(shape.into())
     }
 }
 
@@ -61,6 +61,10 @@ impl Fault {
             "53" if *code == SqlState::TOO_MANY_CONNECTIONS => Self::Passing(what.into()),
             "53" => unavailable(format!("the database is out of room: free some ({what})")),
             "28" => unavailable(format!("the database does not let us in: check user and password ({what})")),
+            // Of one page or one index. What lies elsewhere can still be read.
+            "XX" if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) => Self::Lasting(
+                StoreError::Damaged(format!("a page of the database cannot be read ({what}): restore a backup")),
+            ),
             "42" => unavailable(format!("the database lacks what we need: check its schema and grants ({what})")),
             _ => unavailable(format!("{what} ({})", code.code())),
         }

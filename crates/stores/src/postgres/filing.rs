@@ -4,7 +4,7 @@
 //! of its own, a few larger ones; what belongs to a step that is over is left out. Late or never does little harm: whoever
 //! reads looks in both places.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use everturn_core::ids::{Seq, StepId, Timestamp};
@@ -13,7 +13,7 @@ use tokio::task::consume_budget;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::cells::{big, count};
+use super::cells::{big, count, text};
 use super::fault::{Fault, Patience};
 use super::link::{Conn, Link, Mode, Param};
 use super::{Inner, closed};
@@ -29,6 +29,9 @@ pub(super) const ROW_BYTES_MAX: usize = 1_500;
 const FILE_CHATS_MAX: usize = 32;
 /// How many bytes an append has at most, on the whole, before fewer are filed together: whoever reads reads all of them.
 const APPEND_BYTES_MAX: usize = 256;
+
+/// A number that no delta ever has.
+const DAMAGED_FIRST: i64 = 1 << 60;
 
 pub(super) enum Chore {
     /// A step of a chat has begun: those before it are over.
@@ -147,13 +150,13 @@ async fn try_file(link: &Link, worker: i64) -> Result<(), Fault> {
 pub(super) async fn file(conn: &Conn, worker: i64) -> Result<Option<i64>, Fault> {
     let sql = "
         DELETE FROM tail WHERE worker = $1 AND batch > coalesce((SELECT filed FROM workers WHERE id = $1), 0)
-        RETURNING batch, body";
+        RETURNING batch, nos, body";
     let mut found = conn.query(sql, &[(&worker, Type::INT8)]).await?;
     let batch = |row: &Row| row.get::<_, i64>("batch");
     found.sort_unstable_by_key(batch);
     let Some(newest) = found.last().map(batch) else { return Ok(None) };
-    let appends = by_chat(&found).await?;
-    let numbers: Vec<i64> = appends.keys().copied().collect();
+    let (appends, damaged) = by_chat(&found).await;
+    let numbers: Vec<i64> = appends.keys().chain(&damaged).copied().collect();
     let sql = "SELECT no, step FROM chats WHERE no = ANY ($1)";
     let steps = conn.query(sql, &[(&numbers, Type::INT8_ARRAY)]).await?;
     let steps: HashMap<i64, StepId> = steps.iter().map(|row| (row.get("no"), StepId(count(row, "step")))).collect();
@@ -163,20 +166,32 @@ pub(super) async fn file(conn: &Conn, worker: i64) -> Result<Option<i64>, Fault>
         drafts.add(entries.into_iter().filter(|entry| Some(entry.head.step) == open))?;
         consume_budget().await;
     }
+    for (no, step) in damaged.iter().filter_map(|no| Some((*no, *steps.get(no)?))) {
+        drafts.damaged(no, step);
+    }
     failpoint!("postgres-file");
     drafts.insert(conn).await?;
     Ok(Some(newest))
 }
 
-async fn by_chat(rows: &[Row]) -> Result<BTreeMap<i64, Vec<bundle::Entry<'_>>>, BadShape> {
-    let mut appends = BTreeMap::<_, Vec<_>>::new();
+/// Appends by chat, and the chats that have some in a row that is damaged.
+async fn by_chat(rows: &[Row]) -> (BTreeMap<i64, Vec<bundle::Entry<'_>>>, BTreeSet<i64>) {
+    let (mut appends, mut damaged) = (BTreeMap::<_, Vec<_>>::new(), BTreeSet::new());
     for row in rows {
         consume_budget().await;
-        for entry in bundle::parse(row.get("body"))? {
-            appends.entry(entry.head.chat).or_default().push(entry);
+        match text(row, "body").and_then(|text| Ok(bundle::parse(text)?)) {
+            Ok(entries) => {
+                for entry in entries {
+                    appends.entry(entry.head.chat).or_default().push(entry);
+                }
+            }
+            Err(fault) => {
+                tracing::error!(?fault, "what was journalled of some chats is damaged: they cannot be driven");
+                damaged.extend(row.get::<_, Vec<i64>>("nos"));
+            }
         }
     }
-    Ok(appends)
+    (appends, damaged)
 }
 
 /// Rows of `drafts`, column by column.
@@ -216,6 +231,16 @@ impl Drafts {
         Ok(())
     }
 
+    /// A row that says that deltas of this step are damaged, for whoever reads it: behind all others, with a checksum that
+    /// does not match.
+    fn damaged(&mut self, no: i64, step: StepId) {
+        self.numbers.push(no);
+        self.steps.push(big(step.0));
+        self.firsts.push(DAMAGED_FIRST);
+        self.lens.push(1);
+        self.bodies.push(r#"{"v":1,"is":[0],"sum":"00000000"}"#.into());
+    }
+
     async fn insert(&self, conn: &Conn) -> Result<(), Fault> {
         let params: [Param<'_>; 5] = [
             (&self.numbers, Type::INT8_ARRAY),
@@ -239,11 +264,11 @@ pub(super) async fn unfiled(conn: &Conn, worker: Option<i64>, no: i64) -> Result
 }
 
 /// The appends to a step of a chat among what [`unfiled`] found.
-pub(super) fn appends(rows: &[Row], no: i64, step: StepId) -> Result<Vec<bundle::Entry<'_>>, BadShape> {
+pub(super) fn appends(rows: &[Row], no: i64, step: StepId) -> Result<Vec<bundle::Entry<'_>>, Fault> {
     let mut appends = Vec::new();
     for row in rows {
         let is_its = |entry: &bundle::Entry<'_>| (entry.head.chat, entry.head.step) == (no, step);
-        appends.extend(bundle::parse(row.get("body"))?.into_iter().filter(is_its));
+        appends.extend(bundle::parse(text(row, "body")?)?.into_iter().filter(is_its));
     }
     Ok(appends)
 }

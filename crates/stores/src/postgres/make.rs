@@ -11,7 +11,7 @@ use everturn_core::ids::{ChatId, StepId};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{ChatCells, big, count, id_bytes, id_of};
+use super::cells::{ChatCells, big, count, id_bytes, id_of, text};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::messages;
@@ -176,7 +176,7 @@ async fn blobs(conn: &Conn, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, 
             [(&&id[..], Type::BYTEA), (&after, Type::INT8), (&end, Type::INT8), (&PAGE_LEN, Type::INT8)];
         let rows = conn.query(sql, &params).await?;
         for row in &rows {
-            blobs.extend(message::parse(row.get("body"))?.wants());
+            blobs.extend(message::parse(text(row, "body")?)?.wants());
         }
         after = rows.last().map_or(end, |row| row.get("id"));
     }

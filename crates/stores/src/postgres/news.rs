@@ -8,7 +8,7 @@ use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{big, count, id_bytes};
+use super::cells::{big, count, id_bytes, text};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::{Place, chat_of, journal, messages, page};
@@ -56,7 +56,7 @@ impl Inner {
         let commits = match follows {
             Some(before) if before.version == version => Some(Vec::new()),
             Some(before) => {
-                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
+                let chat = chat_of(&conn, chat, text(&row, "body")?, Fetch::Lengths).await?;
                 match chat.denies(before) {
                     true => None,
                     false => commits_since(&conn, &chat, before.version).await?,
@@ -73,7 +73,7 @@ impl Inner {
                 if seen > Seq(0) {
                     rows = journal(&conn, chat, place, Seq(0), Fetch::Lengths).await?;
                 }
-                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
+                let chat = chat_of(&conn, chat, text(&row, "body")?, Fetch::Lengths).await?;
                 vec![Event::Reset(Box::new(snapshot(&conn, chat, &rows).await?))]
             }
         };

@@ -16,14 +16,13 @@ use everturn_core::view::{self, Standing};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::cells::{HEADING, big, bytes, count, heading, id_bytes, name, unreadable};
+use super::cells::{HEADING, big, bytes, count, damaged, heading, id_bytes, name, text, unreadable};
 use super::fault::Fault;
 use super::filing;
 use super::link::{Conn, Link, Mode, Param};
 use super::submit::pending;
 use super::{Inner, Inspection, lasting, to_the_end};
 use crate::heading::{Heading, Query, searchable};
-use crate::shape::bundle::Entry;
 use crate::shape::{self, attempted, command, message, outcome, rows};
 use crate::sql::{self, Fetch, Sheet};
 use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
@@ -118,7 +117,8 @@ impl Inspection {
         let (id, seq) = (id_bytes(chat), big(seq.0));
         let sql = "SELECT outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id AND seq = $2 WHERE chats.id = $1";
         let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&seq, Type::INT8)]).await?;
-        let text: Option<&str> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
+        let row = rows.first().ok_or(StoreError::NoSuchChat)?;
+        let text: Option<&str> = row.try_get(0).map_err(|_| lasting(damaged()))?;
         text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))
     }
 
@@ -285,7 +285,7 @@ impl Inspection {
                     conn.rollback().await?;
                     return Err(StoreError::NoSuchChat.into());
                 };
-                let chat = chat_of(&conn, chat, row.get("body"), Fetch::Lengths).await?;
+                let chat = chat_of(&conn, chat, text(&row, "body")?, Fetch::Lengths).await?;
                 conn.commit().await?;
                 Ok(Standing::from(&chat))
             };
@@ -345,8 +345,9 @@ impl Inspection {
         if rows.is_empty() {
             return Err(StoreError::NoSuchChat);
         }
-        let texts = rows.iter().filter_map(|row| row.get::<_, Option<&str>>(0));
-        texts.map(attempted::read).collect::<Result<_, _>>().map_err(|bad| lasting(bad.into()))
+        let text = |row| Row::try_get::<_, Option<&str>>(row, 0).map_err(|_| damaged()).transpose();
+        let texts = rows.iter().filter_map(text);
+        texts.map(|text| Ok(attempted::read(text?)?)).collect::<Result<_, Fault>>().map_err(lasting)
     }
 
     /// Every tool call that was ever started in a chat.
@@ -399,7 +400,7 @@ async fn chat_under(conn: &Conn, pen: Pen, worker: i64) -> Result<Option<(Chat, 
     let sql = "SELECT body, no FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
     let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
     match conn.query_opt(sql, &params).await? {
-        Some(row) => Ok(Some((chat_of(conn, pen.chat, row.get("body"), Fetch::Bytes).await?, row.get("no")))),
+        Some(row) => Ok(Some((chat_of(conn, pen.chat, text(&row, "body")?, Fetch::Bytes).await?, row.get("no")))),
         None => Ok(None),
     }
 }
@@ -418,7 +419,7 @@ pub(super) async fn messages(
     rows: &[Row],
     fetch: Fetch,
 ) -> Result<Vec<Arc<Message>>, Fault> {
-    let stored = rows.iter().map(|row| message::parse(row.get("body"))).collect::<Result<Vec<_>, _>>()?;
+    let stored = rows.iter().map(|row| Ok(message::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, Fault>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     Ok(stored.into_iter().map(|stored| stored.build(&bytes).map(Arc::new)).collect::<Result<_, _>>()?)
@@ -426,7 +427,7 @@ pub(super) async fn messages(
 
 /// The commands that rows with `seq`, `aimed` and `body` stand for.
 pub(super) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
-    let stored = rows.iter().map(|row| command::parse(row.get("body"))).collect::<Result<Vec<_>, _>>()?;
+    let stored = rows.iter().map(|row| Ok(command::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, Fault>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     let built = rows.iter().zip(stored).map(|(row, stored)| {
@@ -461,9 +462,10 @@ pub(super) async fn journal(
         ORDER BY first";
     let params: [Param<'_>; 3] = [(&no, Type::INT8), (&number, Type::INT8), (&seen, Type::INT8)];
     let (filed, unfiled) = tokio::try_join!(conn.query(sql, &params), filing::unfiled(conn, worker, no))?;
-    let filed = filed.iter().map(|row| rows::parse(step, Seq(count(row, "first")), row.get("body")));
+    let filed = filed.iter().map(|row| Ok(rows::parse(step, Seq(count(row, "first")), text(row, "body")?)?));
     let unfiled = filing::appends(&unfiled, no, step)?;
-    let stored = filed.chain(unfiled.iter().map(Entry::rows)).collect::<Result<Vec<_>, _>>()?;
+    let unfiled = unfiled.iter().map(|entry| Ok(entry.rows()?));
+    let stored = filed.chain(unfiled).collect::<Result<Vec<_>, Fault>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     let mut journal = Vec::new();

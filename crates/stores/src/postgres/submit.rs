@@ -10,7 +10,7 @@ use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId};
 use everturn_core::limits::Limits;
 use tokio_postgres::types::Type;
 
-use super::cells::{big, count, id_bytes, put_bytes};
+use super::cells::{big, count, id_bytes, put_bytes, text};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
 use super::read::{chat_of, inbound};
@@ -74,7 +74,7 @@ impl Inner {
             return Ok((answer, false));
         }
         let pending = pending(&conn, letter.chat, count(&row, "obeyed"), Fetch::Lengths).await?;
-        let chat = chat_of(&conn, letter.chat, row.get("body"), Fetch::Lengths).await?;
+        let chat = chat_of(&conn, letter.chat, text(&row, "body")?, Fetch::Lengths).await?;
         let wanted = &letter.submission.command;
         let users = users(&conn, letter.chat, pending.iter().map(|inbound| &inbound.command).chain([wanted])).await?;
         let at = letter.submission.at;

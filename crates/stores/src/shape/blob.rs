@@ -111,6 +111,11 @@ impl Blobs {
     }
 }
 
+/// Bytes that were read under a name, if they are what it says.
+pub fn checked(name: BlobId, bytes: Vec<u8>) -> Result<Blob, BadShape> {
+    if BlobId::of(&bytes) == name { Ok(Blob::from(bytes)) } else { Err(BadShape::WrongBytes(name)) }
+}
+
 /// Bytes that something cannot do without.
 pub(super) fn required(bytes: &Bytes, id: BlobId) -> Result<Blob, BadShape> {
     bytes.get(&id).cloned().ok_or(BadShape::NoBytes(id))

@@ -1,7 +1,7 @@
 //! What one transaction has journalled of many chats.
 //!
 //! A row of a table costs more than what a delta says, so where the journal is one log of all chats, many appends share
-//! one: `{"v":1,"is":[at,chat,step,first,gap,[…],chat,…]}`. `at` is a point in time. Each append is five entries: the short
+//! one: `{"v":1,"is":[at,chat,step,first,gap,[…],chat,…],"sum":…}`. `at` is a point in time. Each append is five entries: the short
 //! number of its chat, its step, the number of its first delta, how many milliseconds after `at` that came, and its deltas
 //! with their gaps, as in [`rows`](super::rows).
 
@@ -71,8 +71,8 @@ impl Bundle {
 
     /// The text. What is left is empty.
     pub fn take(&mut self) -> String {
-        self.json.extend_from_slice(b"]}");
-        String::from_utf8(std::mem::take(&mut self.json)).expect("JSON of texts is text")
+        self.json.push(b']');
+        envelope::close(std::mem::take(&mut self.json))
     }
 }
 
@@ -103,6 +103,13 @@ impl<'a> Entry<'a> {
 pub fn parse(text: &str) -> Result<Vec<Entry<'_>>, BadShape> {
     let Entries(entries) = envelope::read(rows::KIND, text)?;
     Ok(entries)
+}
+
+/// Whose appends a damaged bundle has, as far as it can still be read.
+#[must_use]
+pub fn heads_of_damaged(text: &str) -> Vec<Head> {
+    let entries = envelope::read_damaged::<Entries<'_>>(text);
+    entries.map_or_else(Vec::new, |Entries(entries)| entries.into_iter().map(|entry| entry.head).collect())
 }
 
 struct Entries<'a>(Vec<Entry<'a>>);

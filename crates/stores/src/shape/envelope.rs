@@ -18,6 +18,12 @@ struct Envelope<S> {
     is: S,
 }
 
+/// What stands before the checksum of a text, which ends it: eight hexadecimal digits, a quote and a brace. The checksum is
+/// the CRC-32 of everything before this. Texts of earlier programs have none.
+const SUM: &[u8] = b",\"sum\":\"";
+/// How long a checksum is with what is around it.
+const SUM_LEN: usize = SUM.len() + 8 + 2;
+
 /// Only the version, whatever else there is.
 #[derive(Deserialize)]
 struct Peek {
@@ -26,13 +32,36 @@ struct Peek {
 
 /// Writes a mirror, whose bytes have been put into `blobs`.
 pub(super) fn write<S: Serialize>(is: S, Blobs(blobs): Blobs) -> Written {
-    let json = serde_json::to_string(&Envelope { v: VERSION, is }).expect("keys are texts, and numbers are finite");
-    Written { json, blobs }
+    let mut json = serde_json::to_vec(&Envelope { v: VERSION, is }).expect("keys are texts, and numbers are finite");
+    json.pop(); // The last brace, which comes after the checksum.
+    Written { json: close(json), blobs }
+}
+
+/// Ends a text that lacks its last brace, with its checksum.
+pub(super) fn close(mut json: Vec<u8>) -> String {
+    let sum = crc32fast::hash(&json);
+    json.reserve_exact(SUM_LEN);
+    json.extend_from_slice(SUM);
+    json.extend_from_slice(format!("{sum:08x}\"}}").as_bytes());
+    String::from_utf8(json).expect("JSON of texts is text")
+}
+
+/// Whether a text is what its checksum was made of. One without a checksum passes.
+fn is_whole(text: &str) -> bool {
+    let Some((is, ending)) = text.as_bytes().split_last_chunk::<SUM_LEN>() else { return true };
+    let Some(digits) = ending.strip_prefix(SUM).and_then(|rest| rest.strip_suffix(b"\"}")) else { return true };
+    digits == format!("{:08x}", crc32fast::hash(is)).as_bytes()
 }
 
 /// Reads a mirror that refers to no bytes.
 pub(super) fn read<'a, S: Deserialize<'a>>(kind: &'static str, text: &'a str) -> Result<S, BadShape> {
     let newer = |found| BadShape::Newer { kind, found, known: VERSION };
+    if !is_whole(text) {
+        return Err(match parse::<Peek>(text) {
+            Ok(Peek { v }) if v > VERSION => newer(v), // Which may have another way to check.
+            Ok(_) | Err(_) => BadShape::Damaged { kind },
+        });
+    }
     match parse::<Envelope<S>>(text) {
         Ok(Envelope { v: VERSION, is }) => Ok(is),
         Ok(Envelope { v: 0, .. }) => Err(corrupt(kind, "there is no version 0")),
@@ -42,6 +71,11 @@ pub(super) fn read<'a, S: Deserialize<'a>>(kind: &'static str, text: &'a str) ->
             Ok(_) | Err(_) => Err(corrupt(kind, error)),
         },
     }
+}
+
+/// Reads what can be read of a damaged text.
+pub(super) fn read_damaged<'a, S: Deserialize<'a>>(text: &'a str) -> Option<S> {
+    parse::<Envelope<S>>(text).ok().map(|envelope| envelope.is)
 }
 
 /// Reads a text that stands inside another one, which has the version.

@@ -1,6 +1,6 @@
 //! The rows of one append to a journal.
 //!
-//! This is what is written while people watch, so it is small and made in one pass: `{"v":1,"is":[at,…]}`, where `at` is
+//! This is what is written while people watch, so it is small and made in one pass: `{"v":1,"is":[at,…],"sum":…}`, where `at` is
 //! when the first row came and each further entry is one of three. A string is a delta of text. An object is any other
 //! delta. A number is how many milliseconds the next row came after the one before; where it is missing, none. Step,
 //! first number and count are columns.
@@ -95,7 +95,7 @@ pub fn join(pieces: &[(Timestamp, impl AsRef<str>)]) -> Result<(String, u64), Ba
 #[must_use]
 pub fn alone(at: Timestamp, piece: &str) -> String {
     let comma = if piece == "[]" { "" } else { "," };
-    format!("{{\"v\":{VERSION},\"is\":[{}{comma}{}", at.0, &piece[1..]) + "}"
+    envelope::close(format!("{{\"v\":{VERSION},\"is\":[{}{comma}{}", at.0, &piece[1..]).into_bytes())
 }
 
 pub(super) fn push(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use super::trouble::is_damage;
 use super::{connect, migrate};
 
 /// The database in a data directory.
@@ -144,7 +145,8 @@ pub(super) fn prepare(file: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Looks for damage, for a while. A database that is too large to be looked through at every start is looked at in part.
+/// Looks for damage, for a while. A database that is too large to be looked through at every start is looked at in part. Damage
+/// is told and no reason to refuse: chats that lie elsewhere go on, and those on a damaged page say so when they are read.
 pub(super) fn check(connection: &mut Connection) -> Result<(), OpenError> {
     let mut steps = 0;
     connection.progress_handler(
@@ -154,13 +156,23 @@ pub(super) fn check(connection: &mut Connection) -> Result<(), OpenError> {
             steps > CHECK_STEPS_MAX
         }),
     )?;
-    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
+    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     connection.progress_handler(0, None::<fn() -> bool>)?;
     match found {
-        Ok(found) => is_sound(found),
+        Ok(found) if found == "ok" => Ok(()),
+        Ok(found) => told_of(&found),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => Ok(()),
+        Err(error) if is_damage(&error) => told_of(&error.to_string()),
         Err(error) => Err(error.into()),
     }
+}
+
+fn told_of(damage: &str) -> Result<(), OpenError> {
+    tracing::error!(
+        damage,
+        "the database is damaged: chats on damaged pages cannot be driven; `everturn doctor` names them, restore a backup"
+    );
+    Ok(())
 }
 
 /// Looks for damage everywhere, in indexes too, however long that takes.

@@ -55,16 +55,19 @@ pub(super) fn outcome(
     Ok(found.flatten().map(|text| shape::outcome::read(&text)).transpose()?)
 }
 
+/// The chat, for whoever holds it.
+pub(super) fn state(connection: &Connection, Pen { chat, fence }: Pen) -> Result<Chat, Halt<WriteError>> {
+    let (state, now) = chat_of(connection, chat, Fetch::Bytes)?;
+    if now == fence { Ok(state) } else { Err(WriteError::Fenced.into()) }
+}
+
 /// Everything a driver needs; `None` if it has to be asked for again.
 pub(super) fn load(
     connection: &Connection,
     Pen { chat, fence }: Pen,
     head: Option<&Head>,
 ) -> Result<Option<Loaded>, Halt<WriteError>> {
-    let (state, now) = chat_of(connection, chat, Fetch::Bytes)?;
-    if now != fence {
-        return Err(WriteError::Fenced.into());
-    }
+    let state = state(connection, Pen { chat, fence })?;
     let Some(rows) = draft(connection, &state, head, Seq(0), Fetch::Bytes)? else { return Ok(None) };
     let mut select = connection.prepare_cached(NEWEST_SUMMARY)?;
     let summary: Option<i64> = select.query_row(params![id(chat)], |row| row.get(0))?;

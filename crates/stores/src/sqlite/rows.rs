@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::heads::{Head, Mark};
 use super::trouble::Halt;
 use super::value::{self, id};
-use crate::shape::{Bytes, Shape, Stored, bundle};
+use crate::shape::{self, Bytes, Shape, Stored, bundle};
 use crate::sql::Fetch;
 use crate::store::StoreError;
 
@@ -24,18 +24,18 @@ pub(super) fn build<S: Shape, E: From<StoreError>>(
         let found = match fetch {
             Fetch::Bytes => {
                 let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE chat = ?1 AND id = ?2")?;
-                select.query_row(params![id(chat), name.as_bytes()], |row| Ok(Blob::from(row.get::<_, Vec<u8>>(0)?)))
+                let found = select.query_row(params![id(chat), name.as_bytes()], |row| row.get::<_, Vec<u8>>(0));
+                found.optional()?.map(|bytes| shape::checked(name, bytes)).transpose()?
             }
             // The length stands before the bytes: they are not read for it.
             Fetch::Lengths => {
                 let sql = "SELECT length(bytes) FROM blobs WHERE chat = ?1 AND id = ?2";
                 let mut select = connection.prepare_cached(sql)?;
-                select.query_row(params![id(chat), name.as_bytes()], |row| {
-                    Ok(Blob::Kept(value::unsigned(row, 0)? as usize))
-                })
+                let kept = |row: &rusqlite::Row<'_>| Ok(Blob::Kept(value::unsigned(row, 0)? as usize));
+                select.query_row(params![id(chat), name.as_bytes()], kept).optional()?
             }
         };
-        bytes.extend(found.optional()?.map(|found| (name, found)));
+        bytes.extend(found.map(|found| (name, found)));
     }
     Ok(stored.build(&bytes)?)
 }

@@ -76,12 +76,16 @@ impl Desk<'_> {
         let connection = self.connection;
         let mut select = connection.prepare_cached("SELECT place, body FROM drafts ORDER BY place")?;
         let mut oldest = select.query([])?;
-        let (mut last, mut len, mut live) = (None, 0, Vec::new());
+        let (mut last, mut len, mut live, mut damaged) = (None, 0, Vec::new(), Vec::new());
         while len < TRIM_LEN_MAX
             && let Some(row) = oldest.next()?
         {
-            let place = row.get(0)?;
-            for entry in bundle::parse(text(row, 1)?).map_err(unreadable)? {
+            let place: i64 = row.get(0)?;
+            let Ok(entries) = text(row, 1).map_err(drop).and_then(|text| bundle::parse(text).map_err(drop)) else {
+                damaged.push(place); // It stays: whichever chat it is needed for says so when it is read.
+                continue;
+            };
+            for entry in entries {
                 let mark = Mark { first: entry.head.first.0, place };
                 if let Some(chat) = self.heads.owner(entry.head.chat, entry.head.step, mark) {
                     live.push((chat, entry.head, entry.at, entry.text().to_owned()));
@@ -98,7 +102,9 @@ impl Desk<'_> {
         self.flush()?;
         failpoint!("sqlite-trim-middle");
         if let Some(last) = last {
-            connection.prepare_cached("DELETE FROM drafts WHERE place <= ?1")?.execute(params![last])?;
+            let kept = damaged.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+            let delete = format!("DELETE FROM drafts WHERE place <= ?1 AND place NOT IN ({kept})");
+            connection.prepare_cached(&delete)?.execute(params![last])?;
             self.log.len -= len.min(self.log.len);
         }
         Ok(())

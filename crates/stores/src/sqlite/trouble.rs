@@ -70,6 +70,15 @@ pub(super) fn is_lost(error: &Error) -> bool {
     }
 }
 
+/// Whether what is stored is not what was written: a page of the file, or a value on it.
+pub(super) fn is_damage(error: &Error) -> bool {
+    use Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    match error {
+        FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..) => true,
+        other => matches!(other.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt)),
+    }
+}
+
 /// What people are told.
 pub(super) fn told(error: &Error) -> StoreError {
     use ErrorCode as Code;
@@ -84,7 +93,10 @@ pub(super) fn told(error: &Error) -> StoreError {
         Some(Code::OutOfMemory) => "there is no memory left",
         Some(Code::TooBig) => "that is more than the database takes in one piece: send less at a time",
         Some(Code::DatabaseCorrupt | Code::NotADatabase) => {
-            return StoreError::Unreadable(format!("the database is damaged ({error}): restore a backup"));
+            return StoreError::Damaged(format!("a page of the database cannot be read ({error}): restore a backup"));
+        }
+        None if is_damage(error) => {
+            return StoreError::Damaged(format!("a value in the database cannot be read ({error})"));
         }
         Some(_) | None => return StoreError::Unavailable(error.to_string()),
     };

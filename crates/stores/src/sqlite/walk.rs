@@ -14,9 +14,10 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::desk::Log;
 use super::heads::{Head, Mark};
 use super::open::OpenError;
+use super::trouble::is_damage;
 use super::value::{chat_id, text, unsigned};
 use crate::shape::rows::Rows;
-use crate::shape::{BadShape, Bytes, Stored, bundle};
+use crate::shape::{Bytes, Stored, bundle};
 
 /// How much memory rows may take that nobody has asked for yet. The oldest go first.
 const KEPT_BYTES_MAX: usize = 48 << 20;
@@ -32,38 +33,78 @@ pub(super) fn walk_keeping(
     connection: &Connection,
     bytes_max: usize,
 ) -> Result<(Log, HashMap<ChatId, Head>), OpenError> {
-    let damaged = |bad: BadShape| OpenError::Damaged(bad.to_string());
     let mut chat_of = connection.prepare("SELECT id, step, version FROM chats WHERE number = ?1")?;
     let mut known = HashMap::new();
-    let mut select = connection.prepare("SELECT place, body FROM drafts ORDER BY place")?;
-    let mut found = select.query([])?;
     let (mut log, mut heads, mut read) = (Log { next: 1, len: 0 }, HashMap::new(), Read::default());
-    while let Some(row) = found.next()? {
-        let place: i64 = row.get(0)?;
+    visit(connection, |place, text| {
         log.next = place + 1;
-        for entry in bundle::parse(text(row, 1)?).map_err(damaged)? {
+        for (bundle::Head { chat: number, step, first }, rows) in appends(place, text) {
             log.len += 1;
-            let bundle::Head { chat: number, step, first } = entry.head;
             let chat = match known.entry(number) {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(unknown) => {
                     let asked = |row: &rusqlite::Row<'_>| {
                         Ok((chat_id(row, 0)?, StepId(unsigned(row, 1)?), Version(unsigned(row, 2)?)))
                     };
-                    *unknown.insert(chat_of.query_row(params![number], asked).optional()?)
+                    let found = chat_of.query_row(params![number], asked).optional();
+                    *unknown.insert(found.or_else(|error| if is_damage(&error) { Ok(None) } else { Err(error) })?)
                 }
             };
             let Some((chat, _, version)) = chat.filter(|(_, open, _)| *open == step) else { continue }; // It is over.
-            let rows = entry.rows().ok(); // Whoever reads what cannot be read says so.
             let count = rows.as_ref().map_or(1, Stored::count);
             let head = heads.entry(chat).or_insert(Head::new(number, version, step));
             head.put(Mark { first: first.0, place }, count);
             head.seq = head.seq.max(Seq(first.0 + count.saturating_sub(1)));
             read.keep(chat, first, rows, bytes_max);
         }
-    }
+        Ok(())
+    })?;
     read.give(&mut heads);
     Ok((log, heads))
+}
+
+/// The appends of a row, and what they say if that can be read: whoever reads what cannot be says so. A row that does not even
+/// say whose it is is lost, as if the power had failed before it was written.
+fn appends(place: i64, text: Option<&str>) -> Vec<(bundle::Head, Option<Stored<Rows>>)> {
+    let text = text.unwrap_or_default();
+    match bundle::parse(text) {
+        Ok(entries) => entries.iter().map(|entry| (entry.head, entry.rows().ok())).collect(),
+        Err(bad) => {
+            tracing::error!(place, %bad, "a row of the journal is damaged: chats that need it cannot be driven");
+            bundle::heads_of_damaged(text).into_iter().map(|head| (head, None)).collect()
+        }
+    }
+}
+
+/// Visits the rows of the log in order; one whose text cannot be read without it. Rows on a page that cannot be read are left out.
+fn visit(
+    connection: &Connection,
+    mut visit: impl FnMut(i64, Option<&str>) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    let end: Option<i64> = connection.query_row("SELECT max(place) FROM drafts", [], |row| row.get(0))?;
+    let mut select = connection.prepare("SELECT place, body FROM drafts WHERE place > ?1 ORDER BY place")?;
+    let (mut last, mut is_told) = (0, false);
+    while end.is_some_and(|end| last < end) {
+        let mut found = select.query([last])?;
+        loop {
+            match found.next() {
+                Ok(Some(row)) => {
+                    last = row.get(0)?;
+                    visit(last, text(row, 1).ok())?;
+                }
+                Ok(None) => return Ok(()),
+                Err(error) if is_damage(&error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::error!(%error, "a page of the journal is damaged: what lies on it is lost");
+                    }
+                    last += 1; // Behind the page there may be more.
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The newest rows that were read.

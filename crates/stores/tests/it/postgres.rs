@@ -1,6 +1,7 @@
 //! The store in Postgres, against a real server.
 
 mod broken_line;
+mod damaged;
 mod elsewhere;
 mod encrypted;
 mod filing;

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use expect_test::{ExpectFile, expect_file};
 
+use super::corrupt::unsummed;
 use super::{Bytes, Kept, samples};
 
 const ODD: &str = "a\0b \"é\" \\ \u{2028}👩\u{200d}👧";
@@ -25,6 +26,7 @@ fn reads_and_writes<T: Kept>(values: &[T], fixture: &str, file: &ExpectFile) {
     for (line, value) in fixture.lines().zip(values) {
         let bytes: Bytes = value.text().blobs.into_iter().map(|(id, bytes)| (id, bytes.into())).collect();
         assert_eq!(value.back(line, &bytes).as_ref(), Ok(value), "{line}");
+        assert_eq!(value.back(&unsummed(line), &bytes).as_ref(), Ok(value), "as it was written at first: {line}");
     }
 }
 

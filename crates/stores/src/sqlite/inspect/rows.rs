@@ -96,17 +96,19 @@ impl Look<'_> {
 
     /// The chat itself, and whether its columns say what it says.
     fn chat_row(&mut self) -> Found<Option<Chat>> {
-        let sql = "SELECT body, version, step, obeyed, status FROM chats WHERE id = ?1";
+        let sql = "SELECT body, version, step, obeyed, status, title FROM chats WHERE id = ?1";
         let found = self.connection.query_row(sql, params![id(self.chat)], |row| {
             let numbers = [unsigned(row, 1)?, unsigned(row, 2)?, unsigned(row, 3)?];
-            Ok((row.get::<_, String>(0)?, numbers, row.get::<_, String>(4)?))
+            let title = String::from_utf8_lossy(row.get_ref(5)?.as_bytes()?).into_owned();
+            Ok((row.get::<_, String>(0)?, numbers, (row.get::<_, String>(4)?, title)))
         });
-        let (body, [version, step, obeyed], status) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
+        let (body, [version, step, obeyed], (status, title)) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
         let Some(chat) = self.build("the chat", shape::chat::parse(&body)) else { return Ok(None) };
         self.agree("the version", chat.version, version);
         self.agree("the step", chat.step, step);
         self.agree("the newest command obeyed", chat.obeyed, obeyed);
         self.agree("the status", sql::status_word(chat.status), status);
+        self.agree("the title", &chat.title, title);
         Ok(Some(chat))
     }
 

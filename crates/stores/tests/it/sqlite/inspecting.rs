@@ -68,6 +68,8 @@ async fn what_is_broken_is_told() {
         ("UPDATE messages SET version = 99", "the newest commit or message"),
         ("UPDATE chats SET version = version + 1", "the version is"),
         ("UPDATE chats SET status = 'idle'", "the status is running in one place and idle in another"),
+        ("UPDATE chats SET title = x'ff'", "the title is hello in one place"),
+        ("UPDATE messages SET body = replace(body, 'hello', 'hellp')", "its checksum does not match"),
         ("UPDATE chats SET body = '[]'", "the chat cannot be read"),
         (
             "DELETE FROM drafts WHERE place = (SELECT min(place) FROM drafts)",
