@@ -215,6 +215,8 @@ async fn models(client: &Client, own: Option<&str>) -> Result<Outcome, ClientErr
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use everturn::core::ids::ChatId;
     use everturn::core::view::Standing;
 
@@ -252,7 +254,14 @@ mod tests {
     #[tokio::test]
     async fn a_chat_is_begun_once() {
         let standing = (&Standing::from(&everturn::core::chat::Chat::new(ChatId::from_u128(7), "it", "me"))).into();
-        let made = Chat { id: "c".into(), agent: "it".into(), standing };
+        let made = Chat {
+            id: "c".into(),
+            agent: "it".into(),
+            instructions: String::new(),
+            tools: Vec::new(),
+            metadata: BTreeMap::new(),
+            standing,
+        };
         let made = answer("201 Created", "application/json", &serde_json::to_string(&made).unwrap());
         let (client, served) = daemon(vec![String::new(), made.clone(), String::new(), made, accepted()]).await;
         let (orders, mut outcomes) = carry_out(client.hasty());

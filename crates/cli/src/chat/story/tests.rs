@@ -48,6 +48,7 @@ fn reply(id: u64, parts: Vec<Part>, stop: Stop, seams: u64) -> Event {
         model: "a/b".into(),
         usage: None,
         runtime_ms: 0,
+        alive_ms: 0,
         context_limit: None,
         seams,
         retracted: Vec::new(),

@@ -26,6 +26,7 @@ fn reply(id: u64, parts: Vec<Part>) -> Message {
         model,
         usage: None,
         runtime_ms: 1,
+        alive_ms: 1,
         context_limit: None,
         seams: 0,
         retracted: vec![],
