@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(Budget::default().exhausted(all, all, all), None);
         let told = |chat, day| budget.exhausted(chat, day, none).map(|exhausted| exhausted.to_string());
         assert_eq!(told(none, used(11, 0)).as_deref(), Some("11 of 10 tokens used today; renewed at midnight UTC"));
-        let of_chat = "0.000004 of 0.000003 spent in this chat; a new one begins at nothing";
+        let of_chat = "$0.000004 of $0.000003 spent in this chat; a new one begins at nothing";
         assert_eq!(told(used(0, 4), none).as_deref(), Some(of_chat));
     }
 

@@ -258,6 +258,8 @@ async fn models(client: &Client, own: Option<&str>) -> Result<Outcome, ClientErr
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use everturn::core::ids::ChatId;
     use everturn::core::view::Standing;
 
