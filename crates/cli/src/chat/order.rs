@@ -303,7 +303,7 @@ mod tests {
             agent: "it".into(),
             instructions: String::new(),
             tools: Vec::new(),
-            metadata: std::collections::BTreeMap::new(),
+            metadata: BTreeMap::new(),
             standing,
         };
         let made = answer("201 Created", "application/json", &serde_json::to_string(&made).unwrap());

@@ -1,6 +1,6 @@
 //! What somebody sees who has no key and has just installed it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
