@@ -37,7 +37,7 @@ const TICK: Duration = Duration::from_millis(100);
 const PARTING_MAX: Duration = Duration::from_secs(2);
 
 /// How long a chat waits to be told which model it asks.
-const MODELS_MAX: Duration = Duration::from_secs(2);
+const MODELS_MAX: Duration = Duration::from_secs(5);
 
 /// What a new chat is.
 #[derive(Debug, Clone, Default)]
