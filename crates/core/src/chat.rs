@@ -3,6 +3,7 @@
 //! This is everything the driver decides on: small, whatever the length of the transcript. It is a fold over facts. A
 //! commit is a list of facts, and applying them here and writing them to a store is the same event seen from two sides.
 
+mod open_call;
 mod pending;
 mod repeats;
 mod tail;
@@ -12,13 +13,12 @@ use std::time::Duration;
 
 use crate::alive::Alive;
 use crate::budget;
-use crate::change::input_hash;
 use crate::cost::Micros;
 use crate::error::Kind;
 use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
 use crate::inherited::{Found, Inherited};
-use crate::message::{Body, Call, CallResult, Message, Part, Sent};
+use crate::message::{Body, CallResult, Message, Part, Sent};
 use crate::quarantine::Taken;
 use crate::retry;
 use crate::setup::Setup;
@@ -26,6 +26,7 @@ use crate::status::{self, Status, Verb};
 use crate::title;
 use crate::view::Cursor;
 
+pub use open_call::{CallState, Effect, OpenCall};
 pub use pending::{Compacting, Wait};
 pub use repeats::Repeats;
 pub use tail::{Tail, tail_of};
@@ -115,81 +116,6 @@ impl Queued {
     pub fn sent(&self) -> Sent {
         Sent { receipt: self.id, key: self.key.clone() }
     }
-}
-
-/// A call without a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenCall {
-    /// Our name for it.
-    pub uid: CallUid,
-    /// The tool.
-    pub tool: String,
-    /// Hash of the input, for approvals.
-    pub input_hash: u64,
-    /// How far it is.
-    pub state: CallState,
-    /// The input as it came, while a client or a person has the next word.
-    pub input: Option<Arc<str>>,
-    /// What the tool showed of its work last, while it runs.
-    pub progress: Option<Arc<str>>,
-}
-
-impl OpenCall {
-    /// A call that has just been made.
-    #[must_use]
-    pub fn new(call: &Call, state: CallState) -> Self {
-        Self {
-            uid: call.uid,
-            tool: call.tool.clone(),
-            input_hash: input_hash(&call.tool, &call.input),
-            state,
-            input: state.asks().then(|| call.input.as_str().into()),
-            progress: None,
-        }
-    }
-}
-
-/// How far a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallState {
-    /// It may be run, if nobody has to be asked.
-    Ready,
-    /// A person was asked, and allows it.
-    Approved,
-    /// Its start was recorded; whether and how it ended is not.
-    Started {
-        /// What may be done if nobody knows how it ended.
-        effect: Effect,
-        /// When.
-        at: Timestamp,
-    },
-    /// A client runs it.
-    AsksClient,
-    /// A person decides on it.
-    AsksApproval,
-}
-
-impl CallState {
-    /// Whether somebody outside has the next word.
-    #[must_use]
-    pub const fn asks(self) -> bool {
-        match self {
-            Self::AsksClient | Self::AsksApproval => true,
-            Self::Ready | Self::Approved | Self::Started { .. } => false,
-        }
-    }
-}
-
-/// What running a tool twice would do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Effect {
-    /// Nothing: it only looks.
-    Read,
-    /// The same as once.
-    Idempotent,
-    /// Harm: it must not happen.
-    #[default]
-    Once,
 }
 
 /// A turn under way: from a promoted message until rest.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use everturn_core::budget::{Account, Budget};
 use everturn_core::doctor::facts::of_import;
 use everturn_core::doctor::{Finding, Whose, repair};
-use everturn_core::ids::{ChatId, Fence, MessageId, ModelId, Timestamp};
+use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp, Version};
 use everturn_core::message::Message;
 use everturn_core::setup::BadSetup;
 use everturn_core::view::Cursor;
@@ -260,9 +260,12 @@ impl Engine {
 
     /// Says what was said, unless something was said already.
     async fn import(&self, chat: ChatId, transcript: &[Arc<Message>]) -> Result<(), WriteError> {
+        if self.ports.store.standing(chat).await?.version > Version(0) {
+            return Ok(()); // It was made before, and its driver is not disturbed.
+        }
         let mut lease = self.ports.acquire(chat).await?;
         let loaded = self.ports.store.load(&lease).await?.chat;
-        if loaded.newest == MessageId::default() && !transcript.is_empty() {
+        if loaded.version == Version(0) && !transcript.is_empty() {
             self.ports.store.commit(&mut lease, &of_import(transcript)).await?;
         }
         self.ports.store.release(lease).await?;

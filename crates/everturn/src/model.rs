@@ -19,7 +19,7 @@ use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{OUTPUT_MAX, Prompt, Request};
 use everturn_core::recovery::{self, Budget, Recovery};
-use everturn_core::retry::{Progress, Verdict, Why, verdict};
+use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
 use everturn_providers::record::{Of, recording};
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{SubmitError, WriteError};
@@ -149,6 +149,11 @@ impl Driver {
     pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<Tried> {
         let its_own = error.retry != Retry::Never || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
         (its_own && self.has_next_model()).then(|| self.next_model())
+    }
+
+    /// Whether no other model may be asked either: a total of the step is reached, perhaps together with another bound.
+    pub(crate) fn is_total(&self, why: Why, spent: &Spent) -> bool {
+        why.is_of_the_step() || spent.attempts >= self.agent.limits.retry.attempts_max
     }
 
     /// Whether there is a model behind the one that is asked.
@@ -378,7 +383,7 @@ impl Driver {
         let elsewhere = self.elsewhere(&error);
         let budget = match verdict {
             Verdict::Wait(_) => Budget::Left,
-            Verdict::GiveUp(why) if elsewhere.is_some() && !why.is_of_the_step() => Budget::SpentHere,
+            Verdict::GiveUp(why) if elsewhere.is_some() && !self.is_total(why, &tried.spent) => Budget::SpentHere,
             Verdict::GiveUp(_) => Budget::Spent,
         };
         let draft = self.draft.as_ref().expect("an attempt was made");

@@ -243,7 +243,7 @@ impl Driver {
                 let wait = self.wait(self.now() + span, &error, row.number);
                 self.change(|change| change.fact(Fact::Attempted(row, tried)).fact(wait)).await
             }
-            Verdict::GiveUp(why) if why.is_of_the_step() => {
+            Verdict::GiveUp(why) if self.is_total(why, &spent) => {
                 let tried = Tried { attempts: row.number, spent, ..self.chat.tried };
                 self.fail(&gave_up(error, why), Some(Fact::Attempted(row, tried))).await
             }

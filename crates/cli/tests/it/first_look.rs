@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::daemon::{Daemon, Scratch, everturn};
 use crate::pty::Terminal;

@@ -80,12 +80,17 @@ async fn polling_is_not_being_stuck() {
         });
         agent().tool(poll.with(ANY)).unwrap()
     };
-    assert_eq!(ended(asks(), polled(1)).await, (TurnEnd::Done, 21), "each result differs");
-    assert_eq!(ended(asks(), polled(4)).await, (TurnEnd::Done, 21), "every fourth does");
-    assert_eq!(ended(asks(), polled(99)).await, (TurnEnd::SameCallMax, 5), "none does");
+    let end = async |agent: Agent| {
+        let stage = Stage::new(asks(), agent).await;
+        stage.run("go").await;
+        (stage.ended().await, stage.understudy.requests().len())
+    };
+    assert_eq!(end(polled(1)).await, (TurnEnd::Done, 21), "each result differs");
+    assert_eq!(end(polled(4)).await, (TurnEnd::Done, 21), "every fourth does");
+    assert_eq!(end(polled(99)).await, (TurnEnd::SameCallMax, 5), "none does");
     let mut lenient = polled(99);
     lenient.limits.same_call_max_by_tool.insert("poll".into(), 12);
-    assert_eq!(ended(asks(), lenient).await, (TurnEnd::SameCallMax, 12));
+    assert_eq!(end(lenient).await, (TurnEnd::SameCallMax, 12));
 }
 
 /// I17: a turn's time ends an answer that trickles, with what it has said, and ends a generation that is kept.
