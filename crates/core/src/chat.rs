@@ -18,7 +18,7 @@ use crate::error::Kind;
 use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
 use crate::inherited::{Found, Inherited};
-use crate::message::{Body, CallResult, Message, Part, Sent};
+use crate::message::{Body, CallResult, Message};
 use crate::quarantine::Taken;
 use crate::retry;
 use crate::setup::Setup;
@@ -27,7 +27,7 @@ use crate::title;
 use crate::view::Cursor;
 
 pub use open_call::{CallState, Effect, OpenCall};
-pub use pending::{Compacting, Wait};
+pub use pending::{Compacting, Queued, Wait};
 pub use repeats::Repeats;
 pub use tail::{Tail, tail_of};
 
@@ -93,29 +93,6 @@ pub struct Chat {
     /// Up to this message, pictures and files are told of and not shown any more: a request that showed them was refused,
     /// and answered without.
     pub unseen: MessageId,
-}
-
-/// A message that waits to be heard.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Queued {
-    /// Its name: the command that brought it.
-    pub id: InboxSeq,
-    /// When it was accepted.
-    pub at: Timestamp,
-    /// What it says.
-    pub parts: Arc<[Part]>,
-    /// Whether it goes in at the next step boundary rather than the next turn.
-    pub steers: bool,
-    /// The sender's name for the request that brought it.
-    pub key: Option<String>,
-}
-
-impl Queued {
-    /// The request that brought it.
-    #[must_use]
-    pub fn sent(&self) -> Sent {
-        Sent { receipt: self.id, key: self.key.clone() }
-    }
 }
 
 /// A turn under way: from a promoted message until rest.

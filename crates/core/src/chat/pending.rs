@@ -1,8 +1,33 @@
-//! What an open step waits for.
+//! What waits, and what an open step waits for.
+
+use std::sync::Arc;
 
 use crate::error::Kind;
-use crate::ids::{ModelId, Timestamp};
-use crate::message::SummarySource;
+use crate::ids::{InboxSeq, ModelId, Timestamp};
+use crate::message::{Part, Sent, SummarySource};
+
+/// A message that waits to be heard.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queued {
+    /// Its name: the command that brought it.
+    pub id: InboxSeq,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// What it says.
+    pub parts: Arc<[Part]>,
+    /// Whether it goes in at the next step boundary rather than the next turn.
+    pub steers: bool,
+    /// The sender's name for the request that brought it.
+    pub key: Option<String>,
+}
+
+impl Queued {
+    /// The request that brought it.
+    #[must_use]
+    pub fn sent(&self) -> Sent {
+        Sent { receipt: self.id, key: self.key.clone() }
+    }
+}
 
 /// Why the next attempt waits.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use everturn_core::chat::Chat;
+use everturn_core::command::Inbound;
 use everturn_core::ids::{ChatId, MessageId, Seq, StepId, Version};
-use everturn_core::view::{Cursor, Event, Row, Snapshot};
+use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 use tokio_postgres::types::Type;
 
 use super::Inner;
-use super::cells::{big, count, id_bytes};
+use super::cells::{big, count, id_bytes, text};
 use super::fault::Fault;
 use super::link::{Conn, Mode, Param};
-use super::read::{Place, Shown, journal, messages, page};
+use super::read::{Place, chat_of, journal, messages, page};
+use super::submit::pending;
 use crate::memory::is_usable;
 use crate::sql::{Fetch, PAGE_LEN_MAX, Sheet, draft_of};
 use crate::store::{News, StoreError};
@@ -78,6 +81,26 @@ impl Inner {
         };
         conn.commit().await?;
         Ok(Some(News { cursor: now, events }))
+    }
+}
+
+/// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
+pub(super) struct Shown {
+    pub(super) chat: Chat,
+    pending: Vec<Inbound>,
+}
+
+impl Shown {
+    /// Of a row with `submitted`, `obeyed` and `body`.
+    pub(super) async fn read(conn: &Conn, chat: ChatId, row: &tokio_postgres::Row) -> Result<Self, Fault> {
+        let (submitted, obeyed) = (count(row, "submitted"), count(row, "obeyed"));
+        let has_commands = submitted > obeyed;
+        let pending = if has_commands { pending(conn, chat, obeyed, Fetch::Lengths).await? } else { Vec::new() };
+        Ok(Self { chat: chat_of(conn, chat, text(row, "body")?, Fetch::Lengths).await?, pending })
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        Standing::of(&self.chat, self.pending.iter())
     }
 }
 

@@ -20,6 +20,7 @@ use super::cells::{HEADING, big, bytes, count, damaged, heading, id_bytes, name,
 use super::fault::Fault;
 use super::filing;
 use super::link::{Conn, Link, Mode, Param};
+use super::news::Shown;
 use super::submit::pending;
 use super::{Inner, Inspection, lasting, to_the_end};
 use crate::heading::{Heading, Query, searchable};
@@ -411,26 +412,6 @@ pub(super) async fn chat_of(conn: &Conn, chat: ChatId, text: &str, fetch: Fetch)
     let stored = shape::chat::parse(text)?;
     let bytes = bytes(conn, chat, stored.wants(), fetch).await?;
     Ok(stored.build(&bytes)?)
-}
-
-/// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
-pub(super) struct Shown {
-    pub(super) chat: Chat,
-    pending: Vec<Inbound>,
-}
-
-impl Shown {
-    /// Of a row with `submitted`, `obeyed` and `body`.
-    pub(super) async fn read(conn: &Conn, chat: ChatId, row: &Row) -> Result<Self, Fault> {
-        let (submitted, obeyed) = (count(row, "submitted"), count(row, "obeyed"));
-        let has_commands = submitted > obeyed;
-        let pending = if has_commands { pending(conn, chat, obeyed, Fetch::Lengths).await? } else { Vec::new() };
-        Ok(Self { chat: chat_of(conn, chat, text(row, "body")?, Fetch::Lengths).await?, pending })
-    }
-
-    pub(super) fn standing(&self) -> Standing {
-        Standing::of(&self.chat, self.pending.iter())
-    }
 }
 
 /// The messages that rows with a `body` stand for.

@@ -72,8 +72,8 @@ fn asked(url: &str) -> Vec<(Box<dyn Provider>, Vec<&'static str>)> {
     ]
 }
 
-#[tokio::test]
-async fn what_a_model_takes_is_sent_and_the_rest_left_out() {
+/// What is sent of everything that can be asked for, to each model and at each effort, and that a strict server takes it.
+async fn sent_to_each() -> String {
     let company = Understudy::company(Manner { pace: std::time::Duration::ZERO, seed: 1 });
     let server = Server::start(company, Options::default()).await.unwrap();
     let hello = Part::Text(Text { text: "Hello".into(), meta: Meta::new() });
@@ -104,6 +104,11 @@ async fn what_a_model_takes_is_sent_and_the_rest_left_out() {
             }
         }
     }
+    table
+}
+
+#[tokio::test]
+async fn what_a_model_takes_is_sent_and_the_rest_left_out() {
     expect![[r#"
         messages claude-opus-4-7 -: stop_sequences=["END"] max_tokens=9000
         messages claude-opus-4-7 None: stop_sequences=["END"] max_tokens=9000
@@ -151,5 +156,5 @@ async fn what_a_model_takes_is_sent_and_the_rest_left_out() {
         interactions gemini-3-pro None: seed=7 stop_sequences=["END"] max_output_tokens=9000
         interactions gemini-3-pro High: seed=7 stop_sequences=["END"] max_output_tokens=9000
     "#]]
-    .assert_eq(&table);
+    .assert_eq(&sent_to_each().await);
 }
