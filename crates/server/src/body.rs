@@ -178,9 +178,10 @@ fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// A parser's message without the names of our types, which nobody knows who writes a body or a file.
 #[must_use]
 pub fn in_plain_words(message: &str) -> String {
-    let types = ["a nonzero u32", "a nonzero usize", "usize", "u64", "u32", "u16", "u8"];
-    types.iter().fold(message.to_owned(), |message, name| {
-        message.replace(&format!("expected {name}"), "expected a whole number")
+    let counts = ["a nonzero u32", "a nonzero usize"].map(|name| (name, "a whole number of 1 or more"));
+    let numbers = ["usize", "u64", "u32", "u16", "u8"].map(|name| (name, "a whole number"));
+    counts.iter().chain(&numbers).fold(message.to_owned(), |message, (name, plain)| {
+        message.replace(&format!("expected {name}"), &format!("expected {plain}"))
     })
 }
 

@@ -98,7 +98,7 @@ mod tests {
     fn a_bound_of_zero_is_refused() {
         for key in ["requests_max", "silence_seconds_max", "tool_seconds_max", "attempts_max"] {
             let error = format!("{:#}", read(Flags::default(), &[], &format!("{key} = 0")).unwrap_err());
-            assert!(error.contains("nonzero"), "{error}");
+            assert!(error.contains("1 or more"), "{error}");
         }
     }
 }

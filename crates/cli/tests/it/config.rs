@@ -121,6 +121,7 @@ async fn what_counts_is_shown_with_its_origin() {
         turn_minutes_max = 240  # default
         turn_tokens_max = 9000  # FILE
         turn_cost_max = 50  # default
+        same_call_max = 5  # default
         open_seconds_max = 60  # default
         silence_seconds_max = 120  # default
         tool_seconds_max = 600  # default
@@ -166,6 +167,7 @@ async fn what_counts_of_tables_and_variables_is_shown() {
         turn_minutes_max = 240  # default
         turn_tokens_max = 50000000  # default
         turn_cost_max = 50  # default
+        same_call_max = 5  # default
         open_seconds_max = 60  # default
         silence_seconds_max = 300  # FILE
         tool_seconds_max = 600  # default

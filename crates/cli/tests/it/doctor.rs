@@ -187,7 +187,7 @@ async fn a_running_server_is_only_looked_at() {
     let (_kept, file) = self::scratch("messages.json", &broken().to_string());
     let (code, _, error) = ran(&["doctor", &file, "--fix", "--data", data]).await;
     assert_eq!(code, Some(1));
-    assert!(error.contains("in use by process") && error.contains("stop that first"), "{error}");
+    assert!(error.contains("in use by process") && error.contains("stop it, or choose another directory"), "{error}");
     let id = chat.rsplit('/').next().unwrap();
     let (code, shown, _) = ran(&["replay", id, "--data", data]).await;
     assert_eq!(code, Some(0));

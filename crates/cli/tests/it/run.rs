@@ -109,7 +109,7 @@ async fn exit_codes_tell_how_it_ended() {
     stage.server.stop().await;
     assert_eq!(ran(&["run", "--no-such-flag"]).await.0, Some(2));
     let (code, _, error) = ran(&["run", "--ephemeral"]).await;
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(error.contains("nothing to say"), "{error}");
 }
 

@@ -182,6 +182,7 @@ fn expected(place: Place, name: &str, verb: &str) -> Result<String, &'static str
     match name {
         _ if place.archived && cell(verb, "archived").is_empty() => Err("archived"),
         _ if next.is_empty() => Err("status"),
+        "compact" if place.status == Status::Failed => Err("status"), // The model has said nothing yet.
         "send nothing" => Err("invalid"),
         "edit a reply" => Err("not-editable"),
         "promote a gone one" => Err("not-found"),

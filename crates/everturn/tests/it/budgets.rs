@@ -112,7 +112,7 @@ async fn a_budget_outlives_its_process() {
     assert_eq!(ended(&engine.chat(id)).await, TurnEnd::Done);
     assert_eq!(
         failure(ended(&engine.chat(id)).await).detail,
-        "0.002000 of 0.002000 spent this month; renewed on the first of the next, UTC"
+        "$0.002 of $0.002 spent this month; renewed on the first of the next, UTC"
     );
     engine.shutdown().await;
     assert_eq!(ended(&second(31).chat(id)).await, TurnEnd::Done, "it is February");

@@ -108,8 +108,8 @@ async fn a_steering_message_goes_in_at_the_step_boundary() {
         t=000.0 message 2 reply [look({})] ToolUse
         t=000.0 running
         t=000.0 running
-        t=005.0 running +"afterwards"
         t=005.0 running +"afterwards" +"left"!
+        t=005.0 running +"afterwards" +"left"! +"and up"!
         t=005.0 running +"afterwards" +"left"! +"and up"!
         t=010.0 message 3 result 1.0 look Done "look did {}"
         t=010.0 running +"afterwards" +"left"! +"and up"!
@@ -160,8 +160,8 @@ async fn queued_messages_can_be_promoted_and_deleted() {
     expect![[r#"
         t=000.0 message 1 user "first"
         t=000.0 running
-        t=001.0 running +"second"
         t=001.0 running +"second" +"deleted"
+        t=001.0 running +"second" +"deleted" +"promoted"
         t=001.0 running +"second" +"deleted" +"promoted"
         t=001.0 running +"promoted"! +"second" +"deleted"
         t=001.0 running +"promoted"! +"second"
@@ -192,7 +192,7 @@ async fn a_message_sent_now_interrupts_and_goes_first() {
     expect![[r#"
         t=000.0 message 1 user "first"
         t=000.0 running
-        t=001.0 running +"later"
+        t=001.0 running +"now" +"later"
         t=001.0 interrupting +"now" +"later"
         t=001.0 message 2 reply ["a…"] Interrupted
         t=001.0 message 3 user "now"

@@ -44,7 +44,11 @@ async fn what_is_nearly_done_comes_to_its_end() {
     stage.engine.drain(GRACE).await;
     assert_eq!(since.elapsed(), GRACE);
     let standing = near.view().await.unwrap().standing.unwrap();
-    assert_eq!((standing.ended, stage.understudy.requests().len()), (Some(TurnEnd::Done), 2), "the next did not begin");
+    assert_eq!(
+        (standing.ended, stage.understudy.requests().len()),
+        (None, 2),
+        "the next is about to begin, and did not"
+    );
     assert_eq!(status(&far).await, Status::Running);
     let stage = stage.moved(punctual(), agent()).await;
     for id in [near.id(), far.id()] {

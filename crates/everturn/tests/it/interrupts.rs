@@ -10,7 +10,6 @@ use everturn::core::command::Command;
 use everturn::core::fact::AttemptOutcome;
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Part, RunBy, Stop, text_of};
-use everturn::core::status::Status;
 use everturn::core::view::Event;
 use everturn::stores::{Loaded, Store as _};
 use everturn::{Drivers, ToolContext, ToolError, tool};

@@ -87,7 +87,7 @@ async fn an_inbox_that_cannot_be_read_costs_no_answer() {
     accepted_elsewhere(&stage, send("and then?")).await;
     stage.store.tell(Hint::Inbox(stage.chat.id()));
     watch.until(has_queue).await;
-    assert!((SECOND..5 * SECOND).contains(&since.elapsed()), "{:?}", since.elapsed());
+    assert!(since.elapsed() < SECOND, "readers see it at once: {:?}", since.elapsed());
     watch.until_rest().await;
     assert_eq!(stage.replies().await, "Once upon a time.|Then.");
     assert_eq!(stage.understudy.requests().len(), 2);

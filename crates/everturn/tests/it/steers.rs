@@ -43,7 +43,7 @@ async fn a_steer_during_a_retry_stands_behind_the_answer() {
     expect![[r#"
         t=000.0 message 1 user "go"
         t=000.0 running
-        t=000.1 running retry Timeout until 0.9
+        t=000.1 running +"in French"! retry Timeout until 0.9
         t=000.1 running +"in French"! retry Timeout until 0.9
         t=000.9 message 2 reply ["The answer is 42."] End
         t=000.9 running +"in French"!

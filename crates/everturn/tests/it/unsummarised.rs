@@ -245,7 +245,7 @@ async fn people_are_heard_while_a_summary_is_written() {
         t=000.0 message 3 user "More!"
         t=000.0 running
         t=000.0 running compacting Automatic
-        t=000.0 running +"Then goodbye." compacting Automatic
+        t=000.0 running +"Then goodbye." +"Capitals!"! compacting Automatic
         t=000.0 running +"Then goodbye." +"Capitals!"! compacting Automatic
         t=009.0 message 4 summary Automatic "Letters."
         t=009.0 running +"Then goodbye." +"Capitals!"!
@@ -287,7 +287,7 @@ async fn people_are_heard_while_a_summary_they_asked_for_is_written() {
     expect![[r#"
         t=000.0 running
         t=000.0 running compacting Asked
-        t=000.0 running +"Then goodbye." compacting Asked
+        t=000.0 running +"Then goodbye." +"Capitals!"! compacting Asked
         t=000.0 running +"Then goodbye." +"Capitals!"! compacting Asked
         t=009.0 message 3 summary Asked "Letters."
         t=009.0 running +"Then goodbye." +"Capitals!"!

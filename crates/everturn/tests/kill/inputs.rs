@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn::core::chat::TurnEnd;
 use everturn::core::command::{Command, Refusal};
 use everturn::core::ids::{ChatId, InboxSeq};
-use everturn::core::message::{Body, Message, text_of};
+use everturn::core::message::{Body, Message, Stop, text_of};
 use everturn::core::status::Status;
 use everturn::core::view::Standing;
 use everturn::stores::Store;
@@ -66,8 +66,11 @@ impl Inputs {
             let there = store.receipt(chat, &said[0]).await.unwrap().unwrap().seq;
             assert!(there >= seq, "{key} is undone by {}", said[0]);
         }
+        // One that comes to a chat at rest is obeyed too, and stops nothing.
+        let is_cut = |body: &Body| matches!(body, Body::Reply(reply) if reply.stop == Stop::Interrupted);
         if let Some((key, seq)) = newest("interrupt")
             && standing.status == Status::Idle
+            && transcript.last().is_some_and(|message| is_cut(&message.body))
             && seq.0 == newest_command(store, chat, seq).await
         {
             assert_eq!(standing.ended, Some(TurnEnd::Interrupted), "{key} stopped nothing");

@@ -194,11 +194,13 @@ impl Saga {
             _ => None,
         });
         let queued = standing.queue.iter().map(|queued| text_of(&queued.parts));
-        let inbox = store.inbox(chat).await.unwrap().into_iter().filter_map(|inbound| match inbound.command {
-            everturn::core::command::Command::Send { parts, .. } => Some(text_of(&parts)),
-            _ => None,
-        });
-        for key in said.chain(queued).chain(inbox) {
+        // What waits in the inbox is shown in the queue.
+        for inbound in store.inbox(chat).await.unwrap() {
+            let is_message = matches!(inbound.command, everturn::core::command::Command::Send { .. });
+            let is_shown = standing.queue.iter().any(|queued| queued.id == inbound.seq);
+            assert_eq!(is_shown, is_message, "{:?} of {chat}", inbound.command);
+        }
+        for key in said.chain(queued) {
             *there.entry(key).or_default() += 1;
         }
         for (key, (of, is_acknowledged)) in self.sent.iter().filter(|(_, (of, _))| *of == chat) {

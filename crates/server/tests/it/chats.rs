@@ -330,7 +330,7 @@ async fn a_chat_brings_its_own_tools_and_instructions() {
         (json!({"tools": [{"name": "a"}, {"name": "a"}]}), "two tools"),
         (json!({"agent": "asks", "tools": [{"name": "map"}]}), "the agent has a tool of that name"),
         (json!({"metadata": {"k": "v".repeat(600)}}), "600 bytes at `k`"),
-        (json!({"metadata": {"k": 7}}), "k"),
+        (json!({"metadata": {"k": 7}}), "expected a string"),
         (json!({"tools": [{"name": "a", "inputs": {}}]}), "inputs"),
     ] {
         let (status, problem) = stage.post("/v1/chats", body).await;

@@ -124,7 +124,7 @@ async fn a_client_answers_the_calls_of_its_tools() {
         let (status, problem) = stage.post(&answers, result(call)).await;
         assert_eq!((status, kind(&problem)), (code, name));
     }
-    assert_eq!(ask.input.as_deref(), Some("{}"), "what is asked about");
+    assert_eq!(ask.input.as_deref(), Some(r#"{"of":"Show me Oslo"}"#), "what is asked about");
     let approval = json!({"answers": [{"kind": "approve", "call": ask.call, "input_hash": ask.input_hash}]});
     let (code, problem) = stage.post(&answers, approval).await;
     assert_eq!((code, kind(&problem)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));

@@ -218,7 +218,7 @@ const fn kind(fact: &Fact) -> Option<usize> {
     }
 }
 
-const KINDS: usize = 21;
+const KINDS: usize = 22;
 
 pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};
