@@ -217,6 +217,7 @@ pub async fn compact(
 ) -> Result<Answer<wire::Accepted>, Problem> {
     let _leave = app.leave(&chat.caller, &chat, &key).await?;
     let is_new = app.has_agent(&chat) && !app.was_accepted(&chat, &key).await?;
+    let is_new = is_new && !chat.heading.archived; // That is what is told of an archived chat.
     if is_new && !has_something_to_compact(&app, &chat).await? {
         let why =
             "There is nothing to summarise: the model has said nothing since the beginning, or since the last summary.";

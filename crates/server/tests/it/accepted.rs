@@ -12,7 +12,9 @@ use crate::reader::{Reader, reply};
 use crate::stage::{Stage, TOKEN, answer};
 
 /// What a view tells of the messages that were accepted: the status, who waits, and what is not answered.
-fn told(view: &View) -> (Status, Vec<(u64, Option<String>)>, Vec<u64>) {
+type Told = (Status, Vec<(u64, Option<String>)>, Vec<u64>);
+
+fn told(view: &View) -> Told {
     let status = view.status.as_ref().unwrap();
     let queue = status.queue.iter().map(|queued| (queued.id, queued.key.clone())).collect();
     (status.status, queue, status.unanswered.clone())
