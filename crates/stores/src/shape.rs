@@ -41,7 +41,9 @@ mod value;
 
 use std::sync::Arc;
 
-pub use blob::{BlobId, Bytes, checked};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use blob::checked;
+pub use blob::{BlobId, Bytes};
 pub use envelope::VERSION;
 
 use crate::StoreError;
