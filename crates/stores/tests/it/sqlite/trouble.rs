@@ -88,7 +88,10 @@ async fn lives_with_a_failing_disk() {
         assert_eq!(witness.now().await, seen);
         std::fs::write(&control, "").unwrap();
         let receipt = submit(&witness, round).await.expect("the disk works again");
-        witness.stage.submit(send(&round.to_string(), When::Queue), &witness.limits).unwrap();
+        witness
+            .stage
+            .submit_as(Some(&round.to_string()), send(&round.to_string(), When::Queue), &witness.limits)
+            .unwrap();
         assert_eq!(receipt, InboxSeq(round as u64 + 2), "nothing of what was refused is there");
         witness.agrees().await;
         witness.journal(vec![text("lo")]).await;
