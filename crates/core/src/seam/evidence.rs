@@ -291,7 +291,16 @@ impl Claim<'_> {
             let finished = || Ok(!ambiguous && head.char_at(end)?.is_some_and(char::is_whitespace));
             return if line.ends_with(char::is_whitespace) { Ok(true) } else { finished() };
         }
-        Ok(Marker::is_number(line.trim()) && (head.starts_with(end, ". ")? || head.starts_with(end, ") ")?))
+        let is_number = Marker::is_number(line.trim()) && !self.doubles_to_next_number(line.trim());
+        Ok(is_number && (head.starts_with(end, ". ")? || head.starts_with(end, ") ")?))
+    }
+
+    /// After entry 10 of a list, `"1"` and `"1. Next"` are entry 11.
+    fn doubles_to_next_number(&self, digits: &str) -> bool {
+        let numbers =
+            self.before.lines().rev().filter_map(|line| line.trim().split(['.', ')']).next()?.parse::<u32>().ok());
+        let doubled = digits.repeat(2).parse::<u32>().ok();
+        numbers.into_iter().next().and_then(|last| last.checked_add(1)).is_some_and(|next| doubled == Some(next))
     }
 
     /// An emoji of several characters, or a flag, was cut in two and is begun again.

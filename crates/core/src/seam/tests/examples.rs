@@ -119,6 +119,7 @@ pub(super) const LISTS: &[Example] = &[
     ("number again, on a new line", "2. Two\n3. ", "\n3. Third", "2. Two\n3. Third"),
     ("number without its space", "2. Two\n3.", "3. Third", "2. Two\n3. Third"),
     ("number without its dot", "2. Two\n3", "3. Third", "2. Two\n3. Third"),
+    ("half a number goes on", "10. Ten\n1", "1. Eleven", "10. Ten\n11. Eleven"),
     ("the entry before and the bullet", "- kelp\n- ", "- kelp\n- moss", "- kelp\n- moss"),
     ("a bullet without its space", "Sea:\n-", "- kelp", "Sea:\n- kelp"),
     ("a bullet becomes a rule", "Sea:\n-", "--\n", "Sea:\n---\n"),
