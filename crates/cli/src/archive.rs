@@ -73,7 +73,9 @@ impl Delete {
     /// Deletes them, those that somebody is sure of.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         if !self.yes && !std::io::stdin().is_terminal() {
-            bail!("a chat is deleted for good, with all its messages and files: add --yes where nobody can be asked");
+            bail!(
+                "a chat is deleted for good, with all its messages and files: add --yes to delete without a question"
+            );
         }
         let house = self.which.open(&Own::default(), Otherwise::Start).await?;
         let done = self.each(&house).await;
