@@ -39,7 +39,7 @@ pub struct Run {
     /// Say what standard input has, too, behind the prompt.
     #[arg(long)]
     stdin: bool,
-    /// Print each event as one line of JSON: `event` is its name, `data` what docs/protocol.md says. The first is `chat`.
+    /// Print each event as one line of JSON: `event` is its name, `data` what docs/http-api.md says. The first is `chat`.
     #[arg(long)]
     json: bool,
     /// Go on with this chat: its id, or as much of its beginning or end as is unique.

@@ -1,7 +1,7 @@
 //! Everturn over HTTP.
 //!
 //! One process that owns a store, drives its chats and serves any number of clients: a JSON API under `/v1`, and a stream
-//! of events per chat that can be cut anywhere and resumed. `docs/protocol.md` describes both. Nothing but `/healthz` and
+//! of events per chat that can be cut anywhere and resumed. `docs/http-api.md` describes both. Nothing but `/healthz` and
 //! `/readyz` answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its
 //! owner.
 

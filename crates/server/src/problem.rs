@@ -245,7 +245,7 @@ mod tests {
     /// Clients decide on types: the page that says which there are, and with which status, is right, and none is renamed.
     #[test]
     fn types_are_those_of_the_page() {
-        let page = include_str!("../../../docs/protocol.md");
+        let page = include_str!("../../../docs/http-api.md");
         let (_, table) = page.split_once("| `type`, after `urn:everturn:problem:` | status |").unwrap();
         let rows = table.lines().skip(2).map_while(|row| row.strip_prefix("| ")?.split_once(" | "));
         let told = rows.flat_map(|(slugs, status)| {

@@ -2,7 +2,7 @@
 //!
 //! These are what clients see, not what is stored: no provider's metadata, no signatures, no keys. Both directions are
 //! here, so that the command-line client and the tests speak with the same types. Times are milliseconds since 1970;
-//! what JavaScript cannot count is text. `docs/protocol.md` says it for people.
+//! what JavaScript cannot count is text. `docs/http-api.md` says it for people.
 
 mod account;
 mod all;

@@ -91,7 +91,7 @@ async fn receipts_of_a_fork_are_its_own() {
 
 /// The client of the page, as it stands there.
 fn client() -> &'static str {
-    let page = include_str!("../../../../docs/protocol.md");
+    let page = include_str!("../../../../docs/http-api.md");
     let (_, behind) = page.split_once("```python\n").expect("the page has a client");
     behind.split_once("```").expect("and its end").0
 }
