@@ -5,7 +5,8 @@
 //! compared with.
 
 mod ack;
-mod asked;
+mod call_log;
+mod chat_snapshot;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod clock;
 #[cfg(feature = "conformance")]
@@ -15,42 +16,41 @@ mod entropy;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod failpoint;
 mod heading;
-mod ledger;
+mod idempotency;
 mod memory;
-mod new;
-mod picture;
+mod new_chat;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod search;
 #[cfg_attr(
     not(all(feature = "sqlite", feature = "postgres")),
     allow(dead_code, reason = "not every store uses all of it")
 )]
 mod shape;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod store;
 #[cfg_attr(
     not(all(feature = "sqlite", feature = "postgres")),
     allow(dead_code, reason = "only stores with tables use it")
 )]
-mod sql;
-#[cfg(feature = "sqlite")]
-pub mod sqlite;
-mod store;
+mod tables;
 mod tokens;
-mod words;
 
 pub use ack::{Ack, Stored};
-pub use asked::{ASKED_AGE_MAX, Asked};
+pub use chat_snapshot::Picture;
 pub use everturn_core::command::Inbound;
 pub use heading::{Heading, Query};
+pub use idempotency::{ASKED_AGE_MAX, Asked};
 pub use memory::Memory;
-pub use new::{Fork, MakeError, New};
-pub use picture::Picture;
+pub use new_chat::{Fork, MakeError, New};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
-pub use sql::Durability;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 pub use store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
     WriteError,
 };
+pub use tables::Durability;
 pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};

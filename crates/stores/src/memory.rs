@@ -23,17 +23,17 @@ use everturn_core::message::{Body, Message};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
-use crate::asked::Asked;
+use crate::call_log::{self, Entry};
 use crate::heading::{Heading, Query};
-use crate::ledger::{self, Entry};
-use crate::new::{MakeError, New};
+use crate::idempotency::Asked;
+use crate::new_chat::{MakeError, New};
+use crate::search;
 use crate::shape;
-use crate::sql::{self, PAGE_LEN_MAX, Sheet};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
+use crate::tables::{self, PAGE_LEN_MAX, Sheet};
 use crate::tokens::{Token, TokenHash, Tokens};
-use crate::words;
 
 /// A store that lives as long as the process.
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Store for Memory {
 
     async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
         let house = self.house();
-        let wanted = words::wanted(&query.text);
+        let wanted = search::wanted(&query.text);
         let fitting = house.rooms.values().filter(|room| room.fits(query, &wanted));
         let mut headings: Vec<Heading> = fitting.map(Room::heading).collect();
         headings.sort_by_key(|heading| std::cmp::Reverse(heading.place()));
@@ -201,7 +201,7 @@ impl Store for Memory {
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
         self.write(lease.pen(), |room| {
-            let used = sql::used(&room.chat, facts);
+            let used = tables::used(&room.chat, facts);
             let version = room.commit(facts);
             self.count(&room.chat.owner, used);
             Ok(version)
@@ -306,8 +306,8 @@ impl Tokens for Memory {
 
 impl Room {
     fn fits(&self, query: &Query, wanted: &[Vec<u8>]) -> bool {
-        let said = || self.messages.iter().filter_map(|(_, message)| words::of(message));
-        query.fits(&self.chat) && (query.is_in_title(&self.chat) || said().any(|kept| words::fit(&kept, wanted)))
+        let said = || self.messages.iter().filter_map(|(_, message)| search::of(message));
+        query.fits(&self.chat) && (query.is_in_title(&self.chat) || said().any(|kept| search::fit(&kept, wanted)))
     }
 
     /// Whether it does something, or will at once.
@@ -383,7 +383,7 @@ impl Room {
     fn commit(&mut self, facts: &[Fact]) -> Version {
         let mut chat = self.chat.clone();
         chat.apply(facts); // A move that is not in the table panics here, before anything has changed.
-        for entry in ledger::entries(&self.chat, facts) {
+        for entry in call_log::entries(&self.chat, facts) {
             note(&mut self.calls, entry);
         }
         self.chat = chat;

@@ -5,29 +5,57 @@
 //! hint and no more. Sessions are for listening, and for telling others at once that this process has died; nothing else
 //! relies on one, so a pooler may stand in between.
 
-mod address;
-mod cells;
-mod commit;
-mod delete;
-mod desk;
-mod fault;
-mod filing;
-mod hints;
-mod inspect;
-mod journal;
-mod keeper;
-mod lease;
-mod link;
-mod make;
-mod migrate;
-mod news;
-mod read;
-mod session;
-mod submit;
-mod tokens;
-mod trust;
-mod wire;
-mod worker;
+/// Addresses, TLS, and bringing the schema up to date.
+mod setup {
+    pub(super) mod address;
+    pub(super) mod migrate;
+    pub(super) mod tls;
+}
+
+/// Pools of connections, retries, and how values go into columns.
+mod connection {
+    pub(super) mod columns;
+    pub(super) mod pool;
+    pub(super) mod retry;
+}
+
+/// Which process holds which chat: worker rows, the lock by which a death is noticed, leases, and what is cached of
+/// chats that are held here.
+mod leases {
+    pub(super) mod cache;
+    pub(super) mod lease;
+    pub(super) mod session;
+    pub(super) mod worker;
+}
+
+/// `LISTEN` and `NOTIFY`: hints between processes.
+mod notify {
+    pub(super) mod channel;
+    pub(super) mod hints;
+}
+
+/// Deltas of open drafts: one writer for all chats, filing by chat, syncing.
+mod journal {
+    pub(super) mod filing;
+    pub(super) mod sync;
+    pub(super) mod writer;
+}
+
+/// Everything else that writes, one file per operation.
+mod commits {
+    pub(super) mod commit;
+    pub(super) mod create;
+    pub(super) mod delete;
+    pub(super) mod submit;
+    pub(super) mod tokens;
+}
+
+/// Everything that only reads.
+mod reads {
+    pub(super) mod chat;
+    pub(super) mod inspect;
+    pub(super) mod news;
+}
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, RangeInclusive};
@@ -51,24 +79,24 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::ack::Ack;
 use crate::entropy;
 use crate::heading::{Heading, Query};
-use crate::new::{MakeError, New};
+use crate::new_chat::{MakeError, New};
 use crate::shape::rows::Piece;
-use crate::sql::{Durability, Fetch, Sheet};
 use crate::store::{
     CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
     WriteError,
 };
-use address::Address;
-use cells::id_bytes;
-use desk::Desks;
-use fault::{Fault, Patience};
-use filing::Chore;
-use hints::Hints;
-pub use inspect::Inspection;
-use journal::Job;
-use link::{Link, Mode};
-use wire::{Haste, Teller};
-use worker::{Life, Worker};
+use crate::tables::{Durability, Fetch, Sheet};
+use connection::columns::id_bytes;
+use connection::pool::{Link, Mode};
+use connection::retry::{Fault, Patience};
+use journal::filing::Chore;
+use journal::writer::Job;
+use leases::cache::Desks;
+use leases::worker::{Life, Worker};
+use notify::channel::{Haste, Teller};
+use notify::hints::Hints;
+pub use reads::inspect::Inspection;
+use setup::address::Address;
 
 /// How a database is used.
 #[derive(Debug, Clone)]
@@ -168,18 +196,18 @@ impl Postgres {
             0 => (link.clone(), options.connections_max / 2),
             len => (Arc::new(Link::new(address.clone(), len, &options)?), len / 2),
         };
-        migrate::migrate(&link, Patience::new(options.patience)).await?;
+        setup::migrate::migrate(&link, Patience::new(options.patience)).await?;
         let hints = Arc::new(Hints::default());
         let chance = entropy::number();
         let belief = 1.0 + (chance % 1000) as f64 / 10_000.0;
         let worker = Worker::start(address.clone(), &options, belief, hints.clone()).await?;
-        let (jobs, taken) = mpsc::channel(journal::QUEUE_LEN_MAX);
-        let (chores, due) = mpsc::channel(filing::QUEUE_LEN_MAX);
+        let (jobs, taken) = mpsc::channel(journal::writer::QUEUE_LEN_MAX);
+        let (chores, due) = mpsc::channel(journal::filing::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
             sight: Inspection { link, watching, patience: options.patience },
             writing: Link::new(address, 1, &options)?,
             searches: Arc::new(Semaphore::new(searches_max.max(1))),
-            draft_mode: journal::draft_mode(options.durability),
+            draft_mode: journal::writer::draft_mode(options.durability),
             file_len_min: options.file_len_min,
             belief,
             life: worker.life.clone(),
@@ -194,12 +222,12 @@ impl Postgres {
             floor: AtomicI64::new(0),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(journal::run(inner.clone(), taken));
-        tasks.spawn(filing::run(inner.clone(), due));
-        tasks.spawn(keeper::run(inner.clone()));
+        tasks.spawn(journal::writer::run(inner.clone(), taken));
+        tasks.spawn(journal::filing::run(inner.clone(), due));
+        tasks.spawn(journal::sync::run(inner.clone()));
         tasks.spawn(inner.teller.clone().run(inner.sender, inner.link.clone()));
-        tasks.spawn(wire::listen(listening, inner.sender, hints.clone(), worker.life.clone()));
-        tasks.spawn(hints::remind(hints, options.heartbeat / 2));
+        tasks.spawn(notify::channel::listen(listening, inner.sender, hints.clone(), worker.life.clone()));
+        tasks.spawn(notify::hints::remind(hints, options.heartbeat / 2));
         Ok(Self { inner, _tasks: tasks, _worker: worker })
     }
 

@@ -4,31 +4,52 @@
 //! taken up at once. One thread writes, for all chats together; a few connections read beside it. What an answer has
 //! journalled so far is found through memory alone, because an index for it would cost more than the answer.
 
-mod backup;
-mod commit;
-mod connect;
-mod delete;
-mod desk;
-mod heads;
-mod inspect;
-mod keeper;
-mod list;
-mod make;
-mod migrate;
-mod open;
-mod queue;
-mod readers;
-mod reads;
-mod rows;
-mod submit;
+mod columns;
+mod error;
+
+/// Opening a data directory: lock, settings, migrations, backups.
+mod setup {
+    pub(super) mod backup;
+    pub(super) mod connect;
+    pub(super) mod migrate;
+    pub(super) mod open;
+}
+
+/// The one thread that writes: its queue, its transactions, and the threads that sync behind it.
+mod writer {
+    pub(super) mod queue;
+    pub(super) mod sync;
+    pub(super) mod thread;
+    pub(super) mod tx;
+}
+
+/// Deltas of open drafts: where they are in the log, how they are found again, how the log is kept short.
+mod journal {
+    pub(super) mod open_drafts;
+    pub(super) mod scan;
+    pub(super) mod trim;
+}
+
+/// What a transaction of the writer does, one file per operation.
+mod commits {
+    pub(super) mod commit;
+    pub(super) mod create;
+    pub(super) mod delete;
+    pub(super) mod submit;
+    pub(super) mod tokens;
+}
+
+/// Reader connections, and everything that is read with them.
+mod reads {
+    pub(super) mod chat;
+    pub(super) mod inspect;
+    pub(super) mod list;
+    pub(super) mod pool;
+    pub(super) mod rows;
+}
+
 #[cfg(all(test, feature = "conformance"))]
 mod tests;
-mod tokens;
-mod trim;
-mod trouble;
-mod value;
-mod walk;
-mod writer;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -51,25 +72,31 @@ use tokio::sync::oneshot;
 use crate::ack::Ack;
 use crate::clock;
 use crate::heading::{Heading, Query};
-use crate::new::{MakeError, New};
+use crate::new_chat::{MakeError, New};
 use crate::shape;
 use crate::shape::rows::Piece;
-use crate::sql::{Durability, Fetch, Sheet, Split};
 use crate::store::{
     CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
-pub use backup::{Backup, BackupError};
-use desk::Desk;
-use heads::Heads;
-pub use inspect::{Inspection, Trouble};
-use keeper::{Health, Keeper, Syncer};
-pub use open::OpenError;
-use open::Place;
-use queue::{COMPANY, Queue};
-use readers::Readers;
-use submit::Letter;
-use trouble::Halt;
-use writer::{Append, Job, Needs, Writer};
+use crate::tables::{Durability, Fetch, Sheet, Split};
+use commits::create;
+use commits::submit;
+use commits::submit::Letter;
+use error::Halt;
+use journal::open_drafts::Heads;
+use journal::scan;
+pub use reads::inspect::{Inspection, Trouble};
+use reads::pool::Readers;
+use reads::{chat, list};
+pub use setup::backup::{Backup, BackupError};
+use setup::open;
+pub use setup::open::OpenError;
+use setup::open::Place;
+use writer::queue::{COMPANY, Queue};
+use writer::sync::{Health, Keeper, Syncer};
+use writer::thread;
+use writer::thread::{Append, Job, Needs, Writer};
+use writer::tx::Desk;
 
 /// How often rows may be moved while they are read.
 const MOVES_MAX: usize = 100;
@@ -111,7 +138,7 @@ impl Sqlite {
     pub fn open(dir: &Path, options: &Options) -> Result<Self, OpenError> {
         let place = Place::take(dir)?;
         let mut connection = open::prepare(&place.file)?;
-        let (log, found) = walk::walk(&connection)?;
+        let (log, found) = scan::walk(&connection)?;
         let (heads, health) = (Arc::new(Heads::new(options.appends_len_max)), Arc::new(Health::default()));
         heads.fill(found);
         health.count_pages(&mut connection)?;
@@ -132,7 +159,7 @@ impl Sqlite {
             log,
             synchronous: Needs::Full,
             long: Vec::new(),
-            runtime: writer::runtime(),
+            runtime: thread::runtime(),
         };
         let failed = |why| OpenError::Dir { dir: dir.into(), why };
         let named = |name: &str| std::thread::Builder::new().name(name.into());
@@ -206,7 +233,7 @@ impl Store for Sqlite {
             if let Some(made) = self.made(&new).await? {
                 return Ok(made); // Whatever has become of the other chat.
             }
-            let sheet = Arc::new(self.readers.read(move |snapshot| make::sheet(snapshot, fork)).await?);
+            let sheet = Arc::new(self.readers.read(move |snapshot| create::sheet(snapshot, fork)).await?);
             let new = new.clone();
             let made = self.write(Needs::Full, move |desk| desk.fork(&new, fork, &sheet)).await?;
             if let Some(made) = made {
@@ -219,7 +246,7 @@ impl Store for Sqlite {
     async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
         let Some(key) = new.key.clone() else { return Ok(None) };
         let (owner, digest) = (new.owner.clone(), new.digest());
-        self.readers.read(move |snapshot| make::made(snapshot, &owner, &key, &digest)).await
+        self.readers.read(move |snapshot| create::made(snapshot, &owner, &key, &digest)).await
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
@@ -250,14 +277,14 @@ impl Store for Sqlite {
     async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
         let key = key.to_owned();
         let receipt = move |snapshot: &rusqlite::Connection| {
-            reads::is_there(snapshot, chat)?;
+            chat::is_there(snapshot, chat)?;
             Ok(submit::by_key(snapshot, chat, &key)?.map(|(seq, _)| Receipt { chat, seq }))
         };
         self.read(receipt).await
     }
 
     async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.read(move |snapshot| reads::outcome(snapshot, chat, seq)).await
+        self.read(move |snapshot| chat::outcome(snapshot, chat, seq)).await
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
@@ -270,7 +297,7 @@ impl Store for Sqlite {
 
     async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
         let pen = lease.pen();
-        self.readers.read(move |snapshot| reads::state(snapshot, pen)).await
+        self.readers.read(move |snapshot| chat::state(snapshot, pen)).await
     }
 
     async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
@@ -279,7 +306,7 @@ impl Store for Sqlite {
         self.write(Needs::Nothing, move |desk| desk.held(pen).map(|_| ())).await?;
         for _ in 0..MOVES_MAX {
             let head = self.heads.get(pen.chat);
-            let loaded = self.readers.read(move |snapshot| reads::load(snapshot, pen, head.as_ref())).await?;
+            let loaded = self.readers.read(move |snapshot| chat::load(snapshot, pen, head.as_ref())).await?;
             if let Some(loaded) = loaded {
                 return Ok(loaded);
             }
@@ -289,7 +316,7 @@ impl Store for Sqlite {
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
         let inbox = move |snapshot: &rusqlite::Connection| {
-            reads::is_there(snapshot, chat)?;
+            chat::is_there(snapshot, chat)?;
             submit::pending(snapshot, chat, Fetch::Bytes)
         };
         self.read(inbox).await
@@ -322,7 +349,7 @@ impl Store for Sqlite {
         }
         for _ in 0..MOVES_MAX {
             let head = self.heads.get(chat);
-            if let Some(news) = self.read(move |snapshot| reads::since(snapshot, chat, cursor, head.as_ref())).await? {
+            if let Some(news) = self.read(move |snapshot| chat::since(snapshot, chat, cursor, head.as_ref())).await? {
                 return Ok(news);
             }
         }
@@ -334,39 +361,39 @@ impl Store for Sqlite {
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
-        self.read(move |snapshot| reads::standing(snapshot, chat)).await
+        self.read(move |snapshot| chat::standing(snapshot, chat)).await
     }
 
     async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         let all = move |snapshot: &rusqlite::Connection| {
-            reads::is_there(snapshot, chat)?;
-            reads::page(snapshot, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes))
+            chat::is_there(snapshot, chat)?;
+            chat::page(snapshot, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes))
         };
         self.read(all).await
     }
 
     async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
-        self.read(move |snapshot| reads::whole(snapshot, chat, id)).await
+        self.read(move |snapshot| chat::whole(snapshot, chat, id)).await
     }
 
     async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
         let page = move |snapshot: &rusqlite::Connection| {
-            reads::is_there(snapshot, chat)?;
-            reads::page(snapshot, chat, before, len, (Sheet::page(), Fetch::Lengths))
+            chat::is_there(snapshot, chat)?;
+            chat::page(snapshot, chat, before, len, (Sheet::page(), Fetch::Lengths))
         };
         self.read(page).await
     }
 
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.read(move |snapshot| reads::after(snapshot, chat, after, len)).await
+        self.read(move |snapshot| chat::after(snapshot, chat, after, len)).await
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
-        self.read(move |snapshot| reads::attempts(snapshot, chat, seen, len)).await
+        self.read(move |snapshot| chat::attempts(snapshot, chat, seen, len)).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
-        self.read(move |snapshot| reads::calls(snapshot, chat)).await
+        self.read(move |snapshot| chat::calls(snapshot, chat)).await
     }
 
     async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {

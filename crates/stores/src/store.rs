@@ -16,7 +16,7 @@ use everturn_core::view::{Cursor, Event, Row, Standing};
 
 use crate::ack::Ack;
 use crate::heading::{Heading, Query};
-use crate::new::{MakeError, New};
+use crate::new_chat::{MakeError, New};
 
 /// A place where chats are kept.
 ///

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use everturn_core::ids::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::asked::Asked;
+use crate::idempotency::Asked;
 use crate::store::StoreError;
 
 /// A place where tokens are kept, and what was asked with them that nothing else remembers.

@@ -13,7 +13,7 @@ use everturn_core::view::{Cursor, Event};
 use super::Witness;
 use super::reads::folded;
 use crate::Store;
-use crate::sql::{PAGE_BYTES_MAX, PAGE_LEN_MAX};
+use crate::tables::{PAGE_BYTES_MAX, PAGE_LEN_MAX};
 
 /// I19: whoever missed more than a page is shown the newest one instead, however they missed it; one less is told.
 pub async fn whoever_missed_too_much_is_shown_a_page<S: Store>(store: Arc<S>) {

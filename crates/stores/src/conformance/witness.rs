@@ -14,7 +14,7 @@ use everturn_core::rehearsal::sample::{attempt, chat_id, send};
 use everturn_core::rehearsal::{Stage, tiny_limits};
 use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
 
-use crate::sql::draft_of;
+use crate::tables::draft_of;
 use crate::{CallRecord, Heading, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
 
 /// One chat in a store, its lease, and the picture it must equal.

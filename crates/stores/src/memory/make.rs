@@ -7,7 +7,7 @@ use everturn_core::ids::{ChatId, MessageId};
 use everturn_core::message::{Body, Message};
 
 use super::{House, Room};
-use crate::new::{Fork, MakeError, New};
+use crate::new_chat::{Fork, MakeError, New};
 use crate::store::StoreError;
 
 impl House {

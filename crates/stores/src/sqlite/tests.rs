@@ -10,13 +10,13 @@ use std::sync::Arc;
 use super::{Options, Sqlite};
 
 /// A directory for one test, empty.
-pub(super) fn dir(test: &str) -> PathBuf {
+pub(crate) fn dir(test: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("everturn-{test}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir); // Of an earlier process of the same number.
     dir
 }
 
-pub(super) fn open(dir: &std::path::Path) -> Arc<Sqlite> {
+pub(crate) fn open(dir: &std::path::Path) -> Arc<Sqlite> {
     Arc::new(Sqlite::open(dir, &Options::default()).expect("the directory can be used"))
 }
 

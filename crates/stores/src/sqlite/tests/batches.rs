@@ -13,9 +13,9 @@ use rusqlite::ffi;
 use super::{dir, open};
 use crate::conformance::Witness;
 use crate::sqlite::Sqlite;
-use crate::sqlite::desk::Desk;
-use crate::sqlite::trouble::Halt;
-use crate::sqlite::writer::{CROWD_LEN, Needs};
+use crate::sqlite::error::Halt;
+use crate::sqlite::writer::thread::{CROWD_LEN, Needs};
+use crate::sqlite::writer::tx::Desk;
 use crate::store::StoreError;
 use crate::{Store as _, WriteError};
 

@@ -10,7 +10,8 @@ use everturn_core::view::{Event, View};
 use super::{dir, log_len, open};
 use crate::Store as _;
 use crate::conformance::Witness;
-use crate::sqlite::{Options, Sqlite, reads};
+use crate::sqlite::reads::chat as reads;
+use crate::sqlite::{Options, Sqlite};
 
 /// How long a log may get whose rows are all dead, with what one round adds to it.
 const DEAD_LEN_MAX: usize = 1_024 + 64;

@@ -10,7 +10,10 @@ use rusqlite::StatementStatus;
 
 use super::{dir, open};
 use crate::conformance::Witness;
-use crate::sqlite::{Options, Sqlite, connect, open as opening, reads, walk};
+use crate::sqlite::journal::scan;
+use crate::sqlite::reads::chat as reads;
+use crate::sqlite::setup::{connect, open as opening};
+use crate::sqlite::{Options, Sqlite};
 
 /// Three drafts in one log: one long enough that its rows are merged, one with a file in its middle, one that is short.
 async fn drafts(store: &std::sync::Arc<Sqlite>) -> [Witness<Sqlite>; 3] {
@@ -61,7 +64,7 @@ async fn no_more_is_kept_than_there_is_room_for() {
     let drafts = drafts(&store).await;
     let connection = connect::reading(&opening::file_in(&dir)).unwrap();
     let kept = |bytes_max| {
-        let (_, heads) = walk::walk_keeping(&connection, bytes_max).unwrap();
+        let (_, heads) = scan::walk_keeping(&connection, bytes_max).unwrap();
         drafts.each_ref().map(|witness| {
             let head = &heads[&witness.chat()];
             let newest: Vec<u64> = head.newest_rows().map(|row| row.seq.0).collect();

@@ -19,12 +19,12 @@ use crate::scratch::Scratch;
 /// How each schema was made of the one before it, and what was written into the tables that it brought. Rows are never made
 /// anew: they are what stores of that time have left.
 const SCHEMAS: [(&str, &str); 6] = [
-    (include_str!("../../../src/sqlite/schema/0001.sql"), include_str!("../../../fixtures/schema/1.sql")),
-    (include_str!("../../../src/sqlite/schema/0002.sql"), include_str!("../../../fixtures/schema/2.sql")),
-    (include_str!("../../../src/sqlite/schema/0003.sql"), include_str!("../../../fixtures/schema/3.sql")),
-    (include_str!("../../../src/sqlite/schema/0004.sql"), ""),
-    (include_str!("../../../src/sqlite/schema/0005.sql"), ""),
-    (include_str!("../../../src/sqlite/schema/0006.sql"), ""),
+    (include_str!("../../../src/sqlite/setup/schema/0001.sql"), include_str!("../../../fixtures/schema/1.sql")),
+    (include_str!("../../../src/sqlite/setup/schema/0002.sql"), include_str!("../../../fixtures/schema/2.sql")),
+    (include_str!("../../../src/sqlite/setup/schema/0003.sql"), include_str!("../../../fixtures/schema/3.sql")),
+    (include_str!("../../../src/sqlite/setup/schema/0004.sql"), ""),
+    (include_str!("../../../src/sqlite/setup/schema/0005.sql"), ""),
+    (include_str!("../../../src/sqlite/setup/schema/0006.sql"), ""),
 ];
 
 type Tables = BTreeMap<String, Vec<Vec<Value>>>;

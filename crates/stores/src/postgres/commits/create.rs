@@ -1,0 +1,244 @@
+//! Chats are made: empty, or with what was said in another.
+//!
+//! What a fork takes over is found out in a transaction that only reads. Messages never change, so all that is left to
+//! see under the other chat's lock is that none of them was taken back in between; then rows are copied where they are.
+
+use std::collections::BTreeSet;
+
+use everturn_core::chat::Chat;
+use everturn_core::fork;
+use everturn_core::ids::{ChatId, InboxSeq, StepId};
+use tokio_postgres::types::Type;
+
+use crate::new_chat::{Fork, MakeError, New};
+use crate::postgres::Inner;
+use crate::postgres::connection::columns::{ChatCells, big, count, id_bytes, id_of, text};
+use crate::postgres::connection::pool::{Conn, Mode, Param};
+use crate::postgres::connection::retry::Fault;
+use crate::postgres::notify::channel::Haste;
+use crate::postgres::reads::chat::messages;
+use crate::shape::{BlobId, message};
+use crate::store::{Hint, StoreError};
+use crate::tables::Fetch;
+
+/// How many messages are looked at together.
+const PAGE_LEN: i64 = 500;
+
+/// What a fork takes over.
+struct Sheet {
+    /// The other chat's newest commit when it was looked at.
+    version: i64,
+    /// The newest command that chat had obeyed then.
+    obeyed: InboxSeq,
+    /// The step that comes next.
+    step: StepId,
+    blobs: BTreeSet<BlobId>,
+}
+
+/// How a try ended.
+enum Tried {
+    Made(ChatId),
+    No(MakeError),
+    /// The other chat has changed since it was looked at.
+    Moved,
+}
+
+impl Inner {
+    pub(crate) async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
+        let cells = ChatCells::from(&Chat::new(id, agent, owner));
+        let mut patience = self.patience();
+        while let Err(fault) = self.try_create(&cells).await {
+            patience.wait(fault).await?;
+        }
+        self.tell(Hint::News(id), Haste::Soon);
+        Ok(())
+    }
+
+    async fn try_create(&self, cells: &ChatCells) -> Result<(), Fault> {
+        let conn = self.link.conn().await?;
+        tokio::try_join!(conn.begin(Mode::Write), insert(&conn, cells, None), conn.commit())?;
+        Ok(())
+    }
+
+    pub(crate) async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+        let mut patience = self.patience();
+        loop {
+            match self.try_make(new).await {
+                Ok(Tried::Made(chat)) => {
+                    self.tell(Hint::News(chat), Haste::Soon);
+                    return Ok(chat);
+                }
+                Ok(Tried::No(error)) => return Err(error),
+                Ok(Tried::Moved) => patience.wait(Fault::Passing("the chat is edited again and again".into())).await?,
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    pub(crate) async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+        let mut patience = self.patience();
+        loop {
+            match self.earlier_make(new).await {
+                Ok(Some(Tried::Made(chat))) => return Ok(Some(chat)),
+                Ok(Some(Tried::No(error))) => return Err(error),
+                Ok(None | Some(Tried::Moved)) => return Ok(None),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    async fn try_make(&self, new: &New) -> Result<Tried, Fault> {
+        if let Some(earlier) = self.earlier_make(new).await? {
+            return Ok(earlier);
+        }
+        let sheet = match new.fork {
+            Some(fork) => match self.sheet(fork).await? {
+                Ok(sheet) => Some((fork, sheet)),
+                Err(error) => return Ok(Tried::No(error)),
+            },
+            None => None,
+        };
+        let chat = match &sheet {
+            Some((fork, sheet)) => fork::fork(new.empty(), fork.at, sheet.step, sheet.obeyed),
+            None => new.empty(),
+        };
+        let conn = self.link.conn().await?;
+        conn.begin(Mode::Write).await?;
+        if let Some((fork, sheet)) = &sheet
+            && !is_as_seen(&conn, *fork, sheet).await?
+        {
+            conn.rollback().await?;
+            return Ok(Tried::Moved);
+        }
+        let inserted = insert(&conn, &ChatCells::from(&chat), Some(new)).await?;
+        if inserted == 0 {
+            conn.rollback().await?; // Somebody was first, or this is the same again, whose answer was lost.
+            drop(conn); // Or a crowd could take every connection and wait for one more.
+            let unkeyed = Tried::Made(new.id);
+            return Ok(self.earlier_make(new).await?.unwrap_or(unkeyed));
+        }
+        if let Some((fork, sheet)) = &sheet {
+            copy(&conn, new.id, *fork, sheet).await?;
+        }
+        conn.commit().await?;
+        Ok(Tried::Made(new.id))
+    }
+
+    /// What was made under the same key.
+    async fn earlier_make(&self, new: &New) -> Result<Option<Tried>, Fault> {
+        let Some(key) = &new.key else { return Ok(None) };
+        let sql = "
+            SELECT id, request FROM chats
+            WHERE key IS NOT NULL AND sha256(owner) = sha256($1) AND sha256(key) = sha256($2)";
+        let params: [Param<'_>; 2] = [(&new.owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
+        let rows = self.query_once(Mode::Read, sql, &params).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let is_same = row.get::<_, &[u8]>("request") == new.digest();
+        Ok(Some(if is_same { Tried::Made(id_of(row.get("id"))?) } else { Tried::No(MakeError::Conflict) }))
+    }
+
+    /// What a fork would take over now.
+    async fn sheet(&self, Fork { chat, at }: Fork) -> Result<Result<Sheet, MakeError>, Fault> {
+        let (id, end) = (id_bytes(chat), big(at.0));
+        let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&end, Type::INT8)];
+        let about = "SELECT version, obeyed, $2 AS at FROM chats WHERE id = $1";
+        let tail = "
+            SELECT id, body FROM messages WHERE chat = $1 AND id <= $2 AND gone IS NULL AND id >= coalesce((
+                SELECT id FROM messages WHERE chat = $1 AND id <= $2 AND gone IS NULL AND kind = 'reply'
+                ORDER BY id DESC LIMIT 1), $2)
+            ORDER BY id";
+        let conn = self.link.conn().await?;
+        let (_, about, tail) =
+            tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(about, &params), conn.query(tail, &params))?;
+        let Some(about) = about else { return Ok(Err(StoreError::NoSuchChat.into())) };
+        if tail.last().is_none_or(|row| count(row, "id") != at.0) {
+            return Ok(Err(MakeError::NoSuchMessage(at)));
+        }
+        let step = match fork::next_step(&messages(&conn, chat, &tail, Fetch::Lengths).await?) {
+            Ok(step) => step,
+            Err(open) => return Ok(Err(open.into())),
+        };
+        let blobs = blobs(&conn, chat, end).await?;
+        conn.commit().await?;
+        let obeyed = InboxSeq(count(&about, "obeyed"));
+        Ok(Ok(Sheet { version: about.get("version"), obeyed, step, blobs }))
+    }
+}
+
+/// The bytes that messages up to one refer to.
+async fn blobs(conn: &Conn, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, Fault> {
+    let id = id_bytes(chat);
+    let mut blobs = BTreeSet::new();
+    let any = conn.query_opt("SELECT 1 FROM blobs WHERE chat = $1 LIMIT 1", &[(&&id[..], Type::BYTEA)]).await?;
+    let mut after = if any.is_some() { 0 } else { end };
+    while after < end {
+        let sql = "
+            SELECT id, body FROM messages WHERE chat = $1 AND id > $2 AND id <= $3 AND gone IS NULL
+            ORDER BY id LIMIT $4";
+        let params: [Param<'_>; 4] =
+            [(&&id[..], Type::BYTEA), (&after, Type::INT8), (&end, Type::INT8), (&PAGE_LEN, Type::INT8)];
+        let rows = conn.query(sql, &params).await?;
+        for row in &rows {
+            blobs.extend(message::parse(text(row, "body")?)?.wants());
+        }
+        after = rows.last().map_or(end, |row| row.get("id"));
+    }
+    Ok(blobs)
+}
+
+/// Whether the messages that were looked at are still there. The other chat stays so until this is over.
+async fn is_as_seen(conn: &Conn, Fork { chat, at }: Fork, sheet: &Sheet) -> Result<bool, Fault> {
+    let (id, end) = (id_bytes(chat), big(at.0));
+    let there = "SELECT 1 FROM chats WHERE id = $1 FOR SHARE";
+    let there = conn.query_opt(there, &[(&&id[..], Type::BYTEA)]).await?;
+    let gone = "SELECT 1 FROM messages WHERE chat = $1 AND gone > $2 AND id <= $3 LIMIT 1";
+    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&sheet.version, Type::INT8), (&end, Type::INT8)];
+    Ok(there.is_some() && conn.query_opt(gone, &params).await?.is_none())
+}
+
+async fn insert(conn: &Conn, cells: &ChatCells, new: Option<&New>) -> Result<u64, Fault> {
+    let sql = "
+        INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, submitted,
+            body, key, request)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15) ON CONFLICT DO NOTHING";
+    let keyed = new.and_then(|new| Some((new.key.as_ref()?.as_bytes(), new.digest())));
+    let (key, request) = (keyed.map(|(key, _)| key), keyed.map(|(_, digest)| digest.to_vec()));
+    let params: [Param<'_>; 15] = [
+        (&&cells.id[..], Type::BYTEA),
+        (&cells.agent, Type::BYTEA),
+        (&cells.owner, Type::BYTEA),
+        (&cells.title, Type::BYTEA),
+        (&cells.searchable, Type::BYTEA),
+        (&cells.status, Type::TEXT),
+        (&cells.archived, Type::BOOL),
+        (&cells.busy, Type::BOOL),
+        (&cells.touched, Type::INT8),
+        (&cells.version, Type::INT8),
+        (&cells.step, Type::INT8),
+        (&cells.obeyed, Type::INT8),
+        (&cells.body.json, Type::TEXT),
+        (&key, Type::BYTEA),
+        (&request, Type::BYTEA),
+    ];
+    conn.execute(sql, &params).await
+}
+
+/// Copies what was said, and what it refers to.
+async fn copy(conn: &Conn, to: ChatId, Fork { chat, at }: Fork, sheet: &Sheet) -> Result<(), Fault> {
+    let (to, from, end) = (id_bytes(to), id_bytes(chat), big(at.0));
+    let params: [Param<'_>; 3] = [(&&to[..], Type::BYTEA), (&&from[..], Type::BYTEA), (&end, Type::INT8)];
+    let said = "
+        INSERT INTO messages (chat, id, version, kind, body)
+        SELECT $1, id, 1, kind, body FROM messages WHERE chat = $2 AND id <= $3 AND gone IS NULL";
+    let words = "
+        INSERT INTO spoken (chat, id, words) SELECT $1, id, words FROM spoken WHERE chat = $2 AND id <= $3";
+    tokio::try_join!(conn.execute(said, &params), conn.execute(words, &params))?;
+    if !sheet.blobs.is_empty() {
+        let names: Vec<&[u8]> = sheet.blobs.iter().map(|name| &name.as_bytes()[..]).collect();
+        let sql = "
+            INSERT INTO blobs (chat, id, bytes) SELECT $1, id, bytes FROM blobs WHERE chat = $2 AND id = ANY ($3)";
+        let params: [Param<'_>; 3] = [(&&to[..], Type::BYTEA), (&&from[..], Type::BYTEA), (&names, Type::BYTEA_ARRAY)];
+        conn.execute(sql, &params).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! A chat, and nothing left of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio_postgres::types::Type;
+
+use crate::postgres::Inner;
+use crate::postgres::Turn;
+use crate::postgres::connection::columns::{big, id_bytes};
+use crate::postgres::connection::pool::{Mode, Param};
+use crate::postgres::connection::retry::Fault;
+use crate::postgres::notify::channel::Haste;
+use crate::store::{Hint, Lease, StoreError, WriteError};
+
+impl Inner {
+    /// Deletes a chat that is ours: nobody else journals for it, and of ours nothing is on its way any more.
+    pub(crate) async fn delete(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), WriteError> {
+        let (chat, pen) = (lease.chat(), lease.pen());
+        let desk = self.desks.at(chat);
+        let worker = self.life().current();
+        let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
+            return Err(self.why_not(chat).await);
+        };
+        desk.clear(pen.fence);
+        self.flush().await?;
+        self.file(worker).await?; // What lies among that of other chats goes too.
+        self.floor.fetch_max(big(pen.fence.0), Ordering::Relaxed);
+        let mut patience = self.patience();
+        let mut is_again = false;
+        loop {
+            match self.try_delete(&lease, worker).await {
+                Ok(true) => break,
+                // Nobody else could: it was us, and the answer was lost.
+                Ok(false) => match self.why_not(chat).await {
+                    WriteError::Store(StoreError::NoSuchChat) if is_again => break,
+                    error => return Err(error),
+                },
+                Err(fault) => patience.wait(fault).await?,
+            }
+            is_again = true;
+        }
+        self.tell(Hint::News(chat), Haste::Now); // Whoever watches it looks, and finds that it is gone.
+        Ok(())
+    }
+
+    async fn try_delete(&self, lease: &Lease, worker: i64) -> Result<bool, Fault> {
+        let (id, fence) = (id_bytes(lease.chat()), big(lease.fence().0));
+        // What refers to the chat goes with it. Drafts do not, for that would cost every row of theirs an index.
+        let sql = "DELETE FROM chats WHERE id = $1 AND fence = $2 AND worker = $3 RETURNING no";
+        let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
+        let conn = self.link.conn().await?;
+        let (_, deleted) = tokio::try_join!(conn.begin(Mode::Write), conn.query_opt(sql, &params))?;
+        let Some(deleted) = deleted else {
+            conn.rollback().await?;
+            return Ok(false);
+        };
+        let no: i64 = deleted.get("no");
+        conn.execute("DELETE FROM drafts WHERE no = $1", &[(&no, Type::INT8)]).await?;
+        conn.commit().await?;
+        Ok(true)
+    }
+}

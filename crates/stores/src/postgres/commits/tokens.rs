@@ -1,0 +1,112 @@
+//! Tokens in their table.
+
+use async_trait::async_trait;
+use everturn_core::ids::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::idempotency::Asked;
+use crate::postgres::Inner;
+use crate::postgres::Postgres;
+use crate::postgres::by_itself;
+use crate::postgres::connection::columns::{name, unreadable};
+use crate::postgres::connection::pool::{Mode, Param};
+use crate::postgres::connection::retry::Fault;
+use crate::postgres::lasting;
+use crate::store::StoreError;
+use crate::tokens::{Scopes, Token, TokenHash, Tokens};
+
+const COLUMNS: &str = "hash, name, owner, scopes, made, expires, revoked";
+
+#[async_trait]
+impl Tokens for Postgres {
+    async fn put(&self, token: &Token) -> Result<(), StoreError> {
+        let Token { hash, name, owner, scopes, made, expires, revoked } = token;
+        let sql = format!("INSERT INTO tokens ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING");
+        let (expires, revoked) = (expires.map(|at| at.0), revoked.map(|at| at.0));
+        let params: [Param<'_>; 7] = [
+            (&&hash.0[..], Type::BYTEA),
+            (&name.as_bytes(), Type::BYTEA),
+            (&owner.as_bytes(), Type::BYTEA),
+            (&scopes.names(), Type::TEXT),
+            (&made.0, Type::INT8),
+            (&expires, Type::INT8),
+            (&revoked, Type::INT8),
+        ];
+        self.inner.write_again(&sql, &params).await
+    }
+
+    async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
+        let (inner, hash) = (self.inner.clone(), *hash);
+        let sql = format!("SELECT {COLUMNS} FROM tokens WHERE hash = $1");
+        let rows = by_itself(async move { inner.look(&sql, &[(&&hash.0[..], Type::BYTEA)]).await }).await?;
+        rows.first().map(token_of).transpose().map_err(lasting)
+    }
+
+    async fn list(&self) -> Result<Vec<Token>, StoreError> {
+        let rows = self.inner.look(&format!("SELECT {COLUMNS} FROM tokens ORDER BY made, hash"), &[]).await?;
+        rows.iter().map(token_of).collect::<Result<_, _>>().map_err(lasting)
+    }
+
+    async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
+        let sql = "UPDATE tokens SET revoked = $2 WHERE hash = $1 AND revoked IS NULL";
+        self.inner.write_again(sql, &[(&&hash.0[..], Type::BYTEA), (&at.0, Type::INT8)]).await
+    }
+
+    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+        let Asked { owner, key, request, salt, at } = asked;
+        self.inner.write_again("DELETE FROM asked WHERE at < $1", &[(&asked.oldest().0, Type::INT8)]).await?;
+        let sql =
+            "INSERT INTO asked (owner, key, request, salt, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+        let params: [Param<'_>; 5] = [
+            (&owner.as_bytes(), Type::BYTEA),
+            (&key.as_bytes(), Type::BYTEA),
+            (&&request[..], Type::BYTEA),
+            (&&salt[..], Type::BYTEA),
+            (&at.0, Type::INT8),
+        ];
+        self.inner.write_again(sql, &params).await?;
+        Ok(self.recall(owner, key).await?.unwrap_or_else(|| asked.clone()))
+    }
+
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+        let sql = "SELECT request, salt, at FROM asked WHERE owner = $1 AND key = $2";
+        let params: [Param<'_>; 2] = [(&owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
+        let rows = self.inner.look(sql, &params).await?;
+        let bytes = |row: &Row, name: &str| {
+            row.get::<_, &[u8]>(name).try_into().map_err(|_| unreadable("a request is of another length"))
+        };
+        let asked = |row: &Row| {
+            let (request, salt, at) = (bytes(row, "request")?, bytes(row, "salt")?, Timestamp(row.get("at")));
+            Ok(Asked { owner: owner.into(), key: key.into(), request, salt, at })
+        };
+        rows.first().map(asked).transpose().map_err(lasting)
+    }
+}
+
+impl Inner {
+    /// One statement that writes, and may be done twice.
+    async fn write_again(&self, sql: &str, params: &[Param<'_>]) -> Result<(), StoreError> {
+        let mut patience = self.patience();
+        loop {
+            match self.query_once(Mode::Write, sql, params).await {
+                Ok(_) => return Ok(()),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+}
+
+fn token_of(row: &Row) -> Result<Token, Fault> {
+    let hash =
+        row.get::<_, &[u8]>("hash").try_into().map_err(|_| unreadable("a token has a hash of another length"))?;
+    Ok(Token {
+        hash: TokenHash(hash),
+        name: name(row.get("name"))?,
+        owner: name(row.get("owner"))?,
+        scopes: Scopes::from_names(row.get("scopes")),
+        made: Timestamp(row.get("made")),
+        expires: row.get::<_, Option<i64>>("expires").map(Timestamp),
+        revoked: row.get::<_, Option<i64>>("revoked").map(Timestamp),
+    })
+}

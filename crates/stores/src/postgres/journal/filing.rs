@@ -1,0 +1,281 @@
+//! What is done behind the journal, while nobody waits: filing, and forgetting drafts of steps that are over.
+//!
+//! What was journalled lies in `tail` as it came, many chats to a row. Filing puts it into `drafts`, where each chat has rows
+//! of its own, a few larger ones; what belongs to a step that is over is left out. Late or never does little harm: whoever
+//! reads looks in both places.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use everturn_core::ids::{Seq, StepId, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::consume_budget;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::failpoint::failpoint;
+use crate::postgres::Inner;
+use crate::postgres::closed;
+use crate::postgres::connection::columns::{big, count, text};
+use crate::postgres::connection::pool::{Conn, Link, Mode, Param};
+use crate::postgres::connection::retry::{Fault, Patience};
+use crate::shape::{BadShape, bundle, rows};
+use crate::store::StoreError;
+
+/// How many chores wait at most. Steps that find no room go with the chat's next.
+pub(crate) const QUEUE_LEN_MAX: usize = 4096;
+/// How much text a row has, but for one that is longer by itself: as much as fits without a detour through TOAST.
+pub(crate) const ROW_BYTES_MAX: usize = 1_500;
+/// Among how many chats the appends that are filed together may be shared without there being more of them.
+const FILE_CHATS_MAX: usize = 32;
+/// How many bytes an append has at most, on the whole, before fewer are filed together: whoever reads reads all of them.
+const APPEND_BYTES_MAX: usize = 256;
+
+/// A number that no delta ever has.
+const DAMAGED_FIRST: i64 = 1 << 60;
+
+pub(crate) enum Chore {
+    /// A step of a chat has begun: those before it are over.
+    Begun(i64, StepId),
+    /// What a worker has journalled is to be filed.
+    File(i64, Option<oneshot::Sender<Result<(), StoreError>>>),
+}
+
+/// What one worker has journalled since it was filed, about.
+#[derive(Default)]
+pub(crate) struct Unfiled {
+    len: usize,
+    bytes: usize,
+    chats: HashSet<i64>,
+}
+
+impl Unfiled {
+    /// An append to the chat with this short name.
+    pub(crate) fn add(&mut self, no: i64, bytes: usize) {
+        self.len += 1;
+        self.bytes += bytes;
+        self.chats.insert(no);
+    }
+
+    /// Whether it is enough, where `len_min` is enough for a few chats. Each chat gets a row of its own, so many need more.
+    pub(crate) fn is_due(&self, len_min: usize) -> bool {
+        let len_min = len_min.max(self.chats.len() * len_min / FILE_CHATS_MAX);
+        self.len >= len_min || self.bytes >= len_min * APPEND_BYTES_MAX
+    }
+}
+
+impl Inner {
+    /// Files what a worker has journalled until now.
+    pub(crate) async fn file(&self, worker: i64) -> Result<(), StoreError> {
+        let (done, is_done) = oneshot::channel();
+        self.chores.send(Chore::File(worker, Some(done))).await.map_err(|_| closed())?;
+        is_done.await.map_err(|_| closed())?
+    }
+}
+
+/// Does chores for ever.
+pub(crate) async fn run(inner: Arc<Inner>, mut chores: mpsc::Receiver<Chore>) {
+    if let Err(fault) = file_left_behind(&inner.link).await {
+        tracing::debug!(?fault, "what others have left behind stays for now");
+    }
+    let mut taken = Vec::new();
+    while chores.recv_many(&mut taken, QUEUE_LEN_MAX).await > 0 {
+        let (mut newest, mut workers) = (HashMap::new(), HashMap::<i64, Vec<_>>::new());
+        for chore in taken.drain(..) {
+            match chore {
+                Chore::Begun(no, step) => drop(newest.insert(no, step)),
+                Chore::File(worker, done) => workers.entry(worker).or_default().extend(done),
+            }
+        }
+        for (worker, waiting) in workers {
+            let filed = file_patiently(&inner.link, worker, inner.patience()).await;
+            if let Err(error) = &filed {
+                tracing::debug!(%error, "what was journalled stays where it is for now");
+            }
+            for done in waiting {
+                let _ = done.send(filed.clone()); // Whoever waited may be gone.
+            }
+        }
+        // Afterwards: what was filed of a step that ended meanwhile goes too.
+        if let Err(fault) = trim(&inner.link, newest).await {
+            tracing::debug!(?fault, "drafts of steps that are over stay for now");
+        }
+    }
+}
+
+async fn trim(link: &Link, newest: HashMap<i64, StepId>) -> Result<(), Fault> {
+    if newest.is_empty() {
+        return Ok(());
+    }
+    let (chats, steps): (Vec<i64>, Vec<i64>) = newest.into_iter().map(|(no, step)| (no, big(step.0))).unzip();
+    let sql = "DELETE FROM drafts USING unnest($1, $2) AS newest (no, step)
+        WHERE drafts.no = newest.no AND drafts.step < newest.step";
+    let params: [Param<'_>; 2] = [(&chats, Type::INT8_ARRAY), (&steps, Type::INT8_ARRAY)];
+    failpoint!("postgres-trim");
+    let conn = link.conn().await?;
+    tokio::try_join!(conn.begin(Mode::WriteLater), conn.execute(sql, &params), conn.commit())?;
+    Ok(())
+}
+
+/// Files what workers have journalled that are no more.
+async fn file_left_behind(link: &Link) -> Result<(), Fault> {
+    let sql = "SELECT DISTINCT worker FROM tail WHERE NOT EXISTS (SELECT 1 FROM workers WHERE id = tail.worker)";
+    for row in link.query_once(Mode::Read, sql, &[]).await? {
+        try_file(link, row.get(0)).await?;
+    }
+    Ok(())
+}
+
+async fn file_patiently(link: &Link, worker: i64, mut patience: Patience) -> Result<(), StoreError> {
+    loop {
+        match try_file(link, worker).await {
+            Ok(()) => return Ok(()),
+            Err(fault) => patience.wait(fault).await?,
+        }
+    }
+}
+
+async fn try_file(link: &Link, worker: i64) -> Result<(), Fault> {
+    let conn = link.conn().await?;
+    let (_, filed) = tokio::try_join!(conn.begin(Mode::WriteLater), file(&conn, worker))?;
+    conn.commit().await?;
+    failpoint!("postgres-filed");
+    let Some(batch) = filed else { return Ok(()) };
+    // By itself, so that the journal never waits for its row in `workers`.
+    let sql = "UPDATE workers SET filed = greatest(filed, $2) WHERE id = $1";
+    link.query_once(Mode::WriteLater, sql, &[(&worker, Type::INT8), (&batch, Type::INT8)]).await?;
+    Ok(())
+}
+
+/// Files what a worker has journalled, in the transaction that is open. Says up to which batch, if there was anything.
+pub(crate) async fn file(conn: &Conn, worker: i64) -> Result<Option<i64>, Fault> {
+    let sql = "
+        DELETE FROM tail WHERE worker = $1 AND batch > coalesce((SELECT filed FROM workers WHERE id = $1), 0)
+        RETURNING batch, nos, body";
+    let mut found = conn.query(sql, &[(&worker, Type::INT8)]).await?;
+    let batch = |row: &Row| row.get::<_, i64>("batch");
+    found.sort_unstable_by_key(batch);
+    let Some(newest) = found.last().map(batch) else { return Ok(None) };
+    let (appends, damaged) = by_chat(&found).await;
+    let numbers: Vec<i64> = appends.keys().chain(&damaged).copied().collect();
+    let sql = "SELECT no, step FROM chats WHERE no = ANY ($1)";
+    let steps = conn.query(sql, &[(&numbers, Type::INT8_ARRAY)]).await?;
+    let steps: HashMap<i64, StepId> = steps.iter().map(|row| (row.get("no"), StepId(count(row, "step")))).collect();
+    let mut drafts = Drafts::default();
+    for (no, entries) in appends {
+        let open = steps.get(&no).copied();
+        drafts.add(entries.into_iter().filter(|entry| Some(entry.head.step) == open))?;
+        consume_budget().await;
+    }
+    for (no, step) in damaged.iter().filter_map(|no| Some((*no, *steps.get(no)?))) {
+        drafts.damaged(no, step);
+    }
+    failpoint!("postgres-file");
+    drafts.insert(conn).await?;
+    Ok(Some(newest))
+}
+
+/// Appends by chat, and the chats that have some in a row that is damaged.
+async fn by_chat(rows: &[Row]) -> (BTreeMap<i64, Vec<bundle::Entry<'_>>>, BTreeSet<i64>) {
+    let (mut appends, mut damaged) = (BTreeMap::<_, Vec<_>>::new(), BTreeSet::new());
+    for row in rows {
+        consume_budget().await;
+        match text(row, "body").and_then(|text| Ok(bundle::parse(text)?)) {
+            Ok(entries) => {
+                for entry in entries {
+                    appends.entry(entry.head.chat).or_default().push(entry);
+                }
+            }
+            Err(fault) => {
+                tracing::error!(?fault, "what was journalled of some chats is damaged: they cannot be driven");
+                damaged.extend(row.get::<_, Vec<i64>>("nos"));
+            }
+        }
+    }
+    (appends, damaged)
+}
+
+/// Rows of `drafts`, column by column.
+#[derive(Default)]
+struct Drafts {
+    numbers: Vec<i64>,
+    steps: Vec<i64>,
+    firsts: Vec<i64>,
+    lens: Vec<i32>,
+    bodies: Vec<String>,
+}
+
+impl Drafts {
+    /// Appends of one step that follow each other, joined to rows that are not too long.
+    fn add<'a>(&mut self, entries: impl Iterator<Item = bundle::Entry<'a>>) -> Result<(), BadShape> {
+        let (mut pieces, mut bytes, mut head) = (Vec::new(), 0, None);
+        for entry in entries {
+            if bytes + entry.text().len() > ROW_BYTES_MAX {
+                self.row(head.take(), std::mem::take(&mut pieces))?;
+                bytes = 0;
+            }
+            bytes += entry.text().len();
+            head.get_or_insert(entry.head);
+            pieces.push((entry.at, entry.text()));
+        }
+        self.row(head, pieces)
+    }
+
+    fn row(&mut self, head: Option<bundle::Head>, pieces: Vec<(Timestamp, &str)>) -> Result<(), BadShape> {
+        let (Some(head), Some((at, _))) = (head, pieces.first()) else { return Ok(()) };
+        let (text, len) = rows::join(&pieces)?;
+        self.numbers.push(head.chat);
+        self.steps.push(big(head.step.0));
+        self.firsts.push(big(head.first.0));
+        self.lens.push(len as i32);
+        self.bodies.push(rows::alone(*at, &text));
+        Ok(())
+    }
+
+    /// A row that says that deltas of this step are damaged, for whoever reads it: behind all others, with a checksum that
+    /// does not match.
+    fn damaged(&mut self, no: i64, step: StepId) {
+        self.numbers.push(no);
+        self.steps.push(big(step.0));
+        self.firsts.push(DAMAGED_FIRST);
+        self.lens.push(1);
+        self.bodies.push(r#"{"v":1,"is":[0],"sum":"00000000"}"#.into());
+    }
+
+    async fn insert(&self, conn: &Conn) -> Result<(), Fault> {
+        let params: [Param<'_>; 5] = [
+            (&self.numbers, Type::INT8_ARRAY),
+            (&self.steps, Type::INT8_ARRAY),
+            (&self.firsts, Type::INT8_ARRAY),
+            (&self.lens, Type::INT4_ARRAY),
+            (&self.bodies, Type::TEXT_ARRAY),
+        ];
+        let sql = "INSERT INTO drafts (no, step, first, len, body) SELECT * FROM unnest($1, $2, $3, $4, $5)";
+        conn.execute(sql, &params).await?;
+        Ok(())
+    }
+}
+
+/// What the worker who holds a chat has in the tail of a step of it, in order. To be read in one moment with `drafts`.
+pub(crate) async fn unfiled(conn: &Conn, worker: Option<i64>, no: i64) -> Result<Vec<Row>, Fault> {
+    let sql = "
+        SELECT body FROM tail WHERE worker = $1 AND $2 = ANY (nos)
+        AND batch > coalesce((SELECT filed FROM workers WHERE id = $1), 0) ORDER BY batch";
+    conn.query(sql, &[(&worker, Type::INT8), (&no, Type::INT8)]).await
+}
+
+/// The appends to a step of a chat among what [`unfiled`] found.
+pub(crate) fn appends(rows: &[Row], no: i64, step: StepId) -> Result<Vec<bundle::Entry<'_>>, Fault> {
+    let mut appends = Vec::new();
+    for row in rows {
+        let is_its = |entry: &bundle::Entry<'_>| (entry.head.chat, entry.head.step) == (no, step);
+        appends.extend(bundle::parse(text(row, "body")?)?.into_iter().filter(is_its));
+    }
+    Ok(appends)
+}
+
+/// Where the newest of some appends ends.
+pub(crate) fn end_of(appends: &[bundle::Entry<'_>]) -> Result<Option<Seq>, BadShape> {
+    let Some(newest) = appends.last() else { return Ok(None) };
+    Ok(Some(Seq(newest.head.first.0 + newest.rows()?.count() - 1)))
+}

@@ -1,0 +1,222 @@
+//! How processes tell each other what they did: `LISTEN` on one connection, `NOTIFY` in batches of its own.
+//!
+//! A commit that notifies holds a lock of the whole database until it is on disk, so commits would wait for each other.
+//! Hints may be lost, so they go in a transaction of their own that waits for no disk, all that have come together at
+//! once.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everturn_core::ids::ChatId;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_postgres::AsyncMessage;
+use tokio_postgres::types::Type;
+
+use crate::entropy;
+use crate::postgres::connection::pool::{Link, Mode};
+use crate::postgres::connection::retry::Fault;
+use crate::postgres::leases::session;
+use crate::postgres::leases::worker::Life;
+use crate::postgres::notify::hints::Hints;
+use crate::postgres::setup::address::Address;
+use crate::store::Hint;
+
+const CHANNEL: &str = "everturn";
+/// Tells everybody that chats have become free.
+pub(crate) const LOOK: &str = "NOTIFY everturn, 'm'";
+/// How often drafts are told of at most.
+const DRAFTS_EVERY: Duration = Duration::from_millis(25);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+const LISTENING_MAX: Duration = Duration::from_secs(10);
+/// How much is told at once at most. The database takes less than 8,000 bytes.
+const PAYLOAD_BYTES_MAX: usize = 7_000;
+
+/// What is still to be told.
+#[derive(Default)]
+pub(crate) struct Teller {
+    told: Mutex<Untold>,
+    bell: Notify,
+}
+
+#[derive(Default)]
+struct Untold {
+    news: HashSet<ChatId>,
+    inboxes: HashSet<ChatId>,
+    is_urgent: bool,
+}
+
+/// How soon others want to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Now.
+    Now,
+    /// Soon is enough: more of the same is on its way.
+    Soon,
+}
+
+impl Teller {
+    pub(crate) fn tell(&self, hints: impl IntoIterator<Item = Hint>, haste: Haste) {
+        let mut untold = self.untold();
+        for hint in hints {
+            match hint {
+                Hint::News(chat) => untold.news.insert(chat),
+                Hint::Inbox(chat) => untold.inboxes.insert(chat),
+                Hint::Missed | Hint::Look | Hint::Late | Hint::Lost => continue,
+            };
+        }
+        untold.is_urgent |= haste == Haste::Now;
+        drop(untold);
+        self.bell.notify_one();
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Untold> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells for ever. What cannot be told is dropped: it was a hint.
+    pub(crate) async fn run(self: Arc<Self>, sender: i64, link: Arc<Link>) {
+        let mut last = Instant::now();
+        loop {
+            self.bell.notified().await;
+            while !self.untold().is_urgent && Instant::now() < last + DRAFTS_EVERY {
+                tokio::select! {
+                    () = self.bell.notified() => {}
+                    () = sleep_until(last + DRAFTS_EVERY) => {}
+                }
+            }
+            let untold = std::mem::take(&mut *self.untold());
+            let mut payloads = payloads('i', sender, &untold.inboxes);
+            payloads.extend(self::payloads('n', sender, &untold.news));
+            if payloads.is_empty() {
+                continue;
+            }
+            last = Instant::now();
+            if let Err(fault) = say(&link, payloads).await {
+                tracing::debug!(?fault, "other processes were not told");
+            }
+        }
+    }
+}
+
+/// Many chats in a few texts: each text costs every process that listens about as much as a row.
+fn payloads(kind: char, sender: i64, chats: &HashSet<ChatId>) -> Vec<String> {
+    let mut payloads: Vec<String> = Vec::new();
+    for chat in chats {
+        match payloads.last_mut().filter(|payload| payload.len() < PAYLOAD_BYTES_MAX) {
+            Some(payload) => write!(payload, " {chat}").expect("memory takes everything"),
+            None => payloads.push(format!("{kind} {sender} {chat}")),
+        }
+    }
+    payloads
+}
+
+async fn say(link: &Link, payloads: Vec<String>) -> Result<(), Fault> {
+    let conn = link.conn().await?;
+    let notify = format!("SELECT pg_notify('{CHANNEL}', payload) FROM unnest($1) AS payload");
+    let params: [crate::postgres::connection::pool::Param<'_>; 1] = [(&payloads, Type::TEXT_ARRAY)];
+    tokio::try_join!(conn.begin(Mode::WriteLater), conn.query(&notify, &params), conn.commit())?;
+    Ok(())
+}
+
+/// Listens for ever, on a connection of its own whose session holds this process's lock; or not at all if sessions are shared
+/// there: a shared session hears for whichever client has it.
+pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<Hints>, life: Arc<Life>) {
+    loop {
+        match session::is_shared(&address).await {
+            Ok(false) => break,
+            Ok(true) => {
+                tracing::warn!(
+                    "the database is reached through a pooler that shares sessions, so this server cannot listen for others: \
+                     watchers of a chat that another server drives see replies up to 5 s late, and the chats of a server that \
+                     was killed wait 15 s; to avoid both, set DATABASE_LISTEN_URL to the address of the database itself"
+                );
+                return;
+            }
+            Err(fault) => tracing::debug!(?fault, "not listening to other processes"),
+        }
+        sleep(RECONNECT_PAUSE).await;
+    }
+    loop {
+        if let Err(error) = listen_once(&address, sender, &hints, &life).await {
+            tracing::debug!(%error, "not listening to other processes");
+        }
+        life.session_lock.send_replace(None);
+        sleep(RECONNECT_PAUSE).await;
+    }
+}
+
+async fn listen_once(
+    address: &Address,
+    sender: i64,
+    hints: &Arc<Hints>,
+    life: &Life,
+) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = address.connect().await?;
+    let heard = hints.clone();
+    let hear = async move {
+        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(said) = message? {
+                parse(said.payload(), sender).into_iter().for_each(|hint| heard.put(hint));
+            }
+        }
+        Ok(())
+    };
+    let ask = async {
+        let lock = entropy::number() as i64;
+        let listen = format!("LISTEN {CHANNEL}; {}", session::take(lock));
+        let Ok(asked) = tokio::time::timeout(LISTENING_MAX, client.batch_execute(&listen)).await else { return Ok(()) };
+        asked?;
+        life.session_lock.send_replace(Some(lock));
+        hints.put(Hint::Missed); // Whatever was told before nobody heard.
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = hear => ended,
+        failed = ask => failed,
+    }
+}
+
+/// What was said, unless by ourselves.
+fn parse(payload: &str, own: i64) -> Vec<Hint> {
+    if payload == "m" {
+        return vec![Hint::Missed];
+    }
+    let mut words = payload.split(' ');
+    let (kind, sender) = (words.next(), words.next());
+    let hint = match kind {
+        _ if sender.is_none_or(|sender| sender.parse() == Ok(own)) => return Vec::new(),
+        Some("n") => Hint::News,
+        Some("i") => Hint::Inbox,
+        _ => return Vec::new(), // Of a newer program.
+    };
+    words.filter_map(|chat| chat.parse().ok()).map(hint).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::ids::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn any_number_of_chats_is_told_in_few_texts_and_heard_by_others() {
+        let chats: HashSet<ChatId> = (0..1_000).map(|n| ChatId::new(Timestamp(1), n)).collect();
+        let payloads = payloads('n', 7, &chats);
+        assert!(payloads.len() < 10 && payloads.iter().all(|payload| payload.len() < 8_000), "{}", payloads.len());
+        let heard = payloads.iter().flat_map(|payload| parse(payload, 8));
+        assert_eq!(heard.collect::<HashSet<_>>(), chats.into_iter().map(Hint::News).collect());
+        assert!(payloads.iter().all(|payload| parse(payload, 7).is_empty()), "who said it knows");
+    }
+
+    #[test]
+    fn what_nobody_knows_is_no_hint() {
+        for payload in ["", "n", "x 1 2", "n 1 what", "i 1"] {
+            assert_eq!(parse(payload, 8), [], "{payload}");
+        }
+        assert_eq!(parse("m", 8), [Hint::Missed]);
+    }
+}

@@ -1,0 +1,500 @@
+//! Reading. Everything that is read together is of one moment, and no more rows are read than are returned.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::budget::{Day, Used};
+use everturn_core::chat::Chat;
+use everturn_core::command::{Inbound, Refusal};
+use everturn_core::cost::Micros;
+use everturn_core::fact::Attempted;
+use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp};
+use everturn_core::message::Message;
+use everturn_core::view::{self, Standing};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::heading::{Heading, Query, searchable};
+use crate::postgres::Inner;
+use crate::postgres::Inspection;
+use crate::postgres::commits::submit::pending;
+use crate::postgres::connection::columns::{
+    HEADING, big, bytes, count, damaged, heading, id_bytes, name, text, unreadable,
+};
+use crate::postgres::connection::pool::{Conn, Link, Mode, Param};
+use crate::postgres::connection::retry::Fault;
+use crate::postgres::journal::filing;
+use crate::postgres::lasting;
+use crate::postgres::reads::news::Shown;
+use crate::postgres::to_the_end;
+use crate::search;
+use crate::shape::{self, attempted, command, message, outcome, rows};
+use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
+use crate::tables::{self, Fetch, Sheet};
+
+/// The calls that were started in a chat; one row without a call if there are none, and none if there is no chat.
+pub(crate) const CALLS: &str = "
+    SELECT calls.step, ordinal, tool, effect, started, starts, ended, verdict
+    FROM chats LEFT JOIN calls ON chat = id WHERE id = $1 ORDER BY calls.step, ordinal";
+
+impl Inspection {
+    /// What a list says about a chat.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        let id = id_bytes(chat);
+        let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
+        let rows = self.look(&sql, &[(&&id[..], Type::BYTEA)]).await?;
+        heading(rows.first().ok_or(StoreError::NoSuchChat)?).map_err(lasting)
+    }
+
+    /// What lists say about chats, those touched last first.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+        let sql = format!(
+            "SELECT {HEADING} FROM chats
+             WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
+             AND ($3::bytea = '' OR position($3 IN searchable) > 0 OR cardinality($7::bytea[]) > 0 AND EXISTS (
+                SELECT 1 FROM spoken WHERE chat = chats.id AND (
+                    SELECT bool_and(position(word IN words) > 0) FROM unnest($7) AS word)))
+             AND ($4::bigint IS NULL OR (touched, id) < ($4, $5))
+             ORDER BY touched DESC, id DESC LIMIT $6"
+        );
+        let owner = query.owner.as_ref().map(|owner| owner.as_bytes());
+        let text = searchable(&query.text).into_bytes();
+        let touched = query.after.map(|(touched, _)| touched.0);
+        let id = query.after.map(|(_, chat)| id_bytes(chat).to_vec());
+        let len = big(query.len as u64);
+        let wanted = search::wanted(&query.text);
+        let params: [Param<'_>; 7] = [
+            (&owner, Type::BYTEA),
+            (&query.archived, Type::BOOL),
+            (&text, Type::BYTEA),
+            (&touched, Type::INT8),
+            (&id, Type::BYTEA),
+            (&len, Type::INT8),
+            (&wanted, Type::BYTEA_ARRAY),
+        ];
+        let rows = self.look(&sql, &params).await?;
+        rows.iter().map(heading).collect::<Result<_, _>>().map_err(lasting)
+    }
+
+    pub(crate) async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
+        let sql = "
+            SELECT count(*) AS working FROM chats WHERE owner = $1 AND (busy OR submitted > obeyed)
+            AND (status IN ('running', 'interrupting') OR submitted > obeyed) AND id <> ALL ($2)";
+        let besides: Vec<Vec<u8>> = besides.iter().map(|chat| id_bytes(*chat).to_vec()).collect();
+        let rows = self.look(sql, &[(&owner.as_bytes(), Type::BYTEA), (&besides, Type::BYTEA_ARRAY)]).await?;
+        Ok(rows.first().map_or(0, |row| count(row, "working") as usize))
+    }
+
+    pub(crate) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+        let sql = "
+            SELECT coalesce(sum(steps), 0)::bigint AS steps, coalesce(sum(time_ms), 0)::bigint AS time_ms,
+            coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost,
+            coalesce(sum(alive_ms), 0)::bigint AS alive_ms FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
+        let (owner, from, to) = (owner.as_bytes(), days.start().0, days.end().0);
+        let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
+        let sum = |row: &Row| Used {
+            steps: count(row, "steps"),
+            time: Duration::from_millis(count(row, "time_ms")),
+            alive: Duration::from_millis(count(row, "alive_ms")),
+            tokens: count(row, "tokens"),
+            cost: Micros(count(row, "cost")),
+        };
+        Ok(rows.first().map(sum).unwrap_or_default())
+    }
+
+    pub(crate) async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        let id = id_bytes(chat);
+        let sql = "
+            SELECT seq FROM chats LEFT JOIN inbox
+            ON inbox.chat = chats.id AND inbox.key IS NOT NULL AND sha256(inbox.key) = sha256($2) WHERE chats.id = $1";
+        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&key.as_bytes(), Type::BYTEA)]).await?;
+        let seq: Option<i64> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
+        Ok(seq.map(|seq| Receipt { chat, seq: InboxSeq(seq as u64) }))
+    }
+
+    pub(crate) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
+        let (id, seq) = (id_bytes(chat), big(seq.0));
+        let sql = "SELECT outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id AND seq = $2 WHERE chats.id = $1";
+        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&seq, Type::INT8)]).await?;
+        let row = rows.first().ok_or(StoreError::NoSuchChat)?;
+        let text: Option<&str> = row.try_get(0).map_err(|_| lasting(damaged()))?;
+        text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))
+    }
+
+    /// The whole transcript of a chat, rewound messages left out.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.page(&self.watching, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)).await
+    }
+}
+
+impl Inner {
+    /// Headings of chats in which something is looked for: every word that was ever said is read, which takes long. So only
+    /// some search at once. One that has begun keeps its place to its end even if nobody waits for it any more, because the
+    /// database goes on with it: clients that come and go make no more of them.
+    pub(crate) async fn search(self: Arc<Self>, query: Query) -> Result<Vec<Heading>, StoreError> {
+        let place = tokio::time::timeout(self.patience, self.searches.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
+            return Err(StoreError::Unavailable("too many search at once: try again in a moment".into()));
+        };
+        to_the_end(async move {
+            let found = self.headings(&query).await;
+            drop(place);
+            found
+        })
+        .await
+    }
+
+    pub(crate) async fn load(&self, pen: Pen) -> Result<Loaded, WriteError> {
+        let desk = self.desks.at(pen.chat);
+        let worker = self.life().current();
+        let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
+            return Err(self.why_not(pen.chat).await);
+        };
+        self.flush().await?;
+        let mut patience = self.patience();
+        loop {
+            match self.try_load(pen, worker).await {
+                Ok(Some(loaded)) => {
+                    if let Some(held) = desk.held().as_mut().filter(|held| held.fence == pen.fence) {
+                        held.committed(Arc::new(loaded.chat.clone()));
+                    }
+                    return Ok(loaded);
+                }
+                Ok(None) => {
+                    desk.clear(pen.fence);
+                    return Err(WriteError::Fenced);
+                }
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    async fn try_load(&self, pen: Pen, worker: i64) -> Result<Option<Loaded>, Fault> {
+        let conn = self.link.conn().await?;
+        let id = id_bytes(pen.chat);
+        let sql = "
+            SELECT id, body FROM messages WHERE chat = $1 AND gone IS NULL AND id >= coalesce((
+                SELECT max(id) FROM messages WHERE chat = $1 AND gone IS NULL AND kind = 'summary'), 0)
+            ORDER BY id";
+        let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+        let (_, chat, rows) =
+            tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker), conn.query(sql, &params),)?;
+        let Some((chat, no)) = chat else { return Ok(None) };
+        let messages = messages(&conn, pen.chat, &rows, Fetch::Lengths).await?;
+        let place = Place { no, step: chat.step, worker: Some(worker) };
+        let rows = journal(&conn, pen.chat, place, Seq(0), Fetch::Bytes).await?;
+        conn.commit().await?;
+        Ok(Some(Loaded { chat, messages, rows }))
+    }
+
+    /// The chat, if it is still ours.
+    pub(crate) async fn chat_under(&self, pen: Pen, worker: i64) -> Result<Option<Arc<Chat>>, StoreError> {
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.link.conn().await?;
+                let (_, chat) = tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker))?;
+                conn.commit().await?;
+                Ok(chat.map(|(chat, _)| Arc::new(chat)))
+            };
+            match read.await {
+                Ok(chat) => return Ok(chat),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+}
+
+impl Inspection {
+    pub(crate) async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.link.conn().await?;
+                let id = id_bytes(chat);
+                let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+                let sql = "SELECT obeyed FROM chats WHERE id = $1";
+                let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
+                let Some(row) = row else { return Err(StoreError::NoSuchChat.into()) };
+                let pending = pending(&conn, chat, count(&row, "obeyed"), Fetch::Bytes).await?;
+                conn.commit().await?;
+                Ok(pending)
+            };
+            match read.await {
+                Ok(pending) => return Ok(pending),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// The newest `len` messages before one of them, or before the end; oldest first.
+    pub(crate) async fn page(
+        &self,
+        link: &Link,
+        chat: ChatId,
+        before: Option<MessageId>,
+        len: usize,
+        (sheet, fetch): (Sheet, Fetch),
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
+        let before = before.map_or(i64::MAX, |id| big(id.0));
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = link.conn().await?;
+                let page = page(&conn, chat, before, (len, &sheet));
+                let (_, is_there, found) = tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page)?;
+                is_there?;
+                let messages = messages(&conn, chat, &found, fetch).await?;
+                conn.commit().await?;
+                Ok(messages)
+            };
+            match read.await {
+                Ok(messages) => return Ok(messages),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// One message, with its bytes.
+    pub(crate) async fn message(
+        &self,
+        chat: ChatId,
+        number: MessageId,
+        link: &Link,
+    ) -> Result<Option<Arc<Message>>, StoreError> {
+        let Some(next) = number.0.checked_add(1).map(MessageId) else { return Ok(None) };
+        let newest = self.page(link, chat, Some(next), 1, (Sheet::page(), Fetch::Bytes)).await?;
+        Ok(newest.into_iter().find(|message| message.id == number))
+    }
+
+    /// Where the chat stands.
+    pub(crate) async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
+        let id = id_bytes(chat);
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.watching.conn().await?;
+                let sql = "SELECT submitted, obeyed, body FROM chats WHERE id = $1";
+                let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+                let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
+                let Some(row) = row else {
+                    conn.rollback().await?;
+                    return Err(StoreError::NoSuchChat.into());
+                };
+                let shown = Shown::read(&conn, chat, &row).await?;
+                conn.commit().await?;
+                Ok(shown.standing())
+            };
+            match read.await {
+                Ok(standing) => return Ok(standing),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// The oldest `len` messages after one of them, oldest first.
+    pub(crate) async fn after(
+        &self,
+        chat: ChatId,
+        after: MessageId,
+        len: usize,
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
+        let (id, after, len) = (id_bytes(chat), big(after.0), big(len as u64));
+        let bytes = big(Sheet::page().bytes_max() as u64);
+        let sql = "
+            SELECT id, body FROM (
+                SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id) AS bytes FROM (
+                    SELECT id, body FROM messages WHERE chat = $1 AND id > $2 AND gone IS NULL ORDER BY id LIMIT $3
+                ) AS oldest
+            ) AS page WHERE bytes <= $4 OR bytes = octet_length(body) ORDER BY id";
+        let params: [Param<'_>; 4] =
+            [(&&id[..], Type::BYTEA), (&after, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
+        let mut patience = self.patience();
+        loop {
+            let read = async {
+                let conn = self.watching.conn().await?;
+                let (_, is_there, found) =
+                    tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), conn.query(sql, &params))?;
+                is_there?;
+                let messages = messages(&conn, chat, &found, Fetch::Lengths).await?;
+                conn.commit().await?;
+                Ok(messages)
+            };
+            match read.await {
+                Ok(messages) => return Ok(messages),
+                Err(fault) => patience.wait(fault).await?,
+            }
+        }
+    }
+
+    /// Provider calls made for a chat, from the first that was not seen on.
+    ///
+    /// # Errors
+    /// It is not there, or they cannot be read.
+    pub async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+        let sql = "
+            SELECT page.body FROM chats LEFT JOIN LATERAL (
+                SELECT number, body FROM attempts WHERE chat = chats.id ORDER BY number LIMIT $3 OFFSET $2
+            ) AS page ON true WHERE id = $1 ORDER BY number";
+        let (id, seen, len) = (id_bytes(chat), big(seen as u64), big(len as u64));
+        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8)]).await?;
+        if rows.is_empty() {
+            return Err(StoreError::NoSuchChat);
+        }
+        let text = |row| Row::try_get::<_, Option<&str>>(row, 0).map_err(|_| damaged()).transpose();
+        let texts = rows.iter().filter_map(text);
+        texts.map(|text| Ok(attempted::read(text?)?)).collect::<Result<_, Fault>>().map_err(lasting)
+    }
+
+    /// Every tool call that was ever started in a chat.
+    ///
+    /// # Errors
+    /// It is not there, or they cannot be read.
+    pub async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        let id = id_bytes(chat);
+        let rows = self.look(CALLS, &[(&&id[..], Type::BYTEA)]).await?;
+        calls(&rows).map_err(lasting)
+    }
+}
+
+/// The calls that the rows of [`CALLS`] stand for.
+pub(crate) fn calls(rows: &[Row]) -> Result<Vec<CallRecord>, Fault> {
+    if rows.is_empty() {
+        return Err(StoreError::NoSuchChat.into());
+    }
+    rows.iter().filter(|row| row.get::<_, Option<i64>>("step").is_some()).map(call).collect()
+}
+
+async fn is_there(conn: &Conn, chat: ChatId) -> Result<Result<(), StoreError>, Fault> {
+    let id = id_bytes(chat);
+    let row = conn.query_opt("SELECT 1 FROM chats WHERE id = $1", &[(&&id[..], Type::BYTEA)]).await?;
+    Ok(row.map(drop).ok_or(StoreError::NoSuchChat))
+}
+
+/// The newest messages before one of them, oldest first, as many as go on the sheet. The first of them fits in any case.
+pub(crate) async fn page(
+    conn: &Conn,
+    chat: ChatId,
+    before: i64,
+    (len, sheet): (usize, &Sheet),
+) -> Result<Vec<Row>, Fault> {
+    let (id, len, bytes) = (id_bytes(chat), big(len as u64), big(sheet.bytes_max() as u64));
+    let sql = "
+        SELECT id, body FROM (
+            SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id DESC) AS bytes FROM (
+                SELECT id, body FROM messages WHERE chat = $1 AND id < $2 AND gone IS NULL ORDER BY id DESC LIMIT $3
+            ) AS newest
+        ) AS page WHERE bytes <= $4 OR bytes = octet_length(body) ORDER BY id";
+    let params: [Param<'_>; 4] =
+        [(&&id[..], Type::BYTEA), (&before, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
+    conn.query(sql, &params).await
+}
+
+/// The chat and its short name, if it is still ours.
+async fn chat_under(conn: &Conn, pen: Pen, worker: i64) -> Result<Option<(Chat, i64)>, Fault> {
+    let (id, fence) = (id_bytes(pen.chat), big(pen.fence.0));
+    let sql = "SELECT body, no FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
+    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
+    match conn.query_opt(sql, &params).await? {
+        Some(row) => Ok(Some((chat_of(conn, pen.chat, text(&row, "body")?, Fetch::Bytes).await?, row.get("no")))),
+        None => Ok(None),
+    }
+}
+
+/// The chat that a text stands for.
+pub(crate) async fn chat_of(conn: &Conn, chat: ChatId, text: &str, fetch: Fetch) -> Result<Chat, Fault> {
+    let stored = shape::chat::parse(text)?;
+    let bytes = bytes(conn, chat, stored.wants(), fetch).await?;
+    Ok(stored.build(&bytes)?)
+}
+
+/// The messages that rows with a `body` stand for.
+pub(crate) async fn messages(
+    conn: &Conn,
+    chat: ChatId,
+    rows: &[Row],
+    fetch: Fetch,
+) -> Result<Vec<Arc<Message>>, Fault> {
+    let stored = rows.iter().map(|row| Ok(message::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, Fault>>()?;
+    let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
+    let bytes = bytes(conn, chat, wanted, fetch).await?;
+    Ok(stored.into_iter().map(|stored| stored.build(&bytes).map(Arc::new)).collect::<Result<_, _>>()?)
+}
+
+/// The commands that rows with `seq`, `aimed`, `at`, `key` and `body` stand for.
+pub(crate) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
+    let stored = rows.iter().map(|row| Ok(command::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, Fault>>()?;
+    let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
+    let bytes = bytes(conn, chat, wanted, fetch).await?;
+    let built = rows.iter().zip(stored).map(|(row, stored)| {
+        let (seq, aimed, at) = (InboxSeq(count(row, "seq")), StepId(count(row, "aimed")), Timestamp(row.get("at")));
+        let key = row.get::<_, Option<&[u8]>>("key").map(name).transpose()?;
+        Ok(Inbound { seq, aimed, at, key, command: stored.build(&bytes)? })
+    });
+    built.collect()
+}
+
+/// Where the journal of a step lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// The chat's short name.
+    pub(crate) no: i64,
+    pub(crate) step: StepId,
+    /// Who holds the chat, or did.
+    pub(crate) worker: Option<i64>,
+}
+
+/// The journal of a step of a chat, from the stored row on that holds the delta after `seen`.
+pub(crate) async fn journal(
+    conn: &Conn,
+    chat: ChatId,
+    Place { no, step, worker }: Place,
+    seen: Seq,
+    fetch: Fetch,
+) -> Result<Vec<view::Row>, Fault> {
+    let (number, seen) = (big(step.0), big(seen.0));
+    let sql = "
+        SELECT first, body FROM drafts WHERE no = $1 AND step = $2 AND first >= coalesce((
+            SELECT first FROM drafts WHERE no = $1 AND step = $2 AND first <= $3 ORDER BY first DESC LIMIT 1), 0)
+        ORDER BY first";
+    let params: [Param<'_>; 3] = [(&no, Type::INT8), (&number, Type::INT8), (&seen, Type::INT8)];
+    let (filed, unfiled) = tokio::try_join!(conn.query(sql, &params), filing::unfiled(conn, worker, no))?;
+    let filed = filed.iter().map(|row| Ok(rows::parse(step, Seq(count(row, "first")), text(row, "body")?)?));
+    let unfiled = filing::appends(&unfiled, no, step)?;
+    let unfiled = unfiled.iter().map(|entry| Ok(entry.rows()?));
+    let stored = filed.chain(unfiled).collect::<Result<Vec<_>, Fault>>()?;
+    let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
+    let bytes = bytes(conn, chat, wanted, fetch).await?;
+    let mut journal = Vec::new();
+    for stored in stored {
+        journal.extend(stored.build(&bytes)?);
+    }
+    Ok(journal)
+}
+
+fn call(row: &Row) -> Result<CallRecord, Fault> {
+    let (effect, verdict): (&str, Option<&str>) = (row.get("effect"), row.get("verdict"));
+    let verdict = verdict.map(tables::verdict_of).transpose()?;
+    let ended: Option<i64> = row.get("ended");
+    let ordinal =
+        row.get::<_, i32>("ordinal").try_into().map_err(|_| unreadable("a call has a number out of range"))?;
+    Ok(CallRecord {
+        uid: CallUid { step: StepId(count(row, "step")), ordinal },
+        tool: name(row.get("tool"))?,
+        effect: tables::effect_of(effect)?,
+        started: Timestamp(row.get("started")),
+        starts: row.get::<_, i32>("starts").unsigned_abs(),
+        ended: ended.map(Timestamp).zip(verdict),
+    })
+}

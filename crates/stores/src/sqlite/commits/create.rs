@@ -1,0 +1,161 @@
+//! Chats are made: empty, or with what was said in another.
+//!
+//! What a fork takes over is found out beside the writer, and the writer copies rows without looking into them. Messages
+//! never change, so all it has to see is that none of them was taken back in between.
+
+use std::collections::BTreeSet;
+
+use everturn_core::chat::Chat;
+use everturn_core::fork;
+use everturn_core::ids::{ChatId, InboxSeq, StepId, Version};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::heading::searchable;
+use crate::new_chat::{Fork, MakeError, New};
+use crate::shape::{self, BlobId};
+use crate::sqlite::columns::{chat_id, id, number, unsigned};
+use crate::sqlite::error::Halt;
+use crate::sqlite::reads::chat;
+use crate::sqlite::writer::tx::Desk;
+use crate::store::StoreError;
+use crate::tables::{self, Fetch};
+
+/// What a fork takes over.
+#[derive(Debug)]
+pub(crate) struct Sheet {
+    /// The other chat's newest commit when it was looked at.
+    version: Version,
+    /// The newest command that chat had obeyed then.
+    obeyed: InboxSeq,
+    /// The step that comes next.
+    step: StepId,
+    blobs: BTreeSet<BlobId>,
+}
+
+/// The chat that was made under a key, if it was asked for in the same way.
+pub(crate) fn made(
+    connection: &Connection,
+    owner: &str,
+    key: &str,
+    digest: &[u8; 32],
+) -> Result<Option<ChatId>, Halt<MakeError>> {
+    let mut select = connection.prepare_cached("SELECT id, request FROM chats WHERE owner = ?1 AND key = ?2")?;
+    let found = select
+        .query_row(params![owner.as_bytes(), key.as_bytes()], |row| Ok((chat_id(row, 0)?, row.get::<_, Vec<u8>>(1)?)));
+    match found.optional()? {
+        Some((chat, request)) if request == digest => Ok(Some(chat)),
+        Some(_) => Err(MakeError::Conflict.into()),
+        None => Ok(None),
+    }
+}
+
+/// What a fork would take over now.
+pub(crate) fn sheet(connection: &Connection, Fork { chat, at }: Fork) -> Result<Sheet, Halt<MakeError>> {
+    let mut select = connection.prepare_cached("SELECT version, obeyed FROM chats WHERE id = ?1")?;
+    let found =
+        select.query_row(params![id(chat)], |row| Ok((Version(unsigned(row, 0)?), InboxSeq(unsigned(row, 1)?))));
+    let (version, obeyed) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
+    let missing = || MakeError::NoSuchMessage(at);
+    let end = i64::try_from(at.0).map_err(|_| missing())?;
+    let there = "SELECT 1 FROM messages WHERE chat = ?1 AND id = ?2 AND gone IS NULL";
+    if !connection.prepare_cached(there)?.exists(params![id(chat), end])? {
+        return Err(missing().into());
+    }
+    let tail = "SELECT body FROM messages WHERE chat = ?1 AND id <= ?2 AND gone IS NULL AND id >= coalesce((SELECT \
+        id FROM messages WHERE chat = ?1 AND id <= ?2 AND gone IS NULL AND kind = 'reply' ORDER BY id DESC LIMIT 1), ?2) \
+        ORDER BY id";
+    let mut select = connection.prepare_cached(tail)?;
+    let mut found = select.query(params![id(chat), end])?;
+    let mut newest = Vec::new();
+    while let Some(row) = found.next()? {
+        newest.push(chat::message(connection, chat, row, Fetch::Lengths)?);
+    }
+    let step = fork::next_step(&newest).map_err(MakeError::from)?;
+    Ok(Sheet { version, obeyed, step, blobs: blobs(connection, chat, end)? })
+}
+
+/// The bytes that messages up to one refer to.
+fn blobs(connection: &Connection, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, Halt<MakeError>> {
+    let mut blobs = BTreeSet::new();
+    if !connection.prepare_cached("SELECT 1 FROM blobs WHERE chat = ?1")?.exists(params![id(chat)])? {
+        return Ok(blobs);
+    }
+    let sql = "SELECT body FROM messages WHERE chat = ?1 AND id <= ?2 AND gone IS NULL";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat), end])?;
+    while let Some(row) = found.next()? {
+        blobs.extend(shape::message::parse(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?.wants());
+    }
+    Ok(blobs)
+}
+
+impl Desk<'_> {
+    /// Makes a chat, once.
+    pub(crate) fn create(&mut self, chat: &Chat) -> Result<(), Halt<StoreError>> {
+        self.put_new(chat, None)
+    }
+
+    /// Makes an empty chat, or finds the one that was made under its key.
+    pub(crate) fn make(&mut self, new: &New, chat: Option<Chat>) -> Result<ChatId, Halt<MakeError>> {
+        let digest = new.digest();
+        if let Some(key) = &new.key
+            && let Some(made) = made(self.connection, &new.owner, key, &digest)?
+        {
+            return Ok(made);
+        }
+        let key = new.key.as_ref().map(|key| (key.as_bytes(), digest));
+        self.put_new(&chat.unwrap_or_else(|| new.empty()), key)?;
+        Ok(new.id)
+    }
+
+    /// The same, with what was said in another; `None` if that has changed since it was looked at.
+    pub(crate) fn fork(&mut self, new: &New, from: Fork, sheet: &Sheet) -> Result<Option<ChatId>, Halt<MakeError>> {
+        let (source, end) = (id(from.chat), number(from.at.0)?);
+        let gone = "SELECT 1 FROM messages WHERE chat = ?1 AND gone > ?2 AND id <= ?3";
+        let is_there = self.connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?.exists(params![source])?;
+        let is_gone = self.connection.prepare_cached(gone)?.exists(params![source, number(sheet.version.0)?, end])?;
+        if !is_there || is_gone {
+            return Ok(None);
+        }
+        let chat = fork::fork(new.empty(), from.at, sheet.step, sheet.obeyed);
+        let version = number(chat.version.0)?;
+        let made = self.make(new, Some(chat))?;
+        if made != new.id {
+            return Ok(Some(made));
+        }
+        let copy = "INSERT INTO messages (chat, id, version, kind, body) SELECT ?1, id, ?4, kind, body FROM messages \
+            WHERE chat = ?2 AND id <= ?3 AND gone IS NULL ORDER BY id";
+        self.connection.prepare_cached(copy)?.execute(params![id(new.id), source, end, version])?;
+        let copy = "INSERT INTO spoken (chat, id, words) SELECT ?1, id, words FROM spoken WHERE chat = ?2 AND id <= ?3";
+        self.connection.prepare_cached(copy)?.execute(params![id(new.id), source, end])?;
+        for blob in &sheet.blobs {
+            let copy =
+                "INSERT INTO blobs (chat, id, bytes) SELECT ?1, id, bytes FROM blobs WHERE chat = ?2 AND id = ?3";
+            self.connection.prepare_cached(copy)?.execute(params![id(new.id), source, blob.as_bytes()])?;
+        }
+        Ok(Some(new.id))
+    }
+
+    fn put_new<E>(&self, chat: &Chat, key: Option<(&[u8], [u8; 32])>) -> Result<(), Halt<E>> {
+        let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
+            step, obeyed, submitted, unsettled, fence, body, key, request) \
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?10, 0, 0, ?11, ?12, ?13)";
+        let (key, request) = key.unzip();
+        self.connection.prepare_cached(sql)?.execute(params![
+            id(chat.id),
+            chat.agent.as_bytes(),
+            chat.owner.as_bytes(),
+            chat.title.as_bytes(),
+            searchable(&chat.title).as_bytes(),
+            tables::status_word(chat.status),
+            chat.touched.0,
+            number(chat.version.0)?,
+            number(chat.step.0)?,
+            number(chat.obeyed.0)?,
+            shape::chat::write(chat).json,
+            key,
+            request,
+        ])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! A chat, and nothing left of it.
+
+use rusqlite::params;
+
+use crate::shape::bundle::{self, Bundle};
+use crate::sqlite::columns::{id, text};
+use crate::sqlite::error::Halt;
+use crate::sqlite::journal::open_drafts::Told;
+use crate::sqlite::journal::trim::unreadable;
+use crate::sqlite::writer::tx::{Desk, Seat};
+use crate::store::{Pen, WriteError};
+
+/// Where a chat has rows. Messages twice: those that are gone have an index of their own.
+const ROWS: [&str; 7] = [
+    "DELETE FROM inbox WHERE chat = ?1",
+    "DELETE FROM messages WHERE chat = ?1 AND gone IS NULL",
+    "DELETE FROM messages WHERE chat = ?1 AND gone IS NOT NULL",
+    "DELETE FROM spoken WHERE chat = ?1",
+    "DELETE FROM attempts WHERE chat = ?1",
+    "DELETE FROM calls WHERE chat = ?1",
+    "DELETE FROM blobs WHERE chat = ?1", // Bytes belong to one chat, so nobody else can be using them.
+];
+
+impl Desk<'_> {
+    /// Deletes a chat with all that is kept of it.
+    pub(crate) fn delete(&mut self, pen: Pen) -> Result<(), Halt<WriteError>> {
+        let Seat { fence, number, .. } = *self.held(pen)?;
+        self.heads.raise_floor(fence);
+        for sql in ROWS {
+            self.connection.prepare_cached(sql)?.execute(params![id(pen.chat)])?;
+        }
+        self.erase(number)?;
+        self.connection.prepare_cached("DELETE FROM chats WHERE id = ?1")?.execute(params![id(pen.chat)])?;
+        self.seats.remove(&pen.chat);
+        self.told.push(Told::Deleted(pen.chat));
+        Ok(())
+    }
+
+    /// Writes rows of the log again without what a chat said in them. The log has no index, but it is short.
+    fn erase(&mut self, number: i64) -> Result<(), rusqlite::Error> {
+        self.flush()?;
+        self.log.len = 0; // Counted anew.
+        let mut select = self.connection.prepare_cached("SELECT place, body FROM drafts")?;
+        let (mut rows, mut changed) = (select.query([])?, Vec::new());
+        while let Some(row) = rows.next()? {
+            let entries = bundle::parse(text(row, 1)?).map_err(unreadable)?;
+            let mut others = Bundle::default();
+            for entry in entries.iter().filter(|entry| entry.head.chat != number) {
+                others.add(entry.head, entry.at, entry.text());
+                self.log.len += 1;
+            }
+            if entries.iter().any(|entry| entry.head.chat == number) {
+                let place: i64 = row.get(0)?;
+                changed.push((place, (!others.is_empty()).then(|| others.take())));
+            }
+        }
+        drop(rows);
+        for (place, body) in changed {
+            match body {
+                Some(body) => self
+                    .connection
+                    .prepare_cached("UPDATE drafts SET body = ?2 WHERE place = ?1")?
+                    .execute(params![place, body])?,
+                None => {
+                    self.connection.prepare_cached("DELETE FROM drafts WHERE place = ?1")?.execute(params![place])?
+                }
+            };
+        }
+        Ok(())
+    }
+}

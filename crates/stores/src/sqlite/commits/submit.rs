@@ -1,0 +1,111 @@
+//! A command on its way into an inbox.
+
+use std::cell::Cell;
+
+use everturn_core::change::admit_behind;
+use everturn_core::command::{Command, Inbound};
+use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Timestamp};
+use everturn_core::limits::Limits;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::shape::{self, Written};
+use crate::sqlite::columns::{id, number, optional_name, unsigned};
+use crate::sqlite::error::Halt;
+use crate::sqlite::reads::rows;
+use crate::sqlite::writer::tx::Desk;
+use crate::store::{StoreError, SubmitError};
+use crate::tables::{Fetch, USER};
+
+/// A command and its text.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) command: Command,
+    pub(crate) text: Written,
+    pub(crate) key: Option<String>,
+    pub(crate) at: Timestamp,
+}
+
+impl Desk<'_> {
+    /// Takes a command in, once a key.
+    pub(crate) fn submit(
+        &mut self,
+        chat: ChatId,
+        letter: &Letter,
+        limits: &Limits,
+    ) -> Result<InboxSeq, Halt<SubmitError>> {
+        let connection = self.connection;
+        let seat = self.seat(chat)?;
+        if let Some(key) = &letter.key
+            && let Some((seq, earlier)) = by_key(connection, chat, key)?
+        {
+            // A text of an earlier release may say the same in other words.
+            let is_same = earlier == letter.text.json
+                || rows::build(connection, chat, shape::command::parse(&earlier)?, Fetch::Bytes)? == letter.command;
+            return if is_same { Ok(seq) } else { Err(SubmitError::Conflict.into()) };
+        }
+        let pending =
+            if seat.submitted > seat.chat.obeyed { pending(connection, chat, Fetch::Lengths)? } else { Vec::new() };
+        let failed = Cell::new(None);
+        let is_users = |message| {
+            is_users(connection, chat, message).unwrap_or_else(|error| {
+                failed.set(Some(error));
+                false
+            })
+        };
+        let aimed = admit_behind(&seat.chat, pending.iter(), &letter.command, limits, letter.at, is_users);
+        if let Some(error) = failed.take() {
+            return Err(error.into());
+        }
+        let aimed = aimed.map_err(SubmitError::from)?;
+        let seq = seat.submitted.next();
+        seat.submitted = seq;
+        self.keep(chat, &letter.text.blobs)?;
+        let sql = "INSERT INTO inbox (chat, seq, aimed, key, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let key = letter.key.as_ref().map(|key| key.as_bytes());
+        let row = params![id(chat), number(seq.0)?, number(aimed.0)?, key, letter.at.0, letter.text.json];
+        connection.prepare_cached(sql)?.execute(row)?;
+        let update = connection.prepare_cached("UPDATE chats SET submitted = ?2, unsettled = 1 WHERE id = ?1");
+        update?.execute(params![id(chat), number(seq.0)?])?;
+        Ok(seq)
+    }
+}
+
+/// The command a key was used for.
+pub(crate) fn by_key(
+    connection: &Connection,
+    chat: ChatId,
+    key: &str,
+) -> Result<Option<(InboxSeq, String)>, rusqlite::Error> {
+    let mut select = connection.prepare_cached("SELECT seq, body FROM inbox WHERE chat = ?1 AND key = ?2")?;
+    let found =
+        select.query_row(params![id(chat), key.as_bytes()], |row| Ok((InboxSeq(unsigned(row, 0)?), row.get(1)?)));
+    found.optional()
+}
+
+/// Whether a message is one that a person sent, and still there.
+fn is_users(connection: &Connection, chat: ChatId, message: MessageId) -> Result<bool, rusqlite::Error> {
+    let Ok(message) = i64::try_from(message.0) else { return Ok(false) };
+    let sql = "SELECT kind FROM messages WHERE chat = ?1 AND id = ?2 AND gone IS NULL";
+    let mut select = connection.prepare_cached(sql)?;
+    let kind = select.query_row(params![id(chat), message], |row| row.get::<_, String>(0)).optional()?;
+    Ok(kind.is_some_and(|kind| kind == USER))
+}
+
+/// Commands the driver has not obeyed yet, oldest first.
+pub(crate) fn pending<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    fetch: Fetch,
+) -> Result<Vec<Inbound>, Halt<E>> {
+    let sql = "SELECT inbox.seq, inbox.aimed, inbox.at, inbox.key, inbox.body FROM chats JOIN inbox ON inbox.chat = chats.id \
+        AND inbox.seq > chats.obeyed WHERE chats.id = ?1 ORDER BY inbox.seq";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut found = select.query(params![id(chat)])?;
+    let mut pending = Vec::new();
+    while let Some(row) = found.next()? {
+        let (seq, aimed) = (InboxSeq(unsigned(row, 0)?), StepId(unsigned(row, 1)?));
+        let command = rows::build(connection, chat, shape::command::parse(&row.get::<_, String>(4)?)?, fetch)?;
+        pending.push(Inbound { seq, aimed, at: Timestamp(row.get(2)?), key: optional_name(row, 3)?, command });
+    }
+    Ok(pending)
+}

@@ -1,0 +1,152 @@
+//! The walk along the log when a store is opened.
+//!
+//! It finds where the open drafts are, and keeps what it reads of them: all their chats are about to be taken up, and each
+//! would look for its own among those of all others.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use everturn_core::ids::{ChatId, Seq, StepId, Version};
+use everturn_core::view::Row;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::shape::rows::Rows;
+use crate::shape::{Bytes, Stored, bundle};
+use crate::sqlite::columns::{chat_id, text, unsigned};
+use crate::sqlite::error::is_damage;
+use crate::sqlite::journal::open_drafts::{Head, Mark};
+use crate::sqlite::setup::open::OpenError;
+use crate::sqlite::writer::tx::Log;
+
+/// How much memory rows may take that nobody has asked for yet. The oldest go first.
+const KEPT_BYTES_MAX: usize = 48 << 20;
+/// About how much a row takes beside its content.
+const ROW_BYTES: usize = 128;
+
+/// Walks along the log and finds all open drafts.
+pub(crate) fn walk(connection: &Connection) -> Result<(Log, HashMap<ChatId, Head>), OpenError> {
+    walk_keeping(connection, KEPT_BYTES_MAX)
+}
+
+pub(crate) fn walk_keeping(
+    connection: &Connection,
+    bytes_max: usize,
+) -> Result<(Log, HashMap<ChatId, Head>), OpenError> {
+    let mut chat_of = connection.prepare("SELECT id, step, version FROM chats WHERE number = ?1")?;
+    let mut known = HashMap::new();
+    let (mut log, mut heads, mut read) = (Log { next: 1, len: 0 }, HashMap::new(), Read::default());
+    visit(connection, |place, text| {
+        log.next = place + 1;
+        for (bundle::Head { chat: number, step, first }, rows) in appends(place, text) {
+            log.len += 1;
+            let chat = match known.entry(number) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(unknown) => {
+                    let asked = |row: &rusqlite::Row<'_>| {
+                        Ok((chat_id(row, 0)?, StepId(unsigned(row, 1)?), Version(unsigned(row, 2)?)))
+                    };
+                    let found = chat_of.query_row(params![number], asked).optional();
+                    *unknown.insert(found.or_else(|error| if is_damage(&error) { Ok(None) } else { Err(error) })?)
+                }
+            };
+            let Some((chat, _, version)) = chat.filter(|(_, open, _)| *open == step) else { continue }; // It is over.
+            let count = rows.as_ref().map_or(1, Stored::count);
+            let head = heads.entry(chat).or_insert(Head::new(number, version, step));
+            head.put(Mark { first: first.0, place }, count);
+            head.seq = head.seq.max(Seq(first.0 + count.saturating_sub(1)));
+            read.keep(chat, first, rows, bytes_max);
+        }
+        Ok(())
+    })?;
+    read.give(&mut heads);
+    Ok((log, heads))
+}
+
+/// The appends of a row, and what they say if that can be read: whoever reads what cannot be says so. A row that does not even
+/// say whose it is is lost, as if the power had failed before it was written.
+fn appends(place: i64, text: Option<&str>) -> Vec<(bundle::Head, Option<Stored<Rows>>)> {
+    let text = text.unwrap_or_default();
+    match bundle::parse(text) {
+        Ok(entries) => entries.iter().map(|entry| (entry.head, entry.rows().ok())).collect(),
+        Err(bad) => {
+            tracing::error!(place, %bad, "a row of the journal is damaged: chats that need it cannot be driven");
+            bundle::heads_of_damaged(text).into_iter().map(|head| (head, None)).collect()
+        }
+    }
+}
+
+/// Visits the rows of the log in order; one whose text cannot be read without it. Rows on a page that cannot be read are left out.
+fn visit(
+    connection: &Connection,
+    mut visit: impl FnMut(i64, Option<&str>) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    let end: Option<i64> = connection.query_row("SELECT max(place) FROM drafts", [], |row| row.get(0))?;
+    let mut select = connection.prepare("SELECT place, body FROM drafts WHERE place > ?1 ORDER BY place")?;
+    let (mut last, mut is_told) = (0, false);
+    while end.is_some_and(|end| last < end) {
+        let mut found = select.query([last])?;
+        loop {
+            match found.next() {
+                Ok(Some(row)) => {
+                    last = row.get(0)?;
+                    visit(last, text(row, 1).ok())?;
+                }
+                Ok(None) => return Ok(()),
+                Err(error) if is_damage(&error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::error!(%error, "a page of the journal is damaged: what lies on it is lost");
+                    }
+                    last += 1; // Behind the page there may be more.
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The newest rows that were read.
+#[derive(Default)]
+struct Read {
+    /// The appends of each chat, by their first delta.
+    appends: HashMap<ChatId, BTreeMap<u64, Arc<[Row]>>>,
+    /// In the order they were read in, with their bytes.
+    order: VecDeque<(ChatId, u64, usize)>,
+    bytes: usize,
+}
+
+impl Read {
+    /// Keeps an append, unless it has bytes that are stored elsewhere.
+    fn keep(&mut self, chat: ChatId, first: Seq, rows: Option<Stored<Rows>>, bytes_max: usize) {
+        let rows = rows.filter(|rows| rows.wants().is_empty()).and_then(|rows| rows.build(&Bytes::new()).ok());
+        let Some(rows) = rows else { return };
+        let bytes = rows.iter().map(|row| ROW_BYTES + row.delta.weight()).sum();
+        self.bytes += bytes;
+        self.order.push_back((chat, first.0, bytes));
+        self.appends.entry(chat).or_default().insert(first.0, rows.into());
+        while self.bytes > bytes_max
+            && let Some((chat, first, bytes)) = self.order.pop_front()
+        {
+            self.bytes -= bytes;
+            if let Some(appends) = self.appends.get_mut(&chat) {
+                appends.remove(&first);
+            }
+        }
+    }
+
+    /// Gives each draft its newest rows, back to the first that were not kept.
+    fn give(self, heads: &mut HashMap<ChatId, Head>) {
+        for (chat, mut appends) in self.appends {
+            let Some(head) = heads.get_mut(&chat) else { continue };
+            let mut end = head.seq.0 + 1;
+            for mark in head.marks.clone().into_iter().rev() {
+                let rows = appends.remove(&mark.first).filter(|rows| mark.first + rows.len() as u64 == end);
+                let Some(rows) = rows else { break };
+                head.recall(rows);
+                end = mark.first;
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The log is kept short.
+//!
+//! When a step is over, its rows are dead and stay where they are. Once half the log is, rows are deleted from its front,
+//! a few hundred at a time; one that is still alive there is first copied to the end. So a long answer never keeps the
+//! rows of others from going, and copying never costs more than was gained. Trimming late, or never, harms nobody.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use everturn_core::ids::{ChatId, Seq, Timestamp};
+use rusqlite::params;
+
+use crate::failpoint::failpoint;
+use crate::shape::{self, BadShape, bundle};
+use crate::sqlite::columns::text;
+use crate::sqlite::error::Halt;
+use crate::sqlite::journal::open_drafts::{Head, Mark, Told};
+use crate::sqlite::reads::rows;
+use crate::sqlite::writer::thread::{Needs, Writer};
+use crate::sqlite::writer::tx::Desk;
+use crate::store::StoreError;
+
+/// A log that is shorter is left alone.
+const TRIM_LEN_MIN: usize = 1_024;
+/// How many appends are looked at in one transaction, but for the last row's.
+const TRIM_LEN_MAX: usize = 512;
+/// How much text a merged append has.
+const MERGED_BYTES_MAX: usize = 32 << 10;
+/// How much text is merged at once, while others wait.
+const MERGE_BYTES_MAX: usize = 256 << 10;
+/// How long SQLite's own log may get, in pages, before the writer waits for it to be written back.
+const PAGES_MAX: u32 = 16 << 10;
+/// How long it waits for those who read.
+const READERS_MAX: Duration = Duration::from_millis(50);
+
+impl Writer {
+    /// Does what nobody waits for, as long as nobody comes; and at least as much as `jobs` may have made necessary, or
+    /// under load the log would grow for ever.
+    pub(crate) fn tidy(&mut self, jobs: usize, is_idle: impl Fn() -> bool) {
+        for round in 0_usize.. {
+            let done = if let Some(chat) = self.long.pop() {
+                self.transact(Needs::Process, |desk| desk.merge(chat))
+            } else if self.is_trim_due() {
+                self.transact(Needs::Process, |desk| desk.trim())
+            } else {
+                break;
+            };
+            if done.is_err() || (round > 2 * jobs / TRIM_LEN_MAX && !is_idle()) {
+                break; // A later one will do.
+            }
+        }
+        if self.health.pages.load(Ordering::Relaxed) >= PAGES_MAX {
+            self.write_back();
+        }
+    }
+
+    fn is_trim_due(&self) -> bool {
+        let len = self.log.len;
+        len >= TRIM_LEN_MIN && len - self.heads.marks_len().min(len) >= len / 2
+    }
+
+    /// The keeper does not get to the end of the log while it grows. Here it does not.
+    fn write_back(&mut self) {
+        if let Some(connection) = &self.connection {
+            let _ = connection.busy_timeout(READERS_MAX);
+            let _ = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())); // Or at the next chance.
+            let _ = connection.busy_timeout(crate::sqlite::setup::connect::BUSY_MAX);
+        }
+    }
+}
+
+impl Desk<'_> {
+    /// Deletes the oldest rows of the log, and copies appends to its end that are still needed.
+    pub(crate) fn trim(&mut self) -> Result<(), rusqlite::Error> {
+        failpoint!("sqlite-trim");
+        let connection = self.connection;
+        let mut select = connection.prepare_cached("SELECT place, body FROM drafts ORDER BY place")?;
+        let mut oldest = select.query([])?;
+        let (mut last, mut len, mut live, mut damaged) = (None, 0, Vec::new(), Vec::new());
+        while len < TRIM_LEN_MAX
+            && let Some(row) = oldest.next()?
+        {
+            let place: i64 = row.get(0)?;
+            let Ok(entries) = text(row, 1).map_err(drop).and_then(|text| bundle::parse(text).map_err(drop)) else {
+                damaged.push(place); // It stays: whichever chat it is needed for says so when it is read.
+                continue;
+            };
+            for entry in entries {
+                let mark = Mark { first: entry.head.first.0, place };
+                if let Some(chat) = self.heads.owner(entry.head.chat, entry.head.step, mark) {
+                    live.push((chat, entry.head, entry.at, entry.text().to_owned()));
+                }
+                len += 1;
+            }
+            last = Some(place);
+        }
+        drop(oldest);
+        for (chat, head, at, deltas) in live {
+            let place = self.log(head, at, &deltas)?;
+            self.told.push(Told::Moved { chat, mark: Mark { first: head.first.0, place } });
+        }
+        self.flush()?;
+        failpoint!("sqlite-trim-middle");
+        if let Some(last) = last {
+            let kept = damaged.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+            let delete = format!("DELETE FROM drafts WHERE place <= ?1 AND place NOT IN ({kept})");
+            connection.prepare_cached(&delete)?.execute(params![last])?;
+            self.log.len -= len.min(self.log.len);
+        }
+        Ok(())
+    }
+
+    /// Writes the older appends of a long draft again as a few large ones. The small ones are dead then.
+    pub(crate) fn merge(&mut self, chat: ChatId) -> Result<(), rusqlite::Error> {
+        let Some(head) = self.heads.get(chat).filter(|head| self.heads.is_long(head)) else {
+            return Ok(());
+        };
+        let (mut merged, mut all_bytes) = (Merged::default(), 0);
+        for (i, mark) in head.marks.iter().enumerate().skip(head.merged).take(self.heads.merge_len()) {
+            let (at, text) = match rows::text::<StoreError>(self.connection, &head, *mark) {
+                Ok(Some(found)) => found,
+                Err(Halt::Failed(error)) => return Err(error),
+                Ok(None) | Err(Halt::No(_)) => break, // Whoever reads it says so.
+            };
+            if merged.bytes + text.len() > MERGED_BYTES_MAX {
+                self.log_merged(chat, &head, std::mem::take(&mut merged))?;
+            }
+            if all_bytes > MERGE_BYTES_MAX {
+                break; // Others wait. The rest goes when more have come.
+            }
+            all_bytes += text.len();
+            merged.first.get_or_insert(*mark);
+            merged.end = head.marks.get(i + 1).map_or(head.seq.0 + 1, |next| next.first);
+            merged.bytes += text.len();
+            merged.pieces.push((at, text));
+        }
+        self.log_merged(chat, &head, merged)
+    }
+
+    fn log_merged(&mut self, chat: ChatId, head: &Head, merged: Merged) -> Result<(), rusqlite::Error> {
+        let (Some(mark), Some((at, _))) = (merged.first, merged.pieces.first()) else { return Ok(()) };
+        failpoint!("sqlite-merge");
+        let (text, _) = shape::rows::join(&merged.pieces).map_err(unreadable)?;
+        let head = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
+        let place = self.log(head, *at, &text)?;
+        self.told.push(Told::Merged { chat, mark: Mark { place, ..mark }, count: merged.end - mark.first });
+        Ok(())
+    }
+}
+
+/// Appends that become one.
+#[derive(Default)]
+struct Merged {
+    first: Option<Mark>,
+    /// The delta behind the last.
+    end: u64,
+    pieces: Vec<(Timestamp, String)>,
+    bytes: usize,
+}
+
+pub(crate) fn unreadable(bad: BadShape) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, bad.into())
+}

@@ -1,0 +1,273 @@
+//! A data directory, looked at from outside.
+//!
+//! Whoever asks what is wrong with a directory cannot first take it: it may be in use, or too broken to be opened. So this
+//! only reads, beside whoever writes, and takes nothing for granted: every row of a chat is read, and what cannot be is
+//! told and not stumbled over.
+
+mod rows;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use everturn_core::fact::Attempted;
+use everturn_core::ids::ChatId;
+use everturn_core::message::Message;
+use rusqlite::Connection;
+
+use crate::chat_snapshot::Picture;
+use crate::heading::Heading;
+use crate::shape::bundle;
+use crate::sqlite::columns::chat_id;
+use crate::sqlite::error::told;
+use crate::sqlite::reads::chat;
+use crate::sqlite::reads::list;
+use crate::sqlite::setup::connect;
+use crate::sqlite::setup::migrate;
+use crate::sqlite::setup::open::{self, OpenError};
+use crate::store::{CallRecord, StoreError};
+use crate::tables::{Fetch, Sheet};
+
+/// How many steps of SQLite's lie between two signs of life.
+const STEPS: i32 = 1_000_000;
+/// How many faults of the file are told at most.
+const FAULTS_LEN_MAX: u32 = 100;
+/// Tables whose rows belong to chats.
+const TABLES: [&str; 6] = ["messages", "spoken", "inbox", "attempts", "calls", "blobs"];
+
+/// A data directory that is only looked at.
+#[derive(Debug)]
+pub struct Inspection {
+    connection: Connection,
+}
+
+/// Something wrong with what is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// A row cannot be read.
+    Unreadable {
+        /// Which.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+    /// Two places that must say the same do not.
+    Disagrees {
+        /// What they are about.
+        what: String,
+        /// What one says.
+        one: String,
+        /// What the other says.
+        other: String,
+    },
+    /// Something that is counted has a gap.
+    Gap {
+        /// What.
+        what: String,
+    },
+    /// Bytes that a text refers to are gone.
+    NoBytes {
+        /// What refers to them.
+        what: String,
+    },
+    /// Bytes are not those that were stored.
+    WrongBytes {
+        /// Their name.
+        blob: String,
+    },
+    /// Rows belong to no chat.
+    Strays {
+        /// The table.
+        table: &'static str,
+        /// How many.
+        rows: u64,
+    },
+    /// Bytes that nothing refers to any more. They do no harm.
+    Unused {
+        /// How many blobs.
+        blobs: u64,
+        /// How large they are together.
+        bytes: u64,
+    },
+}
+
+impl Trouble {
+    /// Whether it only takes up room.
+    #[must_use]
+    pub const fn is_harmless(&self) -> bool {
+        matches!(self, Self::Unused { .. })
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { what, why } => write!(f, "{what} cannot be read: {why}"),
+            Self::Disagrees { what, one, other } => write!(f, "{what} is {one} in one place and {other} in another"),
+            Self::Gap { what } => write!(f, "{what} has a gap"),
+            Self::NoBytes { what } => write!(f, "bytes of {what} are gone"),
+            Self::WrongBytes { blob } => write!(f, "the bytes stored as {blob} are not those"),
+            Self::Strays { table, rows } => write!(f, "{rows} rows of {table} belong to no chat"),
+            Self::Unused { blobs, bytes } => write!(f, "{blobs} stored files of {bytes} bytes are not used any more"),
+        }
+    }
+}
+
+impl Inspection {
+    /// Looks at a data directory, which another process may be using.
+    ///
+    /// # Errors
+    /// There is no database, or it is not ours, or a later release has written it.
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+        connect::is_known_good()?;
+        let file = open::file_in(dir);
+        if !file.exists() {
+            return Err(OpenError::Missing(dir.into()));
+        }
+        let connection = connect::reading(&file)?;
+        migrate::refuse_newer(&connection)?;
+        Ok(Self { connection })
+    }
+
+    /// The schema it has, and the newest one known. An older one is brought up to date when the directory is next used.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn schema(&self) -> Result<(i64, i64), StoreError> {
+        Ok((migrate::schema_of(&self.connection).map_err(|error| told(&error))?, migrate::SCHEMA))
+    }
+
+    /// Looks through the whole file for damage, and tells what SQLite says; nothing if it is sound. `alive` is called now
+    /// and then.
+    ///
+    /// # Errors
+    /// It cannot be looked through.
+    pub fn damage(&mut self, mut alive: impl FnMut() + Send + 'static) -> Result<Vec<String>, StoreError> {
+        let failed = |error: rusqlite::Error| told(&error);
+        let beat = move || {
+            alive();
+            false
+        };
+        self.connection.progress_handler(STEPS, Some(beat)).map_err(failed)?;
+        let mut found = Vec::new();
+        let checked = self.connection.pragma(None, "integrity_check", FAULTS_LEN_MAX, |row| {
+            found.push(row.get::<_, String>(0)?);
+            Ok(())
+        });
+        self.connection.progress_handler(0, None::<fn() -> bool>).map_err(failed)?;
+        match checked {
+            Ok(()) => Ok(found.into_iter().filter(|line| line != "ok").collect()),
+            // A file can be too broken to be looked through.
+            Err(error) => match OpenError::from(error) {
+                OpenError::Damaged(why) => Ok(found.into_iter().chain([why]).collect()),
+                OpenError::Sqlite(error) => Err(failed(error)),
+                other => Err(StoreError::Unavailable(other.to_string())),
+            },
+        }
+    }
+
+    /// All chats, oldest first.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn chats(&self) -> Result<Vec<ChatId>, StoreError> {
+        let all = || -> Result<Vec<ChatId>, rusqlite::Error> {
+            let mut select = self.connection.prepare("SELECT id FROM chats ORDER BY id")?;
+            select.query_map([], |row| chat_id(row, 0))?.collect()
+        };
+        all().map_err(|error| told(&error))
+    }
+
+    /// What a list says about a chat.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        Ok(list::heading(&self.connection, chat)?)
+    }
+
+    /// The whole transcript of a chat, rewound messages left out.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        chat::is_there(&self.connection, chat)?;
+        Ok(chat::page::<StoreError>(&self.connection, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes))?)
+    }
+
+    /// Every provider call ever made for a chat.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+        Ok(chat::attempts(&self.connection, chat, 0, usize::MAX)?)
+    }
+
+    /// Every tool call that was ever started in a chat.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        Ok(chat::calls(&self.connection, chat)?)
+    }
+
+    /// A chat at one moment.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub fn picture(&self, chat: ChatId) -> Result<Picture, StoreError> {
+        let _moment = self.connection.unchecked_transaction().map_err(|error| told(&error))?;
+        Ok(Picture { heading: self.heading(chat)?, transcript: self.transcript(chat)?, calls: self.calls(chat)? })
+    }
+
+    /// What is wrong with the rows of a chat. Whether they make a healthy transcript is another question.
+    ///
+    /// # Errors
+    /// There is no such chat, or the database cannot be read at all.
+    pub fn troubles(&self, chat: ChatId) -> Result<Vec<Trouble>, StoreError> {
+        // In one transaction: somebody may be writing, and half of a commit would look like a fault.
+        let picture = self.connection.unchecked_transaction().map_err(|error| told(&error))?;
+        Ok(rows::troubles(&picture, chat)?)
+    }
+
+    /// Rows that belong to no chat.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn strays(&self) -> Result<Vec<Trouble>, StoreError> {
+        let mut strays = Vec::new();
+        for table in TABLES {
+            let sql = format!("SELECT count(*) FROM {table} WHERE chat NOT IN (SELECT id FROM chats)");
+            let counted = self.connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
+            let rows = counted.map_err(|error| told(&error))?.unsigned_abs();
+            if rows > 0 {
+                strays.push(Trouble::Strays { table, rows });
+            }
+        }
+        strays.extend(self.journal_strays().map_err(|error| told(&error))?);
+        Ok(strays)
+    }
+
+    /// What the journal has of nobody, and what cannot be read of it.
+    fn journal_strays(&self) -> rusqlite::Result<Vec<Trouble>> {
+        let mut known = self.connection.prepare("SELECT 1 FROM chats WHERE number = ?1")?;
+        let mut select = self.connection.prepare("SELECT place, body FROM drafts")?;
+        let (mut found, mut troubles, mut strays) = (select.query([])?, Vec::new(), 0);
+        while let Some(row) = found.next()? {
+            let text: String = row.get(1)?;
+            match bundle::parse(&text) {
+                Ok(entries) => {
+                    for entry in entries {
+                        strays += u64::from(!known.exists([entry.head.chat])?);
+                    }
+                }
+                Err(bad) => troubles.push(Trouble::Unreadable {
+                    what: format!("row {} of the journal", row.get::<_, i64>(0)?),
+                    why: bad.to_string(),
+                }),
+            }
+        }
+        troubles.extend((strays > 0).then_some(Trouble::Strays { table: "drafts", rows: strays }));
+        Ok(troubles)
+    }
+}

@@ -1,0 +1,195 @@
+//! Lists of chats, and what their owners used. No body is read for them.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use everturn_core::budget::{Day, Used};
+use everturn_core::cost::Micros;
+use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+
+use crate::heading::{Heading, Query, searchable};
+use crate::search;
+use crate::shape;
+use crate::sqlite::columns::{chat_id, id, name, number, text, unsigned};
+use crate::sqlite::error::Halt;
+use crate::store::{StoreError, Unsettled};
+use crate::tables;
+
+const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched, submitted, obeyed";
+
+/// What a list says about one chat.
+pub(crate) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, Halt<StoreError>> {
+    let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM chats WHERE id = ?1"))?;
+    let found = select.query_row(params![id(chat)], |row| Ok(heading_of(connection, row))).optional()?;
+    found.ok_or(StoreError::NoSuchChat)?
+}
+
+fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
+    let (chat, received, obeyed) = (chat_id(row, 0)?, InboxSeq(unsigned(row, 8)?), InboxSeq(unsigned(row, 9)?));
+    let begins_a_turn = received > obeyed && has_work(connection, chat, obeyed)?;
+    Ok(Heading {
+        id: chat,
+        agent: name(row, 1)?,
+        owner: name(row, 2)?,
+        title: name(row, 3)?,
+        status: tables::status_of(&row.get::<_, String>(4)?)?.shown(begins_a_turn),
+        archived: row.get(5)?,
+        version: Version(unsigned(row, 6)?),
+        received,
+        touched: Timestamp(row.get(7)?),
+    })
+}
+
+/// Whether a command that was not obeyed yet begins a turn.
+fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<bool, Halt<StoreError>> {
+    let mut select = connection.prepare_cached("SELECT body FROM inbox WHERE chat = ?1 AND seq > ?2 ORDER BY seq")?;
+    let mut found = select.query(params![id(chat), number(obeyed.0)?])?;
+    while let Some(row) = found.next()? {
+        if shape::command::begins_a_turn(text(row, 0)?)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
+pub(crate) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Heading>, Halt<StoreError>> {
+    let mut headings = Vec::new();
+    for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
+    {
+        some(connection, query, archived, &mut headings)?;
+    }
+    headings.sort_by_key(|heading: &Heading| std::cmp::Reverse(heading.place()));
+    headings.truncate(query.len);
+    Ok(headings)
+}
+
+fn some(
+    connection: &Connection,
+    query: &Query,
+    archived: bool,
+    headings: &mut Vec<Heading>,
+) -> Result<(), Halt<StoreError>> {
+    let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE archived = ?");
+    let mut values = vec![Value::from(archived)];
+    if let Some(owner) = &query.owner {
+        sql.push_str(" AND owner = ?");
+        values.push(owner.as_bytes().to_vec().into());
+    }
+    if !query.text.is_empty() {
+        sql.push_str(" AND (instr(searchable, ?) > 0");
+        values.push(searchable(&query.text).into_bytes().into());
+        let wanted = search::wanted(&query.text);
+        if !wanted.is_empty() {
+            sql.push_str(" OR EXISTS (SELECT 1 FROM spoken WHERE spoken.chat = chats.id");
+            sql.push_str(&" AND instr(words, ?) > 0".repeat(wanted.len()));
+            sql.push(')');
+            values.extend(wanted.into_iter().map(Value::from));
+        }
+        sql.push(')');
+    }
+    if let Some((touched, chat)) = query.after {
+        sql.push_str(" AND (touched, id) < (?, ?)");
+        values.extend([touched.0.into(), id(chat).to_vec().into()]);
+    }
+    sql.push_str(" ORDER BY touched DESC, id DESC LIMIT ?");
+    values.push(i64::try_from(query.len).unwrap_or(i64::MAX).into());
+    let mut select = connection.prepare_cached(&sql)?;
+    let mut found = select.query(params_from_iter(values))?;
+    while let Some(row) = found.next()? {
+        headings.push(heading_of(connection, row)?);
+    }
+    Ok(())
+}
+
+/// How many chats of an owner are at work, besides these. They are few, and lie together in an index of their own.
+pub(crate) fn working(
+    connection: &Connection,
+    owner: &str,
+    besides: &BTreeSet<ChatId>,
+) -> Result<usize, Halt<StoreError>> {
+    let sql = "SELECT id FROM chats INDEXED BY chats_unsettled
+        WHERE owner = ?1 AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)";
+    let mut select = connection.prepare_cached(sql)?;
+    let (mut found, mut count) = (select.query(params![owner.as_bytes()])?, 0);
+    while let Some(row) = found.next()? {
+        count += usize::from(!besides.contains(&chat_id(row, 0)?));
+    }
+    Ok(count)
+}
+
+/// What an owner has used on these days.
+pub(crate) fn used(connection: &Connection, owner: &str, days: &RangeInclusive<Day>) -> Result<Used, Halt<StoreError>> {
+    let sql = "SELECT ifnull(sum(steps), 0), ifnull(sum(time_ms), 0), ifnull(sum(tokens), 0), ifnull(sum(cost), 0),
+        ifnull(sum(alive_ms), 0) FROM used WHERE owner = ?1 AND day BETWEEN ?2 AND ?3";
+    let sum = |row: &Row<'_>| {
+        let (steps, time) = (unsigned(row, 0)?, Duration::from_millis(unsigned(row, 1)?));
+        let (cost, alive) = (Micros(unsigned(row, 3)?), Duration::from_millis(unsigned(row, 4)?));
+        Ok(Used { steps, time, alive, tokens: unsigned(row, 2)?, cost })
+    };
+    let found = connection.prepare_cached(sql)?.query_row(params![owner.as_bytes(), days.start().0, days.end().0], sum);
+    Ok(found?)
+}
+
+/// Chats that do not rest, or have commands to obey, oldest first.
+pub(crate) fn unsettled(connection: &Connection) -> Result<Vec<Unsettled>, Halt<StoreError>> {
+    let sql = "SELECT id, submitted > obeyed FROM chats WHERE unsettled = 1 ORDER BY id";
+    let mut select = connection.prepare_cached(sql)?;
+    let found = select.query_map([], |row| Ok(Unsettled { chat: chat_id(row, 0)?, has_commands: row.get(1)? }))?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::sqlite::setup::migrate;
+
+    /// Who asks how many of their chats are at work does not pay for those of others, nor for those that rest.
+    #[test]
+    fn chats_at_work_are_found_by_their_owner() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate::migrate(&mut connection).unwrap();
+        let mut next = 0_u128;
+        let mut make = |connection: &Connection, owner: &str, unsettled: bool| {
+            next += 1;
+            let insert =
+                "INSERT INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, step,
+                    obeyed, submitted, unsettled, fence, body)
+                VALUES (?1, x'61', ?2, x'', x'', ?3, 0, 0, 0, 0, 0, 0, ?4, 0, '{}')";
+            let status = if unsettled { "running" } else { "idle" };
+            let id = next.to_be_bytes();
+            connection.execute(insert, params![id, owner.as_bytes(), status, unsettled]).unwrap();
+        };
+        for _ in 0..3 {
+            make(&connection, "me", true);
+        }
+        let steps = |connection: &mut Connection| {
+            let count = Arc::new(AtomicUsize::new(0));
+            let counted = count.clone();
+            let step = move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                false
+            };
+            connection.progress_handler(1, Some(step)).unwrap();
+            assert_eq!(working(connection, "me", &BTreeSet::new()).unwrap(), 3);
+            connection.progress_handler(0, None::<fn() -> bool>).unwrap();
+            count.load(Ordering::Relaxed)
+        };
+        steps(&mut connection); // The first time it is told what there is.
+        let before = steps(&mut connection);
+        for n in 0..1_000 {
+            make(&connection, &format!("owner {}", n % 7), true);
+            make(&connection, "me", false);
+        }
+        let after = steps(&mut connection);
+        assert!(after < before + 10, "{before} steps became {after}"); // One or two to see that the next is another's.
+    }
+}

@@ -1,0 +1,188 @@
+//! What stores with tables have in common.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use everturn_core::budget::{self, Day, Used};
+use everturn_core::chat::{Chat, Effect};
+use everturn_core::cost::Micros;
+use everturn_core::draft::Draft;
+use everturn_core::fact::Fact;
+use everturn_core::ids::{InboxSeq, MessageId};
+use everturn_core::message::{Body, Verdict};
+use everturn_core::status::Status;
+use everturn_core::view::Row;
+
+use crate::search;
+use crate::shape::{self, Written};
+use crate::store::StoreError;
+
+/// How much a delta has to survive before it is shown. Whatever was accepted or committed survives everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The death of the process. A power cut takes a quarter of a second at most.
+    #[default]
+    Process,
+    /// A power cut.
+    Full,
+}
+
+/// How many messages a snapshot shows at most, and how many somebody may have missed before they are shown one instead.
+/// A page by its bytes ([`Sheet`]) counts as well.
+pub(crate) const PAGE_LEN_MAX: usize = 200;
+
+/// How many bytes of stored text are on a page at most, unless a single message has more.
+pub(crate) const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// A page being filled. The first message fits whatever it weighs, or nobody could read past it.
+#[derive(Debug)]
+pub(crate) struct Sheet {
+    bytes: usize,
+    max: usize,
+}
+
+impl Sheet {
+    /// A page for people.
+    pub(crate) const fn page() -> Self {
+        Self { bytes: 0, max: PAGE_BYTES_MAX }
+    }
+
+    /// For whoever wants all there is.
+    pub(crate) const fn endless() -> Self {
+        Self { bytes: 0, max: usize::MAX }
+    }
+
+    /// How many bytes may be on it.
+    pub(crate) const fn bytes_max(&self) -> usize {
+        self.max
+    }
+
+    /// Whether a text of so many bytes goes on it as well.
+    pub(crate) const fn fits(&mut self, bytes: usize) -> bool {
+        let is_first = self.bytes == 0;
+        self.bytes = self.bytes.saturating_add(bytes);
+        is_first || self.bytes <= self.max
+    }
+}
+
+/// What is read of the bytes that a text refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// All of them.
+    Bytes,
+    /// How many there are.
+    Lengths,
+}
+
+/// The rows that a commit adds, as far as they can be told without the chat.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// Everything from this message on is gone. Comes before the messages.
+    pub(crate) gone: Option<MessageId>,
+    pub(crate) messages: Vec<MessageRow>,
+    pub(crate) attempts: Vec<String>,
+    pub(crate) outcomes: Vec<(InboxSeq, String)>,
+}
+
+/// A message to store.
+#[derive(Debug)]
+pub(crate) struct MessageRow {
+    pub(crate) id: MessageId,
+    pub(crate) kind: &'static str,
+    pub(crate) body: Written,
+    /// What it is found by.
+    pub(crate) words: Option<Vec<u8>>,
+}
+
+impl Split {
+    pub(crate) fn of(facts: &[Fact]) -> Self {
+        let mut split = Self::default();
+        for fact in facts {
+            match fact {
+                Fact::Said(message, _) => {
+                    let (kind, body) = (kind_word(&message.body), shape::message::write(message));
+                    let words = search::of(message);
+                    split.messages.push(MessageRow { id: message.id, kind, body, words });
+                }
+                Fact::Rewound { from } => {
+                    split.messages.retain(|message| message.id < *from);
+                    split.gone = Some(split.gone.map_or(*from, |gone| gone.min(*from)));
+                }
+                Fact::Attempted(attempted, _) => split.attempts.push(shape::attempted::write(attempted)),
+                Fact::Obeyed(seq, outcome) => split.outcomes.push((*seq, shape::outcome::write(*outcome))),
+                _ => {} // The chat itself says the rest.
+            }
+        }
+        split
+    }
+}
+
+/// What a commit used, by the day, in numbers of which a table can add up many. No true one is cut.
+pub(crate) fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
+    let countable = |number: u64| number.min(1 << 40);
+    let cut = |Used { steps, time, alive, tokens, cost: Micros(cost) }| Used {
+        steps: countable(steps),
+        time: Duration::from_millis(countable(millis(time))),
+        alive: Duration::from_millis(countable(millis(alive))),
+        tokens: countable(tokens),
+        cost: Micros(countable(cost)),
+    };
+    budget::used(before, facts).into_iter().map(|(day, used)| (day, cut(used))).collect()
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// What the model answered.
+pub(crate) const REPLY: &str = "reply";
+/// A message a person sent.
+pub(crate) const USER: &str = "user";
+/// A summary.
+pub(crate) const SUMMARY: &str = "summary";
+
+const fn kind_word(body: &Body) -> &'static str {
+    match body {
+        Body::User(_) => USER,
+        Body::Summary(_) => SUMMARY,
+        Body::Context(_) => "context",
+        Body::Reply(_) => REPLY,
+        Body::Result(_) => "result",
+    }
+}
+
+/// Whether a restart has to look at the chat.
+pub(crate) fn is_unsettled(chat: &Chat, submitted: InboxSeq) -> bool {
+    chat.is_busy() || submitted > chat.obeyed
+}
+
+/// The draft that some rows add up to, from the first on.
+pub(crate) fn draft_of(rows: &[Row]) -> Result<Option<Draft>, StoreError> {
+    Draft::of_rows(rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))
+}
+
+macro_rules! words {
+    ($($core:ident: $to:ident, $from:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {$(
+        pub(crate) const fn $to(value: $core) -> &'static str {
+            match value { $($core::$variant => $word),+ }
+        }
+
+        pub(crate) fn $from(word: &str) -> Result<$core, StoreError> {
+            match word {
+                $($word => Ok($core::$variant),)+
+                other => Err(StoreError::Unreadable(format!("nobody knows the word {other:?}"))),
+            }
+        }
+    )+};
+}
+
+words! {
+    Status: status_word, status_of {
+        Idle = "idle", Running = "running", Interrupting = "interrupting", Awaiting = "awaiting", Failed = "failed",
+    }
+    Effect: effect_word, effect_of { Read = "read", Idempotent = "idempotent", Once = "once" }
+    Verdict: verdict_word, verdict_of {
+        Done = "done", Error = "error", Denied = "denied", Interrupted = "interrupted", Unknown = "unknown",
+    }
+}
