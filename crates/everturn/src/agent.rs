@@ -11,7 +11,7 @@ use everturn_core::prompt::{BadSampling, Effort, Sampling};
 use serde_json::Value;
 
 use crate::tool::Tool;
-use crate::toolbox::{BadTool, LiveToolbox, Shelf, Toolbox};
+use crate::tool::toolbox::{BadTool, LiveToolbox, Shelf, Toolbox};
 
 /// A model with its instructions, its tools and its bounds.
 #[derive(Clone)]

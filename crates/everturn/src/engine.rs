@@ -22,17 +22,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
+use crate::admission::budget::Budgets;
+use crate::admission::governor::Governors;
+use crate::admission::slots::Places;
 use crate::agent::Agent;
-use crate::budgets::Budgets;
-use crate::clock::{self, Clock};
-use crate::entropy::Entropy;
-use crate::feed::{Feed, Feeds};
-use crate::governor::Governors;
 use crate::handle::ChatHandle;
-use crate::hub::{DeltaLog, Hub};
-use crate::metrics::Metrics;
-use crate::places::Places;
-use crate::worker;
+use crate::observe::metrics::Metrics;
+use crate::process;
+use crate::util::clock::{self, Clock};
+use crate::util::entropy::Entropy;
+use crate::watch::feed::{Feed, Feeds};
+use crate::watch::hub::{DeltaLog, Hub};
 
 /// Chats that work at once, if nobody says otherwise.
 pub const CHATS_MAX: usize = 1_000;
@@ -75,7 +75,7 @@ pub(crate) struct Ports {
     pub(crate) looking: Arc<Semaphore>,
     pub(crate) drivers: Drivers,
     tasks: TaskTracker,
-    /// Ends [`worker::heed_hints`] with the last of us.
+    /// Ends [`process::heed_hints`] with the last of us.
     _worker: DropGuard,
 }
 
@@ -526,7 +526,7 @@ impl Builder {
         if origin.is_none() {
             tokio::spawn(clock::watch(ports.clock, worker.clone()));
         }
-        tokio::spawn(worker::heed_hints(ports.store.clone(), Arc::downgrade(&ports), worker));
+        tokio::spawn(process::heed_hints(ports.store.clone(), Arc::downgrade(&ports), worker));
         Engine { ports }
     }
 }

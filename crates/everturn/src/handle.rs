@@ -15,8 +15,8 @@ use everturn_stores::{Heading, Receipt, StoreError, Submission, SubmitError, Wri
 use tokio::time::Instant;
 
 use crate::engine::Ports;
-use crate::poll::Poll;
-use crate::subscribe::Subscription;
+use crate::watch::poll::Poll;
+use crate::watch::subscription::Subscription;
 
 /// How soon a chat is asked for again that another process holds.
 const HELD_RETRY: Duration = Duration::from_millis(50);

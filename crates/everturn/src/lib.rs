@@ -27,59 +27,35 @@
 //! # }
 //! ```
 
-mod agent;
-mod attempt;
-mod budgets;
-mod calls;
-mod chime;
-mod climb;
-mod clock;
-mod compact;
-mod damage;
-mod dormant;
-mod driver;
-mod ear;
-mod engine;
-mod entropy;
-mod feed;
-mod governor;
-mod handle;
-mod hub;
-mod inherit;
-mod insist;
-mod kept;
-mod metrics;
-mod model;
-mod outcome;
-mod places;
-mod poll;
-mod progress;
-mod quarantine;
-mod spans;
-mod storing;
-mod subscribe;
-mod summarise;
-mod tool;
-mod toolbox;
-mod trouble;
-mod unseen;
-mod worker;
+// The public side: what an embedder holds.
+mod agent; // A model with its instructions, tools and limits.
+mod engine; // `Engine` and its builder: store, providers, agents.
+mod handle; // `ChatHandle`: commands to one chat, and waiting for it.
+mod tool; // The `Tool` trait, its policy, toolboxes.
+
+// Inside: what happens to a chat.
+mod admission; // May it work? Work slots, the governor per credential, budgets.
+mod drive; // Advancing one chat: the loop, one reply of the model, tool calls, compaction, takeover.
+mod observe; // What operators see: metrics, spans, log lines.
+mod process; // What this process drives: hints from the store, drivers and their panics, damaged chats.
+mod util; // Clock, randomness, polling on wake-up.
+mod watch; // How readers hear of changes: signals, subscriptions, feeds.
 
 pub use agent::{Agent, Background, Chaining, Hook};
-pub use calls::AUDIT;
-pub use dormant::Dormant;
+pub use drive::tools::AUDIT;
 pub use engine::{Builder, CHATS_MAX, CreateError, Drivers, Engine};
 pub use everturn_core as core;
 pub use everturn_providers as providers;
 pub use everturn_stores as stores;
-pub use feed::{Changed, Feed};
 pub use handle::{ChatHandle, Rest};
-pub use hub::DeltaLog;
-pub use metrics::Metrics;
-pub use spans::{FINISH_REASONS, TARGET as SPANS};
-pub use subscribe::Subscription;
+pub use observe::metrics::Metrics;
+pub use observe::spans::{FINISH_REASONS, TARGET as SPANS};
+pub use tool::toolbox::{BadTool, LiveToolbox, Toolbox};
 pub use tool::{After, Approval, Beside, FnTool, Policy, Tool, ToolContext, ToolError, ToolOutput, tool};
-pub use toolbox::{BadTool, LiveToolbox, Toolbox};
+pub use util::poll_on_wake::Dormant;
+pub use watch::feed::{Changed, Feed};
+pub use watch::hub::DeltaLog;
+pub use watch::subscription::Subscription;
 
 /// The README's example, run with the other documentation tests.
 #[cfg(doctest)]

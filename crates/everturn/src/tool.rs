@@ -4,6 +4,9 @@
 //! to the rest: input is repaired and checked before it runs, its start is recorded before it starts, and panics,
 //! timeouts and endless output become results the model can read.
 
+pub(crate) mod progress;
+pub(crate) mod toolbox;
+
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -20,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::progress::Progress;
+use crate::tool::progress::Progress;
 
 /// Something a model can use.
 #[async_trait]

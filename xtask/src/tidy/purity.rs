@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn clocks_and_dice_are_found() {
         for source in IMPURE {
-            let found = found("crates/everturn/src/driver.rs", source);
+            let found = found("crates/everturn/src/drive.rs", source);
             assert_eq!(found.len(), 1, "{source}: {found:?}");
             assert!(found[0].contains("outside clock.rs and entropy.rs"), "{found:?}");
         }
@@ -98,9 +98,11 @@ mod tests {
     #[test]
     fn their_own_files_and_benches_may() {
         for source in IMPURE {
-            for path in
-                ["crates/everturn/src/clock.rs", "crates/everturn/src/entropy.rs", "crates/core/benches/core.rs"]
-            {
+            for path in [
+                "crates/everturn/src/util/clock.rs",
+                "crates/everturn/src/util/entropy.rs",
+                "crates/core/benches/core.rs",
+            ] {
                 assert!(found(path, source).is_empty(), "{path}: {source}");
             }
         }
@@ -115,7 +117,7 @@ mod tests {
             "fn operand(strand: u8) { let brand = strand; }",
             "fn a(rand: u8) { let jitter = rand; }",
         ] {
-            assert!(found("crates/everturn/src/driver.rs", source).is_empty(), "{source}");
+            assert!(found("crates/everturn/src/drive.rs", source).is_empty(), "{source}");
         }
     }
 
@@ -140,6 +142,6 @@ mod tests {
     fn the_core_may_compute_and_others_may_touch() {
         assert!(found("crates/core/src/plan.rs", "use std::{fmt, time::Duration};").is_empty());
         assert!(found("crates/core/tests/it/main.rs", "use std::fs;").is_empty());
-        assert!(found("crates/everturn/src/worker.rs", "use std::fs; use tokio::sync::Notify;").is_empty());
+        assert!(found("crates/everturn/src/process.rs", "use std::fs; use tokio::sync::Notify;").is_empty());
     }
 }
