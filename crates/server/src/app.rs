@@ -3,6 +3,9 @@
 //! The engine is private to this file. Whoever wants a chat says in whose name ([`App::open`]), so no route can forget
 //! to ask, and a chat of somebody else's cannot be told from one that does not exist.
 
+pub(crate) mod counted;
+mod turn_admission;
+
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::panic::resume_unwind;
@@ -27,24 +30,24 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::access::Caller;
-use crate::answers::Answers;
-use crate::audit::Remembered;
-use crate::body::Key;
-use crate::bounds::Bounds;
-use crate::checks::Checks;
+use crate::api::problem::{Kind, Problem};
+use crate::api::request::Key;
+use crate::api::wire;
+use crate::app::counted::Places;
+use crate::app::turn_admission::{Starter, Starting};
+use crate::auth::access::Caller;
+use crate::auth::audit::Remembered;
+use crate::auth::cors::Sites;
+use crate::auth::failures::Failures;
+use crate::auth::guard::{Hosts, RequestIds};
+use crate::auth::proxies::Network;
+use crate::auth::token_watch::Checks;
 use crate::entropy;
-use crate::failures::Failures;
-use crate::guard::{Hosts, RequestIds};
-use crate::meter::Meter;
-use crate::network::Network;
-use crate::offer::{Offered, Pick, instead};
-use crate::places::Places;
-use crate::problem::{Kind, Problem};
-use crate::serve::Reach;
-use crate::sites::Sites;
-use crate::starting::{Starter, Starting};
-use crate::wire;
+use crate::metrics::meter::Meter;
+use crate::net::serve::Reach;
+use crate::net::slow_reader::budget::Answers;
+use crate::setup::bounds::Bounds;
+use crate::setup::offer::{Offered, Pick, instead};
 
 /// What a server is made of.
 pub struct Parts {

@@ -39,7 +39,7 @@ mod tests {
     fn shapes_wires_and_printers_do() {
         for path in [
             "crates/stores/src/shape/chat.rs",
-            "crates/server/src/wire/v1.rs",
+            "crates/server/src/api/wire/v1.rs",
             "xtask/src/bench.rs",
             "crates/cli/src/run.rs",
         ] {

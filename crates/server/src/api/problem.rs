@@ -1,0 +1,268 @@
+//! What is said when something cannot be done.
+//!
+//! Clients decide on the type and people read the detail, so types are few and never change, and no detail holds what a
+//! stranger should not know: a chat of somebody else's is a chat that does not exist.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use everturn::CreateError;
+use everturn::core::command::Refusal;
+use everturn::stores::{MakeError, StoreError, SubmitError};
+
+use crate::api::wire;
+
+/// The media type of problems.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// A request that was not done.
+#[derive(Debug)]
+pub struct Problem {
+    kind: Kind,
+    detail: String,
+    chat: Option<Box<wire::Chat>>,
+    /// When to ask again, if it is not what the kind says.
+    after: Option<u16>,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $status:ident $slug:literal $title:literal;)+) => {
+        /// The kinds of problem. Their names are part of the protocol.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Kind { $($(#[$doc])* $kind),+ }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// The HTTP status.
+            #[must_use]
+            pub const fn status(self) -> StatusCode {
+                match self { $(Self::$kind => StatusCode::$status),+ }
+            }
+
+            /// The last word of its type.
+            #[must_use]
+            pub const fn slug(self) -> &'static str {
+                match self { $(Self::$kind => $slug),+ }
+            }
+
+            const fn title(self) -> &'static str {
+                match self { $(Self::$kind => $title),+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// There is no token, or it may not be used.
+    Unauthorized UNAUTHORIZED "unauthorized" "A valid token is needed";
+    /// The token may not do this.
+    Scope FORBIDDEN "scope" "The token may not do this";
+    /// A browser asks for another site.
+    Origin FORBIDDEN "origin" "Requests from other sites are not answered";
+    /// The request is for another host.
+    Host MISDIRECTED_REQUEST "host" "This server does not answer under that name";
+    /// There is no such thing, or it is somebody else's.
+    NotFound NOT_FOUND "not-found" "There is no such thing here";
+    /// The path does not take the method.
+    Method METHOD_NOT_ALLOWED "method" "The method is not allowed here";
+    /// The body did not come in time.
+    Slow REQUEST_TIMEOUT "slow" "The request did not arrive in time";
+    /// The chat does not take this where it stands.
+    Status CONFLICT "status" "The chat does not take this now";
+    /// The chat is archived.
+    Archived CONFLICT "archived" "The chat is archived";
+    /// The request id was used for something else.
+    KeyReused CONFLICT "key-reused" "The Idempotency-Key was used for another request";
+    /// The message cannot be edited.
+    NotEditable CONFLICT "not-editable" "The message cannot be edited";
+    /// A fork cannot end there.
+    NotForkable CONFLICT "not-forkable" "The chat cannot be forked there";
+    /// The chat's agent is not in the configuration.
+    NoAgent CONFLICT "no-agent" "Nobody here is the chat's agent";
+    /// The call waits for no answer, or for one to another input.
+    NotAsked CONFLICT "not-asked" "The call does not wait for this answer";
+    /// More than may be sent at once.
+    TooLong PAYLOAD_TOO_LARGE "too-long" "This is too long";
+    /// Not JSON.
+    MediaType UNSUPPORTED_MEDIA_TYPE "media-type" "Only application/json is taken";
+    /// Something in the request is wrong.
+    Invalid UNPROCESSABLE_ENTITY "invalid" "The request is not valid";
+    /// The queue has no room.
+    QueueFull TOO_MANY_REQUESTS "queue-full" "The queue is full";
+    /// Too many requests, streams or failed logins.
+    TooMany TOO_MANY_REQUESTS "too-many" "Too many at once";
+    /// The store cannot be used at the moment.
+    Unavailable SERVICE_UNAVAILABLE "unavailable" "Not available at the moment";
+    /// What is stored of the chat is not what was written.
+    Damaged INTERNAL_SERVER_ERROR "damaged" "The chat is damaged";
+    /// A fault of the server.
+    Internal INTERNAL_SERVER_ERROR "internal" "Something is broken here";
+}
+
+impl Kind {
+    /// How many seconds to wait before asking again, where that helps.
+    const fn retry_after(self) -> Option<u16> {
+        match self {
+            Self::QueueFull | Self::Unavailable => Some(1),
+            Self::TooMany => Some(10),
+            _ => None,
+        }
+    }
+}
+
+impl Problem {
+    /// A problem, and what happened this time.
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into(), chat: None, after: None }
+    }
+
+    /// There is no such thing, whatever it was.
+    #[must_use]
+    pub fn not_found() -> Self {
+        Self::new(Kind::NotFound, "It does not exist, or it is somebody else's.")
+    }
+
+    /// The same, with where the chat stands.
+    #[must_use]
+    pub fn with_chat(self, chat: wire::Chat) -> Self {
+        Self { chat: Some(Box::new(chat)), ..self }
+    }
+
+    /// The same, for somebody who may not look at chats.
+    #[must_use]
+    pub fn without_chat(self) -> Self {
+        Self { chat: None, ..self }
+    }
+
+    /// The same, and asking again helps after so many seconds.
+    #[must_use]
+    pub const fn after(mut self, seconds: u16) -> Self {
+        self.after = Some(seconds);
+        self
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self { kind, detail, chat, after } = self;
+        let body = wire::ProblemBody {
+            kind: format!("urn:everturn:problem:{}", kind.slug()),
+            title: kind.title().into(),
+            status: kind.status().as_u16(),
+            detail,
+            chat,
+        };
+        let mut response = (kind.status(), axum::Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(seconds) = after.or(kind.retry_after()) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if kind == Kind::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoSuchChat => Self::not_found(),
+            StoreError::Unavailable(why) => {
+                tracing::warn!(why, "the store is not available");
+                Self::new(Kind::Unavailable, "The store cannot be used at the moment; try again.")
+            }
+            StoreError::Damaged(why) => {
+                tracing::error!(why, "what is stored is damaged");
+                let detail =
+                    format!("It is read as far as it is whole, and takes nothing more: restore a backup ({why}).");
+                Self::new(Kind::Damaged, detail)
+            }
+            StoreError::Unreadable(why) => {
+                tracing::error!(why, "what is stored cannot be read");
+                Self::new(Kind::Internal, "What is stored cannot be read; see the server's log.")
+            }
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal {
+            Refusal::Status(..) => Kind::Status,
+            Refusal::Archived => Kind::Archived,
+            Refusal::QueueFull => Kind::QueueFull,
+            Refusal::NotQueued => Kind::NotFound,
+            Refusal::NotEditable => Kind::NotEditable,
+            Refusal::TooLong(_) => Kind::TooLong,
+            Refusal::NotAsked(_) | Refusal::InputChanged(_) => Kind::NotAsked,
+            Refusal::Empty | Refusal::WrongAnswer(_) | Refusal::AnsweredTwice(_) => Kind::Invalid,
+        };
+        Self::new(kind, refusal.to_string())
+    }
+}
+
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Conflict => {
+                Self::new(Kind::KeyReused, "The same key came with something else before; use a new one.")
+            }
+            SubmitError::NoAgent(_) => Self::new(Kind::NoAgent, error.to_string()),
+            SubmitError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<CreateError> for Problem {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::NoSuchAgent(_) | CreateError::Setup(_) | CreateError::Transcript(_) => {
+                Self::new(Kind::Invalid, error.to_string())
+            }
+            CreateError::Store(error) | CreateError::Make(MakeError::Store(error)) => error.into(),
+            CreateError::Make(MakeError::Conflict) => SubmitError::Conflict.into(),
+            CreateError::Make(error @ (MakeError::NoSuchMessage(_) | MakeError::Open(_))) => {
+                Self::new(Kind::NotForkable, error.to_string())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients decide on types: the page that says which there are, and with which status, is right, and none is renamed.
+    #[test]
+    fn types_are_those_of_the_page() {
+        let page = include_str!("../../../../docs/http-api.md");
+        let (_, table) = page.split_once("| `type`, after `urn:everturn:problem:` | status |").unwrap();
+        let rows = table.lines().skip(2).map_while(|row| row.strip_prefix("| ")?.split_once(" | "));
+        let told = rows.flat_map(|(slugs, status)| {
+            let status: u16 = status[..3].parse().unwrap();
+            slugs.split(", ").map(move |slug| (slug.trim_matches('`').to_owned(), status, has_wait(status)))
+        });
+        let mut told: Vec<_> = told.collect();
+        let wait = |kind: &Kind| kind.retry_after().is_some();
+        let mut ours: Vec<_> =
+            Kind::ALL.iter().map(|kind| (kind.slug().to_owned(), kind.status().as_u16(), wait(kind))).collect();
+        told.sort();
+        ours.sort();
+        assert_eq!(told, ours);
+    }
+
+    /// The page says so of these two.
+    const fn has_wait(status: u16) -> bool {
+        matches!(status, 429 | 503)
+    }
+}

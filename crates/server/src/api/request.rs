@@ -1,0 +1,288 @@
+//! What comes in, within bounds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::EXPECT;
+use axum::http::request::Parts;
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+use memchr::memchr2;
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::api::problem::{Kind, Problem};
+use crate::app::Shared;
+use crate::setup::bounds::Bounds;
+
+/// What most bodies may measure.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// What a body may measure that carries words or files: 20 MiB of file, in base64.
+pub const FILES_BYTES_MAX: usize = 28 * 1024 * 1024;
+/// What a body may measure without asking whether there is room for it.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// How often a large body is here at once: as it came, and as what is made of it. Base64 is there beside what it stands for.
+const COPIES: usize = 2;
+/// How often a string with escapes is here besides: it is unescaped into a buffer that grows by doubling.
+const ESCAPED_COPIES: usize = 2;
+/// What a JSON value takes beside its bytes, as something typed, at most. Measured by a test, like the copies.
+const VALUE_BYTES: usize = 160;
+/// How long what nobody wants is taken in before that is said.
+const HEARING: Duration = Duration::from_secs(1);
+/// How deep JSON may be nested.
+const DEPTH_MAX: usize = 64;
+/// How many values JSON may hold: each takes memory of its own beside its bytes. A message of 1,000 parts has a quarter.
+const VALUES_MAX: usize = 20_000;
+/// Under which a client names a request.
+pub const KEY: &str = "idempotency-key";
+/// The longest request id.
+pub const KEY_LEN_MAX: usize = 255;
+
+/// A JSON body without files. An empty one counts as `{}`.
+pub struct Json<T>(pub T);
+
+/// A JSON body that may carry files, and its room among all that are here, until what it carries is handed on.
+pub struct Laden<T>(pub T, pub Room);
+
+/// Room for a large body; given back when dropped. Small ones need none.
+pub type Room = Option<OwnedSemaphorePermit>;
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let (bytes, room) = read(request, BODY_BYTES_MAX, &app.bounds, &app.bodies).await?;
+        parse(bytes, room, &app.bounds, &app.bodies).map(|(it, _)| Self(it))
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Laden<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let (bytes, room) = read(request, FILES_BYTES_MAX, &app.bounds, &app.bodies).await?;
+        parse(bytes, room, &app.bounds, &app.bodies).map(|(it, room)| Self(it, room))
+    }
+}
+
+/// Reads a body of at most so many bytes, as long as it goes on coming, and if there is room for it. One that says itself
+/// that it is too large, or finds no room, is refused before anything of it is read.
+async fn read(
+    request: Request,
+    bytes_max: usize,
+    bounds: &Bounds,
+    bodies: &Arc<Semaphore>,
+) -> Result<(Vec<u8>, Room), Problem> {
+    // Whoever asks whether to send it has not begun to, and would take being heard for a yes.
+    let is_asking = request.headers().contains_key(EXPECT);
+    let mut body = request.into_body();
+    let declared = body.size_hint().exact().map(|len| usize::try_from(len).unwrap_or(usize::MAX));
+    let mut room = match enter(declared.unwrap_or(0), bytes_max, bounds, bodies) {
+        Ok(room) => room,
+        Err(refusal) if is_asking => return Err(refusal),
+        Err(refusal) => return Err(heard(body, refusal).await),
+    };
+    let mut bytes = Vec::with_capacity(declared.unwrap_or(0));
+    let mut until = Instant::now() + bounds.arrival_max;
+    let refusal = loop {
+        let late = |_| Problem::new(Kind::Slow, "The body did not arrive in time.");
+        let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? else { return Ok((bytes, room)) };
+        let frame = frame.map_err(|_| Problem::new(Kind::Invalid, "The body could not be read to its end."))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let len = bytes.len() + data.len();
+        if room.is_none() && len > SMALL_BYTES_MAX {
+            // It has not said how large it is, so it may be anything.
+            match enter(len.max(bytes_max), bytes_max, bounds, bodies) {
+                Ok(entered) => room = entered,
+                Err(refusal) => break refusal,
+            }
+        }
+        if len > bytes_max {
+            break too_long(bytes_max);
+        }
+        until += earned_by(data.len());
+        bytes.extend_from_slice(&data);
+    };
+    drop((bytes, room));
+    Err(heard(body, refusal).await)
+}
+
+/// Room for a body of so many bytes, if it may be as large as that, and if there is any.
+fn enter(len: usize, bytes_max: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) -> Result<Room, Problem> {
+    if len > bytes_max {
+        return Err(too_long(bytes_max));
+    }
+    if len <= SMALL_BYTES_MAX {
+        return Ok(None);
+    }
+    let room = widen(None, len.saturating_mul(COPIES), bounds, bodies)?;
+    Ok(Some(room))
+}
+
+/// Room for so many bytes in all, of which some may be there already.
+fn widen(room: Room, weight: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let more = weight.min(bounds.bodies_bytes_max).saturating_sub(held);
+    let more = bodies.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
+    let mut more = more.map_err(|_| Problem::new(Kind::Unavailable, "Too much is being sent at once; try again."))?;
+    if let Some(room) = room {
+        more.merge(room);
+    }
+    Ok(more)
+}
+
+fn too_long(bytes_max: usize) -> Problem {
+    Problem::new(Kind::TooLong, format!("A body here may have {bytes_max} bytes."))
+}
+
+/// What a sender is refused with, once the rest is taken in: whoever still sends when the connection is closed may not
+/// hear why.
+async fn heard(mut body: Body, refusal: Problem) -> Problem {
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = timeout(HEARING, rest).await; // A moment has to do.
+    refusal
+}
+
+/// How much more time so many bytes get those behind them: whoever sends ten thousand a second is never too slow.
+const fn earned_by(bytes: usize) -> Duration {
+    Duration::from_micros(100 * bytes as u64)
+}
+
+/// What a body says, and room for what that becomes, if it is more than was foreseen.
+fn parse<T: DeserializeOwned>(
+    bytes: Vec<u8>,
+    mut room: Room,
+    bounds: &Bounds,
+    bodies: &Arc<Semaphore>,
+) -> Result<(T, Room), Problem> {
+    let shape = Shape::of(&bytes)?;
+    if room.is_some() || shape.weight() > COPIES * SMALL_BYTES_MAX {
+        room = Some(widen(room, shape.weight(), bounds, bodies)?);
+    }
+    Ok((read_object(&bytes)?, room))
+}
+
+fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let bytes = if bytes.is_empty() { b"{}" } else { bytes };
+    // Every body is an object; a list would be taken for the fields of one, in order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::new(Kind::Invalid, "A body is a JSON object."));
+    }
+    // The message names a field and a place, and quotes nothing but names and single values.
+    serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, in_plain_words(&error.to_string())))
+}
+
+/// A parser's message without the names of our types, which nobody knows who writes a body or a file.
+#[must_use]
+pub fn in_plain_words(message: &str) -> String {
+    let counts = ["a nonzero u32", "a nonzero usize"].map(|name| (name, "a whole number of 1 or more"));
+    let numbers = ["usize", "u64", "u32", "u16", "u8"].map(|name| (name, "a whole number"));
+    counts.iter().chain(&numbers).fold(message.to_owned(), |message, (name, plain)| {
+        message.replace(&format!("expected {name}"), &format!("expected {plain}"))
+    })
+}
+
+/// What decides how much memory JSON becomes. Read off its brackets, commas and quotes, before anything is built.
+#[derive(Debug, PartialEq)]
+struct Shape {
+    len: usize,
+    /// No more values than this.
+    values: usize,
+    /// The length of the longest string with an escape.
+    escaped: usize,
+}
+
+impl Shape {
+    /// The shape of JSON that is neither nested too deep nor has too many values.
+    fn of(bytes: &[u8]) -> Result<Self, Problem> {
+        let mut shape = Self { len: bytes.len(), values: 1, escaped: 0 };
+        let (mut depth, mut at) = (0_usize, 0);
+        while let Some(byte) = bytes.get(at) {
+            at += 1;
+            match byte {
+                b'"' => {
+                    let end = end_of_string(bytes, at);
+                    if end.is_escaped {
+                        shape.escaped = shape.escaped.max(end.at - at);
+                    }
+                    at = end.at;
+                }
+                b'[' | b'{' => (depth, shape.values) = (depth + 1, shape.values + 1),
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                b',' => shape.values += 1,
+                _ => {}
+            }
+            if depth > DEPTH_MAX {
+                return Err(Problem::new(Kind::Invalid, format!("JSON may be nested {DEPTH_MAX} deep.")));
+            }
+            if shape.values > VALUES_MAX {
+                return Err(Problem::new(Kind::TooLong, format!("A body may hold {VALUES_MAX} JSON values.")));
+            }
+        }
+        Ok(shape)
+    }
+
+    /// How many bytes of memory it may become.
+    const fn weight(&self) -> usize {
+        self.len * COPIES + self.escaped * ESCAPED_COPIES + self.values * VALUE_BYTES
+    }
+}
+
+/// The end of a string.
+struct End {
+    /// The place behind its last quote.
+    at: usize,
+    is_escaped: bool,
+}
+
+/// The end of the string whose first character is at `at`.
+fn end_of_string(bytes: &[u8], mut at: usize) -> End {
+    let mut is_escaped = false;
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if bytes[at - 1] == b'"' {
+            return End { at, is_escaped };
+        }
+        (at, is_escaped) = (at + 1, true); // Behind what is escaped.
+    }
+    End { at: bytes.len(), is_escaped }
+}
+
+/// The client's name for a request: the same one again has no second effect.
+#[derive(Debug, Clone)]
+pub struct Key(pub Option<String>);
+
+impl FromRequestParts<Shared> for Key {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let mut keys = parts.headers.get_all(KEY).iter();
+        let Some(key) = keys.next() else { return Ok(Self(None)) };
+        let text = key.to_str().unwrap_or_default();
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if keys.next().is_some() || text.is_empty() || text.len() > KEY_LEN_MAX || !is_plain {
+            let detail = format!("An Idempotency-Key is 1 to {KEY_LEN_MAX} visible ASCII characters without spaces.");
+            return Err(Problem::new(Kind::Invalid, detail));
+        }
+        Ok(Self(Some(text.into())))
+    }
+}
+
+/// What stands behind the question mark.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self, Problem> {
+        let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        let query = query.map_err(|error| Problem::new(Kind::Invalid, error.body_text()))?;
+        Ok(Self(query.0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

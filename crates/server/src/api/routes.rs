@@ -1,0 +1,96 @@
+//! The routes, and the document that describes them. A route is in both or in neither.
+
+mod chats;
+mod commands;
+mod document;
+mod events;
+mod export;
+mod files;
+mod messages;
+mod service;
+mod tokens;
+
+use axum::Router;
+use axum::http::header;
+use axum::middleware::{from_fn, from_fn_with_state};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::problem::{Kind, Problem};
+use crate::app::Shared;
+use crate::auth::guard::{guard, is_json};
+
+/// When to come back if there is no room, in seconds.
+const FULL_AFTER_S: u16 = 5;
+
+/// The router, with the guard before every route.
+pub fn router(app: Shared) -> Router {
+    let (router, document) = complete();
+    let document = document.to_json().unwrap_or_default();
+    router
+        .route_layer(from_fn(is_json))
+        .route("/openapi.json", axum::routing::get(move |_: service::Reader| service::document(document.clone())))
+        .fallback(|| async { Problem::not_found() })
+        .method_not_allowed_fallback(|| async { Problem::new(Kind::Method, "Another method is meant for this path.") })
+        .layer(from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// What everybody is told for whom there is no room, before they go.
+pub fn full() -> Router {
+    Router::new().fallback(|| async {
+        let problem = Problem::new(Kind::Unavailable, "There are too many connections at the moment; come back later.");
+        ([(header::CONNECTION, "close")], problem.after(FULL_AFTER_S))
+    })
+}
+
+/// The API, described in OpenAPI 3.1.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    complete().1
+}
+
+/// The router, and the whole of its document.
+fn complete() -> (Router<Shared>, OpenApi) {
+    let (router, mut document) = described().split_for_parts();
+    document::complete(&mut document);
+    events::describe(&mut document);
+    document::name_alternatives(&mut document); // Last: it changes whatever was described.
+    (router, document)
+}
+
+fn described() -> OpenApiRouter<Shared> {
+    let info = InfoBuilder::new()
+        .title("Everturn")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("The agent loop that never loses a token, a tool result or a turn."));
+    let mut document = OpenApiBuilder::new().info(info).build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    OpenApiRouter::with_openapi(document)
+        .routes(routes!(service::healthz))
+        .routes(routes!(service::readyz))
+        .routes(routes!(service::metrics))
+        .routes(routes!(service::models))
+        .routes(routes!(service::usage))
+        .routes(routes!(chats::list, chats::create))
+        .routes(routes!(chats::get, chats::patch, chats::delete))
+        .routes(routes!(chats::fork))
+        .routes(routes!(export::export))
+        .routes(routes!(chats::usage))
+        .routes(routes!(messages::page, messages::send))
+        .routes(routes!(messages::edit))
+        .routes(routes!(files::file))
+        .routes(routes!(commands::queue))
+        .routes(routes!(commands::unqueue))
+        .routes(routes!(commands::promote))
+        .routes(routes!(commands::interrupt))
+        .routes(routes!(commands::answers))
+        .routes(routes!(commands::compact))
+        .routes(routes!(events::stream))
+        .routes(routes!(events::all))
+        .routes(routes!(tokens::list, tokens::make))
+        .routes(routes!(tokens::revoke))
+}

@@ -1,0 +1,233 @@
+//! Making, finding and naming chats.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json as Answer};
+use everturn::CreateError;
+use everturn::core::command::{self, Command};
+use everturn::core::ids::{ChatId, MessageId, Timestamp};
+use everturn::stores::Query as Wanted;
+use serde::Deserialize;
+use tokio::time::timeout;
+use utoipa::IntoParams;
+
+use super::commands::{obeyed, with_standing};
+use super::export;
+use crate::api::problem::{Kind, Problem};
+use crate::api::request::{Json, Key, Query};
+use crate::api::wire;
+use crate::app::{App, Forked, OwnChat, Shared, Wanted as NewChat};
+use crate::auth::access::{Chatting, Left, May, Own, Reading};
+use crate::auth::guard::Made;
+
+/// The most chats on a page.
+const PAGE_LEN_MAX: usize = 200;
+
+/// The longest text to look for.
+const TEXT_BYTES_MAX: usize = 400;
+
+/// Which chats are wanted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Which {
+    /// Put away, or not; both if left out.
+    archived: Option<bool>,
+    /// With this in their title, in upper or lower case; or with all words of this, whole, in one message that a person
+    /// or the model said.
+    #[serde(default)]
+    text: String,
+    /// As the page before said.
+    after: Option<String>,
+    /// So many, 50 if left out, at most 200.
+    limit: Option<usize>,
+}
+
+/// The caller's chats, those first in which something was said last.
+#[utoipa::path(get, path = "/v1/chats", operation_id = "listChats", tag = "chats", params(Which), security(("token" = [])), responses(
+    (status = 200, description = "A page of chats", body = wire::Chats),
+    (status = 422, description = "A condition is wrong", body = wire::ProblemBody),
+))]
+pub async fn list(
+    caller: May<Reading>,
+    State(app): State<Shared>,
+    Query(which): Query<Which>,
+) -> Result<Answer<wire::Chats>, Problem> {
+    if which.text.len() > TEXT_BYTES_MAX {
+        return Err(Problem::new(Kind::Invalid, format!("`text` may have {TEXT_BYTES_MAX} bytes.")));
+    }
+    let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
+    let after = which.after.as_deref().map(place).transpose()?;
+    let wanted = Wanted { archived: which.archived, text: which.text, after, len, ..Wanted::default() };
+    let headings = app.list(&caller, wanted).await?;
+    Ok(Answer(wire::Chats::page(&headings, len)))
+}
+
+fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
+    let bad = || Problem::new(Kind::Invalid, "`after` is what the page before this one said.");
+    let (touched, id) = text.split_once('.').ok_or_else(bad)?;
+    Ok((Timestamp(touched.parse().map_err(|_| bad())?), id.parse().map_err(|_| bad())?))
+}
+
+/// A chat that was made.
+type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
+
+/// A new chat.
+///
+/// Under an `Idempotency-Key` it is made once, however often that is asked while it is there.
+#[utoipa::path(post, path = "/v1/chats", operation_id = "createChat", tag = "chats", request_body = wire::Create, security(("token" = [])),
+    params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
+    (status = 201, description = "The chat", body = wire::Chat),
+    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
+    (status = 422, description = "There is no such agent or model, the title is not one, instructions, tools or metadata exceed their bounds, or the transcript is not one a provider takes", body = wire::ProblemBody),
+))]
+pub async fn create(
+    caller: May<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Json(new): Json<wire::Create>,
+) -> Result<Created, Problem> {
+    let title = new.title.as_deref().map(command::title).transpose()?;
+    let model = app.pick(new.model.as_deref())?;
+    let setup = new.setup().map_err(CreateError::from)?;
+    let wire::Create { agent, debug, transcript, .. } = new;
+    let chat = app.make(&caller, NewChat { agent, model, title, debug, setup, transcript, key: key.0 }).await?;
+    Ok((StatusCode::CREATED, Extension(Made(chat.handle.id())), Answer(chat.now().await?)))
+}
+
+/// A new chat that begins with what was said in this one, up to a message and with it.
+///
+/// Messages keep their numbers. What was paid stays with this chat. Only where every call has its result. Under an
+/// `Idempotency-Key` it is made once, also if this chat is called something else by then, or is gone.
+#[utoipa::path(post, path = "/v1/chats/{id}/fork", operation_id = "forkChat", tag = "chats", request_body = wire::Fork, security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 201, description = "The new chat", body = wire::Chat),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 409, description = "There is no such message, a call has no result there, or the key was used for something else", body = wire::ProblemBody),
+    (status = 413, description = "The title is too long", body = wire::ProblemBody),
+    (status = 422, description = "The request is not valid", body = wire::ProblemBody),
+))]
+pub async fn fork(
+    left: Left<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Json(fork): Json<wire::Fork>,
+) -> Result<Created, Problem> {
+    let title = fork.title.as_deref().map(command::title).transpose()?;
+    let model = fork.model.as_ref().map(|model| app.pick(model.as_deref())).transpose()?;
+    let forked = Forked { at: MessageId(fork.at), title, model, key: key.0 };
+    let made = match &left.chat {
+        Some(chat) => match app.fork(&left.caller, chat, forked).await {
+            Ok(made) => made,
+            Err(problem) => return Err(with_standing(chat, problem).await),
+        },
+        None => app.fork_again(&left.caller, left.id, forked).await?,
+    };
+    Ok((StatusCode::CREATED, Extension(Made(made.handle.id())), Answer(made.now().await?)))
+}
+
+/// Deletes a chat with all that is kept of it, for good.
+///
+/// A turn under way is stopped first. Its streams end. Asked again under the same `Idempotency-Key` within a week, it is
+/// answered as before.
+#[utoipa::path(delete, path = "/v1/chats/{id}", operation_id = "deleteChat", tag = "chats", security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 204, description = "It is gone"),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
+    (status = 503, description = "Its turn could not be stopped yet: ask again", body = wire::ProblemBody),
+))]
+pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -> Result<StatusCode, Problem> {
+    let Left { caller, id, chat } = left;
+    let what = format!("delete chat {id}");
+    match (chat, &key.0) {
+        (Some(chat), Some(key)) => {
+            if let Err(problem) = app.asked(&caller, key, &what).await {
+                return Err(with_standing(&chat, problem).await);
+            }
+            match gone(&app, &chat).await {
+                Err(problem) if problem.kind() == Kind::NotFound => {} // Somebody was faster; that was asked for too.
+                deleted => deleted?,
+            }
+        }
+        (Some(chat), None) => gone(&app, &chat).await?,
+        (None, Some(key)) => app.asked_before(&caller, key, &what).await?,
+        (None, None) => return Err(Problem::not_found()),
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Deletes a chat, also if whoever asked hangs up: else its turn might be stopped, and its queue empty, and it still there.
+async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
+    let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
+    let (handle, time_max) = (chat.handle.clone(), app.bounds.outcome_max);
+    let deleted = app.to_the_end(async move { timeout(time_max, handle.delete()).await });
+    Ok(deleted.await.map_err(busy)??)
+}
+
+/// A chat, without its messages.
+#[utoipa::path(get, path = "/v1/chats/{id}", operation_id = "getChat", tag = "chats", params(("id" = String, Path)), security(("token" = [])), responses(
+    (status = 200, description = "The chat", body = wire::Chat),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+))]
+pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
+    Ok(Answer(chat.now().await?))
+}
+
+/// Names a chat, puts it away or takes it out again, chooses its model, has it recorded or not: all that is asked for, or nothing.
+///
+/// A model is asked from the next turn on; the turn under way keeps the one it began with.
+#[utoipa::path(patch, path = "/v1/chats/{id}", operation_id = "updateChat", tag = "chats", request_body = wire::Patch, security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "The chat as it is now", body = wire::Chat),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+    (status = 413, description = "The title is too long", body = wire::ProblemBody),
+    (status = 422, description = "The request is not valid, or there is no such model", body = wire::ProblemBody),
+))]
+pub async fn patch(
+    chat: Own<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Json(patch): Json<wire::Patch>,
+) -> Result<Answer<wire::Chat>, Problem> {
+    let model = match patch.model {
+        Some(model) => Some(app.choice(&chat, app.pick(model.as_deref())?, &key).await?),
+        None => None,
+    };
+    let command = match (patch.title, patch.archived, model, patch.debug) {
+        (None, None, None, None) if key.0.is_none() => None, // Nothing to do, and nothing to remember.
+        (Some(title), None, None, None) => Some(Command::Rename(title)),
+        (None, Some(true), None, None) => Some(Command::Archive),
+        (None, Some(false), None, None) => Some(Command::Unarchive),
+        (title, archived, model, debug) => Some(Command::Patch { title, archived, model, debug }),
+    };
+    if let Some(command) = command {
+        obeyed(&app, &chat, command, key.0).await?;
+    }
+    Ok(Answer(chat.now().await?))
+}
+
+/// Whether each attempt is wanted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct How {
+    /// Whether each provider call is listed.
+    #[serde(default)]
+    each: bool,
+}
+
+/// What a chat has used, and what it cost.
+///
+/// With each provider call it is sent piece by piece, and counts as one of the token's streams.
+#[utoipa::path(get, path = "/v1/chats/{id}/usage", operation_id = "getChatUsage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
+    (status = 200, description = "Steps, time, tokens and money", body = wire::Usage),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+))]
+pub async fn usage(chat: Own<Reading>, State(app): State<Shared>, Query(how): Query<How>) -> Result<Response, Problem> {
+    let usage = chat.now().await?.standing.usage;
+    if how.each { export::usage(app, chat, &usage) } else { Ok(Answer(usage).into_response()) }
+}

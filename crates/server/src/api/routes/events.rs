@@ -1,0 +1,108 @@
+//! Watching a chat.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::openapi::schema::Schema;
+use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::api::problem::{Kind, Problem};
+use crate::api::request::Query;
+use crate::api::{stream, wire};
+use crate::app::Shared;
+use crate::auth::access::{May, Own, Reading};
+
+/// Adds what stands in the data of events: to the document that is a text.
+pub fn describe(document: &mut OpenApi) {
+    fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into(), T::schema()));
+        T::schemas(schemas);
+    }
+    let mut schemas = Vec::new();
+    add::<wire::Event>(&mut schemas);
+    add::<wire::Told>(&mut schemas);
+    add::<wire::Listed>(&mut schemas);
+    document.components.get_or_insert_default().schemas.extend(schemas);
+}
+
+/// From where on.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct From {
+    /// The last `id:` that was received. Left out, or not one of this chat's, the stream begins with a snapshot.
+    after: Option<String>,
+}
+
+/// What to watch.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct These {
+    /// The chats to follow in full, at most 32, separated by commas. Behind each may stand `@` and the `cursor` that its
+    /// newest events came with; else it begins with a snapshot.
+    #[serde(default)]
+    chats: String,
+    /// Whether the list of chats is told too; so if left out.
+    list: Option<bool>,
+}
+
+/// The most chats in one stream.
+const FOLLOWED_LEN_MAX: usize = 32;
+
+/// The events of many chats, and the list of all, without end.
+///
+/// Events of followed chats are those of their own streams, with the chat in `chat`, and in `cursor` where to resume it.
+/// `list` is the newest page of the list, and replaces all that was told of it before; `heading` is a chat that is new or
+/// looks different, `gone` one that was deleted.
+#[utoipa::path(get, path = "/v1/stream", operation_id = "streamChats", tag = "messages", security(("token" = [])), params(These), responses(
+    (status = 200, description = "Server-sent events; `data` is a `Told`, but of a `list` it is a `Chats`, of a `heading` a `Listed`, and of what is `gone` just its `chat`", content_type = "text/event-stream", body = wire::Lines),
+    (status = 422, description = "What to follow is not said well", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+))]
+pub async fn all(
+    caller: May<Reading>,
+    State(app): State<Shared>,
+    Query(these): Query<These>,
+) -> Result<Response, Problem> {
+    let followed = followed(&these.chats).ok_or_else(|| {
+        let detail =
+            format!("`chats` are at most {FOLLOWED_LEN_MAX} ids with commas between, each with @ and its cursor.");
+        Problem::new(Kind::Invalid, detail)
+    })?;
+    stream::answer_all(app, &caller, followed, these.list.unwrap_or(true)).await
+}
+
+fn followed(text: &str) -> Option<stream::Followed> {
+    let mut followed = stream::Followed::new();
+    for each in text.split(',').filter(|each| !each.is_empty()) {
+        let (id, cursor) = each.split_once('@').map_or((each, None), |(id, cursor)| (id, Some(cursor)));
+        let id = id.parse().ok()?;
+        followed.insert(id, cursor.and_then(|text| wire::cursor::read(id, text)));
+    }
+    (followed.len() <= FOLLOWED_LEN_MAX).then_some(followed)
+}
+
+/// The events of a chat, without end.
+///
+/// Events are `message`, `delta`, `rewound`, `status` and `reset`, each with one line of JSON. Comments come every 15
+/// seconds at least. Whoever is cut comes back with the last `id:` they received, in `Last-Event-ID` or `after`.
+#[utoipa::path(get, path = "/v1/chats/{id}/stream", operation_id = "streamChat", tag = "messages", security(("token" = [])),
+    params(("id" = String, Path), From, ("Last-Event-ID" = Option<String>, Header)), responses(
+    (status = 200, description = "Server-sent events; `data` is what `Event` says", content_type = "text/event-stream", body = wire::Lines),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+))]
+pub async fn stream(
+    chat: Own<Reading>,
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    Query(from): Query<From>,
+) -> Result<Response, Problem> {
+    // A browser that reconnects sends the header, and an address that was made before it knew more.
+    let header = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
+    let cursor = header.or(from.after.as_deref()).and_then(|text| wire::cursor::read(chat.handle.id(), text));
+    stream::answer(app, &chat.caller, &chat, cursor)
+}

@@ -1,0 +1,240 @@
+//! A chat whole, to take away.
+//!
+//! It is read page by page while it is sent, so its length does not matter. If it cannot be sent to its end the connection
+//! is cut. A proxy may pass that on as an end in good order, so the content has an end of its own too: the last brace of
+//! JSON, the last line of Markdown. A part is never taken for the whole.
+
+use std::io::Error;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, IntoResponseParts, Response};
+use bytes::Bytes;
+use everturn::core::ids::MessageId;
+use everturn::core::message::Message;
+use everturn::stores::TokenHash;
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::time::Instant;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::api::markdown;
+use crate::api::problem::{Kind, Problem};
+use crate::api::request::Query;
+use crate::api::wire::{self, text};
+use crate::app::counted;
+use crate::app::{OwnChat, Shared};
+use crate::auth::access::{Caller, Own, Reading};
+use crate::auth::token_watch::{Check, Ends};
+use crate::net::slow_reader::budget::Room;
+
+/// How many messages are read at once. Each may be as long as a message may be.
+const PAGE_LEN: usize = 20;
+/// How many bytes such a page has, about; one message alone may have more.
+const PAGE_BYTES: usize = 4 << 20;
+/// How many attempts are written at once.
+const ATTEMPTS_LEN: usize = 500;
+/// The longest name of a file, without what is added to it.
+const NAME_LEN_MAX: usize = 40;
+
+/// As what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// For programs: everything there is, but for the bytes of files.
+    #[default]
+    Json,
+    /// For people.
+    Markdown,
+}
+
+/// How it is wanted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct How {
+    /// As what; JSON if left out.
+    #[serde(default)]
+    #[param(inline)]
+    format: Format,
+}
+
+/// A chat whole: its messages, and in JSON every provider call.
+#[utoipa::path(get, path = "/v1/chats/{id}/export", operation_id = "exportChat", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
+    (status = 200, description = "The chat", content((wire::Export = "application/json"), (String = "text/markdown"))),
+    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 422, description = "There is no such format", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+))]
+pub async fn export(
+    chat: Own<Reading>,
+    State(app): State<Shared>,
+    Query(how): Query<How>,
+) -> Result<Response, Problem> {
+    let pass = Pass::of(&app, &chat.caller)?;
+    let now = chat.now().await?;
+    let newest = app.page(&chat, None, 1).await?.first().map_or(MessageId(0), |message| message.id);
+    let (kind, ending) = match how.format {
+        Format::Json => ("application/json", "json"),
+        Format::Markdown => ("text/markdown; charset=utf-8", "md"),
+    };
+    let name = format!("attachment; filename=\"{}.{ending}\"", file_name(&now));
+    let place = Place::Head(Box::new(now));
+    let export = Export { app, chat: chat.into_chat(), format: how.format, newest, place, pass, room: Room::default() };
+    let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
+    let sandbox = [(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'")];
+    Ok(export.into_response((headers, sandbox)))
+}
+
+/// What a chat has used, with each of its provider calls.
+pub fn usage(app: Shared, chat: Own<Reading>, usage: &wire::Usage) -> Result<Response, Problem> {
+    let pass = Pass::of(&app, &chat.caller)?;
+    let whole = text(usage);
+    let place = Place::Usage(format!("{},\"each\":[", whole.strip_suffix('}').unwrap_or_default()));
+    let (format, newest) = (Format::Json, MessageId(0));
+    let export = Export { app, chat: chat.into_chat(), format, newest, place, pass, room: Room::default() };
+    Ok(export.into_response([(header::CONTENT_TYPE, "application/json")]))
+}
+
+/// A name that is safe on every disk and in every header.
+fn file_name(chat: &wire::Chat) -> String {
+    let mut name = String::new();
+    for letter in chat.standing.title.chars().take(NAME_LEN_MAX * 4) {
+        match letter.to_ascii_lowercase() {
+            letter @ ('a'..='z' | '0'..='9') => name.push(letter),
+            _ if !name.ends_with('-') && !name.is_empty() => name.push('-'),
+            _ => {}
+        }
+    }
+    name.truncate(NAME_LEN_MAX);
+    let name = name.trim_matches('-');
+    if name.is_empty() { chat.id.clone() } else { format!("{name}-{}", chat.id) }
+}
+
+/// A chat on its way out.
+struct Export {
+    app: Shared,
+    chat: OwnChat,
+    format: Format,
+    /// The newest message when it began: what is said later is not in it.
+    newest: MessageId,
+    place: Place,
+    pass: Pass,
+    /// Of the piece that is on its way.
+    room: Room,
+}
+
+/// That whoever asked may still have it.
+struct Pass {
+    token: TokenHash,
+    recheck: Instant,
+    check: Arc<Check>,
+    _place: counted::Place<TokenHash>,
+}
+
+impl Pass {
+    fn of(app: &Shared, caller: &Caller) -> Result<Self, Problem> {
+        let token = caller.token().hash;
+        let place = app.streams.enter(token, app.bounds.streams_max);
+        let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
+        let check = app.checks.of(app, caller.token());
+        Ok(Self { token, recheck: Instant::now() + app.bounds.recheck, check, _place: place })
+    }
+}
+
+enum Place {
+    Head(Box<wire::Chat>),
+    Usage(String),
+    Behind(MessageId),
+    Attempts(usize),
+    End,
+}
+
+impl Export {
+    /// The answer that it is, which is cut if its reader takes nothing and has lost the token.
+    fn into_response(self, headers: impl IntoResponseParts) -> Response {
+        let ends = Ends::with(&self.pass.check, &self.app);
+        let body = Body::from_stream(stream::try_unfold(self, |mut export| async move {
+            let piece = export.next().await.map_err(|_| Error::other("the chat could not be read to its end"))?;
+            Ok::<_, Error>(piece.map(|piece| (Bytes::from(piece), export)))
+        }));
+        let mut response = (headers, body).into_response();
+        response.extensions_mut().insert(ends);
+        response
+    }
+
+    /// The next piece; `None` at the end.
+    async fn next(&mut self) -> Result<Option<String>, Problem> {
+        self.room = Room::default(); // The piece before is taken.
+        self.is_allowed().await?;
+        self.room = self.app.answers.wait(PAGE_BYTES).await;
+        loop {
+            let (piece, place) = match std::mem::replace(&mut self.place, Place::End) {
+                Place::Head(chat) => (Some(self.head(&chat)), Place::Behind(MessageId(0))),
+                Place::Usage(head) => (Some(head), Place::Attempts(0)),
+                Place::Behind(after) if after >= self.newest => match self.format {
+                    Format::Markdown => (Some(markdown::end(&self.chat.heading.id.to_string())), Place::End),
+                    Format::Json => (Some("],\"attempts\":[".into()), Place::Attempts(0)),
+                },
+                Place::Behind(after) => self.page(after).await?,
+                Place::Attempts(seen) => self.attempts(seen).await?,
+                Place::End => return Ok(None),
+            };
+            self.place = place;
+            if let Some(piece) = piece {
+                self.room.shrink(piece.len());
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    /// A reader may take hours over a long chat, and lose its token meanwhile.
+    async fn is_allowed(&mut self) -> Result<(), Problem> {
+        if Instant::now() < self.pass.recheck {
+            return Ok(());
+        }
+        self.pass.recheck = Instant::now() + self.app.bounds.recheck;
+        match self.app.token(&self.pass.token).await? {
+            Some(_) => Ok(()),
+            None => Err(Problem::new(Kind::Unauthorized, "The token is not good any more.")),
+        }
+    }
+
+    fn head(&self, chat: &wire::Chat) -> String {
+        match self.format {
+            Format::Markdown => markdown::head(chat),
+            Format::Json => format!("{{\"format\":{},\"chat\":{},\"messages\":[", wire::Export::FORMAT, text(chat)),
+        }
+    }
+
+    async fn page(&self, after: MessageId) -> Result<(Option<String>, Place), Problem> {
+        let mut page = self.app.after(&self.chat, after, PAGE_LEN).await?;
+        page.retain(|message| message.id <= self.newest);
+        // Somebody has edited it meanwhile: what was sent so far is of another transcript.
+        let last = page.last().ok_or_else(Problem::not_found)?.id;
+        let shown = |message: &Arc<Message>| match self.format {
+            Format::Markdown => markdown::message(&(&**message).into()),
+            Format::Json => text(&wire::Message::from(&**message)),
+        };
+        let pieces: Vec<String> = page.iter().map(shown).collect();
+        let piece = match self.format {
+            Format::Markdown => pieces.concat(),
+            Format::Json if after == MessageId(0) => pieces.join(",\n"),
+            Format::Json => format!(",\n{}", pieces.join(",\n")),
+        };
+        Ok((Some(piece), Place::Behind(last)))
+    }
+
+    async fn attempts(&self, seen: usize) -> Result<(Option<String>, Place), Problem> {
+        let some = self.app.attempts(&self.chat, seen, ATTEMPTS_LEN).await?;
+        let texts: Vec<String> = some.iter().map(|attempt| text(&wire::Attempt::from(attempt))).collect();
+        let before = if seen == 0 || some.is_empty() { "" } else { "," };
+        let (end, place) = match some.len() < ATTEMPTS_LEN {
+            true => ("]}\n", Place::End),
+            false => ("", Place::Attempts(seen + some.len())),
+        };
+        Ok((Some(format!("{before}{}{end}", texts.join(","))), place))
+    }
+}

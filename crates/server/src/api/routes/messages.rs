@@ -1,0 +1,100 @@
+//! Saying things, and reading what was said.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::StatusCode;
+use everturn::core::command::{Command, When};
+use everturn::core::ids::MessageId;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::commands::{accepted, obeyed};
+use crate::api::problem::{Kind, Problem};
+use crate::api::request::{Key, Laden, Query};
+use crate::api::wire;
+use crate::app::Shared;
+use crate::auth::access::{Chatting, Number, Own, Reading};
+
+/// The most messages on a page.
+const PAGE_LEN_MAX: usize = 200;
+
+/// Which messages are wanted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Which {
+    /// Before this one; the newest if left out.
+    before: Option<u64>,
+    /// So many, 50 if left out, at most 200; fewer if they are long.
+    limit: Option<usize>,
+}
+
+/// A page of messages, oldest first.
+#[utoipa::path(get, path = "/v1/chats/{id}/messages", operation_id = "listMessages", tag = "messages", params(("id" = String, Path), Which), security(("token" = [])), responses(
+    (status = 200, description = "The messages", body = wire::Messages),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+    (status = 422, description = "A condition is wrong", body = wire::ProblemBody),
+))]
+pub async fn page(
+    chat: Own<Reading>,
+    State(app): State<Shared>,
+    Query(which): Query<Which>,
+) -> Result<Answer<wire::Messages>, Problem> {
+    let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
+    let messages = app.page(&chat, which.before.map(MessageId), len).await?;
+    let first = messages.first().map(|message| message.id);
+    let before = match first.filter(|_| messages.len() < len) {
+        // A page of long messages is short although there are more.
+        Some(first) if app.page(&chat, Some(first), 1).await?.is_empty() => None,
+        Some(_) | None => first,
+    };
+    let before = before.map(|id| id.0);
+    Ok(Answer(wire::Messages { messages: messages.iter().map(|message| (&**message).into()).collect(), before }))
+}
+
+/// Says something.
+///
+/// It is answered when the message is stored; the model's answer comes in the stream.
+#[utoipa::path(post, path = "/v1/chats/{id}/messages", operation_id = "sendMessage", tag = "messages", request_body = wire::Send, security(("token" = [])),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 202, description = "It is kept and will be heard", body = wire::Accepted),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+    (status = 409, description = "The chat does not take it, or the key was used for something else", body = wire::ProblemBody),
+    (status = 413, description = "It is too long", body = wire::ProblemBody),
+    (status = 422, description = "It is empty or not valid", body = wire::ProblemBody),
+    (status = 429, description = "The queue is full, or too many chats run", body = wire::ProblemBody),
+))]
+pub async fn send(
+    chat: Own<Chatting>,
+    State(app): State<Shared>,
+    key: Key,
+    Laden(send, _room): Laden<wire::Send>,
+) -> Result<(StatusCode, Answer<wire::Accepted>), Problem> {
+    let when = send.when.map_or(When::Queue, When::from);
+    let parts = send.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
+    let _leave = app.leave(&chat.caller, &chat, &key).await?;
+    let receipt = accepted(&chat, Command::Send { parts, when }, key.0).await?;
+    Ok((StatusCode::ACCEPTED, Answer(receipt)))
+}
+
+/// Replaces a person's message, and everything after it.
+#[utoipa::path(put, path = "/v1/chats/{id}/messages/{number}", operation_id = "editMessage", tag = "messages", request_body = wire::Edit, security(("token" = [])),
+    params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, description = "It was replaced, and a new turn began", body = wire::Accepted),
+    (status = 404, description = "There is no such chat", body = wire::ProblemBody),
+    (status = 409, description = "It cannot be edited now", body = wire::ProblemBody),
+    (status = 413, description = "It is too long", body = wire::ProblemBody),
+    (status = 422, description = "It is empty or not valid", body = wire::ProblemBody),
+    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
+))]
+pub async fn edit(
+    chat: Own<Chatting>,
+    Number(number): Number,
+    State(app): State<Shared>,
+    key: Key,
+    Laden(edit, _room): Laden<wire::Edit>,
+) -> Result<Answer<wire::Accepted>, Problem> {
+    let parts = edit.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
+    let _leave = app.leave(&chat.caller, &chat, &key).await?;
+    Ok(Answer(obeyed(&app, &chat, Command::Edit { message: MessageId(number), parts }, key.0).await?))
+}

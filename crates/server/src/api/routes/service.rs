@@ -1,0 +1,67 @@
+//! What concerns the server itself.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::encode;
+
+use crate::api::problem::{Kind, Problem};
+use crate::api::wire;
+use crate::app::Shared;
+use crate::auth::access::{May, Measuring, Reading};
+use crate::metrics::exposition::Format;
+
+/// Whoever may read.
+pub type Reader = May<Reading>;
+
+/// That the process lives. Needs no token, and says nothing.
+#[utoipa::path(get, path = "/healthz", operation_id = "getHealth", tag = "server", responses((status = 200, description = "It lives")))]
+pub async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// That chats can be read and driven. Needs no token: what asks it has none.
+#[utoipa::path(get, path = "/readyz", operation_id = "getReadiness", tag = "server", responses(
+    (status = 200, description = "It is ready"),
+    (status = 503, description = "It is not", body = wire::ProblemBody),
+))]
+pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> {
+    if app.is_ready().await {
+        return Ok("ready\n");
+    }
+    Err(Problem::new(Kind::Unavailable, "The store cannot be read or written, or the server is going down."))
+}
+
+/// Numbers for Prometheus.
+#[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "All metrics, in Prometheus' text format, or in OpenMetrics if `Accept` names it", content_type = "text/plain"),
+))]
+pub async fn metrics(_: May<Measuring>, State(app): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
+    let mut text = String::new();
+    encode(&mut text, &app.registry).map_err(|_| Problem::new(Kind::Internal, "The metrics cannot be written."))?;
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let format = Format::wanted(&accept.collect::<Vec<_>>().join(","));
+    Ok(([(header::CONTENT_TYPE, format.content_type())], format.of(text)).into_response())
+}
+
+/// The models that agents here talk to, and those a chat may be given beside them.
+#[utoipa::path(get, path = "/v1/models", operation_id = "listModels", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "The models", body = wire::Models),
+))]
+pub async fn models(_: May<Reading>, State(app): State<Shared>) -> Answer<wire::Models> {
+    Answer(wire::Models { models: app.models() })
+}
+
+/// What the caller's owner may use in all their chats, and has used today and this month.
+#[utoipa::path(get, path = "/v1/usage", operation_id = "getOwnerUsage", tag = "server", security(("token" = [])), responses(
+    (status = 200, description = "What was used, and may be", body = wire::Account),
+))]
+pub async fn usage(caller: May<Reading>, State(app): State<Shared>) -> Result<Answer<wire::Account>, Problem> {
+    Ok(Answer(app.account(&caller).await?.into()))
+}
+
+/// This document.
+pub async fn document(json: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+}

@@ -1,0 +1,96 @@
+//! The stream of a chat's events.
+//!
+//! A subscriber reads the store from its cursor on, when its connection has room; nobody waits for it and nothing is kept
+//! for it. Each event is one line of JSON. An `id:` stands only where a client can resume: behind the last event of a
+//! catch-up, because nobody can resume from half a commit.
+
+mod all;
+mod life;
+mod list;
+
+use axum::response::Response;
+use bytes::Bytes;
+use everturn::Subscription;
+use everturn::core::ids::ChatId;
+use everturn::core::view::{Cursor, Event};
+use everturn::stores::StoreError;
+
+use crate::api::problem::Problem;
+use crate::api::wire;
+use crate::app::{OwnChat, Shared};
+use crate::auth::access::Caller;
+use crate::auth::token_watch::Ends;
+pub use all::{Followed, answer_all};
+use life::{Frames, Life};
+
+/// One client that watches one chat.
+struct Watch {
+    life: Life,
+    chat: ChatId,
+    events: Subscription,
+}
+
+/// The events of a chat from a cursor on, as an answer without end.
+pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Cursor>) -> Result<Response, Problem> {
+    let life = Life::begin(app, caller)?;
+    let watch = Watch { chat: chat.handle.id(), events: chat.handle.events(cursor), life };
+    Ok(life::response(watch))
+}
+
+impl Frames for Watch {
+    fn ends(&self) -> Ends {
+        self.life.ends()
+    }
+
+    async fn frame(&mut self) -> Option<Bytes> {
+        if let Some(said) = self.life.hello() {
+            return said;
+        }
+        loop {
+            let beat = tokio::select! {
+                biased;
+                beat = self.life.beat() => beat,
+                event = self.events.next() => {
+                    self.life.spoke();
+                    return match event {
+                        Ok(event) => {
+                            let frame = self.gather(event).await;
+                            self.life.say(frame)
+                        }
+                        Err(error) => self.life.end(trouble(&error)),
+                    };
+                }
+            };
+            if let Some(said) = self.life.heed(beat) {
+                return Some(said);
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// An event, and those of the same catch-up behind it: nothing is left over that nobody counts.
+    async fn gather(&mut self, first: Event) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let mut event = first;
+        loop {
+            wire::line::write(&mut frame, self.chat, &event, self.events.cursor());
+            if self.events.cursor().is_some() {
+                return frame;
+            }
+            event = match self.events.try_next().await {
+                Ok(Some(event)) => event,
+                Ok(None) | Err(_) => return frame, // What is wrong shows again at the next one.
+            };
+        }
+    }
+}
+
+fn trouble(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::NoSuchChat => "the chat is gone",
+        StoreError::Unavailable(_) => "the store is not available",
+        StoreError::Unreadable(_) => "the chat cannot be read",
+        StoreError::Damaged(_) => "the chat is damaged",
+    }
+}

@@ -1,0 +1,228 @@
+//! How every stream begins, lives and ends.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use everturn::Dormant;
+use everturn::stores::TokenHash;
+use futures_util::stream;
+use tokio::time::{Duration, Instant, Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::api::problem::{Kind, Problem};
+use crate::app::Shared;
+use crate::app::counted::Place;
+use crate::auth::access::Caller;
+use crate::auth::token_watch::{Check, Ends};
+use crate::entropy;
+use crate::net::slow_reader::budget::Room;
+
+/// How soon to come back, in milliseconds: after a restart not all in the same moment.
+const RETRY_MS: std::ops::Range<u64> = 500..2_000;
+const HEARTBEAT: &str = ": still here\n\n";
+
+/// What a stream has besides its events.
+pub(super) struct Life {
+    pub(super) app: Shared,
+    /// What comes, whatever the events are.
+    rare: Dormant<Rare>,
+    /// When something was said last.
+    spoke: Instant,
+    until: Instant,
+    state: State,
+    /// Of what was said last, if that was much.
+    room: Room,
+    check: Arc<Check>,
+    _place: Place<TokenHash>,
+}
+
+struct Rare {
+    /// The server goes down, or the token is not good any more. It is asked about elsewhere: on a busy machine the answer
+    /// may take long, and events do not wait for it.
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// One timer for all that is due some time. It is not moved with every event: when it fires, it asks what is due.
+    alarm: Pin<Box<Sleep>>,
+}
+
+#[derive(PartialEq)]
+enum State {
+    New,
+    Open,
+    Over,
+}
+
+/// What comes, whatever the events are.
+pub(super) enum Beat {
+    /// The server goes down, or the token is not good any more.
+    Over,
+    /// Something is due.
+    Due,
+}
+
+impl Life {
+    pub(super) fn begin(app: Shared, caller: &Caller) -> Result<Self, Problem> {
+        let token = caller.token().hash;
+        let place = app.streams.enter(token, app.bounds.streams_max);
+        let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
+        app.meter.streams.inc();
+        let now = Instant::now();
+        let lasts = lasts(app.bounds.stream_time_max);
+        let check = app.checks.of(&app, caller.token());
+        Ok(Self {
+            rare: Dormant::new(Rare {
+                over: Box::pin(check.over().clone().cancelled_owned()),
+                alarm: Box::pin(sleep_until(now)),
+            }),
+            spoke: now,
+            until: now + lasts,
+            state: State::New,
+            room: Room::default(),
+            app,
+            check,
+            _place: place,
+        })
+    }
+
+    /// When it is cut, if it cannot end in good order.
+    pub(super) fn ends(&self) -> Ends {
+        Ends::with(&self.check, &self.app)
+    }
+
+    /// What has to be said now, whatever the events are: at first a greeting, and after the end nothing.
+    pub(super) fn hello(&mut self) -> Option<Option<Bytes>> {
+        self.room = Room::default(); // What was said before is on its way.
+        match self.state {
+            State::New => {
+                self.state = State::Open;
+                Some(Some(format!("retry: {}\n: everturn\n\n", retry_ms()).into()))
+            }
+            State::Open => None,
+            State::Over => Some(None),
+        }
+    }
+
+    /// What is said, with its room if it is much. Who finds none comes back with the cursor it has: waiting with all of it
+    /// in hand would need the same room.
+    pub(super) fn say(&mut self, frame: impl Into<Bytes>) -> Option<Bytes> {
+        let frame = frame.into();
+        match self.app.answers.enter(frame.len()) {
+            Ok(room) => {
+                self.room = room;
+                Some(frame)
+            }
+            Err(_full) => self.end("too much is being read at once"),
+        }
+    }
+
+    /// What comes, whatever the events are. Dropping the future loses nothing.
+    pub(super) async fn beat(&mut self) -> Beat {
+        poll_fn(|context| self.rare.poll_with(context, Rare::poll)).await
+    }
+
+    /// Something was said: the next heartbeat is put off.
+    pub(super) fn spoke(&mut self) {
+        self.spoke = Instant::now();
+    }
+
+    /// Does what a beat is for, and says what has to be said about it.
+    pub(super) fn heed(&mut self, beat: Beat) -> Option<Bytes> {
+        let now = Instant::now();
+        match beat {
+            Beat::Over if self.app.shutdown.is_cancelled() => return self.end("the server is going down"),
+            Beat::Over => return self.end("the token is not good any more"),
+            Beat::Due if now >= self.until => return self.end("time to reconnect"),
+            Beat::Due => {}
+        }
+        let is_quiet = now >= self.spoke + self.app.bounds.heartbeat;
+        if is_quiet {
+            self.spoke = now;
+        }
+        self.rare.get_mut().alarm.as_mut().reset(self.until.min(self.spoke + self.app.bounds.heartbeat));
+        is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
+    }
+
+    /// Says why the stream ends. A comment: clients come back with the cursor they have.
+    pub(super) fn end(&mut self, why: &str) -> Option<Bytes> {
+        self.state = State::Over;
+        Some(format!(": bye, {why}\n\n").into())
+    }
+}
+
+impl Rare {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Beat> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Beat::Over);
+        }
+        self.alarm.as_mut().poll(context).map(|()| Beat::Due)
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.app.meter.streams.dec();
+    }
+}
+
+/// How long a stream lasts: those that came together go one by one.
+fn lasts(max: Duration) -> Duration {
+    let max = max.as_millis() as u64;
+    Duration::from_millis(max - entropy::below(max / 5 + 1))
+}
+
+fn retry_ms() -> u64 {
+    RETRY_MS.start + entropy::below(RETRY_MS.end - RETRY_MS.start)
+}
+
+/// Something that is said piece by piece.
+pub(super) trait Frames: Send + 'static {
+    /// What to write next; `None` when the stream is over.
+    fn frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+
+    /// When it is cut, if it cannot end in good order.
+    fn ends(&self) -> Ends;
+}
+
+/// An answer without end.
+pub(super) fn response(watch: impl Frames) -> Response {
+    let ends = watch.ends();
+    // In a box: it is handed on with every frame.
+    let frames = stream::unfold(Box::new(watch), |mut watch| async move {
+        let frame = watch.frame().await?;
+        Some((Ok::<_, Infallible>(frame), watch))
+    });
+    // A proxy that gathers what it passes on would undo the streaming.
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    let mut response = (headers, Body::from_stream(frames)).into_response();
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response.extensions_mut().insert(ends);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Streams that began together do not end together, and do not all come back in the same moment.
+    #[test]
+    fn streams_go_and_come_back_one_by_one() {
+        let max = Duration::from_secs(60 * 60);
+        let times: BTreeSet<Duration> = (0..200).map(|_| lasts(max)).collect();
+        assert!(times.iter().all(|time| (max * 4 / 5..=max).contains(time)), "{times:?}");
+        assert!(*times.last().unwrap() - *times.first().unwrap() > max / 10, "they are spread");
+        assert!(times.len() > 150, "{}", times.len());
+        assert_eq!(lasts(Duration::ZERO), Duration::ZERO);
+        let retries: BTreeSet<u64> = (0..200).map(|_| retry_ms()).collect();
+        assert!(retries.iter().all(|retry| (500..2_000).contains(retry)), "{retries:?}");
+        assert!(retries.last().unwrap() - retries.first().unwrap() > 1_000, "they are spread");
+        assert!(retries.len() > 100, "{}", retries.len());
+    }
+}

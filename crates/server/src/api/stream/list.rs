@@ -1,0 +1,141 @@
+//! The list of an owner's chats, kept up to date.
+//!
+//! A heading is told whole and replaces what was told before, so nothing has to be resumed: whoever comes back is told
+//! the newest page again, and from then on what changes. So is whoever stays, when more has changed than was noted: the
+//! page replaces everything, and with it go the chats that went unseen.
+
+use std::collections::{BTreeSet, HashMap};
+
+use everturn::core::ids::{ChatId, InboxSeq, Version};
+use everturn::stores::{Heading, Query, StoreError};
+use everturn::{Changed, Feed};
+use tokio::time::{Duration, Instant, sleep_until};
+
+use crate::api::wire;
+use crate::app::Shared;
+use crate::auth::access::Caller;
+
+/// How many chats are told at once.
+const PAGE_LEN: usize = 50;
+/// How many chats are remembered. When there are more, the list is told anew.
+const KNOWN_LEN_MAX: usize = 4_096;
+/// How often the list is looked at, at most: a turn commits many times a second.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What of a chat a heading takes into account: its commits, and what was accepted since.
+type Told = (Version, InboxSeq);
+
+const fn told(heading: &Heading) -> Told {
+    (heading.version, heading.received)
+}
+
+/// What one client knows of its owner's chats.
+pub(super) struct List {
+    app: Shared,
+    caller: Caller,
+    feed: Feed,
+    known: HashMap<ChatId, Told>,
+    /// What to look at, and whether it is everything.
+    due: BTreeSet<ChatId>,
+    is_stale: bool,
+    /// Not before this.
+    next: Instant,
+    is_new: bool,
+}
+
+impl List {
+    pub(super) fn new(app: &Shared, caller: &Caller) -> Self {
+        Self {
+            feed: app.feed(caller),
+            app: app.clone(),
+            caller: caller.clone(),
+            known: HashMap::new(),
+            due: BTreeSet::new(),
+            is_stale: true,
+            next: Instant::now(),
+            is_new: true,
+        }
+    }
+
+    /// The next that is to be told; waits for it.
+    pub(super) async fn next(&mut self) -> Result<String, StoreError> {
+        loop {
+            self.changed().await;
+            let frame = self.frame().await?;
+            if !frame.is_empty() {
+                return Ok(frame);
+            }
+        }
+    }
+
+    /// Waits until there may be something to tell.
+    async fn changed(&mut self) {
+        loop {
+            let is_due = self.is_stale || !self.due.is_empty();
+            tokio::select! {
+                biased;
+                changed = self.feed.next() => match changed {
+                    Changed::Chat(chat) if self.due.len() < PAGE_LEN => drop(self.due.insert(chat)),
+                    Changed::Chat(chat) if self.due.contains(&chat) => {}
+                    Changed::Chat(_) | Changed::Anything => self.is_stale = true,
+                },
+                () = sleep_until(self.next), if is_due => return,
+            }
+        }
+    }
+
+    /// What is to be told; often nothing.
+    async fn frame(&mut self) -> Result<String, StoreError> {
+        self.next = Instant::now() + PAUSE;
+        let mut frame = String::new();
+        if std::mem::take(&mut self.is_stale) {
+            self.page(&mut frame).await?;
+        }
+        while let Some(chat) = self.due.pop_first() {
+            match self.app.glance(&self.caller, chat).await {
+                Ok(Some(heading)) => self.tell(&heading, &mut frame),
+                Ok(None) => {} // Somebody else's.
+                Err(StoreError::NoSuchChat) => self.gone(chat, &mut frame),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(frame)
+    }
+
+    async fn page(&mut self, frame: &mut String) -> Result<(), StoreError> {
+        let headings = self.app.newest(&self.caller, Query { len: PAGE_LEN, ..Query::default() }).await?;
+        let listed: HashMap<ChatId, Told> = headings.iter().map(|heading| (heading.id, told(heading))).collect();
+        let is_known = !std::mem::take(&mut self.is_new) && listed == self.known;
+        self.known = listed;
+        if is_known {
+            return Ok(()); // A shared store is looked at now and then, whether or not anything has happened.
+        }
+        let data = serde_json::to_string(&wire::Chats::page(&headings, PAGE_LEN)).unwrap_or_default();
+        frame.extend(["event: list\ndata: ", &data, "\n\n"]);
+        Ok(())
+    }
+
+    fn know(&mut self, heading: &Heading) {
+        if self.known.len() >= KNOWN_LEN_MAX {
+            self.is_stale = true;
+        }
+        self.known.insert(heading.id, told(heading));
+    }
+
+    fn tell(&mut self, heading: &Heading, frame: &mut String) {
+        if self.known.get(&heading.id) == Some(&told(heading)) {
+            return;
+        }
+        self.know(heading);
+        let listed = wire::Listed { chat: heading.id.to_string(), heading: heading.into() };
+        let data = serde_json::to_string(&listed).unwrap_or_default();
+        frame.extend(["event: heading\ndata: ", &data, "\n\n"]);
+    }
+
+    /// Only of chats that were told: whoever else's it was is nobody's business.
+    fn gone(&mut self, chat: ChatId, frame: &mut String) {
+        if self.known.remove(&chat).is_some() {
+            frame.push_str(&super::all::gone(chat));
+        }
+    }
+}

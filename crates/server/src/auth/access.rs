@@ -1,0 +1,229 @@
+//! Who asks, and what they may have.
+//!
+//! Routes say what they need in their arguments: [`May`] a scope, or [`Own`] a chat under a scope. There is no other
+//! way to either, so a route that compiles has asked.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use everturn::core::ids::ChatId;
+use everturn::stores::{Scope, Token};
+
+use crate::api::problem::{Kind, Problem};
+use crate::api::request::KEY;
+use crate::app::{OwnChat, Shared};
+
+/// Whoever carries a good token. Only the guard makes one.
+#[derive(Debug, Clone)]
+pub struct Caller(Token);
+
+impl Caller {
+    /// The bearer of this token, which was found good.
+    pub(crate) const fn bearing(token: Token) -> Self {
+        Self(token)
+    }
+
+    /// In whose name they act.
+    pub fn owner(&self) -> &str {
+        &self.0.owner
+    }
+
+    /// What they carry.
+    pub const fn token(&self) -> &Token {
+        &self.0
+    }
+
+    /// Whether they have one of these.
+    pub fn has(&self, scopes: &[Scope]) -> bool {
+        scopes.iter().any(|scope| self.0.scopes.has(*scope))
+    }
+
+    /// Nothing, if they have one of these.
+    pub fn needs(&self, scopes: &[Scope]) -> Result<(), Problem> {
+        if self.has(scopes) {
+            return Ok(());
+        }
+        let names: Vec<String> = scopes.iter().map(|scope| format!("`{}`", scope.name())).collect();
+        Err(Problem::new(Kind::Scope, format!("The token lacks the scope {}.", names.join(" or "))))
+    }
+}
+
+/// A scope as a type.
+pub trait Needed: Send + Sync + 'static {
+    /// Which; one of them is enough.
+    const SCOPES: &[Scope];
+}
+
+/// [`Scope::Read`].
+pub struct Reading;
+/// [`Scope::Chat`].
+pub struct Chatting;
+/// [`Scope::Chat`] or [`Scope::Approve`]: what is said decides which.
+pub struct Answering;
+/// [`Scope::Admin`].
+pub struct Managing;
+/// [`Scope::Metrics`], or [`Scope::Admin`], who may see it all.
+pub struct Measuring;
+
+impl Needed for Reading {
+    const SCOPES: &[Scope] = &[Scope::Read];
+}
+
+impl Needed for Chatting {
+    const SCOPES: &[Scope] = &[Scope::Chat];
+}
+
+impl Needed for Answering {
+    const SCOPES: &[Scope] = &[Scope::Chat, Scope::Approve];
+}
+
+impl Needed for Managing {
+    const SCOPES: &[Scope] = &[Scope::Admin];
+}
+
+impl Needed for Measuring {
+    const SCOPES: &[Scope] = &[Scope::Metrics, Scope::Admin];
+}
+
+/// A caller who may do this.
+pub struct May<S> {
+    caller: Caller,
+    _scope: PhantomData<S>,
+}
+
+impl<S> Deref for May<S> {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl<S: Needed> FromRequestParts<Shared> for May<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))?;
+        caller.needs(S::SCOPES)?;
+        Ok(Self { caller, _scope: PhantomData })
+    }
+}
+
+/// A chat in the path, for its owner with this scope.
+pub struct Own<S> {
+    /// Whoever asks.
+    pub caller: May<S>,
+    chat: OwnChat,
+}
+
+impl<S> Own<S> {
+    /// The chat alone.
+    pub fn into_chat(self) -> OwnChat {
+        self.chat
+    }
+}
+
+impl<S> Deref for Own<S> {
+    type Target = OwnChat;
+
+    fn deref(&self) -> &OwnChat {
+        &self.chat
+    }
+}
+
+impl<S: Needed> FromRequestParts<Shared> for Own<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let caller = May::<S>::from_request_parts(parts, app).await?;
+        let id = param(parts, app, "id").await?.parse().map_err(|_| Problem::not_found())?;
+        let chat = app.open(&caller, id).await?;
+        Ok(Self { caller, chat })
+    }
+}
+
+/// A chat in the path that may be gone by now: whoever names their request may have asked before it went. Without a name
+/// it is the same as [`Own`].
+pub struct Left<S> {
+    /// Whoever asks.
+    pub caller: May<S>,
+    /// What it is called, or was.
+    pub id: ChatId,
+    /// The chat, if it is there and theirs.
+    pub chat: Option<OwnChat>,
+}
+
+impl<S: Needed> FromRequestParts<Shared> for Left<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let caller = May::<S>::from_request_parts(parts, app).await?;
+        let id = param(parts, app, "id").await?.parse().map_err(|_| Problem::not_found())?;
+        let chat = match app.open(&caller, id).await {
+            Ok(chat) => Some(chat),
+            Err(problem) if problem.kind() == Kind::NotFound && parts.headers.contains_key(KEY) => None,
+            Err(problem) => return Err(problem),
+        };
+        Ok(Self { caller, id, chat })
+    }
+}
+
+/// The secret that whoever asks came with. For what is made of it, and nothing else.
+pub struct Shown(pub String);
+
+impl FromRequestParts<Shared> for Shown {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let shown = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let secret = shown.and_then(|value| value.split_once(' ')).map(|(_, secret)| secret.trim().to_owned());
+        secret.map(Self).ok_or_else(|| Problem::new(Kind::Unauthorized, "Send a token."))
+    }
+}
+
+/// The number at the end of a path, after the chat's id.
+pub struct Number(pub u64);
+
+impl FromRequestParts<Shared> for Number {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let number = param(parts, app, "number").await?;
+        // Only as it is written by us: "+1" and "01" are names of nothing.
+        let parsed = number.parse().ok().filter(|parsed: &u64| parsed.to_string() == number);
+        parsed.map(Self).ok_or_else(Problem::not_found)
+    }
+}
+
+/// A number behind that one.
+pub struct Place(pub usize);
+
+impl FromRequestParts<Shared> for Place {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let place = param(parts, app, "place").await?;
+        place.parse().map(Self).map_err(|_| Problem::not_found())
+    }
+}
+
+/// The id at the end of a path, of something that is no chat.
+pub struct Tail(pub String);
+
+impl FromRequestParts<Shared> for Tail {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        param(parts, app, "id").await.map(Self)
+    }
+}
+
+async fn param(parts: &mut Parts, app: &Shared, name: &str) -> Result<String, Problem> {
+    let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::not_found())?;
+    let found = params.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned());
+    found.ok_or_else(Problem::not_found)
+}

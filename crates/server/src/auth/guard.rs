@@ -1,0 +1,315 @@
+//! What stands before every route.
+//!
+//! A page of any site can make its reader's browser send requests to this machine, also under a name that was just bound
+//! to it. So a request must be for a name of ours, must not come from another site, must be JSON if it changes
+//! something, and must carry a token. Only then a route hears of it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{self, HeaderMap, HeaderName};
+use axum::http::{HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use everturn::core::ids::ChatId;
+use everturn::stores::TokenHash;
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::api::problem::{Kind, Problem};
+use crate::app::Shared;
+use crate::auth::access::Caller;
+use crate::auth::audit;
+use crate::auth::cors::{self, Site};
+use crate::auth::proxies::Network;
+use crate::entropy;
+use crate::net::listen::{Entrance, Listen};
+
+/// The paths that answer without a token, and whoever asks: for what looks after the process.
+pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Under which a request is named, in both directions.
+const REQUEST_ID: &str = "x-request-id";
+const REQUEST_ID_LEN_MAX: usize = 128;
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    address: IpAddr,
+    /// Whether nobody on the way can have read it.
+    is_private: bool,
+}
+
+impl Peer {
+    /// Somebody on this machine.
+    pub const LOCAL: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_private: true };
+
+    /// Somebody who came over the network.
+    pub const fn over(address: IpAddr, is_encrypted: bool) -> Self {
+        Self { address, is_private: is_encrypted || address.is_loopback() }
+    }
+}
+
+/// The names this server answers under, with their ports, in lower case.
+#[derive(Debug, Clone)]
+pub struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// The names of a server that listens here, and others it was given.
+    pub fn new(entrances: &[Entrance], given: &[String]) -> Self {
+        let mut hosts: Vec<String> = given.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let own = ["localhost", "127.0.0.1", "[::1]"];
+        for Entrance { at, tls } in entrances {
+            match at {
+                Listen::Unix(_) => hosts.push("localhost".into()),
+                Listen::Tcp(address) => {
+                    let port = address.port();
+                    hosts.extend(own.iter().map(|name| format!("{name}:{port}")));
+                    hosts.push(address.to_string());
+                    if port == if tls.is_some() { 443 } else { 80 } {
+                        hosts.extend(own.map(String::from));
+                    }
+                }
+            }
+        }
+        Self(hosts)
+    }
+
+    fn has(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        self.0.contains(&host)
+    }
+
+    fn has_origin(&self, origin: &str) -> bool {
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        host.is_some_and(|host| self.has(host))
+    }
+}
+
+/// Lets a request in, or says why not. Counts and logs it either way.
+pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let (id, method) = (app.request_ids.of(request.headers()), request.method().clone());
+    let span = tracing::error_span!("request", id); // Whatever is logged of it, at whatever level, has its name.
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let chat = chat_of(&route, request.uri().path());
+    let site = app.sites.of(request.headers());
+    let answered = async {
+        match admit(&app, &mut request, site.as_ref()).await {
+            Ok(Entry::Asks) => next.run(request).await,
+            Ok(Entry::MayAsk) => cors::preflight(),
+            Err(problem) => problem.into_response(),
+        }
+    };
+    let answered = answered.instrument(span);
+    // Whatever breaks in a request breaks that one, and its sender is told so.
+    let mut response = AssertUnwindSafe(answered).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(request = %id, route, "a request was not answered: something panicked");
+        Problem::new(Kind::Internal, "Something broke; see the server's log.").into_response()
+    });
+    if method.is_safe() {
+        response = app.answers.send(response); // What was done is not to be answered with a no, and is short.
+    }
+    let (status, took) = (response.status(), began.elapsed());
+    app.meter.answered(&method, &route, status, took);
+    let chat = response.extensions().get::<Made>().map(|made| made.0).or(chat).map(tracing::field::display);
+    let (status, ms) = (status.as_u16(), took.as_millis() as u64);
+    tracing::info!(request = %id, %method, route, chat, status, ms, "answered");
+    let headers = response.headers_mut();
+    for (name, value) in EVERYWHERE {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    app.sites.tell(site, headers);
+    response
+}
+
+const EVERYWHERE: [(HeaderName, &str); 6] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// What is let in.
+enum Entry {
+    /// A request.
+    Asks,
+    /// The question of a browser whether its page may make one.
+    MayAsk,
+}
+
+async fn admit(app: &Shared, request: &mut Request, site: Option<&Site>) -> Result<Entry, Problem> {
+    is_for_us(app, request)?;
+    match site {
+        Some(_) if cors::is_preflight(request.method(), request.headers()) => return Ok(Entry::MayAsk),
+        Some(_) => {}
+        None => is_from_us(app, request.headers())?,
+    }
+    if PROBES.contains(&request.uri().path()) {
+        return Ok(Entry::Asks);
+    }
+    let peer =
+        request.extensions().get::<Peer>().map(|peer| unread(*peer, &app.proxies, request.headers())).transpose()?;
+    let caller = identify(app, request.headers(), peer).await?;
+    request.extensions_mut().insert(caller);
+    Ok(Entry::Asks)
+}
+
+fn is_for_us(app: &Shared, request: &Request) -> Result<(), Problem> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (host, more) = (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next());
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let is_ours = match (authority, host) {
+        (Some(authority), Some(host)) => authority.eq_ignore_ascii_case(host) && app.hosts.has(host),
+        (Some(host), None) | (None, Some(host)) => app.hosts.has(host),
+        (None, None) => false,
+    };
+    if is_ours && more.is_none() {
+        return Ok(());
+    }
+    Err(Problem::new(Kind::Host, "Use the address the server printed, or start it with --host for this name."))
+}
+
+fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_foreign = |origin: &HeaderValue| !origin.to_str().is_ok_and(|origin| app.hosts.has_origin(origin));
+    let is_cross = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
+    if headers.get_all(header::ORIGIN).iter().any(is_foreign) || headers.get_all("sec-fetch-site").iter().any(is_cross)
+    {
+        let detail = "The request comes from a page of another site: if it may, name that site with --origin.";
+        return Err(Problem::new(Kind::Origin, detail));
+    }
+    Ok(())
+}
+
+/// What crosses a network comes encrypted, or through the proxy that has taken the encryption off. The address of whoever
+/// asks, which such a proxy tells.
+fn unread(Peer { address, is_private }: Peer, proxies: &[Network], headers: &HeaderMap) -> Result<IpAddr, Problem> {
+    let is_proxy = proxies.iter().any(|proxy| proxy.has(address));
+    if !is_private && !is_proxy {
+        let detail = "This address is for the proxy that does TLS: use the proxy's, or name it with --proxy.";
+        return Err(Problem::new(Kind::Host, detail));
+    }
+    let told = headers.get_all("x-forwarded-for").iter().next_back().filter(|_| is_proxy);
+    let last = told.and_then(|told| told.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
+    Ok(last.unwrap_or(address))
+}
+
+/// Whatever may change something is JSON, which no form of another site can send. Stands behind the choice of a route, so
+/// that a method nobody knows is told so.
+pub async fn is_json(request: Request, next: Next) -> Response {
+    match check_json(&request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn check_json(request: &Request) -> Result<(), Problem> {
+    if !matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
+        return Ok(());
+    }
+    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(Kind::MediaType, "Send it with `content-type: application/json`."))
+}
+
+async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
+    let mut headers = headers.get_all(header::AUTHORIZATION).iter();
+    let bearer = headers.next().and_then(|value| value.to_str().ok()).and_then(bearer);
+    if let (Some(secret), None) = (bearer, headers.next())
+        && let Some(token) = app.token(&TokenHash::of(secret)).await?
+    {
+        return Ok(Caller::bearing(token));
+    }
+    if bearer.is_some() {
+        if peer.is_some_and(|peer| app.failures.is_over(peer, app.bounds.failures_max)) {
+            return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute.").after(60));
+        }
+        audit::login_failed(peer); // No more than are answered: nobody fills the file.
+    }
+    Err(Problem::new(Kind::Unauthorized, "Send `authorization: Bearer …` with a token that is known and not expired."))
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, secret) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+}
+
+/// Names requests in answers and logs: as their senders do, so that both ends can be found by one name; else by the
+/// process and a count, so that logs of several processes can be read together.
+pub struct RequestIds {
+    process: String,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub fn new() -> Self {
+        Self { process: entropy::process(), next: AtomicU64::new(1) }
+    }
+
+    fn of(&self, headers: &HeaderMap) -> String {
+        let is_len = |id: &str| (1..=REQUEST_ID_LEN_MAX).contains(&id.len());
+        let is_name = |id: &&str| is_len(id) && id.bytes().all(|b| b.is_ascii_graphic());
+        match headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(is_name) {
+            Some(id) => id.to_owned(),
+            None => format!("req-{}-{}", self.process, self.next.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}
+
+/// The chat that an answer made, for the log. Its request has named none, or another.
+#[derive(Debug, Clone, Copy)]
+pub struct Made(pub ChatId);
+
+/// The chat that a path is about.
+fn chat_of(route: &str, path: &str) -> Option<ChatId> {
+    route.strip_prefix("/v1/chats/{id}")?;
+    path.split('/').nth(3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Logs of several processes can be read together.
+    #[test]
+    fn requests_of_two_processes_have_different_names() {
+        let (one, other) = (RequestIds::new(), RequestIds::new());
+        let plain = HeaderMap::new();
+        let ids = [one.of(&plain), one.of(&plain), other.of(&plain), other.of(&plain)];
+        assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "{ids:?}");
+        let named = HeaderMap::from_iter([(HeaderName::from_static(REQUEST_ID), HeaderValue::from_static("kelp-7"))]);
+        assert_eq!(one.of(&named), "kelp-7");
+    }
+
+    /// S1: what others on the way can read is not taken, unless it comes from the proxy that was named; and only that one
+    /// is believed who it speaks for.
+    #[test]
+    fn only_the_proxy_may_come_unencrypted() {
+        let proxies = ["10.0.0.0/8".parse().unwrap()];
+        let headers = |told: &'static str| {
+            HeaderMap::from_iter([("x-forwarded-for".parse().unwrap(), HeaderValue::from_static(told))])
+        };
+        let asks = |from: &str, is_encrypted: bool, told| {
+            unread(Peer::over(from.parse().unwrap(), is_encrypted), &proxies, &headers(told))
+                .ok()
+                .map(|ip| ip.to_string())
+        };
+        assert_eq!(asks("192.0.2.1", false, ""), None);
+        assert_eq!(asks("192.0.2.1", false, "10.0.0.1"), None);
+        assert_eq!(asks("192.0.2.1", true, "10.0.0.1").unwrap(), "192.0.2.1");
+        assert_eq!(asks("10.1.1.1", false, "203.0.113.7, 198.51.100.4").unwrap(), "198.51.100.4");
+        assert_eq!(asks("10.1.1.1", false, "nonsense").unwrap(), "10.1.1.1");
+        assert_eq!(asks("127.0.0.1", false, "203.0.113.7").unwrap(), "127.0.0.1");
+    }
+}

@@ -1,0 +1,5 @@
+//! The server's Prometheus metrics: requests, connections, the process, and their text format.
+
+pub(crate) mod exposition;
+pub(crate) mod meter;
+mod process;

@@ -1,0 +1,271 @@
+//! Where a server listens: on a port, or on a socket in the file system.
+
+use std::fmt;
+use std::io::{Error, ErrorKind, Result};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
+
+use crate::net::tls::Tls;
+
+/// What stands before the path of a socket.
+const UNIX: &str = "unix:";
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// An address and a port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// A socket in the file system, its owner's alone.
+    Unix(PathBuf),
+}
+
+/// Not a place to listen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither an address with a port, such as 127.0.0.1:4140, nor unix: and a path")]
+pub struct NoListen(String);
+
+impl FromStr for Listen {
+    type Err = NoListen;
+
+    fn from_str(text: &str) -> std::result::Result<Self, NoListen> {
+        let no = || NoListen(text.into());
+        match text.strip_prefix(UNIX) {
+            Some(path) if path.is_empty() || path.contains('\n') => Err(no()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| no()),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// A way in: where, and whether it is encrypted.
+#[derive(Debug, Clone)]
+pub struct Entrance {
+    /// Where to listen.
+    pub at: Listen,
+    /// TLS of our own, if any.
+    pub tls: Option<Arc<Tls>>,
+}
+
+impl Entrance {
+    /// One without TLS.
+    #[must_use]
+    pub const fn plain(at: Listen) -> Self {
+        Self { at, tls: None }
+    }
+
+    /// Its URL, for a client on this machine.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match (&self.at, &self.tls) {
+            (Listen::Unix(_), _) => self.at.to_string(),
+            (Listen::Tcp(address), None) => format!("http://{}", reachable(*address)),
+            (Listen::Tcp(address), Some(_)) => format!("https://{}", reachable(*address)),
+        }
+    }
+
+    /// Whether a client on this machine can use it without further ado: it needs no certificate, and comes from loopback.
+    #[must_use]
+    pub const fn is_local(&self) -> bool {
+        match (&self.at, &self.tls) {
+            (Listen::Unix(_), _) => true,
+            (Listen::Tcp(address), None) => address.ip().is_loopback() || address.ip().is_unspecified(),
+            (Listen::Tcp(_), Some(_)) => false,
+        }
+    }
+}
+
+/// An address of this machine for a server that listens on all of them.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// How many may wait to be let in: after a restart all clients come at once, and whoever finds no room tries again a second
+/// later. The usual is 128; the system may allow fewer than this.
+const WAITING_LEN_MAX: u32 = 4_096;
+
+/// What is listened on.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix { listener: UnixListener, _file: SocketFile },
+}
+
+/// Somebody who came.
+pub(crate) enum Came {
+    Tcp(TcpStream, IpAddr),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    /// Begins to listen, and says where it does.
+    pub(crate) async fn bind(at: &Listen) -> Result<(Self, Listen)> {
+        match at {
+            Listen::Tcp(address) => {
+                let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+                socket.set_reuseaddr(true)?; // Or a restart would wait for the connections of before.
+                socket.bind(*address)?;
+                let listener = socket.listen(WAITING_LEN_MAX)?;
+                let address = listener.local_addr()?;
+                Ok((Self::Tcp(listener), Listen::Tcp(address)))
+            }
+            Listen::Unix(path) => {
+                let path = std::path::absolute(path)?;
+                make_room(&path).await?;
+                let socket = UnixSocket::new_stream()?;
+                socket.bind(&path)?;
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+                let listener = socket.listen(WAITING_LEN_MAX)?;
+                let file = SocketFile::new(&path)?;
+                Ok((Self::Unix { listener, _file: file }, Listen::Unix(path)))
+            }
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> Result<Came> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
+                let _ = stream.set_nodelay(true); // Without, it is only slower.
+                Came::Tcp(stream, from.ip().to_canonical())
+            }),
+            Self::Unix { listener, .. } => listener.accept().await.map(|(stream, _)| Came::Unix(stream)),
+        }
+    }
+}
+
+/// Takes away a socket that nobody listens on any more, and nothing else.
+async fn make_room(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(about) if !about.file_type().is_socket() => {
+            return Err(Error::new(ErrorKind::AlreadyExists, "something that is no socket is there"));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(_) => Err(Error::new(ErrorKind::AddrInUse, "another process listens there")),
+    }
+}
+
+/// The file of a socket, taken away with it: unless it is another's by then.
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> Result<Self> {
+        Ok(Self { path: path.into(), id: id(path)? })
+    }
+}
+
+fn id(path: &Path) -> Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()))
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if id(&self.path).is_ok_and(|id| id == self.id) {
+            let _ = std::fs::remove_file(&self.path); // One that stays is taken away by the next that listens there.
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for text in ["127.0.0.1:4140", "[::1]:0", "unix:/run/everturn.sock", "unix:here"] {
+            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+        }
+        for text in ["", "localhost:1", "127.0.0.1", "unix:", "4140"] {
+            assert!(text.parse::<Listen>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn clients_on_this_machine_are_given_what_they_can_use() {
+        for (at, url, is_local) in [
+            ("127.0.0.1:1", "http://127.0.0.1:1", true),
+            ("0.0.0.0:1", "http://127.0.0.1:1", true),
+            ("[::]:1", "http://[::1]:1", true),
+            ("10.1.2.3:1", "http://10.1.2.3:1", false),
+            ("unix:/a", "unix:/a", true),
+        ] {
+            let entrance = Entrance::plain(at.parse().unwrap());
+            assert_eq!((entrance.url().as_str(), entrance.is_local()), (url, is_local));
+        }
+    }
+
+    /// After a restart everybody comes at once. Nobody is turned away before they are let in.
+    #[tokio::test]
+    async fn a_crowd_may_wait_at_the_door() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &Path| format!("unix:{}", path.join("socket").display());
+        for at in ["127.0.0.1:0", &at(dir.path())] {
+            let (_listener, at) = Listener::bind(&at.parse().unwrap()).await.unwrap();
+            let mut waiting = Vec::new();
+            for number in 0..300 {
+                let come = async {
+                    match &at {
+                        Listen::Tcp(address) => {
+                            TcpStream::connect(address).await.map(|stream| Came::Tcp(stream, address.ip()))
+                        }
+                        Listen::Unix(path) => UnixStream::connect(path).await.map(Came::Unix),
+                    }
+                };
+                let came = tokio::time::timeout(std::time::Duration::from_secs(30), come).await;
+                waiting.push(came.unwrap_or_else(|_| panic!("{number} found no room at {at}")).unwrap());
+            }
+        }
+    }
+
+    /// A socket is its owner's alone, one that was left is replaced, and one that is used, or no socket, is not.
+    #[tokio::test]
+    async fn only_a_socket_that_was_left_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let at = Listen::Unix(path.clone());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "it was left");
+        let (listener, bound) = Listener::bind(&at).await.unwrap();
+        assert_eq!(bound, at);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let again = Listener::bind(&at).await.err().unwrap();
+        assert_eq!(again.kind(), ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(!path.exists(), "it is taken away");
+        std::fs::write(&path, "a letter").unwrap();
+        let letter = Listener::bind(&at).await.err().unwrap();
+        assert_eq!(letter.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
+        std::fs::remove_file(&path).unwrap();
+        let (first, _) = Listener::bind(&at).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (_second, _) = Listener::bind(&at).await.unwrap();
+        drop(first);
+        assert!(path.exists(), "it is the second's");
+    }
+}

@@ -1,0 +1,170 @@
+//! A body whose reader must go on taking.
+//!
+//! In HTTP/2 a connection is shared, and one of its readers can stop while the others go on. Nobody can end that one from
+//! here, but what it holds can be let go.
+
+use std::io::{Error, ErrorKind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::future::OptionFuture;
+use hyper::body::{Frame, SizeHint};
+use prometheus_client::metrics::counter::Counter;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::auth::token_watch::Ends;
+use crate::net::activity::Piece;
+use crate::net::slow_reader::budget::PIECE_BYTES;
+use crate::net::slow_reader::connection::made_good_by;
+
+/// A body whose reader must go on taking. What it holds is let go when a piece was not asked for in time.
+pub struct Taking {
+    slot: Arc<Mutex<Slot>>,
+    /// Who looks whether it is taken; ends with the body.
+    _looks: AbortOnDropHandle<()>,
+}
+
+struct Slot {
+    /// What is sent, and the request that it answers.
+    body: Option<(Body, Piece)>,
+    /// Until when another piece has to be asked for, if it is the reader's turn.
+    until: Option<Instant>,
+    stall_max: Duration,
+}
+
+impl Taking {
+    /// The same body, let go when nothing is taken of it for so long, or up to twice as long; a piece of 64 KiB may
+    /// take a minute longer.
+    /// So it is when it ends before, and the end is not taken.
+    pub fn new(body: Body, piece: Piece, stall_max: Duration, ends: Option<Ends>, cut: Counter) -> Self {
+        let slot = Arc::new(Mutex::new(Slot { body: Some((body, piece)), until: None, stall_max }));
+        let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, ends, cut));
+        Self { slot, _looks: AbortOnDropHandle::new(looks) }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.slot)
+    }
+}
+
+/// Lets go of what nobody takes, and counts that.
+async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<Ends>, cut: Counter) {
+    tokio::select! {
+        biased;
+        Some(()) = OptionFuture::from(ends.map(Ends::due)) => {}
+        () = stalled(&slot, stall_max) => {}
+    }
+    if let Some(slot) = slot.upgrade() {
+        lock(&slot).body = None;
+        cut.inc();
+    }
+}
+
+/// Waits until a piece was not asked for in time, or nobody is left to ask.
+async fn stalled(slot: &Weak<Mutex<Slot>>, stall_max: Duration) {
+    loop {
+        sleep(stall_max).await;
+        let Some(slot) = slot.upgrade() else { return };
+        if lock(&slot).until.is_some_and(|until| until <= Instant::now()) {
+            return;
+        }
+    }
+}
+
+fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl hyper::body::Body for Taking {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut slot = self.slot();
+        slot.until = None;
+        let Some((body, _)) = &mut slot.body else {
+            let stalled = Error::new(ErrorKind::TimedOut, "the other side did not read");
+            return Poll::Ready(Some(Err(axum::Error::new(stalled))));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len).min(PIECE_BYTES);
+            slot.until = Some(Instant::now() + slot.stall_max + made_good_by(bytes));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.slot().body.as_ref().is_some_and(|(body, _)| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.slot().body.as_ref().map(|(body, _)| body.size_hint()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{StreamExt as _, stream};
+    use http_body_util::BodyExt as _;
+    use hyper::Version;
+
+    use super::*;
+    use crate::net::activity::Work;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_nobody_takes_is_let_go_and_one_that_waits_for_us_is_not() {
+        let (held, is_held) = (Arc::new(()), |held: &Arc<()>| Arc::strong_count(held) > 1);
+        let cut = Counter::default();
+        let slow = {
+            let held = held.clone();
+            stream::unfold(0, move |n: u64| {
+                let held = held.clone();
+                async move {
+                    sleep(if n == 1 { SECOND * 100 } else { Duration::ZERO }).await;
+                    let _ = &held;
+                    Some((Ok::<_, Infallible>(Bytes::from("piece")), n + 1))
+                }
+            })
+        };
+        let mut body = Taking::new(
+            Body::from_stream(slow),
+            Work::default().begin(Version::HTTP_2),
+            SECOND * 30,
+            None,
+            cut.clone(),
+        );
+        for _ in 0..2 {
+            body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
+            sleep(SECOND * 29).await;
+        }
+        body.frame().await.unwrap().unwrap();
+        assert!(is_held(&held) && cut.get() == 0);
+        sleep(SECOND * 61).await;
+        assert!(!is_held(&held), "what it held is let go");
+        assert_eq!(cut.get(), 1);
+        body.frame().await.unwrap().unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_piece_may_take_a_minute_longer_and_no_more() {
+        let pieces = stream::repeat(Bytes::from(vec![0; 20_000_000])).map(Ok::<_, Infallible>);
+        let piece = Work::default().begin(Version::HTTP_2);
+        let mut body = Taking::new(Body::from_stream(pieces), piece, SECOND * 30, None, Counter::default());
+        for _ in 0..3 {
+            body.frame().await.unwrap().unwrap();
+            sleep(SECOND * 90).await;
+        }
+        sleep(SECOND * 40).await;
+        body.frame().await.unwrap().unwrap_err();
+    }
+}

@@ -1,0 +1,197 @@
+//! What goes out, within bounds.
+//!
+//! Whoever reads slowly, or not at all, keeps us from letting go of what they were answered with. So answers go out in small
+//! pieces, each a copy of its own: hyper has a piece or two, and no piece keeps the whole alive. And the whole of a large
+//! answer needs room until its last piece is taken, or nobody wants it any more: so all of them together are bounded.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use bytes::{Buf as _, Bytes};
+use hyper::body::{Body as _, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::api::problem::{Kind, Problem};
+
+/// How much goes out at once, and how much needs no room.
+pub const PIECE_BYTES: usize = 64 * 1024;
+
+/// Room for large answers.
+pub struct Answers {
+    room: Arc<Semaphore>,
+    bytes_max: usize,
+}
+
+/// Room for one; given back when dropped. Small ones need none.
+#[derive(Default)]
+pub struct Room(Option<OwnedSemaphorePermit>);
+
+/// Marks an answer that has its room already.
+#[derive(Clone, Copy)]
+struct HasRoom;
+
+impl Answers {
+    /// Room for so many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        let bytes_max = bytes_max.min(u32::MAX as usize); // As many as can be asked for at once.
+        Self { room: Arc::new(Semaphore::new(bytes_max)), bytes_max }
+    }
+
+    /// Room for so many bytes, if there is any. One answer alone always finds it.
+    pub fn enter(&self, len: usize) -> Result<Room, Problem> {
+        if len <= PIECE_BYTES {
+            return Ok(Room::default());
+        }
+        let room = self.room.clone().try_acquire_many_owned(self.weight(len)).ok();
+        let full = || Problem::new(Kind::Unavailable, "Too much is being read at once; try again.");
+        room.map(|room| Room(Some(room))).ok_or_else(full)
+    }
+
+    /// The same, when there is some. For whoever holds nothing meanwhile.
+    pub async fn wait(&self, len: usize) -> Room {
+        Room(self.room.clone().acquire_many_owned(self.weight(len)).await.ok()) // Nobody closes it.
+    }
+
+    /// An answer in small pieces, with its room if it is large; or that there is none.
+    pub fn send(&self, response: Response) -> Response {
+        let len = response.body().size_hint().exact().map(|len| usize::try_from(len).unwrap_or(usize::MAX));
+        if len.is_some_and(|len| len <= PIECE_BYTES) {
+            return response;
+        }
+        let has_room = response.extensions().get::<HasRoom>().is_some();
+        match self.enter(len.filter(|_| !has_room).unwrap_or(0)) {
+            Ok(room) => response.map(|body| Body::new(Pieces { body, rest: Bytes::new(), _room: room })),
+            Err(problem) => problem.into_response(),
+        }
+    }
+
+    fn weight(&self, len: usize) -> u32 {
+        u32::try_from(len.min(self.bytes_max)).unwrap_or(u32::MAX)
+    }
+
+    /// How many bytes there is room for.
+    #[cfg(test)]
+    pub fn free(&self) -> usize {
+        self.room.available_permits()
+    }
+}
+
+impl Room {
+    /// Gives back what is more than so many bytes need.
+    pub fn shrink(&mut self, len: usize) {
+        if let Some(room) = &mut self.0 {
+            drop(room.split(room.num_permits().saturating_sub(len)));
+        }
+    }
+
+    /// The same answer, which has this room until it is sent.
+    pub fn until_sent(self, response: Response) -> Response {
+        let mut response = response.map(|body| Body::new(Pieces { body, rest: Bytes::new(), _room: self }));
+        response.extensions_mut().insert(HasRoom);
+        response
+    }
+}
+
+/// A body in small pieces.
+struct Pieces {
+    body: Body,
+    /// What is left of the newest that came.
+    rest: Bytes,
+    _room: Room,
+}
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            match frame.into_data() {
+                Ok(data) if data.len() > PIECE_BYTES => self.rest = data,
+                Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let piece = Bytes::copy_from_slice(&self.rest[..PIECE_BYTES.min(self.rest.len())]);
+        self.rest.advance(piece.len());
+        if self.rest.is_empty() {
+            self.rest = Bytes::new(); // What is empty may still hold all that it was part of.
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// I14: what goes out goes in small pieces that hold nothing but themselves.
+    #[tokio::test]
+    async fn a_piece_does_not_keep_the_whole() {
+        let (whole, answers) = (Arc::<[u8]>::from(vec![7; 5 * PIECE_BYTES + 1]), Answers::new(1_000_000));
+        let mut body = answers.send(Bytes::from_owner(whole.clone()).into_response()).into_body();
+        assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
+        let mut pieces = Vec::new();
+        while let Some(piece) = body.frame().await {
+            pieces.push(piece.unwrap().into_data().unwrap());
+            assert_eq!(body.size_hint().exact(), Some((whole.len() - pieces.concat().len()) as u64));
+        }
+        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [[PIECE_BYTES; 5].as_slice(), &[1]].concat());
+        assert_eq!(pieces.concat(), *whole);
+        drop(body);
+        assert_eq!((Arc::strong_count(&whole), pieces.len()), (1, 6), "the pieces are here, and it is let go");
+    }
+
+    /// I19: large answers share a room, and whoever finds none is told so.
+    #[tokio::test]
+    async fn large_answers_share_a_room() {
+        let answers = Answers::new(300_000);
+        let send = |len: usize| answers.send(vec![b'x'; len].into_response());
+        let (one, small) = (send(200_000), send(PIECE_BYTES));
+        assert_eq!((one.status().as_u16(), small.status().as_u16(), answers.free()), (200, 200, 100_000));
+        let refused = send(100_001);
+        assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].as_bytes()), (503, b"1".as_slice()));
+        let other = send(100_000);
+        assert_eq!((other.status().as_u16(), answers.free()), (200, 0));
+        drop(one);
+        assert_eq!(answers.free(), 200_000);
+        drop(other.into_body().collect().await.unwrap());
+        assert_eq!(answers.free(), 300_000);
+        let alone = send(1_000_000);
+        assert_eq!((alone.status().as_u16(), answers.free()), (200, 0), "one alone is sent, however large it is");
+        drop(alone);
+        let mut room = answers.wait(250_000).await;
+        room.shrink(100_000);
+        assert_eq!(answers.free(), 200_000);
+        let roomy = answers.send(room.until_sent(vec![b'x'; 250_000].into_response()));
+        assert_eq!((roomy.status().as_u16(), answers.free()), (200, 200_000), "it has its room");
+        drop(roomy);
+        assert_eq!(answers.free(), 300_000);
+    }
+}

@@ -1,0 +1,233 @@
+//! A connection whose other side must say something, and must go on reading.
+//!
+//! Whoever connects holds a place, and there are only so many. So the first request has to be there in time, whatever
+//! comes before it: silence, half a preface, a handshake. After an answer a connection may rest, because proxies keep some
+//! at hand; but a head that has begun has to come to its end in the same time.
+//!
+//! Nobody waits for a slow reader: its stream reads the store when there is room on its connection, so it costs one
+//! batch of events and not more. But one that has stopped reading would hold its connection for ever, and so would one
+//! that takes a byte now and then. So waiting is counted: too much of it ends the connection, and only what is taken
+//! makes good for it. Whoever it was comes back with the cursor it has.
+
+use std::future::Future as _;
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::net::activity::Work;
+
+/// How much waiting so many bytes make good for: a reader takes a thousand a second, or is cut sooner or later.
+pub const fn made_good_by(bytes: usize) -> Duration {
+    Duration::from_millis(bytes as u64)
+}
+
+/// A connection with a bound on how long heads may take, the first one from now on, and on how long writes may wait.
+pub struct Stall<T> {
+    io: T,
+    stall_max: Duration,
+    /// When it is over. Armed while a write waits.
+    deadline: Pin<Box<Sleep>>,
+    waits_since: Option<Instant>,
+    /// For how long it was waited before, as far as nothing made good for it.
+    waited: Duration,
+    work: Work,
+    head_max: Duration,
+    /// The number of the request whose head has begun, and until when it has to be whole.
+    head: Option<(usize, Pin<Box<Sleep>>)>,
+    /// Counts those that are cut because they do not read.
+    cut: Counter,
+}
+
+impl<T> Stall<T> {
+    /// The same connection, cut when writes wait so long, or when what is asked is not there in time.
+    pub fn new(io: T, stall_max: Duration, head_max: Duration, work: Work, cut: Counter) -> Self {
+        let (deadline, head) = (Box::pin(sleep(stall_max)), Some((0, Box::pin(sleep(head_max)))));
+        Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, work, head_max, head, cut }
+    }
+
+    /// What it is about.
+    pub const fn inner(&self) -> &T {
+        &self.io
+    }
+
+    fn watch(&mut self, context: &mut Context<'_>, polled: Poll<Result<usize>>) -> Poll<Result<usize>> {
+        if let Poll::Ready(written) = polled {
+            if let Some(since) = self.waits_since.take() {
+                self.waited += since.elapsed();
+                self.work.taken();
+            }
+            if let (Ok(bytes), false) = (&written, self.waited.is_zero()) {
+                self.waited = self.waited.saturating_sub(made_good_by(*bytes));
+            }
+            return Poll::Ready(written);
+        }
+        if self.waits_since.is_none() {
+            let now = Instant::now();
+            self.waits_since = Some(now);
+            self.deadline.as_mut().reset(now + self.stall_max.saturating_sub(self.waited));
+        }
+        ready!(self.deadline.as_mut().poll(context));
+        self.cut.inc();
+        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side does not read")))
+    }
+
+    /// Something came. If a request is awaited, its head has begun, unless it had before.
+    fn heard(&mut self) {
+        let Some(awaited) = self.work.awaited() else { return };
+        if self.head.as_ref().is_none_or(|(begun, _)| *begun != awaited) {
+            self.head = Some((awaited, Box::pin(sleep(self.head_max))));
+        }
+    }
+
+    /// Whether a head is not whole in time.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        let Some((begun, deadline)) = &mut self.head else { return false };
+        if self.work.awaited() != Some(*begun) {
+            self.head = None;
+            return false;
+        }
+        deadline.as_mut().poll(context).is_ready()
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(context, buf);
+        if buf.filled().len() > before {
+            self.heard();
+        }
+        match polled {
+            Poll::Pending if self.is_late(context) => {
+                Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side asks nothing")))
+            }
+            polled => polled,
+        }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write(context, buf);
+        self.watch(context, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write_vectored(context, bufs);
+        self.watch(context, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context) // A socket keeps nothing back.
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Version;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn stalling(room: usize) -> (Stall<DuplexStream>, DuplexStream, Work) {
+        let ((ours, theirs), work) = (duplex(room), Work::default());
+        (Stall::new(ours, SECOND * 30, SECOND * 10, work.clone(), Counter::default()), theirs, work)
+    }
+
+    /// For how long it is written to a reader that takes so many bytes after each pause; `None` if it takes all.
+    async fn cut_after(pause: Duration, bytes: usize) -> Option<Duration> {
+        let (mut ours, mut theirs, _work) = stalling(bytes);
+        let began = Instant::now();
+        let reader = tokio::spawn(async move {
+            let mut taken = vec![0; bytes];
+            loop {
+                sleep(pause).await;
+                if theirs.read_exact(&mut taken).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let wrote = ours.write_all(&vec![0; 100 * bytes]).await;
+        reader.abort();
+        wrote.err().map(|error| {
+            assert_eq!((error.kind(), ours.cut.get()), (ErrorKind::TimedOut, 1));
+            began.elapsed()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stops_is_cut_and_one_that_goes_on_is_not() {
+        assert_eq!(cut_after(SECOND * 1_000, 8).await, Some(SECOND * 30));
+        assert_eq!(cut_after(SECOND * 29, 40_000).await, None, "slow, and still good");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_does_not_keep_a_connection() {
+        let cut = cut_after(SECOND * 29, 1).await.unwrap();
+        assert!(cut < SECOND * 31, "{cut:?}");
+        let cut = cut_after(SECOND, 500).await.unwrap();
+        assert!((SECOND * 58..SECOND * 62).contains(&cut), "each second is half made good: {cut:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_nothing_is_cut_and_who_has_asked_may_be_silent() {
+        let (mut ours, mut theirs, _work) = stalling(8);
+        let began = Instant::now();
+        theirs.write_all(b"PRI").await.unwrap();
+        let error = ours.read_to_end(&mut Vec::new()).await.unwrap_err();
+        assert_eq!((error.kind(), began.elapsed()), (ErrorKind::TimedOut, SECOND * 10));
+        let (mut ours, mut theirs, work) = stalling(8);
+        drop(work.begin(Version::HTTP_11));
+        let late = async {
+            sleep(SECOND * 100).await;
+            theirs.write_all(b"more").await.unwrap();
+        };
+        let mut more = [0; 4];
+        let (read, ()) = tokio::join!(ours.read_exact(&mut more), late);
+        assert_eq!((read.unwrap(), &more), (4, b"more"));
+    }
+
+    /// S14: each head has its time from its first byte on, however long the connection rested before; what comes while a
+    /// request is under way, and anything in HTTP/2, is no head.
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_has_begun_has_to_be_whole_in_time() {
+        for (version, piece_is_kept, cut) in
+            [(Version::HTTP_11, false, true), (Version::HTTP_11, true, false), (Version::HTTP_2, false, false)]
+        {
+            let (mut ours, mut theirs, work) = stalling(8);
+            theirs.write_all(b"one").await.unwrap();
+            ours.read_exact(&mut [0; 3]).await.unwrap();
+            let piece = Some(work.begin(version)).filter(|_| piece_is_kept);
+            for (pause, word) in [(100, b"G"), (5, b"E"), (4, b"T")] {
+                sleep(SECOND * pause).await;
+                theirs.write_all(word).await.unwrap();
+                ours.read_exact(&mut [0]).await.unwrap();
+            }
+            let began = Instant::now();
+            let silent = tokio::time::timeout(SECOND * 100, ours.read(&mut [0])).await;
+            let is_cut = silent.is_ok_and(|read| read.unwrap_err().kind() == ErrorKind::TimedOut);
+            assert_eq!(is_cut, cut, "{version:?}");
+            assert_eq!(began.elapsed(), SECOND * if cut { 1 } else { 100 });
+            drop(piece);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Where the server of a data directory listens.
+//!
+//! Clients on the same machine are given a directory, not an address. The server writes its address there and keeps the
+//! file locked as long as it lives. The kernel opens the lock when the process dies, however it dies: an address that
+//! nobody holds is an old one, and no token is sent to whoever listens there now.
+
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::setup::data::{DataDir, DataError};
+
+/// What stands behind the address of a guest.
+const GUEST: &str = " guest";
+const ADDRESS_FILE: &str = "address";
+/// Longer than any address.
+const ADDRESS_BYTES_MAX: u64 = 512;
+/// How often the lock is tried: a client that looks holds it for a moment.
+const TRIES_MAX: u32 = 50;
+const TRY_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a server means to stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// It is the daemon here, and when it goes away it comes back.
+    Daemon,
+    /// It is part of a command and ends with it; whoever needs one then has to be one.
+    Guest,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Its URL: `http://` and an address, or `unix:` and the path of a socket.
+    pub url: String,
+    /// How long it means to stay.
+    pub stay: Stay,
+}
+
+/// An address that clients can find, until it is dropped or the process dies.
+#[derive(Debug)]
+pub struct Announced {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path); // An old address is harmless: nobody holds it.
+    }
+}
+
+impl DataDir {
+    /// Tells clients on this machine where the server of this directory listens; `None` if another one does already,
+    /// which only those can that keep their chats elsewhere.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub async fn announce(&self, url: &str, stay: Stay) -> Result<Option<Announced>, DataError> {
+        let path = self.path().join(ADDRESS_FILE);
+        let io = |error| DataError::Io { path: path.clone(), error };
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io)?;
+        if !lock(&file).await.map_err(io)? {
+            return Ok(None);
+        }
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(io)?;
+        file.set_len(0).map_err(io)?;
+        let guest = if stay == Stay::Guest { GUEST } else { "" };
+        file.write_all(format!("{url}{guest}\n").as_bytes()).map_err(io)?;
+        Ok(Some(Announced { path, _locked: file }))
+    }
+
+    /// Where the server of this directory listens; `None` if none runs.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn address(&self) -> Result<Option<Address>, DataError> {
+        let path = self.path().join(ADDRESS_FILE);
+        let io = |error| DataError::Io { path: path.clone(), error };
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(None), // Whoever wrote it is gone.
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        let mut text = String::new();
+        file.take(ADDRESS_BYTES_MAX).read_to_string(&mut text).map_err(io)?;
+        // Without its end it is being written.
+        Ok(text.strip_suffix('\n').map(|line| match line.strip_suffix(GUEST) {
+            Some(url) => Address { url: url.into(), stay: Stay::Guest },
+            None => Address { url: line.into(), stay: Stay::Daemon },
+        }))
+    }
+}
+
+async fn lock(file: &File) -> std::io::Result<bool> {
+    for _ in 0..TRIES_MAX {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(TRY_EVERY).await,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(name: &str) -> DataDir {
+        let path = std::env::temp_dir().join(format!("everturn-address-{name}-{}", std::process::id()));
+        DataDir::open(&path).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_address_is_known_as_long_as_its_server_lives() {
+        let data = directory("lives");
+        assert_eq!(data.address().unwrap(), None);
+        let announced = data.announce("http://127.0.0.1:4140", Stay::Guest).await.unwrap().unwrap();
+        let address = Address { url: "http://127.0.0.1:4140".into(), stay: Stay::Guest };
+        assert_eq!(data.address().unwrap(), Some(address));
+        assert!(data.announce("http://127.0.0.1:1", Stay::Daemon).await.unwrap().is_none(), "there is one server");
+        drop(announced);
+        assert_eq!(data.address().unwrap(), None);
+        assert!(!data.path().join(ADDRESS_FILE).exists());
+        std::fs::remove_dir_all(data.path()).unwrap();
+    }
+
+    #[test]
+    fn an_address_of_a_killed_server_is_not_believed() {
+        let data = directory("killed");
+        std::fs::write(data.path().join(ADDRESS_FILE), "http://127.0.0.1:4140\n").unwrap();
+        assert_eq!(data.address().unwrap(), None);
+        std::fs::remove_dir_all(data.path()).unwrap();
+    }
+}

@@ -1,0 +1,278 @@
+//! Which models a server can ask.
+//!
+//! Keys come from the environment, and each goes to its own provider alone. Without any, the understudy stands in, so
+//! that a first chat needs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use everturn::Builder;
+use everturn::core::ids::ModelId;
+use everturn::core::limits::Limits;
+use everturn::core::prompt::{Target, Wire};
+use everturn::providers::anthropic::Anthropic;
+use everturn::providers::catalogue::{Catalogue, PriceCard};
+use everturn::providers::endpoint::{Auth, BadEndpoint, Endpoint};
+use everturn::providers::gemini::{Gemini, Kept};
+use everturn::providers::http::Http;
+use everturn::providers::openai::{OLLAMA, OPENROUTER};
+use everturn::providers::openai_chat::OpenAiChat;
+use everturn::providers::openai_responses::OpenAiResponses;
+use everturn_understudy::{Manner, Understudy};
+
+use crate::setup::offer::Offered;
+
+/// A provider by its name, the variables that may hold its key, and the model that is asked if nobody names one.
+type Usual = (&'static str, &'static [&'static str], &'static str);
+
+/// The providers that need a key.
+const KEYS: [Usual; 4] = [
+    ("anthropic", &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], "anthropic/claude-sonnet-4-5"),
+    ("openai", &["OPENAI_API_KEY"], "openai/gpt-5-mini"),
+    ("google", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "google/gemini-2.5-flash"),
+    ("openrouter", &["OPENROUTER_API_KEY"], "openrouter/openrouter/auto"),
+];
+
+/// The variables that say that there is an Ollama, which needs no key.
+const OLLAMA_AT: [&str; 3] = ["OLLAMA_HOST", "OLLAMA_BASE_URL", "OLLAMA_API_KEY"];
+/// Where it listens if nobody says otherwise.
+const OLLAMA_PORT: u16 = 11434;
+
+/// The stand-in's models, the usual one first.
+const UNDERSTUDY: [&str; 3] = ["understudy/persona", "understudy/numbered", "understudy/drill"];
+
+/// A provider that somebody has named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// How it is spoken to.
+    pub wire: Wire,
+    /// Where it is.
+    pub url: String,
+    /// The variable its key is in; none is sent if left out.
+    pub key_env: Option<String>,
+}
+
+/// Which providers there are beside the usual ones, and how they are used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Company {
+    /// Those that somebody has named.
+    pub named: BTreeMap<String, Named>,
+    /// Those that somebody asks in the background.
+    pub kept: BTreeSet<String>,
+    /// What models cost of which no price is known, or another one: by how their names begin.
+    pub prices: BTreeMap<ModelId, PriceCard>,
+}
+
+/// What came of looking for keys.
+pub struct Brought {
+    /// The engine with its providers.
+    pub builder: Builder,
+    /// The model to ask if nobody names one.
+    pub model: ModelId,
+    /// The models to choose from if nobody says which: those known of providers that can be asked, or the stand-in's.
+    pub models: Vec<Offered>,
+    /// The providers that need a key and have none.
+    pub without_key: Vec<String>,
+}
+
+/// A provider that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BadProvider {
+    /// There is one of that name.
+    #[error("the provider `{0}` is there already, and variables such as OPENAI_BASE_URL say where: take another name")]
+    Taken(String),
+    /// A model of it could not be named.
+    #[error("`{0}` cannot be the name of a provider: use letters, digits, `-`, `_` and `.`")]
+    Name(String),
+    /// What it costs is told, and nobody provides it.
+    #[error("`prices` says what {0} costs, and nobody provides it: the providers are {1}")]
+    Priced(ModelId, String),
+    /// Its address or its key cannot be used.
+    #[error(transparent)]
+    Endpoint(#[from] BadEndpoint),
+}
+
+/// The model that is asked if nobody names one, with the variable whose key makes it so: without any, the stand-in's.
+pub fn usual_model(variable: impl Fn(&str) -> Option<String>) -> (ModelId, Option<&'static str>) {
+    let is_set = |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    let keyed = KEYS.iter().find_map(|(_, variables, model)| Some((model, variables.iter().find(is_set)?)));
+    keyed.map_or_else(|| (model_of(UNDERSTUDY[0]), None), |(model, name)| (model_of(model), Some(*name)))
+}
+
+/// Adds every provider, with the keys that the environment has. `variable` looks one up.
+///
+/// # Errors
+/// A key or an address cannot be used, or a name is not one.
+pub fn bring(
+    mut builder: Builder,
+    limits: &Limits,
+    company: &Company,
+    variable: impl Fn(&str) -> Option<String> + Copy,
+) -> Result<Brought, BadProvider> {
+    let (http, catalogue) = (Http::new(limits), Arc::new(company.catalogue()?));
+    let at_home = |name: &str| match name {
+        "OLLAMA_BASE_URL" => variable(name).or_else(|| Some(ollama_at(&variable("OLLAMA_HOST")?))),
+        name => variable(name),
+    };
+    let ollama = OpenAiChat::compatible("ollama", &OLLAMA, http.clone(), catalogue.clone(), at_home)?;
+    let openrouter = OpenAiChat::compatible("openrouter", &OPENROUTER, http.clone(), catalogue.clone(), variable)?;
+    builder = builder
+        .provider(Understudy::company(Manner::default()))
+        .provider(Anthropic::usual(http.clone(), catalogue.clone(), variable)?)
+        .provider(OpenAiResponses::usual(http.clone(), catalogue.clone(), variable)?)
+        .provider(company.gemini(Gemini::usual(http.clone(), variable)?, "google", &catalogue))
+        .provider(openrouter)
+        .provider(ollama);
+    for (name, named) in &company.named {
+        builder = named.join(builder, name, company, http.clone(), catalogue.clone(), variable)?;
+    }
+    Ok(company.survey(builder, &Catalogue::embedded(), variable)) // A price makes nothing a choice, nor keeps it from being one.
+}
+
+impl Company {
+    fn is_kept(&self, provider: &str) -> Kept {
+        if self.kept.contains(provider) { Kept::Background } else { Kept::No }
+    }
+
+    fn gemini(&self, gemini: Gemini, name: &str, catalogue: &Catalogue) -> Gemini {
+        gemini.with_kept(self.is_kept(name)).with_catalogue(catalogue.clone())
+    }
+
+    /// What is known of models, with the prices that somebody told.
+    fn catalogue(&self) -> Result<Catalogue, BadProvider> {
+        let usual = KEYS.iter().map(|(provider, ..)| *provider).chain(["ollama"]);
+        let known: Vec<&str> = usual.chain(self.named.keys().map(String::as_str)).collect();
+        match self.prices.keys().find(|model| !known.contains(&model.provider())) {
+            Some(model) => Err(BadProvider::Priced(model.clone(), known.join(", "))),
+            None => Ok(self.priced()),
+        }
+    }
+
+    fn priced(&self) -> Catalogue {
+        let tell = |catalogue: Catalogue, (model, price): (&ModelId, &PriceCard)| catalogue.priced(model, *price);
+        self.prices.iter().fold(Catalogue::embedded(), tell) // Short names come first, so long ones count.
+    }
+
+    /// Whether it is known what a model costs. The understudy costs nothing.
+    #[must_use]
+    pub fn is_priced(&self, model: &ModelId) -> bool {
+        let catalogue = self.priced();
+        let has_price = |provider: &str| catalogue.card(provider, model.name()).price.is_some();
+        let is_gemini = self.named.get(model.provider()).is_some_and(|named| named.wire == Wire::Gemini);
+        model.provider() == "understudy" || has_price(model.provider()) || is_gemini && has_price("google")
+    }
+
+    /// What a model takes, by who provides it. `None` of the understudy, which takes everything, and of models that nobody
+    /// provides.
+    #[must_use]
+    pub fn target(&self, model: &ModelId) -> Option<Target> {
+        let provider = model.provider();
+        let wire = match (provider, self.named.get(provider)) {
+            (_, Some(named)) => named.wire,
+            ("anthropic", None) => Wire::Anthropic,
+            ("openai", None) => Wire::OpenAiResponses,
+            ("google", None) => Wire::Gemini,
+            ("openrouter" | "ollama", None) => Wire::OpenAiChat,
+            _ => return None,
+        };
+        let shelf = if wire == Wire::Gemini { "google" } else { provider };
+        Some(Catalogue::embedded().card(shelf, model.name()).facts(provider, wire).target)
+    }
+
+    /// Sees who can be asked.
+    fn survey(&self, builder: Builder, catalogue: &Catalogue, variable: impl Fn(&str) -> Option<String>) -> Brought {
+        let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
+        let (with, without): (Vec<&Usual>, Vec<&Usual>) =
+            KEYS.iter().partition(|(_, variables, _)| variables.iter().any(|name| is_set(name)));
+        let needs = |named: &Named| named.key_env.as_deref().is_some_and(|name| !is_set(name));
+        let (idle, named): (Vec<(&String, &Named)>, Vec<_>) = self.named.iter().partition(|(_, named)| needs(named));
+        let mut models: Vec<Offered> = with.iter().flat_map(|(provider, ..)| known_of(provider, catalogue)).collect();
+        models.extend(named.iter().map(|(name, _)| Offered::All((*name).clone())));
+        if OLLAMA_AT.iter().any(|name| is_set(name)) {
+            models.push(Offered::All("ollama".into()));
+        }
+        if models.is_empty() {
+            models = UNDERSTUDY.map(|model| Offered::Model(model_of(model))).into();
+            // Any of them breaks on demand: the faults stand in the model's name.
+            models.extend(UNDERSTUDY.map(|model| Offered::Family(model_of(&format!("{model}-faults:")))));
+        }
+        let (model, _) = usual_model(&variable);
+        let without = without.iter().map(|(provider, ..)| (*provider).to_owned());
+        let without_key = without.chain(idle.iter().map(|(name, _)| (*name).clone())).collect();
+        Brought { builder, model, models, without_key }
+    }
+}
+
+impl Named {
+    /// Joins the others under this name.
+    fn join(
+        &self,
+        builder: Builder,
+        name: &str,
+        company: &Company,
+        http: Http,
+        catalogue: Arc<Catalogue>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Builder, BadProvider> {
+        if ["understudy", "ollama"].contains(&name) || KEYS.iter().any(|(usual, ..)| *usual == name) {
+            return Err(BadProvider::Taken(name.into()));
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            return Err(BadProvider::Name(name.into()));
+        }
+        let auth = match self.wire {
+            Wire::Anthropic => Auth::Header("x-api-key"),
+            Wire::Gemini => Auth::Header("x-goog-api-key"),
+            Wire::OpenAiChat | Wire::OpenAiResponses => Auth::Bearer,
+        };
+        let key = self.key_env.as_deref().map(|variable| (variable, auth));
+        let endpoint = Endpoint::named(name, &self.url, key, variable)?;
+        Ok(match self.wire {
+            Wire::Anthropic => builder.provider(Anthropic::new(endpoint, http, catalogue)),
+            Wire::OpenAiResponses => builder.provider(OpenAiResponses::new(endpoint, http, catalogue)),
+            Wire::OpenAiChat => builder.provider(OpenAiChat::new(endpoint, http, catalogue)),
+            Wire::Gemini => builder.provider(company.gemini(Gemini::new(endpoint, http), name, &catalogue)),
+        })
+    }
+}
+
+/// Where Ollama says it is: a host, a port, both, or an address. One that listens everywhere is here.
+fn ollama_at(host: &str) -> String {
+    let host = host.trim();
+    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
+    let (place, path) = rest.split_once('/').map_or((rest, ""), |(place, path)| (place, path.trim_end_matches('/')));
+    let has_port =
+        place.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    let is_bare = place.parse::<std::net::Ipv6Addr>().is_ok();
+    let (name, port) = match place.rsplit_once(':') {
+        Some((name, port)) if has_port && !is_bare => (name, format!(":{port}")),
+        _ if host.contains("://") => (place, String::new()),
+        _ => (place, format!(":{OLLAMA_PORT}")),
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let name = match bare.parse::<IpAddr>() {
+        Ok(address) if address.is_unspecified() => "127.0.0.1".into(),
+        Ok(IpAddr::V6(address)) => format!("[{address}]"),
+        _ if name.is_empty() => "127.0.0.1".into(),
+        _ => name.to_owned(),
+    };
+    let path = if path.is_empty() { "v1".into() } else { format!("{path}/v1") };
+    format!("{scheme}://{name}{port}/{path}")
+}
+
+/// What the catalogue lists of a provider; whatever it has, where nothing is listed.
+fn known_of(provider: &str, catalogue: &Catalogue) -> Vec<Offered> {
+    let families = catalogue.families(provider);
+    let known: Vec<Offered> =
+        families.map(|family| Offered::Family(model_of(&format!("{provider}/{family}")))).collect();
+    if known.is_empty() { vec![Offered::All(provider.into())] } else { known }
+}
+
+fn model_of(name: &str) -> ModelId {
+    name.parse().expect("a name of ours is provider and model")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Which models a chat may be given beside those of the agents.
+//!
+//! Whoever may chat may choose, and somebody else pays. So what can be chosen is a list that the program gives, and
+//! nothing that is not on it is asked.
+
+use everturn::core::command::Choice;
+use everturn::core::ids::ModelId;
+
+use crate::api::problem::Problem;
+
+/// Something that may be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Offered {
+    /// This model.
+    Model(ModelId),
+    /// Every model of the provider whose name begins like this one's.
+    Family(ModelId),
+    /// Whatever the provider has, by its name: who else would know.
+    All(String),
+}
+
+impl Offered {
+    /// Whether that is the model, or one of those.
+    #[must_use]
+    pub fn has(&self, model: &ModelId) -> bool {
+        match self {
+            Self::Model(offered) => offered == model,
+            Self::Family(family) => family.provider() == model.provider() && model.name().starts_with(family.name()),
+            Self::All(provider) => provider == model.provider(),
+        }
+    }
+
+    /// The model it names, if it names one that can be asked.
+    #[must_use]
+    pub fn named(&self) -> Option<&ModelId> {
+        match self {
+            Self::Model(model) => Some(model),
+            Self::Family(family) => Some(family).filter(|family| !family.name().ends_with(['-', '.', ':'])),
+            Self::All(_) => None,
+        }
+    }
+}
+
+/// A model that somebody picked for a chat.
+#[derive(Debug)]
+pub enum Pick {
+    /// One that a chat may have.
+    Offered(Choice),
+    /// One that it may not have, and what to say about that. Whoever has asked for it before may have got it.
+    Missing(ModelId, Problem),
+}
+
+impl Pick {
+    /// What was picked, and why it cannot be had now.
+    pub fn split(self) -> (Choice, Option<Problem>) {
+        match self {
+            Self::Offered(choice) => (choice, None),
+            Self::Missing(model, problem) => (Choice::Own(model), Some(problem)),
+        }
+    }
+}
+
+/// What to tell somebody who chose something else: what there is of that provider, or of all.
+pub fn instead<'a>(wanted: &str, agents: impl Iterator<Item = &'a ModelId>, offered: &'a [Offered]) -> String {
+    let provider = wanted.split(['/', ':']).next().unwrap_or_default();
+    let mut models: Vec<&ModelId> = agents.chain(offered.iter().filter_map(Offered::named)).collect();
+    models.sort_unstable();
+    models.dedup();
+    if models.iter().any(|model| model.provider() == provider) {
+        models.retain(|model| model.provider() == provider);
+    }
+    let whatever = offered.iter().filter_map(|offered| match offered {
+        Offered::All(provider) => Some(format!("{provider}/…")),
+        Offered::Model(_) | Offered::Family(_) => None,
+    });
+    models.iter().map(ToString::to_string).chain(whatever).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(text: &str) -> ModelId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn only_what_is_offered_can_be_chosen() {
+        let [one, family] = [Offered::Model(model("a/one")), Offered::Family(model("a/two"))];
+        let all = Offered::All("b".into());
+        for (offered, wanted, is_taken) in [
+            (&one, "a/one", true),
+            (&one, "a/one-more", false),
+            (&family, "a/two-2026", true),
+            (&family, "b/two-2026", false),
+            (&all, "b/anything", true),
+            (&all, "a/anything", false),
+        ] {
+            assert_eq!(offered.has(&model(wanted)), is_taken, "{wanted}: {offered:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_chose_something_else_is_told_what_there_is() {
+        let agents = [model("a/one"), model("c/mine")];
+        let offered = [Offered::Family(model("a/two")), Offered::Family(model("a/gpt-")), Offered::All("b".into())];
+        let said = |wanted| instead(wanted, agents.iter(), &offered);
+        assert_eq!(said("a/three"), "a/one, a/two, b/…", "those of that provider, if it is here");
+        assert_eq!(said("nothing"), "a/one, a/two, c/mine, b/…");
+    }
+}
