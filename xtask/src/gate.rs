@@ -3,6 +3,8 @@
 //! One command for a laptop and for CI, so that "it is green here" means the same everywhere. Cheap steps come first; the
 //! first failure ends the run and says how to repeat that step alone.
 
+mod dependencies;
+mod durations;
 mod tools;
 
 pub use tools::{database_server, provide_nextest, with_server};
@@ -17,6 +19,7 @@ use clap::ValueEnum;
 use crate::acceptance::{self, results};
 use crate::clock::{Elapsed, Stopwatch};
 use crate::{tidy, workspace};
+use durations::Durations;
 
 /// How many tests run at once.
 const THREADS: &str = "NEXTEST_TEST_THREADS";
@@ -38,6 +41,8 @@ pub enum Step {
     Deny,
     /// All tests but those in documentation.
     Nextest,
+    /// The tests that take milliseconds: what a developer runs before each commit.
+    Quick,
     /// Tests in documentation.
     Doctest,
 }
@@ -50,6 +55,9 @@ impl Step {
     pub const ALL: &[Self] =
         &[Self::Fmt, Self::Tidy, Self::Clippy, Self::Features, Self::Doc, Self::Deny, Self::Nextest, Self::Doctest];
 
+    /// What a developer runs before each commit.
+    pub const QUICK: &[Self] = &[Self::Fmt, Self::Tidy, Self::Clippy, Self::Quick];
+
     /// The word after `--only`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,6 +68,7 @@ impl Step {
             Self::Doc => "doc",
             Self::Deny => "deny",
             Self::Nextest => "nextest",
+            Self::Quick => "quick",
             Self::Doctest => "doctest",
         }
     }
@@ -76,6 +85,7 @@ impl Step {
             Self::Doc => "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features",
             Self::Deny => "cargo deny check",
             Self::Nextest => "cargo nextest run --workspace --all-features --profile ci",
+            Self::Quick => "cargo nextest run --workspace --all-features --profile quick",
             Self::Doctest => "cargo test --doc --workspace --all-features",
         }
     }
@@ -84,7 +94,7 @@ impl Step {
         match self {
             Self::Tidy => tidy(root),
             Self::Deny => deny(root),
-            Self::Nextest => nextest(root),
+            Self::Nextest | Self::Quick => nextest(root, self),
             Self::Features => features(root),
             Self::Fmt | Self::Clippy | Self::Doctest => {
                 // What is shown is what is run: none of these has an argument with a space.
@@ -104,20 +114,28 @@ pub fn list() -> ExitCode {
     for step in Step::ALL {
         println!("{:<8} {}", step.name(), step.about());
     }
+    println!("--quick: {}; {}", names(Step::QUICK), Step::Quick.about());
     ExitCode::SUCCESS
+}
+
+fn names(steps: &[Step]) -> String {
+    steps.iter().map(|step| step.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs the chosen steps, or all when none is chosen.
 pub fn run(root: &Path, only: &[Step]) -> Result<ExitCode> {
     let whole = Stopwatch::start();
-    let steps: Vec<Step> = Step::ALL.iter().copied().filter(|step| only.is_empty() || only.contains(step)).collect();
+    let steps = if only.is_empty() { Step::ALL } else { only };
+    let mut durations = Durations::load(root);
     let mut done: Vec<(Step, Elapsed, String)> = Vec::new();
     for (index, &step) in steps.iter().enumerate() {
         let watch = Stopwatch::start();
-        eprintln!("== {}/{} {}: {}", index + 1, steps.len(), step.name(), step.about());
+        let last = durations.of(step).map(|last| format!(" ({last} last time)")).unwrap_or_default();
+        eprintln!("== {}/{} {}: {}{last}", index + 1, steps.len(), step.name(), step.about());
         match tools::provide(root, step).and_then(|()| step.run(root)) {
             Ok(note) => {
                 eprintln!("== {} ok in {}", step.name(), watch.read());
+                durations.keep(step, watch.read());
                 done.push((step, watch.read(), note.unwrap_or_default()));
             }
             Err(error) => {
@@ -129,7 +147,8 @@ pub fn run(root: &Path, only: &[Step]) -> Result<ExitCode> {
         }
     }
     summary(&done);
-    eprintln!("all {} green in {}", if only.is_empty() { "steps" } else { "chosen steps" }, whole.read());
+    let which = if only.is_empty() { "steps" } else { "chosen steps" };
+    eprintln!("all {which} green in {}", whole.read());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -159,8 +178,14 @@ fn tidy(root: &Path) -> Outcome {
     Ok(None)
 }
 
-/// Advisories live in a database that has to be fetched. Without a network the rest of the check still counts.
+/// Advisories live in a database that has to be fetched. Without a network the rest of the check still counts; without
+/// cargo-deny, which takes minutes to build, so do licences and sources.
 fn deny(root: &Path) -> Outcome {
+    if !tools::answers(root, "deny") {
+        dependencies::check(root)?;
+        eprintln!("cargo-deny is not installed: advisories were not checked (cargo install --locked cargo-deny)");
+        return Ok(Some("licences and sources only: cargo-deny is not installed".to_owned()));
+    }
     let advisories = workspace::cargo(root)
         .args(["deny", "--all-features", "check", "--hide-inclusion-graph", "advisories"])
         .stdin(Stdio::null())
@@ -182,11 +207,14 @@ fn deny(root: &Path) -> Outcome {
     Ok(note)
 }
 
-fn nextest(root: &Path) -> Outcome {
+fn nextest(root: &Path, step: Step) -> Outcome {
+    if step == Step::Quick {
+        return cargo(root, step.about().split(' ').skip(1));
+    }
     acceptance::forget_results(root)?;
     let server = database_server()?;
     let mut command = workspace::cargo(root);
-    command.args(Step::Nextest.about().split(' ').skip(1));
+    command.args(step.about().split(' ').skip(1));
     if std::env::var_os(THREADS).is_none() {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         command.env(THREADS, (cores * 2).to_string()); // Most tests wait; `.config/nextest.toml` says which do not.
@@ -217,9 +245,9 @@ mod tests {
 
     #[test]
     fn the_names_are_those_the_command_line_takes() {
-        for &step in Step::ALL {
+        for &step in Step::value_variants() {
             assert_eq!(Step::from_str(step.name(), false), Ok(step));
+            assert!(Step::ALL.contains(&step) || Step::QUICK.contains(&step), "{step:?} is run by nothing");
         }
-        assert_eq!(Step::ALL.len(), Step::value_variants().len());
     }
 }

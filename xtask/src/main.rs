@@ -22,6 +22,9 @@ enum Chore {
         /// Run these steps alone (repeat it, or separate with commas)
         #[arg(long, value_name = "STEP", value_delimiter = ',')]
         only: Vec<Step>,
+        /// Run what a developer runs before each commit: format, house rules, lints and the tests that take milliseconds
+        #[arg(long, conflicts_with = "only")]
+        quick: bool,
         /// Print the steps and what each runs
         #[arg(long)]
         list: bool,
@@ -85,7 +88,8 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
     let root = workspace::root();
     match chore {
         Chore::Test { list: true, .. } => Ok(gate::list()),
-        Chore::Test { only, list: false } => gate::run(&root, &only),
+        Chore::Test { quick: true, .. } => gate::run(&root, Step::QUICK),
+        Chore::Test { only, .. } => gate::run(&root, &only),
         Chore::Tidy => tidy::report(&root),
         Chore::Acceptance { json, no_run } => {
             let source = if no_run { acceptance::Source::LastRun } else { acceptance::Source::FreshRun };

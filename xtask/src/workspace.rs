@@ -21,6 +21,20 @@ pub fn cargo(root: &Path) -> Command {
     command
 }
 
+/// What `cargo metadata` prints.
+pub fn metadata(root: &Path, args: &[&str]) -> Result<Value> {
+    let output = cargo(root)
+        .args(["metadata", "--format-version", "1"])
+        .args(args)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo metadata could not be started")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed");
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata is not JSON")
+}
+
 /// The packages of the workspace.
 #[derive(Debug)]
 pub struct Workspace {
@@ -66,15 +80,7 @@ pub enum Kind {
 impl Workspace {
     /// Asks `cargo metadata`; needs no network and no build.
     pub fn load(root: &Path) -> Result<Self> {
-        let output = cargo(root)
-            .args(["metadata", "--no-deps", "--format-version", "1"])
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cargo metadata could not be started")?;
-        if !output.status.success() {
-            bail!("cargo metadata failed");
-        }
-        Self::parse(root, &serde_json::from_slice(&output.stdout).context("cargo metadata is not JSON")?)
+        Self::parse(root, &metadata(root, &["--no-deps"])?)
     }
 
     fn parse(root: &Path, metadata: &Value) -> Result<Self> {

@@ -15,9 +15,9 @@ pub fn provide(root: &Path, step: Step) -> Result<()> {
     match step {
         Step::Fmt => component(root, "fmt", "rustfmt"),
         Step::Clippy | Step::Features => component(root, "clippy", "clippy"),
-        Step::Deny => subcommand(root, "deny", "cargo-deny"),
+        Step::Quick => subcommand(root, "nextest", "cargo-nextest"),
         Step::Nextest => subcommand(root, "nextest", "cargo-nextest").and_then(|()| postgres()),
-        Step::Tidy | Step::Doc | Step::Doctest => Ok(()),
+        Step::Tidy | Step::Doc | Step::Deny | Step::Doctest => Ok(()),
     }
 }
 
@@ -46,8 +46,9 @@ fn subcommand(root: &Path, subcommand: &str, package: &str) -> Result<()> {
     if answers(root, subcommand) {
         return Ok(());
     }
-    eprintln!("{package} is missing: cargo install --locked {package} (some minutes, once)");
-    install(workspace::cargo(root).args(["install", "--locked", package]))
+    eprintln!("{package} is missing: cargo install --locked --debug {package} (some minutes, once)");
+    // It waits for tests most of the time: built without optimisation it is there in half the time, and as quick.
+    install(workspace::cargo(root).args(["install", "--locked", "--debug", package]))
 }
 
 /// Tests of the shared store need a database server and a pooler. They are started by the tests, not by the machine.
@@ -82,7 +83,8 @@ pub fn with_server<'a>(command: &'a mut Command, server: &Option<Server>) -> &'a
     }
 }
 
-fn answers(root: &Path, subcommand: &str) -> bool {
+/// Whether cargo has the subcommand.
+pub fn answers(root: &Path, subcommand: &str) -> bool {
     let mut command = workspace::cargo(root);
     command.args([subcommand, "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
