@@ -1,9 +1,9 @@
 //! What holds of any bytes as an answer.
 
 use allocation_counter::measure;
-use everturn_core::delta::{Began, Delta, Rung};
+use everturn_core::delta::{AttemptBegan, Delta, Rung};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::ids::{StepId, Timestamp};
 use everturn_providers::Frame;
 use everturn_providers::sse::Bounds;
@@ -88,7 +88,7 @@ fn no_part_passes_for_the_whole(part: &Told, whole: &Told, ends: Ends) {
         (Err(error), Ends::WithItsStop) => {
             assert!(whole.frames.starts_with(&part.frames), "a part that says something else: {part:?}");
             let unread = part.frames.len() < whole.frames.len() || whole.end.is_ok();
-            assert!(!unread || matches!(error.kind, Kind::Truncated | Kind::Malformed), "{error:?}");
+            assert!(!unread || matches!(error.kind, ErrorKind::Truncated | ErrorKind::Malformed), "{error:?}");
         }
         // A count may be told at the end, or in its place; what was said is the same.
         (_, Ends::WithItsReason) => {
@@ -107,7 +107,7 @@ fn said(told: &Told) -> Vec<&Delta> {
 /// A draft takes what is told or refuses it, and what it took can be sealed.
 fn the_engine_can_take_it(told: &Told) {
     let mut draft = Draft::new(StepId(1));
-    let began = Began { number: 1, model: "test/test".parse().expect("a model"), rung: Rung::First };
+    let began = AttemptBegan { number: 1, model: "test/test".parse().expect("a model"), rung: Rung::First };
     draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).expect("first");
     for frame in &told.frames {
         if frame.deltas().iter().any(|delta| draft.push(Timestamp(0), delta).is_err()) {

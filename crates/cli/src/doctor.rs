@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use everturn::core::doctor::Finding;
-use everturn::core::doctor::changes::Changes;
+use everturn::core::doctor::changes::PromptChanges;
 use everturn::core::ids::MessageId;
 use everturn::core::message::Message;
-use everturn::core::prompt::Wire;
+use everturn::core::prompt::WireFormat;
 
 use crate::chat::piece;
 use crate::kept::Where;
@@ -136,12 +136,12 @@ fn tell(out: &mut impl Write, findings: &[Finding], place: impl Fn(MessageId) ->
 /// Tells what requests do not show of a transcript.
 fn tell_changes<'a>(out: &mut impl Write, transcript: impl IntoIterator<Item = &'a Message> + Clone) -> io::Result<()> {
     writeln!(out, "What a request changes:")?;
-    for (wire, changes) in Changes::on_all_wires(transcript) {
+    for (wire, changes) in PromptChanges::on_all_wires(transcript) {
         let name = match wire {
-            Wire::Anthropic => "Anthropic Messages",
-            Wire::OpenAiResponses => "OpenAI Responses",
-            Wire::OpenAiChat => "OpenAI Chat",
-            Wire::Gemini => "Gemini",
+            WireFormat::Anthropic => "Anthropic Messages",
+            WireFormat::OpenAiResponses => "OpenAI Responses",
+            WireFormat::OpenAiChat => "OpenAI Chat",
+            WireFormat::Gemini => "Gemini",
         };
         writeln!(out, "  {name:<18}  {changes}")?;
     }

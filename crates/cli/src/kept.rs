@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use everturn::core::fact::Attempted;
+use everturn::core::fact::AttemptRecord;
 use everturn::core::ids::ChatId;
 use everturn::core::message::Message;
 use everturn::stores::sqlite::{self, Inspection, Sqlite};
@@ -108,7 +108,7 @@ impl Kept {
         }
     }
 
-    pub async fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+    pub async fn attempts(&self, chat: ChatId) -> Result<Vec<AttemptRecord>, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.attempts(chat),
             Self::Shared(inspection) => inspection.attempts(chat, 0, usize::MAX).await,

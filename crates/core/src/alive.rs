@@ -23,7 +23,7 @@ pub struct Alive {
 impl Alive {
     /// How far the work of a chat's turn is counted after a commit.
     pub(crate) fn after(before: &Chat, facts: &[Fact]) -> Self {
-        let (added, replied) = (Added::by(before, facts), facts.iter().any(Fact::is_reply));
+        let (added, replied) = (AliveSpans::by(before, facts), facts.iter().any(Fact::is_reply));
         let earlier = before.turn.as_ref().map_or_else(Self::default, |turn| turn.alive);
         let since_reply = earlier.since_reply.saturating_add(added.sum());
         Self {
@@ -35,14 +35,14 @@ impl Alive {
 
 /// What a commit adds to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Added {
+pub struct AliveSpans {
     /// Spans of work that were not counted before, with the moment each began.
     pub spans: Vec<(Timestamp, Duration)>,
     /// Up to where the work is counted then.
     pub until: Timestamp,
 }
 
-impl Added {
+impl AliveSpans {
     /// What a commit to a chat adds.
     #[must_use]
     pub fn by(before: &Chat, facts: &[Fact]) -> Self {
@@ -91,33 +91,33 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::chat::{Tail, Tried, Turn, Wait};
+    use crate::chat::{RetryWait, StepAttempts, TranscriptTail, Turn};
     use crate::cost::{Spend, Tally};
-    use crate::error::Kind;
-    use crate::fact::{Aim, AttemptOutcome, Attempted};
+    use crate::error::ErrorKind;
+    use crate::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord};
     use crate::ids::{CallUid, ChatId, MessageId, StepId};
-    use crate::message::{CallResult, Message, Meta, Output, Verdict};
+    use crate::message::{CallResult, CallVerdict, Message, Meta, Output};
 
     fn attempt(began: i64, took: u64) -> Fact {
-        let row = Attempted {
+        let row = AttemptRecord {
             step: StepId(1),
             number: 1,
             model: "a/b".parse().unwrap(),
-            aim: Aim::Unknown,
+            aim: AttemptPurpose::Unknown,
             began: Timestamp(began),
             took: Duration::from_millis(took),
             tally: Tally::default(),
             spend: Spend::default(),
             outcome: AttemptOutcome::Answered,
         };
-        Fact::Attempted(Box::new(row), Tried::default())
+        Fact::Attempted(Box::new(row), StepAttempts::default())
     }
 
     fn tool(began: i64, ended: i64) -> Fact {
         let result = CallResult {
             call: CallUid { step: StepId(1), ordinal: 0 },
             tool: "look".into(),
-            verdict: Verdict::Done,
+            verdict: CallVerdict::Done,
             output: Output::text("kelp"),
             began: Some(Timestamp(began)),
             ended: Timestamp(ended),
@@ -125,18 +125,23 @@ mod tests {
         };
         let message =
             Message { id: MessageId(1), at: Timestamp(ended), body: Body::Result(Box::new(result)), sent: None };
-        Fact::Said(Arc::new(message), Tail::Input)
+        Fact::Said(Arc::new(message), TranscriptTail::Input)
     }
 
     fn chat(until: i64, waits_until: Option<i64>) -> Chat {
         let alive = Alive { until: Timestamp(until), since_reply: Duration::ZERO };
         let turn = Some(Turn { began: Timestamp(100), alive, ..Turn::default() });
-        let wait = |until| Wait { until: Timestamp(until), kind: Kind::Overloaded, message: String::new(), attempt: 1 };
+        let wait = |until| RetryWait {
+            until: Timestamp(until),
+            kind: ErrorKind::Overloaded,
+            message: String::new(),
+            attempt: 1,
+        };
         Chat { turn, wait: waits_until.map(wait), ..Chat::new(ChatId::new(Timestamp(1), 1), "", "") }
     }
 
     fn sum(chat: &Chat, facts: &[Fact]) -> u128 {
-        Added::by(chat, facts).sum().as_millis()
+        AliveSpans::by(chat, facts).sum().as_millis()
     }
 
     #[test]
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn what_overlaps_counts_once() {
         assert_eq!(sum(&chat(0, None), &[tool(150, 450), tool(200, 500), tool(160, 400)]), 350);
-        let added = Added::by(&chat(300, None), &[tool(150, 450)]);
+        let added = AliveSpans::by(&chat(300, None), &[tool(150, 450)]);
         assert_eq!((added.spans, added.until), (vec![(Timestamp(300), Duration::from_millis(150))], Timestamp(450)));
         assert_eq!(sum(&chat(500, None), &[tool(150, 450)]), 0, "all of it was counted before");
     }

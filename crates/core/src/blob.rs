@@ -7,10 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::chat::Queued;
+use crate::chat::QueuedMessage;
 use crate::delta::Delta;
 use crate::message::{Body, File, Message, Output, Part};
-use crate::view::Row;
+use crate::view::JournalRow;
 
 /// Bytes of a message.
 #[derive(Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Body {
     }
 }
 
-impl Queued {
+impl QueuedMessage {
     /// The same for whoever need not have its bytes.
     #[must_use]
     pub fn without_bytes(&self) -> Self {
@@ -140,7 +140,7 @@ impl Queued {
     }
 }
 
-impl Row {
+impl JournalRow {
     /// The same for whoever need not have its bytes.
     #[must_use]
     pub fn without_bytes(&self) -> Self {
@@ -171,7 +171,7 @@ fn let_go(parts: &mut [Part]) {
 mod tests {
     use super::*;
     use crate::ids::{CallUid, InboxSeq, MessageId, Seq, StepId, Timestamp};
-    use crate::message::{CallResult, Media, Meta, Summary, SummarySource, Verdict};
+    use crate::message::{CallResult, CallVerdict, Media, Meta, Summary, SummarySource};
 
     fn file(bytes: Option<Blob>) -> File {
         File { name: "a.png".into(), media_type: "image/png".into(), bytes, meta: Meta::new() }
@@ -209,7 +209,7 @@ mod tests {
             let (call, tool) = (CallUid { step: StepId(1), ordinal: 0 }, "look".into());
             let output = Output { text: "seen".into(), media, full: Some(full) };
             let (began, ended, meta) = (None, Timestamp(0), Meta::new());
-            Body::Result(Box::new(CallResult { call, tool, verdict: Verdict::Done, output, began, ended, meta }))
+            Body::Result(Box::new(CallResult { call, tool, verdict: CallVerdict::Done, output, began, ended, meta }))
         };
         assert_eq!(lighter(result([1].into(), [1, 2].into())), result(Blob::Kept(1), Blob::Kept(2)));
     }
@@ -228,11 +228,11 @@ mod tests {
     fn queued_messages_and_deltas_let_go_of_their_bytes() {
         let parts = |blob| Arc::new([Part::File(file(Some(blob)))]);
         let queued =
-            Queued { id: InboxSeq(1), at: Timestamp(0), parts: parts([7; 3].into()), steers: false, key: None };
-        assert_eq!(queued.without_bytes(), Queued { parts: parts(Blob::Kept(3)), ..queued });
+            QueuedMessage { id: InboxSeq(1), at: Timestamp(0), parts: parts([7; 3].into()), steers: false, key: None };
+        assert_eq!(queued.without_bytes(), QueuedMessage { parts: parts(Blob::Kept(3)), ..queued });
         let row = |blob| {
             let delta = Arc::new(Delta::File(Box::new(file(Some(blob)))));
-            Row { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta }
+            JournalRow { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta }
         };
         assert_eq!(row([7; 3].into()).without_bytes(), row(Blob::Kept(3)));
         assert_eq!(row(Blob::Kept(3)).delta.bytes(), row([7; 3].into()).delta.bytes(), "a bound counts either");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::alive::Added;
+use crate::alive::AliveSpans;
 use crate::chat::Chat;
 use crate::cost::Micros;
 use crate::fact::Fact;
@@ -54,7 +54,7 @@ const fn is_leap(year: i64) -> bool {
 
 /// What was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Used {
+pub struct BudgetUse {
     /// Replies.
     pub steps: u64,
     /// How long provider calls took, and tools that came back, each for itself. Between them nothing counts.
@@ -67,7 +67,7 @@ pub struct Used {
     pub cost: Micros,
 }
 
-impl Used {
+impl BudgetUse {
     /// Both together.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
@@ -84,17 +84,19 @@ impl Used {
 /// What is used by a commit to a chat, by the day it counts on. Only a turn makes steps and runs tools: what is said to a
 /// chat that rests was said before, in it or elsewhere.
 #[must_use]
-pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
-    let mut sums = BTreeMap::<Day, Used>::new();
+pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, BudgetUse> {
+    let mut sums = BTreeMap::<Day, BudgetUse>::new();
     for fact in facts {
         let used = match fact {
             Fact::Attempted(row, _) => {
                 let (tokens, cost) = (row.tally.total(), row.spend.total());
-                Some((row.began, Used { time: row.took, tokens, cost, ..Used::default() }))
+                Some((row.began, BudgetUse { time: row.took, tokens, cost, ..BudgetUse::default() }))
             }
             Fact::Said(message, _) if before.turn.is_some() => match &message.body {
-                Body::Reply(_) => Some((message.at, Used { steps: 1, ..Used::default() })),
-                Body::Result(result) => result.ran().map(|(began, time)| (began, Used { time, ..Used::default() })),
+                Body::Reply(_) => Some((message.at, BudgetUse { steps: 1, ..BudgetUse::default() })),
+                Body::Result(result) => {
+                    result.ran().map(|(began, time)| (began, BudgetUse { time, ..BudgetUse::default() }))
+                }
                 Body::User(_) | Body::Context(_) | Body::Summary(_) => None,
             },
             _ => None,
@@ -104,9 +106,9 @@ pub fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
             *sum = sum.plus(used);
         }
     }
-    for (began, alive) in Added::by(before, facts).spans {
+    for (began, alive) in AliveSpans::by(before, facts).spans {
         let sum = sums.entry(Day::of(began)).or_default();
-        *sum = sum.plus(Used { alive, ..Used::default() });
+        *sum = sum.plus(BudgetUse { alive, ..BudgetUse::default() });
     }
     sums
 }
@@ -137,18 +139,18 @@ pub struct Budget {
 
 /// What an owner may use, and has used by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Account {
+pub struct BudgetAccount {
     /// What they may.
     pub budget: Budget,
     /// What all their chats have used since midnight.
-    pub day: Used,
+    pub day: BudgetUse,
     /// And since the first of the month.
-    pub month: Used,
+    pub month: BudgetUse,
 }
 
 /// How long a budget lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Window {
+pub enum BudgetWindow {
     /// As long as the chat.
     Chat,
     /// Until midnight.
@@ -159,15 +161,15 @@ pub enum Window {
 
 /// A budget that is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exhausted {
+pub enum BudgetExhausted {
     /// So many steps were made, of so many.
-    Steps(Window, u64, u64),
+    Steps(BudgetWindow, u64, u64),
     /// It worked so long, of so long.
-    Time(Window, Duration, Duration),
+    Time(BudgetWindow, Duration, Duration),
     /// So many tokens were used, of so many.
-    Tokens(Window, u64, u64),
+    Tokens(BudgetWindow, u64, u64),
     /// So much money was.
-    Cost(Window, Micros, Micros),
+    Cost(BudgetWindow, Micros, Micros),
 }
 
 impl Budget {
@@ -179,25 +181,29 @@ impl Budget {
 
     /// Which part of it is used up by now, if any.
     #[must_use]
-    pub fn exhausted(&self, chat: Used, day: Used, month: Used) -> Option<Exhausted> {
-        let windows =
-            [(self.chat, Window::Chat, chat), (self.day, Window::Day, day), (self.month, Window::Month, month)];
+    pub fn exhausted(&self, chat: BudgetUse, day: BudgetUse, month: BudgetUse) -> Option<BudgetExhausted> {
+        let windows = [
+            (self.chat, BudgetWindow::Chat, chat),
+            (self.day, BudgetWindow::Day, day),
+            (self.month, BudgetWindow::Month, month),
+        ];
         windows.into_iter().find_map(|(allowance, window, used)| allowance.exhausted(window, used))
     }
 }
 
 impl Allowance {
-    fn exhausted(&self, window: Window, used: Used) -> Option<Exhausted> {
-        let Used { steps, time, tokens, cost, alive: _ } = used;
-        let of_steps = self.steps_max.filter(|max| steps >= *max).map(|max| Exhausted::Steps(window, steps, max));
-        let of_time = self.time_max.filter(|max| time >= *max).map(|max| Exhausted::Time(window, time, max));
-        let of_tokens = self.tokens_max.filter(|max| tokens >= *max).map(|max| Exhausted::Tokens(window, tokens, max));
-        let of_cost = self.cost_max.filter(|max| cost >= *max).map(|max| Exhausted::Cost(window, cost, max));
+    fn exhausted(&self, window: BudgetWindow, used: BudgetUse) -> Option<BudgetExhausted> {
+        let BudgetUse { steps, time, tokens, cost, alive: _ } = used;
+        let of_steps = self.steps_max.filter(|max| steps >= *max).map(|max| BudgetExhausted::Steps(window, steps, max));
+        let of_time = self.time_max.filter(|max| time >= *max).map(|max| BudgetExhausted::Time(window, time, max));
+        let of_tokens =
+            self.tokens_max.filter(|max| tokens >= *max).map(|max| BudgetExhausted::Tokens(window, tokens, max));
+        let of_cost = self.cost_max.filter(|max| cost >= *max).map(|max| BudgetExhausted::Cost(window, cost, max));
         of_steps.or(of_time).or(of_tokens).or(of_cost)
     }
 }
 
-impl fmt::Display for Exhausted {
+impl fmt::Display for BudgetExhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let window = match self {
             Self::Steps(window, used, max) => {
@@ -219,9 +225,9 @@ impl fmt::Display for Exhausted {
             }
         };
         match window {
-            Window::Chat => write!(f, " in this chat; a new one begins at nothing"),
-            Window::Day => write!(f, " today; renewed at midnight UTC"),
-            Window::Month => write!(f, " this month; renewed on the first of the next, UTC"),
+            BudgetWindow::Chat => write!(f, " in this chat; a new one begins at nothing"),
+            BudgetWindow::Day => write!(f, " today; renewed at midnight UTC"),
+            BudgetWindow::Month => write!(f, " this month; renewed on the first of the next, UTC"),
         }
     }
 }
@@ -254,7 +260,7 @@ mod tests {
     /// Reaching a bound is using it up, the closest is named first, and what is not bounded is not.
     #[test]
     fn a_bound_that_is_reached_is_used_up() {
-        let used = |tokens, cost| Used { tokens, cost: Micros(cost), ..Used::default() };
+        let used = |tokens, cost| BudgetUse { tokens, cost: Micros(cost), ..BudgetUse::default() };
         let day = Allowance { tokens_max: Some(10), cost_max: Some(Micros(5)), ..Allowance::default() };
         let chat = Allowance { cost_max: Some(Micros(3)), ..Allowance::default() };
         let month = Allowance { tokens_max: Some(100), ..Allowance::default() };
@@ -262,11 +268,11 @@ mod tests {
         let none = used(0, 0);
         for (chat, day, month, exhausted) in [
             (used(1_000, 2), used(9, 4), used(99, 1_000), None),
-            (used(1_000, 3), used(10, 4), none, Some(Exhausted::Cost(Window::Chat, Micros(3), Micros(3)))),
-            (none, used(10, 4), none, Some(Exhausted::Tokens(Window::Day, 10, 10))),
-            (none, used(9, 5), none, Some(Exhausted::Cost(Window::Day, Micros(5), Micros(5)))),
-            (none, used(11, 0), used(100, 0), Some(Exhausted::Tokens(Window::Day, 11, 10))),
-            (none, none, used(100, 0), Some(Exhausted::Tokens(Window::Month, 100, 100))),
+            (used(1_000, 3), used(10, 4), none, Some(BudgetExhausted::Cost(BudgetWindow::Chat, Micros(3), Micros(3)))),
+            (none, used(10, 4), none, Some(BudgetExhausted::Tokens(BudgetWindow::Day, 10, 10))),
+            (none, used(9, 5), none, Some(BudgetExhausted::Cost(BudgetWindow::Day, Micros(5), Micros(5)))),
+            (none, used(11, 0), used(100, 0), Some(BudgetExhausted::Tokens(BudgetWindow::Day, 11, 10))),
+            (none, none, used(100, 0), Some(BudgetExhausted::Tokens(BudgetWindow::Month, 100, 100))),
         ] {
             assert_eq!(budget.exhausted(chat, day, month), exhausted);
         }
@@ -287,8 +293,8 @@ mod tests {
         let of_chat = Budget { chat: bounds, ..Budget::default() };
         let of_day = Budget { day: bounds, ..Budget::default() };
         let of_month = Budget { month: bounds, ..Budget::default() };
-        let used = |steps, seconds| Used { steps, time: Duration::from_secs(seconds), ..Used::default() };
-        let none = Used::default();
+        let used = |steps, seconds| BudgetUse { steps, time: Duration::from_secs(seconds), ..BudgetUse::default() };
+        let none = BudgetUse::default();
         for (budget, chat, day, month, told) in [
             (of_chat, used(2, 119), used(9, 999), used(9, 999), None),
             (of_chat, used(4, 0), none, none, Some("4 of 3 steps made in this chat")),

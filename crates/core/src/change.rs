@@ -7,13 +7,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::alive::Added;
-use crate::chat::{CallState, Chat, Failure, OpenCall, Queued, Tail, TurnEnd, tail_of};
-use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, admit, check, is_late};
-use crate::fact::{Fact, Place};
+use crate::alive::AliveSpans;
+use crate::chat::{CallState, Chat, OpenCall, QueuedMessage, TranscriptTail, TurnEnd, TurnFailure, tail_of};
+use crate::command::{
+    AnswerContent, CallAnswer, Command, Delivery, InboxCommand, ModelChoice, Refusal, admit, check, is_late,
+};
+use crate::fact::{Fact, QueueEnd};
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
 use crate::limits::Limits;
-use crate::message::{Body, Call, CallResult, Message, Output, Part, Reply, Sent, Stop, Verdict};
+use crate::message::{Body, Call, CallResult, CallVerdict, Message, Output, Part, Reply, SendReceipt, Stop};
 use crate::status::Status;
 
 /// A commit being put together.
@@ -51,18 +53,18 @@ impl<'a> Change<'a> {
     }
 
     /// Adds a person's message, with the request that brought it.
-    fn hear(&mut self, parts: &[Part], sent: Sent) -> &mut Self {
+    fn hear(&mut self, parts: &[Part], sent: SendReceipt) -> &mut Self {
         let body = Body::User(parts.to_vec());
         let tail = tail_of(&body);
         self.add(body, Some(sent), tail)
     }
 
     /// Adds a message that means something else to the plan than its kind says.
-    pub fn say_as(&mut self, body: Body, tail: Tail) -> &mut Self {
+    pub fn say_as(&mut self, body: Body, tail: TranscriptTail) -> &mut Self {
         self.add(body, None, tail)
     }
 
-    fn add(&mut self, body: Body, sent: Option<Sent>, tail: Tail) -> &mut Self {
+    fn add(&mut self, body: Body, sent: Option<SendReceipt>, tail: TranscriptTail) -> &mut Self {
         self.newest = self.newest.next();
         let message = Message { id: self.newest, at: self.at, body, sent };
         self.fact(Fact::Said(Arc::new(message), tail))
@@ -81,13 +83,13 @@ impl<'a> Change<'a> {
         let cut: Vec<Call> = reply.calls().filter(|call| !call.whole).cloned().collect();
         let kept = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
         let since_reply = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.alive.since_reply);
-        let alive = since_reply.saturating_add(Added::by(self.chat, &self.facts).sum());
+        let alive = since_reply.saturating_add(AliveSpans::by(self.chat, &self.facts).sum());
         self.say(Body::Reply(Box::new(reply.with_alive(alive))));
         if !calls.is_empty() {
             self.fact(Fact::Opened(calls));
         }
         for call in cut.iter().filter(|_| kept) {
-            self.result(refused(call, self.at, Verdict::Error, CUT));
+            self.result(refused(call, self.at, CallVerdict::Error, CUT));
         }
         self
     }
@@ -96,7 +98,7 @@ impl<'a> Change<'a> {
     pub fn answer_open(
         &mut self,
         calls: &[OpenCall],
-        verdict: Verdict,
+        verdict: CallVerdict,
         told: impl Fn(CallState) -> &'static str,
     ) -> &mut Self {
         for open in calls {
@@ -126,18 +128,18 @@ impl<'a> Change<'a> {
             let (verdict, told) = stopped(open.state);
             self.answer_open(std::slice::from_ref(open), verdict, |_| told);
         }
-        self.keep(reply, Verdict::Error, BROKEN);
+        self.keep(reply, CallVerdict::Error, BROKEN);
         self.finish(end)
     }
 
     /// Ends the turn with an error and keeps what was shown. Who waits goes on waiting: the error may be theirs too, and
     /// they should decide.
-    pub fn fail(&mut self, reply: Option<Reply>, failure: Failure) -> &mut Self {
+    pub fn fail(&mut self, reply: Option<Reply>, failure: TurnFailure) -> &mut Self {
         for open in &self.chat.calls {
             let (verdict, told) = failed(open.state);
             self.answer_open(std::slice::from_ref(open), verdict, |_| told);
         }
-        self.keep(reply, Verdict::Error, BROKEN);
+        self.keep(reply, CallVerdict::Error, BROKEN);
         self.fact(Fact::TurnEnded(TurnEnd::Failed(Box::new(failure)))).fact(Fact::Moved(Status::Failed))
     }
 
@@ -155,7 +157,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    fn begin_turn(&mut self, queued: &Queued) -> &mut Self {
+    fn begin_turn(&mut self, queued: &QueuedMessage) -> &mut Self {
         let began = Fact::TurnBegan(self.at);
         self.fact(began)
             .hear(&queued.parts, queued.sent())
@@ -165,13 +167,13 @@ impl<'a> Change<'a> {
 
     /// Keeps what an interrupted turn has shown, answers its open calls, and ends it.
     pub fn settle(&mut self, reply: Option<Reply>) -> &mut Self {
-        self.answer_open(&self.chat.calls, Verdict::Interrupted, interrupted);
-        self.keep(reply, Verdict::Interrupted, INTERRUPTED);
+        self.answer_open(&self.chat.calls, CallVerdict::Interrupted, interrupted);
+        self.keep(reply, CallVerdict::Interrupted, INTERRUPTED);
         self.finish(TurnEnd::Interrupted)
     }
 
     /// Adds a reply that never came to its end, if there is one, and answers its calls.
-    fn keep(&mut self, reply: Option<Reply>, verdict: Verdict, text: &str) {
+    fn keep(&mut self, reply: Option<Reply>, verdict: CallVerdict, text: &str) {
         let Some(reply) = reply else { return };
         let calls: Vec<Call> = reply.calls().cloned().collect();
         self.reply(reply, |_| CallState::Ready);
@@ -181,7 +183,7 @@ impl<'a> Change<'a> {
     }
 
     /// Takes a command out of the inbox and does what it says; or records why not.
-    pub fn obey(&mut self, inbound: &Inbound, verdict: Result<(), Refusal>) -> &mut Self {
+    pub fn obey(&mut self, inbound: &InboxCommand, verdict: Result<(), Refusal>) -> &mut Self {
         self.fact(Fact::Obeyed(inbound.seq, verdict));
         if verdict.is_err() {
             return self;
@@ -216,22 +218,22 @@ impl<'a> Change<'a> {
         }
     }
 
-    fn patch(&mut self, title: Option<&str>, archived: Option<bool>, model: Option<Choice>) {
+    fn patch(&mut self, title: Option<&str>, archived: Option<bool>, model: Option<ModelChoice>) {
         let title = title.map(|title| Fact::Renamed(title.trim().into()));
         self.facts.extend(title);
         self.facts.extend(archived.map(Fact::Archived));
         self.facts.extend(model.map(|choice| Fact::Chose(choice.model())));
     }
 
-    fn send(&mut self, inbound: &Inbound, parts: &[Part], when: When) -> &mut Self {
+    fn send(&mut self, inbound: &InboxCommand, parts: &[Part], when: Delivery) -> &mut Self {
         if !self.chat.is_busy() && self.chat.queue.is_empty() {
             return self.fact(Fact::TurnBegan(self.at)).hear(parts, inbound.sent()).fact(Fact::Moved(Status::Running));
         }
         let Some(queued) = inbound.queued() else { return self };
-        let place = if when == When::Now { Place::Front } else { Place::Back };
+        let place = if when == Delivery::Now { QueueEnd::Front } else { QueueEnd::Back };
         self.fact(Fact::Queued(queued, place));
         match (self.chat.status, when) {
-            (Status::Running | Status::Awaiting, When::Now) => self.fact(Fact::Moved(Status::Interrupting)),
+            (Status::Running | Status::Awaiting, Delivery::Now) => self.fact(Fact::Moved(Status::Interrupting)),
             (Status::Idle | Status::Failed, _) => self.fact(Fact::Moved(Status::Running)),
             (Status::Running | Status::Awaiting | Status::Interrupting, _) => self,
         }
@@ -239,8 +241,8 @@ impl<'a> Change<'a> {
 
     fn promote(&mut self, id: InboxSeq) -> &mut Self {
         if let Some(queued) = self.chat.queue.iter().find(|queued| queued.id == id) {
-            let first = Queued { steers: true, ..queued.clone() };
-            self.fact(Fact::Unqueued(id)).fact(Fact::Queued(first, Place::Front));
+            let first = QueuedMessage { steers: true, ..queued.clone() };
+            self.fact(Fact::Unqueued(id)).fact(Fact::Queued(first, QueueEnd::Front));
         }
         match self.chat.status {
             Status::Failed => self.fact(Fact::Moved(Status::Running)),
@@ -248,16 +250,16 @@ impl<'a> Change<'a> {
         }
     }
 
-    fn answers(&mut self, answers: &[Answer]) -> &mut Self {
-        for Answer { call, what } in answers {
+    fn answers(&mut self, answers: &[CallAnswer]) -> &mut Self {
+        for CallAnswer { call, what } in answers {
             let Some(open) = self.chat.calls.iter().find(|open| open.uid == *call) else {
                 continue; // Checked before; a call cannot vanish in between.
             };
             let (verdict, output) = match what {
-                Answered::Output(output) => (Verdict::Done, output.clone()),
-                Answered::Error(output) => (Verdict::Error, output.clone()),
-                Answered::Deny { reason } => (Verdict::Denied, Output::text(denial(reason))),
-                Answered::Approve { .. } => {
+                AnswerContent::Output(output) => (CallVerdict::Done, output.clone()),
+                AnswerContent::Error(output) => (CallVerdict::Error, output.clone()),
+                AnswerContent::Deny { reason } => (CallVerdict::Denied, Output::text(denial(reason))),
+                AnswerContent::Approve { .. } => {
                     self.fact(Fact::Approved(*call));
                     continue;
                 }
@@ -273,7 +275,7 @@ impl<'a> Change<'a> {
 
     /// Steps may have ended since the edit was accepted. Who wanted its turn stopped before it had begun aimed at the step
     /// that it was to open then.
-    fn edit(&mut self, from: MessageId, parts: &[Part], inbound: &Inbound) -> &mut Self {
+    fn edit(&mut self, from: MessageId, parts: &[Part], inbound: &InboxCommand) -> &mut Self {
         let began = Fact::TurnBegan(self.at);
         self.fact(Fact::Rewound { from })
             .fact(began)
@@ -290,7 +292,7 @@ impl<'a> Change<'a> {
     /// Answers whatever is still asked with a note that nobody did, and lets the turn go on.
     pub fn expire(&mut self) -> &mut Self {
         let asked: Vec<_> = self.chat.calls.iter().filter(|open| open.state.asks()).cloned().collect();
-        self.answer_open(&asked, Verdict::Error, unanswered).resume()
+        self.answer_open(&asked, CallVerdict::Error, unanswered).resume()
     }
 
     fn resume(&mut self) -> &mut Self {
@@ -319,28 +321,28 @@ const fn interrupted(state: CallState) -> &'static str {
 }
 
 /// What became of a call when the turn failed, and what the model is told of it.
-const fn failed(state: CallState) -> (Verdict, &'static str) {
+const fn failed(state: CallState) -> (CallVerdict, &'static str) {
     match state {
-        CallState::Started { .. } => (Verdict::Unknown, UNKNOWN),
-        CallState::AsksClient => (Verdict::Error, "The turn failed before the client answered this call."),
+        CallState::Started { .. } => (CallVerdict::Unknown, UNKNOWN),
+        CallState::AsksClient => (CallVerdict::Error, "The turn failed before the client answered this call."),
         CallState::Ready | CallState::Approved | CallState::AsksApproval => {
-            (Verdict::Error, "The turn failed before this call could be run. It was not run.")
+            (CallVerdict::Error, "The turn failed before this call could be run. It was not run.")
         }
     }
 }
 
 /// What became of a call when the turn reached a bound, and what the model is told of it.
-const fn stopped(state: CallState) -> (Verdict, &'static str) {
+const fn stopped(state: CallState) -> (CallVerdict, &'static str) {
     match state {
         CallState::Started { .. } => (
-            Verdict::Unknown,
+            CallVerdict::Unknown,
             "The turn took longer than it may while this call ran, and it was stopped. Whether it took effect is unknown.",
         ),
         CallState::AsksClient => {
-            (Verdict::Error, "The turn took longer than it may before the client answered this call.")
+            (CallVerdict::Error, "The turn took longer than it may before the client answered this call.")
         }
         CallState::Ready | CallState::Approved | CallState::AsksApproval => {
-            (Verdict::Error, "The turn took longer than it may before this call could be run. It was not run.")
+            (CallVerdict::Error, "The turn took longer than it may before this call could be run. It was not run.")
         }
     }
 }
@@ -358,7 +360,7 @@ const fn unanswered(state: CallState) -> &'static str {
 /// The chat as it will stand once its driver has obeyed `pending`, as far as that can be told now. New commands are
 /// checked against this, so that an accepted message can never find the chat archived under it.
 #[must_use]
-pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound>, at: Timestamp) -> Chat {
+pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = &'a InboxCommand>, at: Timestamp) -> Chat {
     pending.fold(chat.clone(), |mut chat, inbound| {
         let verdict = check(&chat, &inbound.command, |_| true); // Looked up when it was accepted.
         let facts = {
@@ -375,13 +377,13 @@ pub fn foresee<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound>, at: 
 /// If so, the step that will be open then.
 pub fn admit_behind<'a>(
     chat: &Chat,
-    pending: impl Iterator<Item = &'a Inbound> + Clone,
+    pending: impl Iterator<Item = &'a InboxCommand> + Clone,
     command: &Command,
     limits: &Limits,
     at: Timestamp,
     is_users: impl Fn(MessageId) -> bool,
 ) -> Result<StepId, Refusal> {
-    let edits = |inbound: &Inbound| match inbound.command {
+    let edits = |inbound: &InboxCommand| match inbound.command {
         Command::Edit { message, .. } => Some(message),
         _ => None,
     };
@@ -395,7 +397,7 @@ pub fn admit_behind<'a>(
 
 /// A result that we give on a tool's behalf.
 #[must_use]
-pub fn refused(call: &Call, ended: Timestamp, verdict: Verdict, text: &str) -> CallResult {
+pub fn refused(call: &Call, ended: Timestamp, verdict: CallVerdict, text: &str) -> CallResult {
     CallResult::new(call.uid, &call.tool, verdict, Output::text(text), ended)
 }
 

@@ -14,12 +14,12 @@ use std::time::Duration;
 use crate::alive::Alive;
 use crate::budget;
 use crate::cost::Micros;
-use crate::error::Kind;
-use crate::fact::{AttemptOutcome, Attempted, Fact, Place, Totals};
+use crate::error::ErrorKind;
+use crate::fact::{AttemptOutcome, AttemptRecord, Fact, QueueEnd, Totals};
 use crate::ids::{CallUid, ChatId, InboxSeq, MessageId, ModelId, StepId, Timestamp, Version};
-use crate::inherited::{Found, Inherited};
+use crate::inherited::{DraftTakeovers, TakeoverPoint};
 use crate::message::{Body, CallResult, Message};
-use crate::quarantine::Taken;
+use crate::quarantine::TakeoverCount;
 use crate::retry;
 use crate::setup::Setup;
 use crate::status::{self, Status, Verb};
@@ -27,9 +27,9 @@ use crate::title;
 use crate::view::Cursor;
 
 pub use open_call::{CallState, Effect, OpenCall};
-pub use pending::{Compacting, Queued, Wait};
-pub use repeats::Repeats;
-pub use tail::{Tail, tail_of};
+pub use pending::{Compacting, QueuedMessage, RetryWait};
+pub use repeats::RepeatedCalls;
+pub use tail::{TranscriptTail, tail_of};
 
 /// Where a chat stands, in every detail but its messages.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ pub struct Chat {
     /// Whether whatever is exchanged with providers for it is recorded.
     pub debug: bool,
     /// Messages accepted and not yet heard, next first.
-    pub queue: Vec<Queued>,
+    pub queue: Vec<QueuedMessage>,
     /// The turn under way.
     pub turn: Option<Turn>,
     /// How the last turn ended.
@@ -65,7 +65,7 @@ pub struct Chat {
     /// The newest message.
     pub newest: MessageId,
     /// What kind it is.
-    pub tail: Tail,
+    pub tail: TranscriptTail,
     /// The step that is open, or will be the next.
     pub step: StepId,
     /// Calls of the last reply that have no result yet, in call order.
@@ -73,9 +73,9 @@ pub struct Chat {
     /// Until when the rest in `Awaiting` lasts at most.
     pub awaits_until: Option<Timestamp>,
     /// What has been tried in the open step.
-    pub tried: Tried,
+    pub tried: StepAttempts,
     /// Until when the next attempt must wait.
-    pub wait: Option<Wait>,
+    pub wait: Option<RetryWait>,
     /// Whether somebody asked for a summary.
     pub compaction_asked: bool,
     /// The summary that is being written.
@@ -87,9 +87,9 @@ pub struct Chat {
     /// What it has used.
     pub totals: Totals,
     /// How often it was taken up in the middle of its work.
-    pub taken: Taken,
+    pub taken: TakeoverCount,
     /// How far the open draft went when others took it up.
-    pub inherited: Inherited,
+    pub inherited: DraftTakeovers,
     /// Up to this message, pictures and files are told of and not shown any more: a request that showed them was refused,
     /// and answered without.
     pub unseen: MessageId,
@@ -127,7 +127,7 @@ pub struct Turn {
     /// Whether the provider already refused a request as too long since the last summary.
     pub overflowed: bool,
     /// Calls that were made again and came to the same again.
-    pub repeats: Repeats,
+    pub repeats: RepeatedCalls,
     /// How far its work was counted.
     pub alive: Alive,
 }
@@ -166,14 +166,14 @@ pub enum TurnEnd {
     /// The same calls, with the same input and the same results, again and again.
     SameCallMax,
     /// An error that could not be recovered.
-    Failed(Box<Failure>),
+    Failed(Box<TurnFailure>),
 }
 
 /// Why a turn failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct TurnFailure {
     /// The kind of error.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// What people are told: what happened and what to do.
     pub message: String,
     /// What the provider said.
@@ -184,13 +184,13 @@ pub struct Failure {
 
 /// What has been tried in the open step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tried {
+pub struct StepAttempts {
     /// Attempts that ended, over all models.
     pub attempts: u32,
     /// Which model of the agent is asked, from 0.
     pub model: usize,
     /// What that model has spent of its budget.
-    pub spent: retry::Spent,
+    pub spent: retry::RetrySpent,
     /// Whether referring to the provider's copy of the transcript was given up.
     pub unchained: bool,
     /// Whether pictures and files are left out, because the request was refused with them.
@@ -219,19 +219,19 @@ impl Chat {
             turn: None,
             ended: None,
             newest: MessageId(0),
-            tail: Tail::Nothing,
+            tail: TranscriptTail::Nothing,
             step: StepId(1),
             calls: Vec::new(),
             awaits_until: None,
-            tried: Tried::default(),
+            tried: StepAttempts::default(),
             wait: None,
             compaction_asked: false,
             compacting: None,
             briefed: StepId(0),
             obeyed: InboxSeq(0),
             totals: Totals::default(),
-            taken: Taken::default(),
-            inherited: Inherited::default(),
+            taken: TakeoverCount::default(),
+            inherited: DraftTakeovers::default(),
             unseen: MessageId(0),
             setup: None,
         }
@@ -291,8 +291,8 @@ impl Chat {
                     open.progress = Some(text.clone());
                 }
             }
-            Fact::Queued(queued, Place::Back) => self.queue.push(queued.clone()),
-            Fact::Queued(queued, Place::Front) => self.queue.insert(0, queued.clone()),
+            Fact::Queued(queued, QueueEnd::Back) => self.queue.push(queued.clone()),
+            Fact::Queued(queued, QueueEnd::Front) => self.queue.insert(0, queued.clone()),
             Fact::Unqueued(id) => self.queue.retain(|queued| queued.id != *id),
             Fact::Moved(status) => self.moved(*status),
             Fact::TurnBegan(at) => self.turn_began(*at),
@@ -325,7 +325,7 @@ impl Chat {
             Fact::Obeyed(seq, _) => self.obeyed = *seq,
             Fact::TakenUp(taken) => self.taken = *taken,
             Fact::Inherited(seq) => {
-                self.inherited = self.inherited.again(Found { version: self.version.next(), seq: *seq });
+                self.inherited = self.inherited.again(TakeoverPoint { version: self.version.next(), seq: *seq });
             }
         }
     }
@@ -336,7 +336,7 @@ impl Chat {
         }
     }
 
-    fn said(&mut self, message: &Message, tail: Tail) {
+    fn said(&mut self, message: &Message, tail: TranscriptTail) {
         self.newest = message.id;
         self.tail = tail;
         self.touched = message.at;
@@ -369,10 +369,10 @@ impl Chat {
     /// The draft of `step` and everything spent on it is over.
     fn next_step(&mut self, step: StepId) {
         self.step = step.next();
-        self.tried = Tried::default();
+        self.tried = StepAttempts::default();
         self.wait = None;
         self.compacting = None;
-        self.inherited = Inherited::default();
+        self.inherited = DraftTakeovers::default();
     }
 
     fn opened(&mut self, calls: &[OpenCall]) {
@@ -411,14 +411,14 @@ impl Chat {
 
     fn turn_ended(&mut self, end: &TurnEnd) {
         self.turn = None;
-        self.taken = Taken::default();
-        self.tail = Tail::Nothing; // Or a summary asked for later would take it up again.
+        self.taken = TakeoverCount::default();
+        self.tail = TranscriptTail::Nothing; // Or a summary asked for later would take it up again.
         self.ended = Some(end.clone());
         self.compaction_asked = false;
         self.next_step(self.step); // Whatever is left of a draft is not the next turn's.
     }
 
-    fn attempted(&mut self, attempted: &Attempted, tried: Tried) {
+    fn attempted(&mut self, attempted: &AttemptRecord, tried: StepAttempts) {
         self.tried = tried;
         if tried.blind && attempted.outcome == AttemptOutcome::Answered {
             self.unseen = self.newest;
@@ -436,7 +436,7 @@ impl Chat {
     }
 
     fn rewound(&mut self) {
-        self.tail = Tail::Nothing; // An edit says something at once.
+        self.tail = TranscriptTail::Nothing; // An edit says something at once.
         self.calls.clear();
         self.turn = None;
         self.compaction_asked = false;

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use crate::chat::{CallState, Chat, OpenCall, Queued};
+use crate::chat::{CallState, Chat, OpenCall, QueuedMessage};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, StepId, Timestamp};
 use crate::limits::Limits;
-use crate::message::{Output, Part, Sent};
+use crate::message::{Output, Part, SendReceipt};
 use crate::status::{self, Status, Verb};
 
 /// What others want of a chat.
@@ -20,7 +20,7 @@ pub enum Command {
         /// What.
         parts: Arc<[Part]>,
         /// When, if the chat is busy.
-        when: When,
+        when: Delivery,
     },
     /// Make a queued message the next one.
     Promote(InboxSeq),
@@ -29,7 +29,7 @@ pub enum Command {
     /// Stop the turn and keep what was shown.
     Interrupt,
     /// Answer what the chat waits for, in part or whole.
-    Answer(Arc<[Answer]>),
+    Answer(Arc<[CallAnswer]>),
     /// Replace a person's message and everything after it.
     Edit {
         /// The message.
@@ -52,7 +52,7 @@ pub enum Command {
         /// Whether it is put away.
         archived: Option<bool>,
         /// Which model it asks.
-        model: Option<Choice>,
+        model: Option<ModelChoice>,
         /// Whether whatever is exchanged with providers for it is recorded.
         debug: Option<bool>,
     },
@@ -60,14 +60,14 @@ pub enum Command {
 
 /// Which model a chat asks first. Those its agent falls back to stay behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
+pub enum ModelChoice {
     /// Its agent's.
     Agents,
     /// This one.
     Own(ModelId),
 }
 
-impl Choice {
+impl ModelChoice {
     /// As a chat keeps it.
     #[must_use]
     pub fn model(self) -> Option<ModelId> {
@@ -80,7 +80,7 @@ impl Choice {
 
 /// A command in the inbox.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Inbound {
+pub struct InboxCommand {
     /// Its number.
     pub seq: InboxSeq,
     /// The step that was open when it was accepted, as far as could be foreseen: what the sender was looking at.
@@ -93,19 +93,19 @@ pub struct Inbound {
     pub command: Command,
 }
 
-impl Inbound {
+impl InboxCommand {
     /// What a message that it brings is tied to its sender by.
     #[must_use]
-    pub fn sent(&self) -> Sent {
-        Sent { receipt: self.seq, key: self.key.clone() }
+    pub fn sent(&self) -> SendReceipt {
+        SendReceipt { receipt: self.seq, key: self.key.clone() }
     }
 
     /// The message it will put into the queue, if it does.
     #[must_use]
-    pub fn queued(&self) -> Option<Queued> {
+    pub fn queued(&self) -> Option<QueuedMessage> {
         let Command::Send { parts, when } = &self.command else { return None };
-        let (parts, steers) = (parts.clone(), *when == When::Steer);
-        Some(Queued { id: self.seq, at: self.at, parts, steers, key: self.key.clone() })
+        let (parts, steers) = (parts.clone(), *when == Delivery::Steer);
+        Some(QueuedMessage { id: self.seq, at: self.at, parts, steers, key: self.key.clone() })
     }
 
     /// Whether the turn under way must be dropped to obey.
@@ -123,7 +123,7 @@ pub(crate) fn is_late(chat: &Chat, aimed: StepId) -> bool {
 
 /// When a message is to be heard by a busy chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum When {
+pub enum Delivery {
     /// After the turn.
     Queue,
     /// At the next step boundary.
@@ -134,42 +134,42 @@ pub enum When {
 
 /// An answer to one call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct CallAnswer {
     /// Which.
     pub call: CallUid,
     /// What.
-    pub what: Answered,
+    pub what: AnswerContent,
 }
 
-impl Answer {
+impl CallAnswer {
     /// What a client's tool gave back.
     #[must_use]
     pub fn output(call: CallUid, text: impl Into<String>) -> Self {
-        Self { call, what: Answered::Output(Output::text(text)) }
+        Self { call, what: AnswerContent::Output(Output::text(text)) }
     }
 
     /// That a client's tool failed.
     #[must_use]
     pub fn error(call: CallUid, text: impl Into<String>) -> Self {
-        Self { call, what: Answered::Error(Output::text(text)) }
+        Self { call, what: AnswerContent::Error(Output::text(text)) }
     }
 
     /// That a call may run, with the input that was asked about and no other.
     #[must_use]
     pub const fn approve(ask: &OpenCall) -> Self {
-        Self { call: ask.uid, what: Answered::Approve { input_hash: ask.input_hash } }
+        Self { call: ask.uid, what: AnswerContent::Approve { input_hash: ask.input_hash } }
     }
 
     /// That a call may not run, and what the model is told.
     #[must_use]
     pub fn deny(call: CallUid, reason: impl Into<String>) -> Self {
-        Self { call, what: Answered::Deny { reason: reason.into() } }
+        Self { call, what: AnswerContent::Deny { reason: reason.into() } }
     }
 }
 
 /// What was answered.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answered {
+pub enum AnswerContent {
     /// A client tool's result.
     Output(Output),
     /// A client tool's failure.
@@ -253,9 +253,9 @@ impl Command {
     #[must_use]
     pub const fn verb(&self) -> Verb {
         match self {
-            Self::Send { when: When::Queue, .. } => Verb::Send,
-            Self::Send { when: When::Steer, .. } => Verb::Steer,
-            Self::Send { when: When::Now, .. } => Verb::SendNow,
+            Self::Send { when: Delivery::Queue, .. } => Verb::Send,
+            Self::Send { when: Delivery::Steer, .. } => Verb::Steer,
+            Self::Send { when: Delivery::Now, .. } => Verb::SendNow,
             Self::Promote(_) => Verb::Promote,
             Self::Unqueue(_) => Verb::Unqueue,
             Self::Interrupt => Verb::Interrupt,
@@ -341,14 +341,14 @@ fn words_len(parts: &[Part]) -> usize {
     parts.iter().map(len).sum()
 }
 
-fn answer_len(answer: &Answer) -> usize {
+fn answer_len(answer: &CallAnswer) -> usize {
     match &answer.what {
-        Answered::Output(output) | Answered::Error(output) => {
+        AnswerContent::Output(output) | AnswerContent::Error(output) => {
             let media = output.media.iter().map(|media| media.bytes.len());
             output.text.len() + output.full.as_ref().map_or(0, |full| full.len()) + media.sum::<usize>()
         }
-        Answered::Deny { reason } => reason.len(),
-        Answered::Approve { .. } => 0,
+        AnswerContent::Deny { reason } => reason.len(),
+        AnswerContent::Approve { .. } => 0,
     }
 }
 
@@ -383,20 +383,20 @@ pub fn check(chat: &Chat, command: &Command, is_users: impl Fn(MessageId) -> boo
     }
 }
 
-fn check_answers(chat: &Chat, answers: &[Answer]) -> Result<(), Refusal> {
+fn check_answers(chat: &Chat, answers: &[CallAnswer]) -> Result<(), Refusal> {
     if answers.is_empty() {
         return Err(Refusal::Empty);
     }
-    for (i, Answer { call, what }) in answers.iter().enumerate() {
+    for (i, CallAnswer { call, what }) in answers.iter().enumerate() {
         if answers[..i].iter().any(|earlier| earlier.call == *call) {
             return Err(Refusal::AnsweredTwice(*call));
         }
         let open = chat.calls.iter().find(|open| open.uid == *call).ok_or(Refusal::NotAsked(*call))?;
         match (&open.state, what) {
-            (CallState::AsksClient, Answered::Output(_) | Answered::Error(_)) => {}
-            (CallState::AsksApproval, Answered::Deny { .. }) => {}
-            (CallState::AsksApproval, Answered::Approve { input_hash }) if *input_hash == open.input_hash => {}
-            (CallState::AsksApproval, Answered::Approve { .. }) => return Err(Refusal::InputChanged(*call)),
+            (CallState::AsksClient, AnswerContent::Output(_) | AnswerContent::Error(_)) => {}
+            (CallState::AsksApproval, AnswerContent::Deny { .. }) => {}
+            (CallState::AsksApproval, AnswerContent::Approve { input_hash }) if *input_hash == open.input_hash => {}
+            (CallState::AsksApproval, AnswerContent::Approve { .. }) => return Err(Refusal::InputChanged(*call)),
             (CallState::AsksClient | CallState::AsksApproval, _) => return Err(Refusal::WrongAnswer(*call)),
             (CallState::Ready | CallState::Approved | CallState::Started { .. }, _) => {
                 return Err(Refusal::NotAsked(*call));

@@ -13,7 +13,9 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use compaction::{Compaction, Fallback, Slack, Threshold, TooLong, Trigger, compaction};
+pub use compaction::{
+    Compaction, CompactionFallback, CompactionInput, CompactionThreshold, CompactionTrigger, PromptTooLong, compaction,
+};
 pub use discover::{limit_in, limit_in_meta};
 pub use earlier::{cut_earlier, spare_bytes};
-pub use gauge::{Gauge, Size, size_of_body, size_of_output, size_of_parts};
+pub use gauge::{PromptSize, TokenGauge, size_of_body, size_of_output, size_of_parts};

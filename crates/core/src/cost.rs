@@ -61,7 +61,7 @@ impl Usage {
 
 /// One token count as a provider stated it, or did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reported {
+pub enum TokenCount {
     /// Absent, or no number of tokens.
     #[default]
     Unknown,
@@ -69,7 +69,7 @@ pub enum Reported {
     Known(u64),
 }
 
-impl Reported {
+impl TokenCount {
     /// A count out of a JSON body: a whole number from 0 to [`TOKENS_PLAUSIBLE_MAX`], else unknown.
     #[must_use]
     pub fn from_json(value: Option<&Value>) -> Self {
@@ -102,7 +102,7 @@ impl Reported {
     }
 }
 
-impl From<i128> for Reported {
+impl From<i128> for TokenCount {
     fn from(count: i128) -> Self {
         match u64::try_from(count) {
             Ok(count) if count <= TOKENS_PLAUSIBLE_MAX => Self::Known(count),
@@ -111,13 +111,13 @@ impl From<i128> for Reported {
     }
 }
 
-impl From<i64> for Reported {
+impl From<i64> for TokenCount {
     fn from(count: i64) -> Self {
         Self::from(i128::from(count))
     }
 }
 
-impl From<u64> for Reported {
+impl From<u64> for TokenCount {
     fn from(count: u64) -> Self {
         Self::from(i128::from(count))
     }
@@ -126,22 +126,22 @@ impl From<u64> for Reported {
 /// What one attempt has said about its tokens so far. Providers tell it in pieces: the prompt at the start, the output
 /// as it grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct UsageReport {
     /// See [`Usage::input`].
-    pub input: Reported,
+    pub input: TokenCount,
     /// See [`Usage::output`].
-    pub output: Reported,
+    pub output: TokenCount,
     /// See [`Usage::reasoning`].
-    pub reasoning: Reported,
+    pub reasoning: TokenCount,
     /// See [`Usage::cache_read`].
-    pub cache_read: Reported,
+    pub cache_read: TokenCount,
     /// See [`Usage::cache_write`].
-    pub cache_write: Reported,
+    pub cache_write: TokenCount,
 }
 
 /// How an attempt ended, which decides what its last report means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum StreamEnd {
     /// With its terminal event: the last report is the whole truth.
     Finished,
     /// Without: the last report is how far it had got when it was made.
@@ -150,7 +150,7 @@ pub enum End {
     Refused,
 }
 
-impl Report {
+impl UsageReport {
     /// Takes a later report of the same attempt. What it states replaces; what it leaves out, or states absurdly, stays.
     pub fn update(&mut self, later: &Self) {
         self.input = later.input.newer(self.input);
@@ -171,22 +171,22 @@ impl Report {
     /// that came back. A stated 0 for what was there counts as not stated: else a proxy that does not count would make
     /// everything free, and no budget would bind.
     #[must_use]
-    pub fn settle(&self, end: End, prompt_tokens_sent: u64, output_bytes: u64) -> Tally {
+    pub fn settle(&self, end: StreamEnd, prompt_tokens_sent: u64, output_bytes: u64) -> Tally {
         let known = self.stated();
         let input = match self.input {
-            Reported::Unknown | Reported::Known(0) if end == End::Refused => 0,
-            Reported::Known(_) if known.prompt() > 0 => 0,
-            Reported::Unknown | Reported::Known(_) => prompt_tokens_sent.saturating_sub(known.prompt()),
+            TokenCount::Unknown | TokenCount::Known(0) if end == StreamEnd::Refused => 0,
+            TokenCount::Known(_) if known.prompt() > 0 => 0,
+            TokenCount::Unknown | TokenCount::Known(_) => prompt_tokens_sent.saturating_sub(known.prompt()),
         };
         let output = match (self.output, end) {
-            (Reported::Known(1..), End::Finished) => 0,
-            (Reported::Known(_) | Reported::Unknown, _) => tokens_in(output_bytes).saturating_sub(known.output),
+            (TokenCount::Known(1..), StreamEnd::Finished) => 0,
+            (TokenCount::Known(_) | TokenCount::Unknown, _) => tokens_in(output_bytes).saturating_sub(known.output),
         };
         Tally { known, estimated: Usage { input, output, ..Usage::default() } }
     }
 
     fn stated(&self) -> Usage {
-        let count = |reported: Reported| reported.known().unwrap_or(0);
+        let count = |reported: TokenCount| reported.known().unwrap_or(0);
         let output = count(self.output);
         Usage {
             input: count(self.input),
@@ -290,12 +290,12 @@ pub struct Price {
     /// Prompt tokens written to the cache.
     pub cache_write: Micros,
     /// What the same costs where prompts are long, if that is something else.
-    pub above: Option<Above>,
+    pub above: Option<LongPromptPrice>,
 }
 
 /// What a million tokens cost, all of them, once the prompt is longer than so much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Above {
+pub struct LongPromptPrice {
     /// The longest prompt, cached tokens included, for which this does not hold yet.
     pub prompt: u64,
     /// See [`Price::input`].
@@ -313,7 +313,7 @@ impl Price {
     #[must_use]
     pub const fn at(&self, prompt: u64) -> Self {
         match self.above {
-            Some(Above { prompt: longest, input, output, cache_read, cache_write }) if prompt > longest => {
+            Some(LongPromptPrice { prompt: longest, input, output, cache_read, cache_write }) if prompt > longest => {
                 Self { input, output, cache_read, cache_write, above: None }
             }
             Some(_) | None => Self { above: None, ..*self },

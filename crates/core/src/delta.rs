@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::cost::Report;
+use crate::cost::UsageReport;
 use crate::ids::ModelId;
 use crate::message::{File, Meta, RunBy, Seal, Source};
 use crate::seam::Seam;
@@ -15,7 +15,7 @@ use crate::seam::Seam;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     /// A provider call begins; what follows is its output.
-    Attempt(Box<Began>),
+    Attempt(Box<AttemptBegan>),
     /// More words.
     Text(String),
     /// More thinking.
@@ -53,9 +53,9 @@ pub enum Delta {
     /// The provider's name for the response.
     ResponseId(String),
     /// How to find this generation again, should the stream break.
-    Handle(Box<Handle>),
+    Handle(Box<GenerationHandle>),
     /// What the attempt has used so far. What it states replaces what the attempt stated before.
-    Usage(Box<Report>),
+    Usage(Box<UsageReport>),
     /// The text before and after this point comes from two attempts.
     Seam(Seam),
     /// Take back a call that was never completed.
@@ -72,7 +72,7 @@ const _: () = assert!(size_of::<Delta>() <= 40);
 
 /// A provider call that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Began {
+pub struct AttemptBegan {
     /// Its number within the step: 1, 2, 3…
     pub number: u32,
     /// Who is asked.
@@ -140,7 +140,7 @@ pub struct ProvidedDelta {
 
 /// How to find a generation again at a provider that keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handle {
+pub struct GenerationHandle {
     /// The provider's name for the generation.
     pub id: String,
     /// The provider's own cursor: how far we have read.

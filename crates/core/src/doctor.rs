@@ -23,7 +23,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::ids::{CallUid, MessageId, Timestamp};
-use crate::message::{Body, Message, Meta, Reply, ReplyBody, Sent};
+use crate::message::{Body, Message, Meta, Reply, ReplyBody, SendReceipt};
 
 /// Under this name metadata says what the doctor did.
 pub const MARK: &str = "everturn";
@@ -45,7 +45,7 @@ pub enum Flaw {
         /// The tool.
         tool: String,
         /// What is known of it.
-        known: Known,
+        known: CallKnowledge,
     },
     /// A result is not right behind the reply with its call: other words or another reply are in between.
     MisplacedResult {
@@ -84,7 +84,7 @@ pub enum Flaw {
 
 /// What is known of a call that has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Known {
+pub enum CallKnowledge {
     /// Nothing: nobody wrote down whether it ran.
     Nothing,
     /// It was started.
@@ -114,17 +114,17 @@ impl Repaired {
 
 /// Who has written a transcript.
 #[derive(Clone, Copy)]
-pub enum Whose<'a> {
+pub enum TranscriptOrigin<'a> {
     /// Drivers of ours, in a chat that rests. The function says what is known of a call that has no result. Inputs that
     /// are no objects are no flaw: the model wrote them, and they were answered as such.
-    Ours(&'a dyn Fn(CallUid) -> Known),
+    Ours(&'a dyn Fn(CallUid) -> CallKnowledge),
     /// Another program.
     Foreign,
 }
 
 /// Mends a transcript.
 #[must_use]
-pub fn repair(transcript: &[Arc<Message>], whose: Whose<'_>) -> Repaired {
+pub fn repair(transcript: &[Arc<Message>], whose: TranscriptOrigin<'_>) -> Repaired {
     let mut ward = Ward { pieces: transcript.iter().map(Piece::of).collect(), findings: Vec::new() };
     parts::mend(&mut ward, whose);
     placing::mend(&mut ward, whose);
@@ -141,7 +141,7 @@ struct Piece {
     of: MessageId,
     at: Timestamp,
     body: Body,
-    sent: Option<Sent>,
+    sent: Option<SendReceipt>,
     /// The message itself, while nothing about it has changed.
     whole: Option<Arc<Message>>,
 }
@@ -254,11 +254,13 @@ impl Flaw {
     #[must_use]
     pub const fn repair(&self) -> &'static str {
         match self {
-            Self::UnansweredCall { known: Known::Nothing, .. } => "a result is added: the outcome is not known",
-            Self::UnansweredCall { known: Known::Started, .. } => {
+            Self::UnansweredCall { known: CallKnowledge::Nothing, .. } => "a result is added: the outcome is not known",
+            Self::UnansweredCall { known: CallKnowledge::Started, .. } => {
                 "a result is added: it was started, and the outcome is not known"
             }
-            Self::UnansweredCall { known: Known::CutOff, .. } => "a result is added: it was cut off and never ran",
+            Self::UnansweredCall { known: CallKnowledge::CutOff, .. } => {
+                "a result is added: it was cut off and never ran"
+            }
             Self::MisplacedResult { .. } => "it is moved behind its call",
             Self::OrphanResult { .. } => "it becomes a note of what the tool said",
             Self::RepeatedResult { same: true, .. } => "the copy is left out",

@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
-use crate::cost::{Report, Reported};
-use crate::delta::{Began, CallBegan, Delta, Handle, Rung};
+use crate::cost::{TokenCount, UsageReport};
+use crate::delta::{AttemptBegan, CallBegan, Delta, GenerationHandle, Rung};
 use crate::ids::{CallUid, Seq, StepId, Timestamp};
 use crate::message::{Call, Meta, Part, Reasoning, Reply, ReplyBody, RunBy, Seal, Stop, Text};
 use crate::seam::Seam;
-use crate::view::Row;
+use crate::view::JournalRow;
 
 mod cut;
 mod look;
@@ -34,13 +34,13 @@ pub struct Draft {
     attempt_parts: usize,
     got_on: bool,
     generation_from: usize,
-    attempt: Option<Began>,
+    attempt: Option<AttemptBegan>,
     attempt_began: Timestamp,
     newest_at: Timestamp,
     earlier_runtime: Duration,
-    usage: Report,
+    usage: UsageReport,
     response_id: Option<String>,
-    handle: Option<Handle>,
+    handle: Option<GenerationHandle>,
     seams: Vec<Seam>,
     awaits_seam: bool,
     /// How much the generation said that is not in the draft, because it had been said before.
@@ -98,12 +98,12 @@ impl Draft {
             attempt_began: Timestamp(0),
             newest_at: Timestamp(0),
             earlier_runtime: Duration::ZERO,
-            usage: Report {
-                input: Reported::Unknown,
-                output: Reported::Unknown,
-                reasoning: Reported::Unknown,
-                cache_read: Reported::Unknown,
-                cache_write: Reported::Unknown,
+            usage: UsageReport {
+                input: TokenCount::Unknown,
+                output: TokenCount::Unknown,
+                reasoning: TokenCount::Unknown,
+                cache_read: TokenCount::Unknown,
+                cache_write: TokenCount::Unknown,
             },
             response_id: None,
             handle: None,
@@ -116,7 +116,7 @@ impl Draft {
     }
 
     /// The draft that the rows of one step add up to, from the first on.
-    pub fn of_rows(rows: &[Row]) -> Result<Option<Self>, OutOfOrder> {
+    pub fn of_rows(rows: &[JournalRow]) -> Result<Option<Self>, OutOfOrder> {
         let Some(first) = rows.first() else { return Ok(None) };
         let mut draft = Self::new(first.step);
         for row in rows {
@@ -286,11 +286,11 @@ impl Draft {
         Ok(())
     }
 
-    fn attempt(&mut self, at: Timestamp, began: &Began) {
+    fn attempt(&mut self, at: Timestamp, began: &AttemptBegan) {
         if self.attempt.is_some() && began.rung != Rung::Reattach {
             self.slots.clear(); // Slots are the adapter's names, and a new generation has new ones.
             self.handle = None;
-            self.usage = Report::default();
+            self.usage = UsageReport::default();
             self.response_id = None;
         }
         if began.rung == Rung::Continue || began.rung == Rung::FallBack {

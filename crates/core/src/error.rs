@@ -20,7 +20,7 @@ pub struct ProviderError {
     /// Whose error it is, as configuration calls it: `anthropic`, `bedrock`…
     pub provider: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// What may be done.
     pub retry: Retry,
     /// How the stream broke, when it was one that broke.
@@ -38,7 +38,7 @@ pub struct ProviderError {
 impl ProviderError {
     /// An error of this kind, with the kind's usual remedy and cause.
     #[must_use]
-    pub fn new(provider: impl Into<String>, kind: Kind) -> Self {
+    pub fn new(provider: impl Into<String>, kind: ErrorKind) -> Self {
         Self {
             provider: provider.into(),
             kind,
@@ -55,7 +55,7 @@ impl ProviderError {
     #[must_use]
     pub fn filtered(provider: impl Into<String>, category: &str, explanation: &str) -> Self {
         let explanation = if explanation.trim().is_empty() { "no explanation was given" } else { explanation };
-        Self::new(provider, Kind::ContentFilter).with_subject(category).with_detail(explanation)
+        Self::new(provider, ErrorKind::ContentFilter).with_subject(category).with_detail(explanation)
     }
 
     /// The same error of another provider: a gateway speaks one protocol for many.
@@ -107,7 +107,7 @@ impl ProviderError {
     /// fail again, or needs another request, is never that, wherever in the stream it was said.
     #[must_use]
     pub fn is_broken_stream(&self) -> bool {
-        use Kind::{
+        use ErrorKind::{
             Auth, Budget, ChainBroken, Config, ContentFilter, ContextFull, Generic, Malformed, MissingKey, Overloaded,
             ProviderDisabled, Quarantine, RateLimit, Silence, Timeout, Truncated, UsageLimit,
         };
@@ -126,34 +126,44 @@ impl std::error::Error for ProviderError {}
 impl fmt::Display for ProviderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = match (self.kind, self.retry) {
-            (Kind::Overloaded, _) => "has more work than it can take; wait a minute, or choose another model",
-            (Kind::RateLimit, _) => "lets this key ask only so often; wait a little, or ask it for a higher limit",
-            (Kind::Timeout, Retry::Never) => "did not answer in the time allowed; try again, or allow it more time",
-            (Kind::Timeout, _) => "cannot be reached at the moment; try again soon, and check the network if it lasts",
-            (Kind::Silence, _) => "sent nothing for too long; try again, or allow this model a longer silence",
-            (Kind::Truncated, _) => "broke off before its answer was complete; try again",
-            (Kind::UsageLimit, _) => {
+            (ErrorKind::Overloaded, _) => "has more work than it can take; wait a minute, or choose another model",
+            (ErrorKind::RateLimit, _) => "lets this key ask only so often; wait a little, or ask it for a higher limit",
+            (ErrorKind::Timeout, Retry::Never) => {
+                "did not answer in the time allowed; try again, or allow it more time"
+            }
+            (ErrorKind::Timeout, _) => {
+                "cannot be reached at the moment; try again soon, and check the network if it lasts"
+            }
+            (ErrorKind::Silence, _) => "sent nothing for too long; try again, or allow this model a longer silence",
+            (ErrorKind::Truncated, _) => "broke off before its answer was complete; try again",
+            (ErrorKind::UsageLimit, _) => {
                 "reports that the budget or quota is used up; add credit, raise the limit, or ask whoever manages it"
             }
-            (Kind::Config, _) if self.subject.is_some() => return self.explain_with_subject(f),
-            (Kind::Config, _) => "does not accept this model or one of its settings; check the name and the options",
-            (Kind::ContextFull, _) => {
+            (ErrorKind::Config, _) if self.subject.is_some() => return self.explain_with_subject(f),
+            (ErrorKind::Config, _) => {
+                "does not accept this model or one of its settings; check the name and the options"
+            }
+            (ErrorKind::ContextFull, _) => {
                 "cannot take a conversation this long; edit the newest message, or choose a model with a larger window"
             }
-            (Kind::ProviderDisabled, _) => {
+            (ErrorKind::ProviderDisabled, _) => {
                 "is switched off here; choose another model, or ask an administrator to switch it on"
             }
-            (Kind::ChainBroken, _) => "no longer holds the earlier part of this conversation; send it again in full",
-            (Kind::Malformed, _) => "sent something that is not its protocol; check the base URL, and try again",
-            (Kind::Budget, _) => {
+            (ErrorKind::ChainBroken, _) => {
+                "no longer holds the earlier part of this conversation; send it again in full"
+            }
+            (ErrorKind::Malformed, _) => "sent something that is not its protocol; check the base URL, and try again",
+            (ErrorKind::Budget, _) => {
                 "was not asked, because the budget here is used up; wait until it is renewed, or have it raised"
             }
-            (Kind::Quarantine, _) => {
+            (ErrorKind::Quarantine, _) => {
                 "was not asked again, because the process died three times over this turn; see its log, and send a message to go on"
             }
-            (Kind::Generic, Retry::Never) => "refused the request for a reason of its own; see the detail",
-            (Kind::Generic, _) => "had an internal error; try again soon",
-            (Kind::Auth | Kind::MissingKey | Kind::ContentFilter, _) => return self.explain_with_subject(f),
+            (ErrorKind::Generic, Retry::Never) => "refused the request for a reason of its own; see the detail",
+            (ErrorKind::Generic, _) => "had an internal error; try again soon",
+            (ErrorKind::Auth | ErrorKind::MissingKey | ErrorKind::ContentFilter, _) => {
+                return self.explain_with_subject(f);
+            }
         };
         write!(f, "{} {advice}", display_name(&self.provider))
     }
@@ -164,15 +174,17 @@ impl ProviderError {
     fn explain_with_subject(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = display_name(&self.provider);
         match (self.kind, &self.subject) {
-            (Kind::MissingKey, Some(variable)) => write!(f, "{name} needs a key; set {variable} and send again"),
-            (Kind::MissingKey, None) => write!(f, "{name} needs a key and none is configured; add one and send again"),
-            (Kind::ContentFilter, Some(category)) => {
+            (ErrorKind::MissingKey, Some(variable)) => write!(f, "{name} needs a key; set {variable} and send again"),
+            (ErrorKind::MissingKey, None) => {
+                write!(f, "{name} needs a key and none is configured; add one and send again")
+            }
+            (ErrorKind::ContentFilter, Some(category)) => {
                 write!(f, "{name} withheld its answer under its content policy ({category}); rephrase the request")
             }
-            (Kind::Config, Some(variable)) => {
+            (ErrorKind::Config, Some(variable)) => {
                 write!(f, "{name} has nothing at the address that was asked; check {variable}")
             }
-            (Kind::ContentFilter, None) => {
+            (ErrorKind::ContentFilter, None) => {
                 write!(f, "{name} withheld its answer under its content policy; rephrase the request")
             }
             (_, Some(variable)) => {
@@ -202,7 +214,7 @@ pub fn display_name(provider: &str) -> &'static str {
 
 /// The kinds of trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ErrorKind {
     /// The provider has too much to do.
     Overloaded,
     /// This credential asks too often.
@@ -239,7 +251,7 @@ pub enum Kind {
     Quarantine,
 }
 
-impl Kind {
+impl ErrorKind {
     /// Every kind there is.
     pub const ALL: [Self; 17] = [
         Self::Overloaded,

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chat::{Compacting, Effect, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
+use crate::chat::{Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts, TranscriptTail, TurnEnd};
 use crate::command::Refusal;
-use crate::cost::{End, Spend, Tally};
+use crate::cost::{Spend, StreamEnd, Tally};
 use crate::delta::Rung;
-use crate::error::{Cause, Kind};
+use crate::error::{Cause, ErrorKind};
 use crate::ids::{CallUid, InboxSeq, MessageId, ModelId, Seq, StepId, Timestamp};
 use crate::message::{Body, Message};
-use crate::quarantine::Taken;
+use crate::quarantine::TakeoverCount;
 use crate::status::Status;
 
 /// One provider call and what became of it. A row of its own, also when nothing came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempted {
+pub struct AttemptRecord {
     /// The step it was made for.
     pub step: StepId,
     /// Its number in the step.
@@ -26,7 +26,7 @@ pub struct Attempted {
     /// Who was asked.
     pub model: ModelId,
     /// What for.
-    pub aim: Aim,
+    pub aim: AttemptPurpose,
     /// When it began.
     pub began: Timestamp,
     /// How long it took.
@@ -41,7 +41,7 @@ pub struct Attempted {
 
 /// What an attempt was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Aim {
+pub enum AttemptPurpose {
     /// Nobody wrote it down: rows were stored without it once.
     #[default]
     Unknown,
@@ -51,7 +51,7 @@ pub enum Aim {
     Summary,
 }
 
-impl Aim {
+impl AttemptPurpose {
     /// Its name, as metrics have it.
     #[must_use]
     pub const fn label(self) -> Option<&'static str> {
@@ -69,7 +69,7 @@ pub enum AttemptOutcome {
     /// With an answer.
     Answered,
     /// It broke.
-    Broke(Cause, Kind),
+    Broke(Cause, ErrorKind),
     /// A person stopped it.
     Interrupted,
     /// The process that held it is gone, or it was dropped to move on.
@@ -79,11 +79,11 @@ pub enum AttemptOutcome {
 impl AttemptOutcome {
     /// What that means for the tokens it used.
     #[must_use]
-    pub const fn end(self) -> End {
+    pub const fn end(self) -> StreamEnd {
         match self {
-            Self::Answered => End::Finished,
-            Self::Broke(Cause::Refused, _) => End::Refused,
-            Self::Broke(..) | Self::Interrupted | Self::Lost => End::Broken,
+            Self::Answered => StreamEnd::Finished,
+            Self::Broke(Cause::Refused, _) => StreamEnd::Refused,
+            Self::Broke(..) | Self::Interrupted | Self::Lost => StreamEnd::Broken,
         }
     }
 }
@@ -110,7 +110,7 @@ pub struct Totals {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
     /// A message was added. `tail` says what it means for the plan.
-    Said(Arc<Message>, Tail),
+    Said(Arc<Message>, TranscriptTail),
     /// The reply just said leaves these calls open.
     Opened(Vec<OpenCall>),
     /// A call is about to be run.
@@ -132,7 +132,7 @@ pub enum Fact {
         text: Arc<str>,
     },
     /// A message waits.
-    Queued(Queued, Place),
+    Queued(QueuedMessage, QueueEnd),
     /// A waiting message was heard or deleted.
     Unqueued(InboxSeq),
     /// The status changed.
@@ -148,15 +148,15 @@ pub enum Fact {
     /// A turn ended.
     TurnEnded(TurnEnd),
     /// A provider call ended, and this is what has been tried by now.
-    Attempted(Box<Attempted>, Tried),
+    Attempted(Box<AttemptRecord>, StepAttempts),
     /// The next attempt is made on other terms, without one having been made on these.
-    Tried(Tried),
+    Tried(StepAttempts),
     /// The program has said what it had to say about the open step.
     Briefed,
     /// The provider refused the request as too long.
     Overflowed,
     /// The next attempt waits.
-    Waits(Box<Wait>),
+    Waits(Box<RetryWait>),
     /// Answers are awaited.
     Awaits {
         /// From now on.
@@ -184,7 +184,7 @@ pub enum Fact {
     /// Somebody wants to see what is exchanged with providers for it, or has seen enough.
     Debugged(bool),
     /// A process took the chat up in the middle of its work.
-    TakenUp(Taken),
+    TakenUp(TakeoverCount),
     /// Somebody goes on with a draft that others wrote, and finds it this far.
     Inherited(Seq),
     /// A command was taken out of the inbox.
@@ -201,7 +201,7 @@ impl Fact {
 
 /// Where in the queue a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum QueueEnd {
     /// Behind the others.
     Back,
     /// Before the others.

@@ -13,11 +13,11 @@ use crate::message::{Body, Message};
 /// A transcript cannot be taken up here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("call {0} has no result yet at that point")]
-pub struct OpenCall(pub CallUid);
+pub struct UnansweredCall(pub CallUid);
 
 /// The step that comes next for whoever takes a transcript up that ends like this. `tail` begins with its newest reply,
 /// if there is one: only calls of that one can be without a result.
-pub fn next_step(tail: &[Arc<Message>]) -> Result<StepId, OpenCall> {
+pub fn next_step(tail: &[Arc<Message>]) -> Result<StepId, UnansweredCall> {
     let is_answered = |uid: CallUid| {
         let answers = |message: &Arc<Message>| matches!(&message.body, Body::Result(result) if result.call == uid);
         tail.iter().any(answers)
@@ -28,7 +28,7 @@ pub fn next_step(tail: &[Arc<Message>]) -> Result<StepId, OpenCall> {
     });
     let Some(reply) = newest else { return Ok(StepId(1)) };
     match reply.calls().find(|call| !is_answered(call.uid)) {
-        Some(open) => Err(OpenCall(open.uid)),
+        Some(open) => Err(UnansweredCall(open.uid)),
         None => Ok(reply.step.next()),
     }
 }

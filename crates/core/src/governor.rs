@@ -13,10 +13,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::error::{Kind, ProviderError, Retry};
+use crate::error::{ErrorKind, ProviderError, Retry};
 use crate::ids::{ModelId, Timestamp};
 use crate::limits::Limits;
-use crate::retry::{Breaker, BreakerLimits, Health, RetryLimits, drawn};
+use crate::retry::{Breaker, BreakerLimits, ModelHealth, RetryLimits, drawn};
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +56,7 @@ pub struct Governor {
     ramp: Option<usize>,
     opening: usize,
     running: usize,
-    line: BTreeSet<Place>,
+    line: BTreeSet<QueueTicket>,
     breakers: BTreeMap<ModelId, Breaker>,
     /// The newest failure of each model whose breaker counts one.
     failures: BTreeMap<ModelId, ProviderError>,
@@ -64,49 +64,49 @@ pub struct Governor {
 
 /// A place in line. Whoever has the lower number came first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u64);
+pub struct QueueTicket(pub u64);
 
 /// The answer to whoever wants to ask a provider.
 #[derive(Debug)]
-pub enum Answer {
+pub enum PermitDecision {
     /// Go. Hand the pass back at the end.
-    Go(Pass),
+    Go(AttemptPermit),
     /// There is no room: wait in line.
     InLine,
     /// Nobody may go now.
-    NotBefore(Shut),
+    NotBefore(Blocked),
 }
 
 /// A door that is shut.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shut {
+pub struct Blocked {
     /// Until when.
     pub until: Timestamp,
     /// Which one.
-    pub door: Door,
+    pub door: BlockScope,
     /// The newest error that it is shut for.
     pub error: ProviderError,
 }
 
 /// What can be shut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Door {
+pub enum BlockScope {
     /// The credential: it asked too often, or was told to stay away.
-    Key,
+    Credential,
     /// The model: it fails everybody.
     Model,
 }
 
 /// The right to make one attempt. It is given back exactly once, with [`Governor::ended`].
 #[derive(Debug)]
-pub struct Pass {
+pub struct AttemptPermit {
     model: ModelId,
     outages: u64,
     opened: bool,
     spoke: bool,
 }
 
-impl Pass {
+impl AttemptPermit {
     /// Whether content has come.
     #[must_use]
     pub const fn has_spoken(&self) -> bool {
@@ -116,7 +116,7 @@ impl Pass {
 
 /// How an attempt ended, as far as the governor is concerned.
 #[derive(Debug, Clone, Copy)]
-pub enum Ended<'a> {
+pub enum AttemptEnd<'a> {
     /// With an answer.
     Answered,
     /// With this.
@@ -148,50 +148,50 @@ impl Governor {
 
     /// Which door to a model is shut, if one is. To ask changes nothing.
     #[must_use]
-    pub fn shut(&self, model: &ModelId, now: Timestamp) -> Option<Shut> {
+    pub fn shut(&self, model: &ModelId, now: Timestamp) -> Option<Blocked> {
         // A time further off than any wait of ours was set before the clock was put back: it means nothing now.
         let wait_max = self.retry.retry_after_max.max(self.retry.delay_max);
         let key = (now < self.until && self.until.since(now) <= wait_max).then_some(self.until);
         let (until, door, error, usual) = match key {
-            Some(until) => (until, Door::Key, self.refusal.as_ref(), Kind::RateLimit),
+            Some(until) => (until, BlockScope::Credential, self.refusal.as_ref(), ErrorKind::RateLimit),
             None => {
                 let until = self.breakers.get(model)?.shut_until(now)?;
-                (until, Door::Model, self.failures.get(model), Kind::Overloaded)
+                (until, BlockScope::Model, self.failures.get(model), ErrorKind::Overloaded)
             }
         };
         let error = error.cloned().unwrap_or_else(|| ProviderError::new(model.provider(), usual));
-        Some(Shut { until, door, error })
+        Some(Blocked { until, door, error })
     }
 
     /// Asks to go, or takes `place` in line and asks again whenever [`Self::called`] names it. `jitter` is drawn from
     /// `0..1`: those who find a door shut shall not come back at the same instant.
-    pub fn ask(&mut self, place: Place, model: &ModelId, now: Timestamp, jitter: f64) -> Answer {
-        if let Some(Shut { until, door, error }) = self.shut(model, now) {
+    pub fn ask(&mut self, place: QueueTicket, model: &ModelId, now: Timestamp, jitter: f64) -> PermitDecision {
+        if let Some(Blocked { until, door, error }) = self.shut(model, now) {
             self.line.remove(&place);
             let spread = match door {
-                Door::Key => self.retry.delay_base,
-                Door::Model => self.breakers.get(model).map_or(Duration::ZERO, Breaker::spread),
+                BlockScope::Credential => self.retry.delay_base,
+                BlockScope::Model => self.breakers.get(model).map_or(Duration::ZERO, Breaker::spread),
             };
-            return Answer::NotBefore(Shut { until: until + drawn(spread, jitter), door, error });
+            return PermitDecision::NotBefore(Blocked { until: until + drawn(spread, jitter), door, error });
         }
         self.line.insert(place);
         if !self.called().any(|called| called == place) {
-            return Answer::InLine;
+            return PermitDecision::InLine;
         }
         self.line.remove(&place);
         self.breakers.entry(model.clone()).or_insert_with(|| Breaker::new(self.breaker.clone())).admit(now);
         self.opening += 1;
         self.running += 1;
-        Answer::Go(Pass { model: model.clone(), outages: self.outages, opened: false, spoke: false })
+        PermitDecision::Go(AttemptPermit { model: model.clone(), outages: self.outages, opened: false, spoke: false })
     }
 
     /// Gives up a place in line.
-    pub fn leave(&mut self, place: Place) {
+    pub fn leave(&mut self, place: QueueTicket) {
         self.line.remove(&place);
     }
 
     /// Whose turn it is to ask again.
-    pub fn called(&self) -> impl Iterator<Item = Place> {
+    pub fn called(&self) -> impl Iterator<Item = QueueTicket> {
         let room = self.limits.at_once_max.max(1).saturating_sub(self.running);
         let room = match self.ramp {
             Some(ramp) => room.min(ramp.saturating_sub(self.opening)),
@@ -201,7 +201,7 @@ impl Governor {
     }
 
     /// An attempt's answer has begun: whatever it becomes, the credential is welcome again.
-    pub fn opened(&mut self, pass: &mut Pass) {
+    pub fn opened(&mut self, pass: &mut AttemptPermit) {
         if !pass.opened {
             pass.opened = true;
             self.opening -= 1;
@@ -210,7 +210,7 @@ impl Governor {
     }
 
     /// The first of an attempt's content has come: its model answers, and nobody need wait until it has said all.
-    pub fn spoke(&mut self, pass: &mut Pass) {
+    pub fn spoke(&mut self, pass: &mut AttemptPermit) {
         if !pass.spoke {
             pass.spoke = true;
             self.breakers.get_mut(&pass.model).into_iter().for_each(Breaker::speaks);
@@ -219,18 +219,20 @@ impl Governor {
 
     /// Takes a pass back, and what its attempt came to. `jitter` is the one that the attempt's own wait is drawn with, so
     /// that somebody who is alone waits once.
-    pub fn ended(&mut self, pass: Pass, how: Ended<'_>, now: Timestamp, jitter: f64) {
+    pub fn ended(&mut self, pass: AttemptPermit, how: AttemptEnd<'_>, now: Timestamp, jitter: f64) {
         self.running -= 1;
         self.opening -= usize::from(!pass.opened);
         let health = match how {
-            Ended::Answered => Health::Answers,
-            Ended::Broke(error) => Health::of(error),
-            Ended::Untold => Health::Untold,
+            AttemptEnd::Answered => ModelHealth::Answers,
+            AttemptEnd::Broke(error) => ModelHealth::of(error),
+            AttemptEnd::Untold => ModelHealth::Untold,
         };
         match (how, health) {
-            (Ended::Broke(error), Health::Fails) => drop(self.failures.insert(pass.model.clone(), error.clone())),
-            (_, Health::Answers) => drop(self.failures.remove(&pass.model)),
-            (_, Health::Fails | Health::Untold) => {}
+            (AttemptEnd::Broke(error), ModelHealth::Fails) => {
+                drop(self.failures.insert(pass.model.clone(), error.clone()))
+            }
+            (_, ModelHealth::Answers) => drop(self.failures.remove(&pass.model)),
+            (_, ModelHealth::Fails | ModelHealth::Untold) => {}
         }
         let broke = self.breakers.get_mut(&pass.model).is_some_and(|breaker| {
             let was_shut = breaker.shut_until(now).is_some();
@@ -238,13 +240,13 @@ impl Governor {
             !was_shut && breaker.shut_until(now).is_some()
         });
         let refused = match how {
-            Ended::Broke(error) => self.refused(error, pass.outages, now, jitter),
-            Ended::Answered | Ended::Untold => false,
+            AttemptEnd::Broke(error) => self.refused(error, pass.outages, now, jitter),
+            AttemptEnd::Answered | AttemptEnd::Untold => false,
         };
         if (broke || refused) && pass.outages == self.outages {
             self.outages += 1;
             self.ramp = Some(self.limits.ramp_from.max(1));
-        } else if !pass.opened && !refused && health == Health::Answers {
+        } else if !pass.opened && !refused && health == ModelHealth::Answers {
             self.welcomed(pass.outages);
         }
     }
@@ -255,8 +257,8 @@ impl Governor {
         let wait = match (error.retry, error.kind) {
             // What is longer than anyone waits unseen is told to a person by the attempt it was told to.
             (Retry::After(wait), _) => wait.min(self.retry.retry_after_max),
-            (_, Kind::RateLimit) if is_news => drawn(self.retry.span(self.strikes + 1), jitter),
-            (_, Kind::RateLimit) => Duration::ZERO,
+            (_, ErrorKind::RateLimit) if is_news => drawn(self.retry.span(self.strikes + 1), jitter),
+            (_, ErrorKind::RateLimit) => Duration::ZERO,
             _ => return false,
         };
         self.strikes += u32::from(is_news);

@@ -12,29 +12,29 @@ use crate::view::Cursor;
 ///
 /// All times but the last are kept as one, which at worst has a cursor refused that was good: a snapshot costs little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Inherited {
+pub struct DraftTakeovers {
     /// The last time.
-    pub last: Found,
+    pub last: TakeoverPoint,
     /// The times before that.
-    pub before: Found,
+    pub before: TakeoverPoint,
 }
 
 /// How far a draft went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct TakeoverPoint {
     /// The commit that says so; none if it never happened.
     pub version: Version,
     /// The newest delta there was.
     pub seq: Seq,
 }
 
-impl Inherited {
+impl DraftTakeovers {
     /// It is taken up once more.
     #[must_use]
-    pub fn again(self, found: Found) -> Self {
+    pub fn again(self, found: TakeoverPoint) -> Self {
         let before = match self.before.version {
             Version(0) => self.last,
-            _ => Found { version: self.last.version, seq: self.last.seq.min(self.before.seq) },
+            _ => TakeoverPoint { version: self.last.version, seq: self.last.seq.min(self.before.seq) },
         };
         Self { last: found, before }
     }
@@ -42,7 +42,7 @@ impl Inherited {
     /// Whether somebody who got this far in the draft may have seen what was lost.
     #[must_use]
     pub fn denies(&self, seen: Cursor) -> bool {
-        let lost = |found: Found| seen.version < found.version && seen.seq > found.seq;
+        let lost = |found: TakeoverPoint| seen.version < found.version && seen.seq > found.seq;
         lost(self.last) || lost(self.before)
     }
 }
@@ -56,14 +56,14 @@ mod tests {
         Cursor { version: Version(version), step: StepId(1), seq: Seq(seq) }
     }
 
-    fn found(version: u64, seq: u64) -> Found {
-        Found { version: Version(version), seq: Seq(seq) }
+    fn found(version: u64, seq: u64) -> TakeoverPoint {
+        TakeoverPoint { version: Version(version), seq: Seq(seq) }
     }
 
     #[test]
     fn nobody_is_denied_who_lost_nothing() {
-        assert!(!Inherited::default().denies(seen(0, u64::MAX)));
-        let once = Inherited::default().again(found(5, 9));
+        assert!(!DraftTakeovers::default().denies(seen(0, u64::MAX)));
+        let once = DraftTakeovers::default().again(found(5, 9));
         assert!(!once.denies(seen(4, 9)) && !once.denies(seen(5, 100)) && !once.denies(seen(6, 10)));
         assert!(once.denies(seen(4, 10)) && once.denies(seen(1, 10)));
     }
@@ -71,7 +71,7 @@ mod tests {
     /// Whoever read on between two cuts is judged by the second; whoever did not, by both.
     #[test]
     fn every_time_counts() {
-        let twice = Inherited::default().again(found(5, 9)).again(found(8, 20));
+        let twice = DraftTakeovers::default().again(found(5, 9)).again(found(8, 20));
         assert!(!twice.denies(seen(7, 20)) && twice.denies(seen(7, 21)));
         assert!(!twice.denies(seen(4, 9)) && twice.denies(seen(4, 10)), "its 10 was lost, and is another now");
         let often = twice.again(found(12, 30)).again(found(15, 40));

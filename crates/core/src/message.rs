@@ -28,12 +28,12 @@ pub struct Message {
     /// What it is.
     pub body: Body,
     /// The request that brought it, if it is a person's message and a request brought it.
-    pub sent: Option<Sent>,
+    pub sent: Option<SendReceipt>,
 }
 
 /// The request that brought a person's message. It ties what a sender was told to what is in the transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendReceipt {
     /// The number its sender was given when it was accepted.
     pub receipt: InboxSeq,
     /// The sender's own name for the request, if it had one.
@@ -361,7 +361,7 @@ pub struct CallResult {
     /// The tool, by the name the model used.
     pub tool: String,
     /// How it went.
-    pub verdict: Verdict,
+    pub verdict: CallVerdict,
     /// What the model is told.
     pub output: Output,
     /// When the tool was started, if it was.
@@ -374,7 +374,7 @@ pub struct CallResult {
 
 impl CallResult {
     /// A result that was known at `ended`, of a call that was not started here.
-    pub fn new(call: CallUid, tool: impl Into<String>, verdict: Verdict, output: Output, ended: Timestamp) -> Self {
+    pub fn new(call: CallUid, tool: impl Into<String>, verdict: CallVerdict, output: Output, ended: Timestamp) -> Self {
         Self { call, tool: tool.into(), verdict, output, began: None, ended, meta: Meta::new() }
     }
 
@@ -382,14 +382,14 @@ impl CallResult {
     /// that was noticed.
     #[must_use]
     pub fn ran(&self) -> Option<(Timestamp, Duration)> {
-        let came_back = matches!(self.verdict, Verdict::Done | Verdict::Error);
+        let came_back = matches!(self.verdict, CallVerdict::Done | CallVerdict::Error);
         self.began.filter(|_| came_back).map(|began| (began, self.ended.since(began)))
     }
 }
 
 /// How a call went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum CallVerdict {
     /// The tool did its work.
     Done,
     /// The tool, or we on its behalf, say that it failed.

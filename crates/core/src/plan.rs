@@ -3,7 +3,7 @@
 //! One pure question, asked after a commit, after a crash and after a takeover alike. So recovery is not a code path: a
 //! driver that just started and one that just committed look at the same chat and get the same answer.
 
-use crate::chat::{Chat, Tail, Turn, TurnEnd};
+use crate::chat::{Chat, TranscriptTail, Turn, TurnEnd};
 use crate::draft::Draft;
 use crate::ids::Timestamp;
 use crate::limits::Limits;
@@ -72,19 +72,24 @@ fn running(chat: &Chat, draft: Option<&Draft>, limits: &Limits, now: Timestamp) 
     // Between two attempts at one answer is no step boundary: the rest would be said as if it answered what steers.
     let half_said = draft.is_some_and(Draft::is_half_said);
     match chat.tail {
-        Tail::StoppedReply => Next::Finish(TurnEnd::Done), // Only a summary was asked for.
-        Tail::Nothing | Tail::Input | Tail::Reply | Tail::CutReply | Tail::FilteredReply | Tail::EmptyReply
+        TranscriptTail::StoppedReply => Next::Finish(TurnEnd::Done), // Only a summary was asked for.
+        TranscriptTail::Nothing
+        | TranscriptTail::Input
+        | TranscriptTail::Reply
+        | TranscriptTail::CutReply
+        | TranscriptTail::FilteredReply
+        | TranscriptTail::EmptyReply
             if steered && !half_said =>
         {
             Next::Begin
         }
-        Tail::Reply => Next::Finish(TurnEnd::Done),
-        Tail::CutReply => Next::Finish(TurnEnd::Length),
-        Tail::FilteredReply => Next::Finish(TurnEnd::Filtered),
-        Tail::EmptyReply if turn.reasked => Next::Finish(TurnEnd::Empty),
-        Tail::EmptyReply => over.map_or(Next::Reask, Next::Finish),
-        Tail::Nothing => Next::Finish(TurnEnd::Done),
-        Tail::Input => over.map_or(Next::CallModel, Next::Finish),
+        TranscriptTail::Reply => Next::Finish(TurnEnd::Done),
+        TranscriptTail::CutReply => Next::Finish(TurnEnd::Length),
+        TranscriptTail::FilteredReply => Next::Finish(TurnEnd::Filtered),
+        TranscriptTail::EmptyReply if turn.reasked => Next::Finish(TurnEnd::Empty),
+        TranscriptTail::EmptyReply => over.map_or(Next::Reask, Next::Finish),
+        TranscriptTail::Nothing => Next::Finish(TurnEnd::Done),
+        TranscriptTail::Input => over.map_or(Next::CallModel, Next::Finish),
     }
 }
 

@@ -37,14 +37,14 @@ use std::sync::Arc;
 
 pub use echo::echoes;
 pub use entry::{
-    Entries, Entry, HostedCall, HostedResult, MEDIA_BYTES, PromptCall, PromptFile, PromptMedia, PromptPart,
-    PromptResult, Role, Sealed,
+    HostedCall, HostedResult, MEDIA_BYTES, PromptCall, PromptEntries, PromptEntry, PromptFile, PromptMedia, PromptPart,
+    PromptResult, Role, SealedReasoning,
 };
 pub use repair::{Repair, RepairKind};
-pub use request::{CacheMarks, Chain, Continue, Effort, OUTPUT_MAX, Request, ToolChoice, Unfinished};
+pub use request::{CacheMarks, ContinueMode, Effort, OUTPUT_MAX, Request, ResponseChain, ToolChoice, UnfinishedAnswer};
 pub use sampling::{BadSampling, STOP_BYTES_MAX, STOPS_MAX, Sampling, TEMPERATURE_MAX, TakesSampling};
 pub use schema::{ToolSpec, gemini_schema, normal_schema};
-pub use target::{Target, Wire};
+pub use target::{Target, WireFormat};
 pub use user::{INLINE_BYTES_MAX, told_of};
 pub use validate::{NotOfferable, Violation, offerable, validate};
 
@@ -61,7 +61,7 @@ pub struct Prompt {
     unseen: MessageId,
     /// The target, if it took no media.
     blind: Target,
-    closed: Arc<Vec<Entry>>,
+    closed: Arc<Vec<PromptEntry>>,
     closed_bytes: usize,
     open: Segment,
     names: Names,
@@ -79,7 +79,7 @@ struct Link {
 
 /// The entries for `target` of a whole transcript.
 #[must_use]
-pub fn prepare<'a>(transcript: impl IntoIterator<Item = &'a Message>, target: &Target) -> Entries {
+pub fn prepare<'a>(transcript: impl IntoIterator<Item = &'a Message>, target: &Target) -> PromptEntries {
     let mut prompt = Prompt::new(target.clone());
     transcript.into_iter().for_each(|message| prompt.push(message));
     prompt.entries()
@@ -134,7 +134,7 @@ impl Prompt {
     }
 
     /// Adds the next message of the transcript. Costs what that message holds and the segment it closes, provided that
-    /// no request made of this prompt is still around: see [`Entries`].
+    /// no request made of this prompt is still around: see [`PromptEntries`].
     pub fn push(&mut self, message: &Message) {
         match &message.body {
             Body::User(parts) => {
@@ -151,20 +151,20 @@ impl Prompt {
 
     /// All entries so far, ready to be sent.
     #[must_use]
-    pub fn entries(&self) -> Entries {
-        Entries::new(Arc::clone(&self.closed), self.closed_bytes, self.open.entries(&self.target))
+    pub fn entries(&self) -> PromptEntries {
+        PromptEntries::new(Arc::clone(&self.closed), self.closed_bytes, self.open.entries(&self.target))
     }
 
     /// How the next request to `model` can build upon the last response instead of repeating everything: only if that
     /// response is still what the transcript says it is, and everything after it is ours to tell.
     #[must_use]
-    pub fn chain(&self, model: &ModelId) -> Option<Chain> {
+    pub fn chain(&self, model: &ModelId) -> Option<ResponseChain> {
         let link = self.link.as_ref().filter(|link| link.model == *model)?;
         if !self.target.wire.rules().chains || !self.open.is_chainable() {
             return None;
         }
         let last = self.open.entries(&self.target).iter().rposition(|entry| entry.role == Role::Assistant)?;
-        Some(Chain { response_id: link.response_id.clone(), from: self.closed.len() + last + 1 })
+        Some(ResponseChain { response_id: link.response_id.clone(), from: self.closed.len() + last + 1 })
     }
 
     fn reply(&mut self, message: MessageId, reply: &Reply) {
@@ -193,7 +193,7 @@ impl Prompt {
         let segment = mem::take(&mut self.open);
         self.repairs.extend(segment.unanswered().map(Repair::unanswered));
         let entries = segment.entries(&self.target);
-        self.closed_bytes += entries.iter().map(Entry::bytes).sum::<usize>();
+        self.closed_bytes += entries.iter().map(PromptEntry::bytes).sum::<usize>();
         Arc::make_mut(&mut self.closed).extend(entries);
     }
 

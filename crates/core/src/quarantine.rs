@@ -16,7 +16,7 @@ use crate::limits::Limits;
 
 /// How often a chat was taken up in the middle of its work, and where it stood then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Taken {
+pub struct TakeoverCount {
     /// Times in a row that it stood where it had stood before.
     pub still: u32,
     /// Times in a row that a tool had been started, and none has come back since.
@@ -29,7 +29,7 @@ pub struct Taken {
     pub newest: MessageId,
 }
 
-impl Taken {
+impl TakeoverCount {
     /// The chat is taken up once more.
     #[must_use]
     pub fn again(chat: &Chat, draft: Option<&Draft>) -> Self {
@@ -73,10 +73,10 @@ mod tests {
     use super::*;
     use crate::change::Change;
     use crate::chat::{Effect, TurnEnd};
-    use crate::delta::{Began, Delta, Rung};
+    use crate::delta::{AttemptBegan, Delta, Rung};
     use crate::fact::Fact;
     use crate::ids::{CallUid, ChatId, Timestamp};
-    use crate::message::{CallResult, Meta, Output, Verdict};
+    use crate::message::{CallResult, CallVerdict, Meta, Output};
     use crate::status::Status;
 
     fn running() -> Chat {
@@ -89,13 +89,13 @@ mod tests {
     fn take_up(chat: &mut Chat, attempts: u32, said: &str) -> bool {
         let mut draft = Draft::new(chat.step);
         for number in 1..=attempts {
-            let began = Began { number, model: "a/b".parse().expect("a model"), rung: Rung::First };
+            let began = AttemptBegan { number, model: "a/b".parse().expect("a model"), rung: Rung::First };
             draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).expect("it fits");
         }
         if !said.is_empty() {
             draft.push(Timestamp(0), &Delta::Text(said.into())).expect("it fits");
         }
-        let taken = Taken::again(chat, Some(&draft));
+        let taken = TakeoverCount::again(chat, Some(&draft));
         chat.apply(&[Fact::TakenUp(taken)]);
         taken.is_deadly(&Limits { deaths_waiting_max: 3, ..Limits::default() })
     }
@@ -111,7 +111,7 @@ mod tests {
         assert!(!take_up(&mut chat, 3, "Hel"), "and died before it could ask again");
         assert!(take_up(&mut chat, 4, ""));
         chat.apply(&[Fact::TurnEnded(TurnEnd::Done), Fact::Moved(Status::Idle)]);
-        assert_eq!(chat.taken, Taken::default());
+        assert_eq!(chat.taken, TakeoverCount::default());
     }
 
     /// A tool that kills is found out although its model goes on talking; one that comes back clears all.
@@ -144,14 +144,14 @@ mod tests {
         };
         started(&mut chat, 0);
         assert!(!take_up(&mut chat, 0, ""));
-        answered(&mut chat, 0, Verdict::Unknown);
+        answered(&mut chat, 0, CallVerdict::Unknown);
         assert!(!take_up(&mut chat, 1, "Hel"), "it had got on");
         started(&mut chat, 1);
         assert!(!take_up(&mut chat, 0, ""));
-        answered(&mut chat, 1, Verdict::Unknown);
+        answered(&mut chat, 1, CallVerdict::Unknown);
         started(&mut chat, 2);
         assert!(take_up(&mut chat, 0, ""), "the third death in a tool");
-        answered(&mut chat, 2, Verdict::Done);
+        answered(&mut chat, 2, CallVerdict::Done);
         assert_eq!(chat.taken.in_tools, 0);
     }
 }

@@ -4,7 +4,7 @@
 //! for it. The ladder asks, best rung first, what of it can go on. The same question is asked by the attempt that saw
 //! the break and by a new process that found the draft in the journal.
 
-use crate::delta::{Handle, Rung};
+use crate::delta::{GenerationHandle, Rung};
 use crate::draft::Draft;
 use crate::error::Cause;
 
@@ -54,7 +54,7 @@ pub enum Echo {
 
 /// What the policy still allows on the current model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Budget {
+pub enum RetryBudget {
     /// Another attempt.
     Left,
     /// None here, but there is a next model.
@@ -67,7 +67,7 @@ pub enum Budget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovery {
     /// Reopen the same generation after the provider's own cursor. Nothing is paid twice.
-    Reattach(Handle),
+    Reattach(GenerationHandle),
     /// Seal the step as tool use with the calls that are complete, and take back the rest. Nothing is paid twice.
     Salvage {
         /// Calls to take back, by their place in the step.
@@ -85,7 +85,7 @@ pub enum Recovery {
     /// Ask the next model, with the draft if that can be.
     FallBack {
         /// Whether the draft goes along.
-        carry: Carry,
+        carry: FallBackCarry,
     },
     /// Keep what there is and fail.
     GiveUp,
@@ -104,7 +104,7 @@ pub enum Continuation {
 
 /// What a fall-back takes along.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carry {
+pub enum FallBackCarry {
     /// The text so far; these calls are taken back.
     Draft {
         /// Calls to take back first.
@@ -116,13 +116,13 @@ pub enum Carry {
 
 /// Climbs the ladder.
 #[must_use]
-pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> Recovery {
+pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: RetryBudget) -> Recovery {
     // Complete calls cost nothing to keep, so not even an empty purse stands in their way. A refusal comes before any
     // output, so whatever the draft holds then is of an earlier attempt, and still counts.
     let open: Vec<u16> = draft.open_calls().map(|call| call.uid.ordinal).collect();
     // A generation that ended in failure, or that its provider no longer has, is not there to be found again.
     let is_over = ends_generation(cause) || found_dumb(draft, cause, can.reattach);
-    let reattach = can.reattach != Reattach::No && !is_over && budget == Budget::Left;
+    let reattach = can.reattach != Reattach::No && !is_over && budget == RetryBudget::Left;
     if let Some(handle) = draft.handle().filter(|_| reattach) {
         return Recovery::Reattach(handle.clone());
     }
@@ -130,12 +130,14 @@ pub fn plan(draft: &Draft, cause: Cause, can: Capabilities, budget: Budget) -> R
         return Recovery::Salvage { retract: open };
     }
     match (budget, draft.has_text()) {
-        (Budget::Left, _) if can.echo == Echo::Yes => Recovery::Continue { retract: open, how: Continuation::Echo },
-        (Budget::Left, true) => Recovery::Continue { retract: open, how: continuation(can) },
-        (Budget::Left, false) => Recovery::Restart,
-        (Budget::SpentHere, true) => Recovery::FallBack { carry: Carry::Draft { retract: open } },
-        (Budget::SpentHere, false) => Recovery::FallBack { carry: Carry::Nothing },
-        (Budget::Spent, _) => Recovery::GiveUp,
+        (RetryBudget::Left, _) if can.echo == Echo::Yes => {
+            Recovery::Continue { retract: open, how: Continuation::Echo }
+        }
+        (RetryBudget::Left, true) => Recovery::Continue { retract: open, how: continuation(can) },
+        (RetryBudget::Left, false) => Recovery::Restart,
+        (RetryBudget::SpentHere, true) => Recovery::FallBack { carry: FallBackCarry::Draft { retract: open } },
+        (RetryBudget::SpentHere, false) => Recovery::FallBack { carry: FallBackCarry::Nothing },
+        (RetryBudget::Spent, _) => Recovery::GiveUp,
     }
 }
 

@@ -10,16 +10,16 @@
 use std::time::Duration;
 
 use crate::change::Change;
-use crate::chat::{CallState, Chat, Compacting, Effect, Failure, OpenCall, Tried, TurnEnd, Wait};
-use crate::command::{Command, Inbound, check};
-use crate::cost::{End, Price};
+use crate::chat::{CallState, Chat, Compacting, Effect, OpenCall, RetryWait, StepAttempts, TurnEnd, TurnFailure};
+use crate::command::{Command, InboxCommand, check};
+use crate::cost::{Price, StreamEnd};
 use crate::delta::Delta;
 use crate::draft::Draft;
-use crate::error::{Cause, Kind};
-use crate::fact::{Aim, AttemptOutcome, Attempted, Fact};
+use crate::error::{Cause, ErrorKind};
+use crate::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use crate::ids::{MessageId, ModelId, Seq, Timestamp};
 use crate::limits::Limits;
-use crate::message::{Body, CallResult, Meta, Output, Reply, Stop, Summary, SummarySource, Verdict};
+use crate::message::{Body, CallResult, CallVerdict, Meta, Output, Reply, Stop, Summary, SummarySource};
 use crate::plan::{Next, plan};
 
 mod dice;
@@ -80,7 +80,7 @@ pub fn deed(chat: &Chat, draft: Option<&Draft>, limits: &Limits, at: Timestamp, 
 pub fn obey(
     chat: &Chat,
     draft: Option<&Draft>,
-    inbound: &Inbound,
+    inbound: &InboxCommand,
     is_users: impl Fn(MessageId) -> bool,
     at: Timestamp,
 ) -> Vec<Fact> {
@@ -126,24 +126,31 @@ fn call_model(mut change: Change<'_>, chat: &Chat, draft: Option<&Draft>, at: Ti
             });
         }
         6 => {
-            attempted(&mut change, chat, draft, at, AttemptOutcome::Broke(Cause::Reset, Kind::Timeout));
-            let wait = Wait { until: at, kind: Kind::Timeout, message: "reset".into(), attempt: chat.tried.attempts };
+            attempted(&mut change, chat, draft, at, AttemptOutcome::Broke(Cause::Reset, ErrorKind::Timeout));
+            let wait = RetryWait {
+                until: at,
+                kind: ErrorKind::Timeout,
+                message: "reset".into(),
+                attempt: chat.tried.attempts,
+            };
             match dice.below(3) {
                 0 => change.fact(Fact::Waits(Box::new(wait))),
                 1 => change.fact(Fact::Overflowed),
-                _ => change.fact(Fact::Tried(Tried { attempts: chat.tried.attempts + 1, model: 1, ..chat.tried })),
+                _ => {
+                    change.fact(Fact::Tried(StepAttempts { attempts: chat.tried.attempts + 1, model: 1, ..chat.tried }))
+                }
             };
         }
         _ => {
-            attempted(&mut change, chat, draft, at, AttemptOutcome::Broke(Cause::Refused, Kind::Auth));
+            attempted(&mut change, chat, draft, at, AttemptOutcome::Broke(Cause::Refused, ErrorKind::Auth));
             change.fail(kept(draft, Stop::Broken, at), failure());
         }
     }
     Deed::Commit(change.facts())
 }
 
-fn failure() -> Failure {
-    Failure { kind: Kind::Auth, message: "no".into(), detail: "not you".into(), attempts: 1 }
+fn failure() -> TurnFailure {
+    TurnFailure { kind: ErrorKind::Auth, message: "no".into(), detail: "not you".into(), attempts: 1 }
 }
 
 /// Starts a call, or brings one back; in whatever order.
@@ -158,10 +165,10 @@ fn run_call<'c, 'a>(change: &'c mut Change<'a>, chat: &Chat, at: Timestamp, dice
         }
         _ => None, // An unknown tool, or an input that does not fit: never started.
     };
-    let verdict = [Verdict::Done, Verdict::Error, Verdict::Unknown][dice.below(3) as usize];
+    let verdict = [CallVerdict::Done, CallVerdict::Error, CallVerdict::Unknown][dice.below(3) as usize];
     let (tool, output, meta) = (open.tool.clone(), Output::text("found"), Meta::new());
     change.result(CallResult { call: open.uid, tool, verdict, output, began, ended: at, meta });
-    match verdict == Verdict::Done && dice.below(5) == 4 {
+    match verdict == CallVerdict::Done && dice.below(5) == 4 {
         true => change.fact(Fact::StopAfter(open.tool.clone())),
         false => change,
     }
@@ -189,7 +196,7 @@ fn summarise<'c, 'a>(
     }
     let (text, newest_user, runtime) = ("so far".into(), Vec::new(), Duration::from_millis(7));
     let summary = Summary { text, newest_user, source, tokens_before: 900, runtime };
-    change.fact(row(chat, at, (chat.tried.attempts + 1, Aim::Summary), AttemptOutcome::Answered));
+    change.fact(row(chat, at, (chat.tried.attempts + 1, AttemptPurpose::Summary), AttemptOutcome::Answered));
     change.say_as(Body::Summary(Box::new(summary)), chat.tail)
 }
 
@@ -202,16 +209,16 @@ fn kept(draft: Option<&Draft>, stop: Stop, at: Timestamp) -> Option<Reply> {
 /// Adds the row of the draft's attempt, if it has none yet.
 fn attempted(change: &mut Change<'_>, chat: &Chat, draft: Option<&Draft>, at: Timestamp, outcome: AttemptOutcome) {
     if let Some(began) = draft.filter(|draft| stream::is_open(draft, chat)).and_then(Draft::current) {
-        change.fact(row(chat, at, (began.number, Aim::Answer(began.rung)), outcome));
+        change.fact(row(chat, at, (began.number, AttemptPurpose::Answer(began.rung)), outcome));
     }
 }
 
-fn row(chat: &Chat, at: Timestamp, (number, aim): (u32, Aim), outcome: AttemptOutcome) -> Fact {
-    let end = if outcome == AttemptOutcome::Answered { End::Finished } else { End::Broken };
-    let tally = crate::cost::Report::default().settle(end, 30, 6);
+fn row(chat: &Chat, at: Timestamp, (number, aim): (u32, AttemptPurpose), outcome: AttemptOutcome) -> Fact {
+    let end = if outcome == AttemptOutcome::Answered { StreamEnd::Finished } else { StreamEnd::Broken };
+    let tally = crate::cost::UsageReport::default().settle(end, 30, 6);
     let (model, took, spend) = (model(), Duration::from_millis(4), tally.cost(&Price::default()));
-    let attempted = Attempted { step: chat.step, number, model, aim, began: at, took, tally, spend, outcome };
-    Fact::Attempted(Box::new(attempted), Tried { attempts: number, ..chat.tried })
+    let attempted = AttemptRecord { step: chat.step, number, model, aim, began: at, took, tally, spend, outcome };
+    Fact::Attempted(Box::new(attempted), StepAttempts { attempts: number, ..chat.tried })
 }
 
 fn model() -> ModelId {

@@ -20,7 +20,7 @@ mod breaker;
 mod tests;
 
 pub use after::{RETRY_AFTER_PLAUSIBLE_MAX, retry_after};
-pub use breaker::{Admission, Breaker, BreakerLimits, Health};
+pub use breaker::{Breaker, BreakerDecision, BreakerLimits, ModelHealth};
 
 /// The bounds of trying again, for one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl RetryLimits {
 
 /// What a step has spent on failed attempts. Stored with the chat: a new owner goes on counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
+pub struct RetrySpent {
     /// Failed attempts, less what progress earned back.
     pub tries: u32,
     /// Attempts that are over and did not end the step, of all models.
@@ -82,21 +82,21 @@ pub struct Spent {
 
 /// Whether a failed attempt brought the answer forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum AttemptProgress {
     /// Nothing of it can be kept.
     None,
     /// Some of the answer came, and is kept.
     Output,
 }
 
-impl Spent {
+impl RetrySpent {
     /// Counts one more failed attempt, which was silent for so long at its end. Output earns half of the tries back, and
     /// the time in which any came is not counted: whoever spoke for an hour may be asked for the rest.
     #[must_use]
-    pub fn failed(self, progress: Progress, silent: Duration, cost: Micros, limits: &RetryLimits) -> Self {
+    pub fn failed(self, progress: AttemptProgress, silent: Duration, cost: Micros, limits: &RetryLimits) -> Self {
         let tries = match progress {
-            Progress::None => self.tries,
-            Progress::Output => self.tries.saturating_sub(limits.tries_max / 2),
+            AttemptProgress::None => self.tries,
+            AttemptProgress::Output => self.tries.saturating_sub(limits.tries_max / 2),
         };
         Self {
             tries: tries.saturating_add(1),
@@ -144,16 +144,16 @@ impl Spent {
 
 /// What to do after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RetryDecision {
     /// Wait this long, then try again.
     Wait(Duration),
     /// Stop trying this model.
-    GiveUp(Why),
+    GiveUp(GiveUpReason),
 }
 
 /// Why no further attempt is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum GiveUpReason {
     /// The same request would fail again.
     Permanent,
     /// It failed the second time too.
@@ -170,7 +170,7 @@ pub enum Why {
     TooLong(Duration),
 }
 
-impl Why {
+impl GiveUpReason {
     /// Whether another model may not be asked either: a total of the step is reached.
     #[must_use]
     pub const fn is_of_the_step(self) -> bool {
@@ -181,7 +181,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for GiveUpReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Permanent => f.write_str("the same request would fail again"),
@@ -202,28 +202,30 @@ impl fmt::Display for Why {
 /// The wait is at most the longest span, or the Retry-After and one base span more: those who were told the same time
 /// shall not come back at the same instant.
 #[must_use]
-pub fn verdict(retry: Retry, spent: &Spent, limits: &RetryLimits, jitter: f64) -> Verdict {
+pub fn decide(retry: Retry, spent: &RetrySpent, limits: &RetryLimits, jitter: f64) -> RetryDecision {
     let drawn = drawn(limits.span(spent.tries), jitter);
     let wait = match retry {
-        Retry::Never => return Verdict::GiveUp(Why::Permanent),
-        Retry::Once if spent.once > 1 => return Verdict::GiveUp(Why::Again),
-        Retry::After(floor) if floor > limits.retry_after_max => return Verdict::GiveUp(Why::TooLong(floor)),
+        Retry::Never => return RetryDecision::GiveUp(GiveUpReason::Permanent),
+        Retry::Once if spent.once > 1 => return RetryDecision::GiveUp(GiveUpReason::Again),
+        Retry::After(floor) if floor > limits.retry_after_max => {
+            return RetryDecision::GiveUp(GiveUpReason::TooLong(floor));
+        }
         Retry::After(floor) => drawn.max(floor.saturating_add(self::drawn(limits.delay_base, jitter))),
         Retry::Once | Retry::Backoff => drawn,
         Retry::Now => Duration::ZERO,
     };
     let over = if spent.tries >= limits.tries_max {
-        Why::Tries
+        GiveUpReason::Tries
     } else if spent.attempts >= limits.attempts_max {
-        Why::Attempts
+        GiveUpReason::Attempts
     } else if spent.time.saturating_add(wait) > limits.time_max {
-        Why::Time
+        GiveUpReason::Time
     } else if spent.cost > limits.cost_max {
-        Why::Cost
+        GiveUpReason::Cost
     } else {
-        return Verdict::Wait(wait);
+        return RetryDecision::Wait(wait);
     };
-    Verdict::GiveUp(over)
+    RetryDecision::GiveUp(over)
 }
 
 /// A part of a span. A number that is none counts as the whole: the longer wait does no harm.

@@ -8,8 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::chat::{Chat, Compacting, OpenCall, Queued, TurnEnd, Wait};
-use crate::command::{Command, Inbound};
+use crate::chat::{Chat, Compacting, OpenCall, QueuedMessage, RetryWait, TurnEnd};
+use crate::command::{Command, InboxCommand};
 use crate::delta::Delta;
 use crate::draft::{Draft, OutOfOrder};
 use crate::fact::Totals;
@@ -60,7 +60,7 @@ pub enum Event {
     /// A message was committed. If it is the reply of the draft's step, it stands for the draft.
     Message(Arc<Message>),
     /// The draft grew, or something in it was taken back.
-    Delta(Row),
+    Delta(JournalRow),
     /// Everything from this message on is gone.
     Rewound(MessageId),
     /// Where the chat stands now.
@@ -71,7 +71,7 @@ pub enum Event {
 
 /// A numbered delta of a draft, as it is journalled.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct JournalRow {
     /// Whose draft.
     pub step: StepId,
     /// Its number there.
@@ -109,7 +109,7 @@ pub struct Standing {
     /// Whether whatever is exchanged with providers for it is recorded.
     pub debug: bool,
     /// Who waits.
-    pub queue: Vec<Queued>,
+    pub queue: Vec<QueuedMessage>,
     /// Calls that wait for somebody outside and can be answered now.
     pub asks: Vec<OpenCall>,
     /// Until when they do, at most.
@@ -117,7 +117,7 @@ pub struct Standing {
     /// Calls whose tools run and have shown something of their work.
     pub progress: Vec<OpenCall>,
     /// Why the next attempt waits, and how long.
-    pub retry: Option<Wait>,
+    pub retry: Option<RetryWait>,
     /// The summary that is being written.
     pub compacting: Option<Compacting>,
     /// How the last turn ended; `None` while one is under way or about to begin.
@@ -131,7 +131,7 @@ pub struct Standing {
 impl Standing {
     /// Where `chat` stands behind the `pending` commands, which its driver has not obeyed yet.
     #[must_use]
-    pub fn of<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound> + Clone) -> Self {
+    pub fn of<'a>(chat: &Chat, pending: impl Iterator<Item = &'a InboxCommand> + Clone) -> Self {
         let status = chat.status.shown(pending.clone().any(|inbound| inbound.command.begins_a_turn()));
         let rests = matches!(status, Status::Idle | Status::Failed);
         let queue = queue_behind(chat, pending.clone());
@@ -162,8 +162,8 @@ impl Standing {
 }
 
 /// Who waits, with those who will once the driver has come to them.
-fn queue_behind<'a>(chat: &Chat, pending: impl Iterator<Item = &'a Inbound>) -> Vec<Queued> {
-    let mut queue: Vec<Queued> = chat.queue.iter().map(Queued::without_bytes).collect();
+fn queue_behind<'a>(chat: &Chat, pending: impl Iterator<Item = &'a InboxCommand>) -> Vec<QueuedMessage> {
+    let mut queue: Vec<QueuedMessage> = chat.queue.iter().map(QueuedMessage::without_bytes).collect();
     for inbound in pending {
         let Some(queued) = inbound.queued() else { continue };
         let place = if inbound.command.verb() == Verb::SendNow { 0 } else { queue.len() };
@@ -247,7 +247,7 @@ impl View {
         Ok(())
     }
 
-    fn delta(&mut self, row: &Row) -> Result<(), BadFold> {
+    fn delta(&mut self, row: &JournalRow) -> Result<(), BadFold> {
         let draft = match &mut self.draft {
             Some(draft) if draft.step() == row.step => draft,
             stale => stale.insert(Draft::new(row.step)),

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
 use async_trait::async_trait;
-use everturn::core::chat::{Chat, Tail};
-use everturn::core::delta::{Began, Delta, Rung};
+use everturn::core::chat::{Chat, TranscriptTail};
+use everturn::core::delta::{AttemptBegan, Delta, Rung};
 use everturn::core::draft::Draft;
 use everturn::core::error::ProviderError;
 use everturn::core::fact::Fact;
@@ -20,9 +20,9 @@ use everturn::core::ids::{MessageId, StepId, Timestamp};
 use everturn::core::limits::{Limits, Thinking};
 use everturn::core::message::{Body, Message, Part, Reply, ReplyBody, Stop, Text};
 use everturn::core::plan::plan;
-use everturn::core::prompt::{Request, Target, Wire};
+use everturn::core::prompt::{Request, Target, WireFormat};
 use everturn::core::recovery::Capabilities;
-use everturn::core::view::{Event, Row, View};
+use everturn::core::view::{Event, JournalRow, View};
 use everturn::providers::{Frame, Frames, ModelFacts, Provider};
 use everturn::stores::{Memory, Store as _};
 use everturn::{Agent, Engine, ToolError, tool};
@@ -106,7 +106,7 @@ fn append(n: usize) -> f64 {
 
 fn draft() -> Draft {
     let mut draft = Draft::new(StepId(1));
-    let began = Began { number: 1, model: "bench/one".parse().expect("a model"), rung: Rung::First };
+    let began = AttemptBegan { number: 1, model: "bench/one".parse().expect("a model"), rung: Rung::First };
     draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).expect("first");
     draft
 }
@@ -130,7 +130,7 @@ fn fold_plan_event(deltas: &[Delta]) -> f64 {
         for delta in rows {
             let seq = draft.push(Timestamp(1), &delta).expect("in order");
             black_box(plan(&chat, Some(&draft), &limits, Timestamp(1)));
-            let row = Row { step: StepId(1), seq, at: Timestamp(1), delta };
+            let row = JournalRow { step: StepId(1), seq, at: Timestamp(1), delta };
             view.fold(&Event::Delta(row)).expect("in order");
         }
         (draft, view)
@@ -158,7 +158,7 @@ impl Provider for Fast {
 
 fn facts() -> ModelFacts {
     ModelFacts {
-        target: Target::new(Wire::Anthropic, "bench"),
+        target: Target::new(WireFormat::Anthropic, "bench"),
         can: Capabilities::default(),
         thinks: Thinking::No,
         context_limit: None,
@@ -277,7 +277,7 @@ async fn fill(store: &Memory, chat: everturn::core::ids::ChatId, messages: usize
         let words =
             vec![Part::Text(Text { text: "Some words that somebody said at some time.".into(), ..Text::default() })];
         let body = if id % 2 == 1 { Body::User(words) } else { Body::Reply(Box::new(reply(id, words))) };
-        let tail = if id % 2 == 1 { Tail::Input } else { Tail::Reply };
+        let tail = if id % 2 == 1 { TranscriptTail::Input } else { TranscriptTail::Reply };
         let message = Message { id: MessageId(id), at: Timestamp(0), body, sent: None };
         store.commit(&mut lease, &[Fact::Said(Arc::new(message), tail)]).await.expect("a lease");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_core::chat::Chat;
-use everturn_core::context::Threshold;
+use everturn_core::context::CompactionThreshold;
 use everturn_core::ids::ModelId;
 use everturn_core::limits::Limits;
 use everturn_core::prompt::{BadSampling, Effort, Sampling};
@@ -29,7 +29,7 @@ pub struct Agent {
     /// Its bounds.
     pub limits: Limits,
     /// How full the window may be before the transcript is summarised.
-    pub compaction: Threshold,
+    pub compaction: CompactionThreshold,
     /// Its tools.
     pub toolbox: Toolbox,
     /// Tools beside them that may change while turns run, and that clones of the agent share.
@@ -85,7 +85,7 @@ impl Agent {
             sampling: Sampling::default(),
             output_tokens_max: None,
             limits: Limits::default(),
-            compaction: Threshold::default(),
+            compaction: CompactionThreshold::default(),
             toolbox: Toolbox::new(),
             live: None,
             chaining: Chaining::Off,

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use everturn_core::change::Change;
 use everturn_core::chat::{Chat, TurnEnd};
-use everturn_core::command::{Command, Inbound, check};
-use everturn_core::context::Gauge;
+use everturn_core::command::{Command, InboxCommand, check};
+use everturn_core::context::TokenGauge;
 use everturn_core::draft::Draft;
 use everturn_core::error::Cause;
 use everturn_core::fact::{AttemptOutcome, Fact};
@@ -76,7 +76,7 @@ pub(crate) struct Driver {
     pub(crate) inherited: bool,
     /// How far the open step's journal went when it was taken from others, as long as that is not written down.
     pub(crate) found: Option<Seq>,
-    pub(crate) gauge: Gauge,
+    pub(crate) gauge: TokenGauge,
     pub(crate) room: Room,
     pub(crate) meter: Meter,
     pub(crate) spans: Spans,
@@ -145,7 +145,7 @@ impl Driver {
             pinged: false,
             inherited: true,
             found,
-            gauge: Gauge::default(),
+            gauge: TokenGauge::default(),
             room,
             meter,
             spans,
@@ -362,15 +362,15 @@ impl Driver {
         Ok(())
     }
 
-    pub(crate) async fn obey(&mut self, inbound: Inbound) -> Result<(), WriteError> {
+    pub(crate) async fn obey(&mut self, inbound: InboxCommand) -> Result<(), WriteError> {
         let facts = self.obeyed(inbound);
         self.commit(facts).await
     }
 
     /// What doing what a command says comes to.
-    pub(crate) fn obeyed(&mut self, inbound: Inbound) -> Vec<Fact> {
+    pub(crate) fn obeyed(&mut self, inbound: InboxCommand) -> Vec<Fact> {
         let verdict = check(&self.chat, &inbound.command, |id| self.is_users(id));
-        let inbound = Inbound { command: self.bounded_answers(inbound.command), ..inbound };
+        let inbound = InboxCommand { command: self.bounded_answers(inbound.command), ..inbound };
         let lost = match inbound.command {
             Command::Edit { .. } if verdict.is_ok() => self.end_attempt(AttemptOutcome::Lost),
             _ => None,

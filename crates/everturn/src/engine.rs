@@ -6,9 +6,9 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn_core::budget::{Account, Budget};
+use everturn_core::budget::{Budget, BudgetAccount};
 use everturn_core::doctor::facts::of_import;
-use everturn_core::doctor::{Finding, Whose, repair};
+use everturn_core::doctor::{Finding, TranscriptOrigin, repair};
 use everturn_core::ids::{ChatId, Fence, ModelId, Timestamp, Version};
 use everturn_core::message::Message;
 use everturn_core::setup::BadSetup;
@@ -244,7 +244,7 @@ impl Engine {
     /// Also if a provider would refuse the transcript: [`CreateError::Transcript`] says what is wrong with it.
     /// [`everturn_core::doctor::repair`] mends that.
     pub async fn make_with(&self, new: &New, transcript: &[Arc<Message>]) -> Result<ChatHandle, CreateError> {
-        let findings = repair(transcript, Whose::Foreign).findings;
+        let findings = repair(transcript, TranscriptOrigin::Foreign).findings;
         if !findings.is_empty() {
             return Err(CreateError::Transcript(findings));
         }
@@ -310,7 +310,7 @@ impl Engine {
     }
 
     /// What an owner may use in all their chats, and has used by now.
-    pub async fn account(&self, owner: &str) -> Result<Account, StoreError> {
+    pub async fn account(&self, owner: &str) -> Result<BudgetAccount, StoreError> {
         self.ports.account(owner).await
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::chat::{OpenCall, TurnEnd};
-use everturn_core::command::{Answer, Choice, Command, Refusal, When};
-use everturn_core::fact::Attempted;
+use everturn_core::command::{CallAnswer, Command, Delivery, ModelChoice, Refusal};
+use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{ChatId, InboxSeq, MessageId};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Part};
@@ -67,20 +67,20 @@ impl ChatHandle {
 
     /// Says something; if the chat is busy, after the turn.
     pub async fn send(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
-        self.say(text, When::Queue).await
+        self.say(text, Delivery::Queue).await
     }
 
     /// Says something; if the chat is busy, at the next step boundary.
     pub async fn steer(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
-        self.say(text, When::Steer).await
+        self.say(text, Delivery::Steer).await
     }
 
     /// Says something now; if the chat is busy, it is interrupted first.
     pub async fn send_now(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
-        self.say(text, When::Now).await
+        self.say(text, Delivery::Now).await
     }
 
-    async fn say(&self, text: impl Into<String>, when: When) -> Result<Receipt, SubmitError> {
+    async fn say(&self, text: impl Into<String>, when: Delivery) -> Result<Receipt, SubmitError> {
         self.submit(Command::Send { parts: words(text), when }, None).await
     }
 
@@ -100,7 +100,7 @@ impl ChatHandle {
     }
 
     /// Answers calls the chat waits for.
-    pub async fn answer(&self, answers: impl IntoIterator<Item = Answer>) -> Result<Receipt, SubmitError> {
+    pub async fn answer(&self, answers: impl IntoIterator<Item = CallAnswer>) -> Result<Receipt, SubmitError> {
         self.submit(Command::Answer(answers.into_iter().collect()), None).await
     }
 
@@ -179,7 +179,7 @@ impl ChatHandle {
     }
 
     /// Has the chat ask another model first from its next turn on.
-    pub async fn choose(&self, model: Choice) -> Result<Receipt, SubmitError> {
+    pub async fn choose(&self, model: ModelChoice) -> Result<Receipt, SubmitError> {
         self.patch(Some(model), None).await
     }
 
@@ -188,7 +188,7 @@ impl ChatHandle {
         self.patch(None, Some(debug)).await
     }
 
-    async fn patch(&self, model: Option<Choice>, debug: Option<bool>) -> Result<Receipt, SubmitError> {
+    async fn patch(&self, model: Option<ModelChoice>, debug: Option<bool>) -> Result<Receipt, SubmitError> {
         self.submit(Command::Patch { title: None, archived: None, model, debug }, None).await
     }
 
@@ -324,7 +324,7 @@ impl ChatHandle {
 
     /// Provider calls that were made, oldest first, and what each cost: a page of those behind the first `seen`. An empty page
     /// is behind the last.
-    pub async fn attempts(&self, seen: usize) -> Result<Vec<Attempted>, StoreError> {
+    pub async fn attempts(&self, seen: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.ports.store.attempts(self.id, seen, ATTEMPTS_LEN_MAX).await
     }
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everturn_core::change::Change;
-use everturn_core::chat::Failure;
+use everturn_core::chat::TurnFailure;
 use everturn_core::draft::Draft;
-use everturn_core::error::Kind;
+use everturn_core::error::ErrorKind;
 use everturn_core::ids::ChatId;
 use everturn_core::message::Stop;
 use everturn_core::status::Status;
@@ -160,7 +160,7 @@ impl Ports {
     /// Ends the turn of a chat that no driver survives, so that it rests and says why. What was shown is kept.
     async fn give_up(self: Arc<Self>, chat: ChatId) {
         let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
-        let failure = Failure { kind: Kind::Generic, message, detail: String::new(), attempts: 0 };
+        let failure = TurnFailure { kind: ErrorKind::Generic, message, detail: String::new(), attempts: 0 };
         let ended = async {
             let mut lease = self.acquire(chat).await?;
             let Loaded { chat, rows, .. } = self.store.load(&lease).await?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_core::error::ProviderError;
-use everturn_core::prompt::{Request, Wire};
+use everturn_core::prompt::{Request, WireFormat};
 use reqwest::header::HeaderValue;
 use serde_json::Value;
 
@@ -88,12 +88,12 @@ impl Provider for Anthropic {
     }
 
     fn facts(&self, model: &str) -> ModelFacts {
-        self.catalogue.card(self.name(), model).facts(self.name(), Wire::Anthropic)
+        self.catalogue.card(self.name(), model).facts(self.name(), WireFormat::Anthropic)
     }
 
     async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
         let card = self.catalogue.card(self.name(), request.model.name());
-        let thinks = card.facts(self.name(), Wire::Anthropic).thinks;
+        let thinks = card.facts(self.name(), WireFormat::Anthropic).thinks;
         let sent = request::body(&request, &card);
         let version = self.endpoint.header("anthropic-version").and_then(|version| HeaderValue::from_str(version).ok());
         let version = version.unwrap_or(HeaderValue::from_static(VERSION));

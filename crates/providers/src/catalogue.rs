@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use everturn_core::cost::{Above, Micros, Price};
+use everturn_core::cost::{LongPromptPrice, Micros, Price};
 use everturn_core::ids::ModelId;
 use everturn_core::limits::Thinking;
-use everturn_core::prompt::{Effort, OUTPUT_MAX, TakesSampling, Target, Wire};
+use everturn_core::prompt::{Effort, OUTPUT_MAX, TakesSampling, Target, WireFormat};
 use everturn_core::recovery::{Capabilities, Echo, Prefill, Reattach};
 use serde::Deserialize;
 
@@ -269,8 +269,8 @@ impl Card {
 
     /// The same as the engine asks for it. `wire` is the adapter's, for a model whose card names none.
     #[must_use]
-    pub fn facts(&self, provider: &str, wire: Wire) -> ModelFacts {
-        let wire = self.wire.map_or(wire, Wire::from);
+    pub fn facts(&self, provider: &str, wire: WireFormat) -> ModelFacts {
+        let wire = self.wire.map_or(wire, WireFormat::from);
         let usual = Target::new(wire, provider);
         let target = Target {
             prefill: self.prefill.unwrap_or(usual.prefill),
@@ -283,7 +283,7 @@ impl Card {
             takes_sampling: self.takes_sampling(),
             takes_top_k: self.top_k.unwrap_or(usual.takes_top_k),
             // OpenAI's models that think refuse stop sequences.
-            takes_stop: usual.takes_stop && !(wire == Wire::OpenAiChat && self.thinks == Some(true)),
+            takes_stop: usual.takes_stop && !(wire == WireFormat::OpenAiChat && self.thinks == Some(true)),
             ..usual
         };
         ModelFacts {
@@ -315,7 +315,7 @@ pub const fn label(effort: Effort) -> &'static str {
     }
 }
 
-impl From<WireName> for Wire {
+impl From<WireName> for WireFormat {
     fn from(name: WireName) -> Self {
         match name {
             WireName::Anthropic => Self::Anthropic,
@@ -333,12 +333,12 @@ impl From<PriceCard> for Price {
             output: Micros(card.output),
             cache_read: Micros(card.cache_read.unwrap_or(card.input)),
             cache_write: Micros(card.cache_write.unwrap_or(card.input)),
-            above: card.above.map(Above::from),
+            above: card.above.map(LongPromptPrice::from),
         }
     }
 }
 
-impl From<AboveCard> for Above {
+impl From<AboveCard> for LongPromptPrice {
     fn from(card: AboveCard) -> Self {
         Self {
             prompt: card.prompt,

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::ids::Timestamp;
 use everturn_core::retry::retry_after;
 
@@ -150,7 +150,7 @@ pub fn classify(evidence: &Evidence) -> ProviderError {
         None => error,
     };
     match (&evidence.key_variable, error.kind) {
-        (Some(variable), Kind::Auth | Kind::MissingKey) => error.with_subject(variable),
+        (Some(variable), ErrorKind::Auth | ErrorKind::MissingKey) => error.with_subject(variable),
         _ => error,
     }
 }
@@ -165,7 +165,7 @@ fn of_answer(evidence: &Evidence) -> ProviderError {
         _ => retry,
     };
     let cause = match (evidence.phase, kind) {
-        (_, Kind::Malformed) => Cause::Malformed,
+        (_, ErrorKind::Malformed) => Cause::Malformed,
         (Phase::Opening, _) => Cause::Refused,
         (Phase::Streaming, _) => Cause::ServerError,
     };
@@ -186,14 +186,14 @@ fn of_answer(evidence: &Evidence) -> ProviderError {
 /// Nothing answered, or not to the end.
 fn of_transport(evidence: &Evidence, transport: Transport) -> ProviderError {
     let (kind, retry, cause) = match (transport, evidence.phase) {
-        (Transport::Connect | Transport::Dns, Phase::Opening) => (Kind::Timeout, Retry::Backoff, Cause::Refused),
+        (Transport::Connect | Transport::Dns, Phase::Opening) => (ErrorKind::Timeout, Retry::Backoff, Cause::Refused),
         // A certificate does not mend itself in a minute; a half-finished deployment may.
-        (Transport::Tls, Phase::Opening) => (Kind::Timeout, Retry::Once, Cause::Refused),
-        (Transport::TimedOut, Phase::Opening) => (Kind::Timeout, Retry::Backoff, Cause::Refused),
-        (Transport::TimedOut, Phase::Streaming) => (Kind::Silence, Retry::Backoff, Cause::IdleStall),
-        (Transport::Closed, Phase::Streaming) => (Kind::Truncated, Retry::Backoff, Cause::Truncated),
-        (Transport::Foreign, Phase::Opening) => (Kind::Malformed, Retry::Backoff, Cause::Malformed),
-        (Transport::GoAway, _) => (Kind::Timeout, Retry::Backoff, Cause::GoAway),
+        (Transport::Tls, Phase::Opening) => (ErrorKind::Timeout, Retry::Once, Cause::Refused),
+        (Transport::TimedOut, Phase::Opening) => (ErrorKind::Timeout, Retry::Backoff, Cause::Refused),
+        (Transport::TimedOut, Phase::Streaming) => (ErrorKind::Silence, Retry::Backoff, Cause::IdleStall),
+        (Transport::Closed, Phase::Streaming) => (ErrorKind::Truncated, Retry::Backoff, Cause::Truncated),
+        (Transport::Foreign, Phase::Opening) => (ErrorKind::Malformed, Retry::Backoff, Cause::Malformed),
+        (Transport::GoAway, _) => (ErrorKind::Timeout, Retry::Backoff, Cause::GoAway),
         (
             Transport::Reset
             | Transport::Closed
@@ -202,7 +202,7 @@ fn of_transport(evidence: &Evidence, transport: Transport) -> ProviderError {
             | Transport::Tls
             | Transport::Foreign, // An answer had begun, so what came then was damaged on its way.
             _,
-        ) => (Kind::Timeout, Retry::Backoff, Cause::Reset),
+        ) => (ErrorKind::Timeout, Retry::Backoff, Cause::Reset),
         (Transport::Http2 { code, by }, _) => of_http2(code, by),
     };
     let error = ProviderError::new(&evidence.provider, kind).with_retry(retry).with_cause(cause);
@@ -211,7 +211,7 @@ fn of_transport(evidence: &Evidence, transport: Transport) -> ProviderError {
 
 /// A peer that ends a stream for reasons of its own may do better next time, and so may one that flooded us, on a new
 /// connection. One that breaks the protocol would do it again.
-fn of_http2(code: u32, by: Side) -> (Kind, Retry, Cause) {
+fn of_http2(code: u32, by: Side) -> (ErrorKind, Retry, Cause) {
     const NO_ERROR: u32 = 0;
     const INTERNAL_ERROR: u32 = 2;
     const REFUSED_STREAM: u32 = 7;
@@ -219,9 +219,9 @@ fn of_http2(code: u32, by: Side) -> (Kind, Retry, Cause) {
     const ENHANCE_YOUR_CALM: u32 = 11;
     match (by, code) {
         (Side::Peer, NO_ERROR | INTERNAL_ERROR | REFUSED_STREAM | CANCEL) | (_, ENHANCE_YOUR_CALM) => {
-            (Kind::Timeout, Retry::Backoff, Cause::Reset)
+            (ErrorKind::Timeout, Retry::Backoff, Cause::Reset)
         }
-        (Side::Local, NO_ERROR | CANCEL) => (Kind::Generic, Retry::Never, Cause::Reset), // We hung up ourselves.
-        (Side::Peer | Side::Local, _) => (Kind::Malformed, Retry::Never, Cause::Malformed),
+        (Side::Local, NO_ERROR | CANCEL) => (ErrorKind::Generic, Retry::Never, Cause::Reset), // We hung up ourselves.
+        (Side::Peer | Side::Local, _) => (ErrorKind::Malformed, Retry::Never, Cause::Malformed),
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::error::{ErrorKind, ProviderError};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -346,7 +346,7 @@ impl Endpoint {
     }
 
     fn missing_key(&self) -> ProviderError {
-        let error = ProviderError::new(&*self.provider, Kind::MissingKey);
+        let error = ProviderError::new(&*self.provider, ErrorKind::MissingKey);
         error.with_subject(self.key_variable.as_deref().unwrap_or_default())
     }
 

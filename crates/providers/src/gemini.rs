@@ -4,9 +4,9 @@
 //! requests that ask for the background go to the Interactions API instead, and can be found again there.
 
 use async_trait::async_trait;
-use everturn_core::delta::Handle;
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
-use everturn_core::prompt::{Request, Wire};
+use everturn_core::delta::GenerationHandle;
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
+use everturn_core::prompt::{Request, WireFormat};
 use everturn_core::recovery::Reattach;
 use reqwest::Method;
 
@@ -121,7 +121,7 @@ impl Provider for Gemini {
     fn facts(&self, model: &str) -> ModelFacts {
         let card = self.card(model);
         let thinks = card.thinks.unwrap_or_else(|| self.family(model).thinks());
-        let mut facts = Card { thinks: Some(thinks), ..card.clone() }.facts(self.name(), Wire::Gemini);
+        let mut facts = Card { thinks: Some(thinks), ..card.clone() }.facts(self.name(), WireFormat::Gemini);
         let kept = self.kept == Kept::Background && card.background != Some(false);
         facts.target.background = kept;
         facts.can.reattach = if kept { Reattach::Yes } else { Reattach::No };
@@ -142,7 +142,7 @@ impl Provider for Gemini {
         self.http.stream(&self.endpoint, call, GenerateContent::new(self.name())).await
     }
 
-    async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
         let cursor = Cursor::of_text(&handle.cursor);
         let path = interactions::path(&handle.id, &cursor).ok_or_else(|| self.gone("no id of an interaction"))?;
         let call = Call::get(path).thinking(self.facts(model).thinks);
@@ -154,7 +154,7 @@ impl Provider for Gemini {
         })
     }
 
-    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+    async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         let path = interactions::cancel_path(&handle.id).ok_or_else(|| self.gone("no id of an interaction"))?;
         let call = Call { method: Method::POST, ..Call::get(path) };
         self.http.fetch(&self.endpoint, call).await.map(drop)
@@ -164,7 +164,7 @@ impl Provider for Gemini {
 impl Gemini {
     /// The generation cannot be found again; the answer can still be asked for anew.
     fn gone(&self, detail: &str) -> ProviderError {
-        let error = ProviderError::new(self.name(), Kind::Truncated).with_retry(Retry::Backoff);
+        let error = ProviderError::new(self.name(), ErrorKind::Truncated).with_retry(Retry::Backoff);
         error.with_cause(Cause::ErrorFinish).with_detail(detail)
     }
 }

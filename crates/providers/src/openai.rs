@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::message::{Meta, Source};
 use everturn_core::prompt::{Effort, PromptFile, PromptMedia, PromptResult, Request};
 use serde_json::{Map, Value};
@@ -125,10 +125,10 @@ pub(crate) fn file_name(file: &PromptFile) -> String {
 
 /// The tokens a `usage` object states, by the names of either wire and of those who imitate them. Cached tokens are
 /// part of the prompt's there, and are not here.
-pub(crate) fn report(usage: &Value) -> Report {
+pub(crate) fn report(usage: &Value) -> UsageReport {
     let count = |paths: &[&str]| {
-        let found = paths.iter().map(|path| Reported::from_json(usage.pointer(path)));
-        found.into_iter().find(|count| *count != Reported::Unknown).unwrap_or_default()
+        let found = paths.iter().map(|path| TokenCount::from_json(usage.pointer(path)));
+        found.into_iter().find(|count| *count != TokenCount::Unknown).unwrap_or_default()
     };
     let prompt = count(&["/input_tokens", "/prompt_tokens"]);
     let cache_read = count(&[
@@ -145,20 +145,20 @@ pub(crate) fn report(usage: &Value) -> Report {
     ]);
     let reasoning = count(&["/output_tokens_details/reasoning_tokens", "/completion_tokens_details/reasoning_tokens"]);
     let cached = cache_read.known().unwrap_or(0) + cache_write.known().unwrap_or(0);
-    let input = prompt.known().and_then(|prompt| prompt.checked_sub(cached)).map(Reported::from).unwrap_or_default();
+    let input = prompt.known().and_then(|prompt| prompt.checked_sub(cached)).map(TokenCount::from).unwrap_or_default();
     let output = whole_output(prompt, count(&["/output_tokens", "/completion_tokens"]), reasoning, usage);
-    Report { input, output, reasoning, cache_read, cache_write }
+    UsageReport { input, output, reasoning, cache_read, cache_write }
 }
 
 /// xAI and others leave the thinking out of the completion; then the total tells.
-fn whole_output(prompt: Reported, output: Reported, reasoning: Reported, usage: &Value) -> Reported {
-    let total = Reported::from_json(usage.get("total_tokens")).known();
+fn whole_output(prompt: TokenCount, output: TokenCount, reasoning: TokenCount, usage: &Value) -> TokenCount {
+    let total = TokenCount::from_json(usage.get("total_tokens")).known();
     let (Some(prompt), Some(said), Some(thought), Some(total)) =
         (prompt.known(), output.known(), reasoning.known(), total)
     else {
         return output;
     };
-    if thought > 0 && total == prompt + said + thought { Reported::from(said + thought) } else { output }
+    if thought > 0 && total == prompt + said + thought { TokenCount::from(said + thought) } else { output }
 }
 
 /// What an annotation points at, if it points at something.

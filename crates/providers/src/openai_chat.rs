@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_core::error::ProviderError;
-use everturn_core::prompt::{Request, Target, Wire};
+use everturn_core::prompt::{Request, Target, WireFormat};
 use everturn_core::recovery::Reattach;
 use serde_json::{Map, Value};
 
@@ -100,9 +100,9 @@ impl Provider for OpenAiChat {
     }
 
     fn facts(&self, model: &str) -> ModelFacts {
-        let mut facts = self.card(model).facts(self.name(), Wire::OpenAiChat);
+        let mut facts = self.card(model).facts(self.name(), WireFormat::OpenAiChat);
         // A model of the catalogue may be able to do more, behind another wire.
-        let usual = Target::new(Wire::OpenAiChat, self.name());
+        let usual = Target::new(WireFormat::OpenAiChat, self.name());
         let Target { background, reasoning, replays, result_media, .. } = usual;
         facts.target = Target { background, reasoning, replays, result_media, ..facts.target };
         facts.can.reattach = Reattach::No;

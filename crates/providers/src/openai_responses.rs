@@ -14,10 +14,10 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::delta::Handle;
-use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::delta::GenerationHandle;
+use everturn_core::error::{Cause, ErrorKind, ProviderError};
 use everturn_core::limits::Thinking;
-use everturn_core::prompt::{Request, Wire};
+use everturn_core::prompt::{Request, WireFormat};
 use reqwest::Method;
 use serde_json::{Map, Value};
 
@@ -92,13 +92,13 @@ impl OpenAiResponses {
     }
 
     /// A generation's name, as a part of an address. It came from the provider and may be anything.
-    fn id<'h>(&self, handle: &'h Handle) -> Result<&'h str, ProviderError> {
+    fn id<'h>(&self, handle: &'h GenerationHandle) -> Result<&'h str, ProviderError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         Some(handle.id.as_str()).filter(|id| !id.is_empty() && id.chars().all(plain)).ok_or_else(|| self.gone())
     }
 
     fn gone(&self) -> ProviderError {
-        let error = ProviderError::new(self.name(), Kind::Truncated).with_cause(Cause::ErrorFinish);
+        let error = ProviderError::new(self.name(), ErrorKind::Truncated).with_cause(Cause::ErrorFinish);
         error.with_detail("the handle of the generation is none of this provider's")
     }
 }
@@ -114,7 +114,7 @@ impl Provider for OpenAiResponses {
     }
 
     fn facts(&self, model: &str) -> ModelFacts {
-        self.catalogue.card(self.name(), model).facts(self.name(), Wire::OpenAiResponses)
+        self.catalogue.card(self.name(), model).facts(self.name(), WireFormat::OpenAiResponses)
     }
 
     async fn open(&self, request: Request) -> Result<Frames, ProviderError> {
@@ -126,7 +126,7 @@ impl Provider for OpenAiResponses {
         self.http.stream(&self.endpoint, call, Responses::new(self.name(), keeps)).await
     }
 
-    async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
         let cursor: u64 = handle.cursor.parse().map_err(|_| self.gone())?;
         let thinks = self.thinks(model);
         let seals = if thinks == Thinking::Yes { "&include[]=reasoning.encrypted_content" } else { "" };
@@ -136,7 +136,7 @@ impl Provider for OpenAiResponses {
         self.http.stream(&self.endpoint, call, decoder).await.map_err(classify::not_resumed)
     }
 
-    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+    async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         let path = format!("{PATH}/{}/cancel", self.id(handle)?);
         let call = Call { method: Method::POST, ..Call::get(path) };
         self.http.fetch(&self.endpoint, call).await.map(drop)

@@ -5,8 +5,8 @@
 
 use async_trait::async_trait;
 use everturn_core::cost::Price;
-use everturn_core::delta::{Delta, Handle};
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::delta::{Delta, GenerationHandle};
+use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::limits::Thinking;
 use everturn_core::message::Stop;
 use everturn_core::prompt::{Request, Target};
@@ -37,14 +37,14 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Finds a generation again that lost its stream, after the cursor in the handle. What an event says has to come with
     /// its handle then, as one [`Frame::Together`].
-    async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
         let _ = (model, handle);
-        Err(ProviderError::new(self.name(), Kind::Config).with_detail("this provider keeps no generations"))
+        Err(ProviderError::new(self.name(), ErrorKind::Config).with_detail("this provider keeps no generations"))
     }
 
     /// Ends a generation that goes on without its stream, because nobody will come back for it. One that is over stays as
     /// it is, and whoever keeps none has nothing to end.
-    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+    async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         let _ = handle;
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Frame {
     }
 
     /// Makes one frame of what an event said, which is `out` from `seen` on, and the handle behind it.
-    pub(crate) fn mark(out: &mut Vec<Self>, seen: usize, handle: Handle) {
+    pub(crate) fn mark(out: &mut Vec<Self>, seen: usize, handle: GenerationHandle) {
         let said = out.drain(seen..).filter_map(|frame| match frame {
             Self::Delta(delta) => Some(delta),
             Self::Together(_) | Self::Ping | Self::Stop(_) => None,

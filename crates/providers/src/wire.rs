@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use everturn_core::error::{Kind, ProviderError, Retry};
+use everturn_core::error::{ErrorKind, ProviderError, Retry};
 use everturn_core::surrogates::{self, Edges};
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use memchr::memchr2;
@@ -120,13 +120,13 @@ impl<D: Decode> Fold<D> {
             self.halves.join(Edges::default(), out, seen);
             self.stopped = cut_at_stop(out, seen);
         }
-        if self.stopped { Ok(()) } else { Err(ProviderError::new(&*self.provider, Kind::Truncated)) }
+        if self.stopped { Ok(()) } else { Err(ProviderError::new(&*self.provider, ErrorKind::Truncated)) }
     }
 }
 
 /// More than is taken. Asked again, the provider would most likely send as much again, and be paid for it.
 fn too_much(provider: &str, what: &str) -> ProviderError {
-    ProviderError::new(provider, Kind::Malformed).with_retry(Retry::Once).with_detail(what)
+    ProviderError::new(provider, ErrorKind::Malformed).with_retry(Retry::Once).with_detail(what)
 }
 
 enum Broke {

@@ -12,9 +12,9 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::core::budget::Account;
-use everturn::core::command::Choice;
-use everturn::core::doctor::foreign::{self, Harm};
+use everturn::core::budget::BudgetAccount;
+use everturn::core::command::ModelChoice;
+use everturn::core::doctor::foreign::{self, Loss};
 use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::message::Message;
 use everturn::core::setup::Setup;
@@ -233,7 +233,7 @@ impl App {
         if !session.system.is_empty() {
             return Err(bad("it has instructions, and those are the agent's".into()));
         }
-        match session.skipped.iter().find(|skipped| skipped.harm == Harm::Lost) {
+        match session.skipped.iter().find(|skipped| skipped.harm == Loss::Lost) {
             Some(lost) => Err(bad(format!("item {} has something that is not known here, {}", lost.place, lost.what))),
             None => Ok(session.messages),
         }
@@ -267,7 +267,7 @@ impl App {
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, title) = (String::new(), title.unwrap_or_default());
         let (model, trouble) = model.map(Pick::split).unzip();
-        let (is_chosen, model) = (model.is_some(), model.and_then(Choice::model));
+        let (is_chosen, model) = (model.is_some(), model.and_then(ModelChoice::model));
         let fork = Some(Fork { chat, at });
         let (is_named, debug) = (false, false); // What was to be seen is in the other one.
         let (setup, transcript) = (None, None);
@@ -311,7 +311,7 @@ impl App {
     }
 
     /// What the caller may use, and has used by now.
-    pub async fn account(&self, caller: &Caller) -> Result<Account, StoreError> {
+    pub async fn account(&self, caller: &Caller) -> Result<BudgetAccount, StoreError> {
         self.engine.account(caller.owner()).await
     }
 
@@ -393,7 +393,7 @@ impl App {
 
     /// The model that is picked for a chat, whether or not it may have it; none is its agent's.
     pub fn pick(&self, model: Option<&str>) -> Result<Pick, Problem> {
-        let Some(text) = model else { return Ok(Pick::Offered(Choice::Agents)) };
+        let Some(text) = model else { return Ok(Pick::Offered(ModelChoice::Agents)) };
         let agents = || self.engine.agents().flat_map(|(_, agent)| &agent.models);
         let wanted = text.parse::<ModelId>();
         let known =
@@ -401,7 +401,9 @@ impl App {
         let there = || instead(text, agents(), &self.models);
         match wanted {
             // A model that nobody provides any more is still an agent's, and fails there.
-            Ok(model) if known(&model) && self.engine.facts(&model).is_some() => Ok(Pick::Offered(Choice::Own(model))),
+            Ok(model) if known(&model) && self.engine.facts(&model).is_some() => {
+                Ok(Pick::Offered(ModelChoice::Own(model)))
+            }
             Ok(model) => {
                 let why = format!("{model} cannot be chosen here; there are: {}.", there());
                 Ok(Pick::Missing(model, Problem::new(Kind::Invalid, why)))
@@ -411,7 +413,7 @@ impl App {
     }
 
     /// What was picked for a chat that is there, if it may have it, or was given it under this key before.
-    pub async fn choice(&self, chat: &OwnChat, pick: Pick, key: &Key) -> Result<Choice, Problem> {
+    pub async fn choice(&self, chat: &OwnChat, pick: Pick, key: &Key) -> Result<ModelChoice, Problem> {
         match (pick.split(), &key.0) {
             ((choice, None), _) => Ok(choice),
             ((choice, Some(_)), Some(key)) if self.store.receipt(chat.heading.id, key).await?.is_some() => Ok(choice),
@@ -452,7 +454,7 @@ impl App {
         chat: &OwnChat,
         seen: usize,
         len: usize,
-    ) -> Result<Vec<everturn::core::fact::Attempted>, Problem> {
+    ) -> Result<Vec<everturn::core::fact::AttemptRecord>, Problem> {
         Ok(self.store.attempts(chat.handle.id(), seen, len).await?)
     }
 

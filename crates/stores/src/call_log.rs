@@ -3,7 +3,7 @@
 use everturn_core::chat::{Chat, Effect};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
-use everturn_core::message::{Body, Verdict};
+use everturn_core::message::{Body, CallVerdict};
 
 /// A line for the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) enum Entry<'a> {
     /// A call is about to be run: once more, if it is there already.
     Started { uid: CallUid, tool: &'a str, effect: Effect, at: Timestamp },
     /// A call ended. One that was never started is not in the ledger.
-    Ended { uid: CallUid, verdict: Verdict, at: Timestamp },
+    Ended { uid: CallUid, verdict: CallVerdict, at: Timestamp },
 }
 
 /// What a commit to `chat`, as it stood before, writes into the ledger.

@@ -1,7 +1,7 @@
 //! Lists of chats.
 
 use everturn_core::chat::Chat;
-use everturn_core::command::Inbound;
+use everturn_core::command::InboxCommand;
 use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
 use everturn_core::status::Status;
 
@@ -31,7 +31,7 @@ pub struct Heading {
 impl Heading {
     /// What a list says about `chat` behind the `pending` commands, which its driver has not obeyed yet.
     #[must_use]
-    pub fn of<'a>(chat: &Chat, mut pending: impl Iterator<Item = &'a Inbound> + Clone) -> Self {
+    pub fn of<'a>(chat: &Chat, mut pending: impl Iterator<Item = &'a InboxCommand> + Clone) -> Self {
         let received = pending.clone().last().map_or(chat.obeyed, |newest| newest.seq);
         Self {
             id: chat.id,

@@ -39,7 +39,7 @@ mod tokens;
 
 pub use ack::{Ack, Stored};
 pub use chat_snapshot::Picture;
-pub use everturn_core::command::Inbound;
+pub use everturn_core::command::InboxCommand;
 pub use heading::{Heading, Query};
 pub use idempotency::{ASKED_AGE_MAX, Asked};
 pub use memory::Memory;

@@ -11,17 +11,17 @@ use std::ops::{Bound, RangeInclusive};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::change::admit_behind;
 use everturn_core::chat::Chat;
-use everturn_core::command::{Inbound, Refusal};
+use everturn_core::command::{InboxCommand, Refusal};
 use everturn_core::draft::Draft;
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::fact::{AttemptRecord, Fact};
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, Timestamp, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
 use everturn_core::status::Status;
-use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
 
 use crate::call_log::{self, Entry};
 use crate::heading::{Heading, Query};
@@ -41,7 +41,7 @@ pub struct Memory {
     house: Mutex<House>,
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
     asked: Mutex<HashMap<(String, String), Asked>>,
-    used: Mutex<BTreeMap<(String, Day), Used>>,
+    used: Mutex<BTreeMap<(String, Day), BudgetUse>>,
 }
 
 /// All chats.
@@ -55,7 +55,7 @@ struct House {
 }
 
 /// A command, and what became of it once the driver has come to it.
-type Letter = (Inbound, Option<Result<(), Refusal>>);
+type Letter = (InboxCommand, Option<Result<(), Refusal>>);
 
 /// Everything kept of one chat.
 #[derive(Debug)]
@@ -64,10 +64,10 @@ struct Room {
     fence: Fence,
     messages: Vec<(Version, Arc<Message>)>,
     rewinds: Vec<(Version, MessageId)>,
-    rows: Vec<Row>,
+    rows: Vec<JournalRow>,
     inbox: BTreeMap<InboxSeq, Letter>,
     keys: HashMap<String, InboxSeq>,
-    attempts: Vec<Attempted>,
+    attempts: Vec<AttemptRecord>,
     calls: BTreeMap<CallUid, CallRecord>,
 }
 
@@ -86,7 +86,7 @@ impl Memory {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, owner: &str, used: BTreeMap<Day, Used>) {
+    fn count(&self, owner: &str, used: BTreeMap<Day, BudgetUse>) {
         let mut sums = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         for (day, used) in used {
             let sum = sums.entry((owner.to_owned(), day)).or_default();
@@ -184,7 +184,7 @@ impl Store for Memory {
         self.write(lease.pen(), |room| Ok(room.load()))
     }
 
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         self.read(chat, |room| room.pending().cloned().collect())
     }
 
@@ -195,7 +195,7 @@ impl Store for Memory {
         Ok(found.map(|(chat, has_commands)| Unsettled { chat: chat.id, has_commands }).collect())
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         self.write(pen, |room| room.append(rows))
     }
 
@@ -227,7 +227,7 @@ impl Store for Memory {
         self.read(chat, |room| room.messages.iter().map(|(_, message)| message.clone()).collect())
     }
 
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.read(chat, |room| room.attempts.iter().skip(seen).take(len).cloned().collect())
     }
 
@@ -257,10 +257,10 @@ impl Store for Memory {
         Ok(house.rooms.iter().filter(works).count())
     }
 
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let days = (owner.to_owned(), *days.start())..=(owner.to_owned(), *days.end());
-        Ok(used.range(days).fold(Used::default(), |sum, (_, used)| sum.plus(*used)))
+        Ok(used.range(days).fold(BudgetUse::default(), |sum, (_, used)| sum.plus(*used)))
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
@@ -338,7 +338,7 @@ impl Room {
         let aimed = admit_behind(&self.chat, self.pending(), &command, limits, at, |id| self.is_users(id))?;
         let seq = self.inbox.last_key_value().map_or(self.chat.obeyed, |(newest, _)| *newest).next();
         self.keys.extend(key.clone().map(|key| (key, seq)));
-        self.inbox.insert(seq, (Inbound { seq, aimed, at, key, command }, None));
+        self.inbox.insert(seq, (InboxCommand { seq, aimed, at, key, command }, None));
         Ok(seq)
     }
 
@@ -346,7 +346,7 @@ impl Room {
         self.inbox.get(&seq)
     }
 
-    fn pending(&self) -> impl Iterator<Item = &Inbound> + Clone {
+    fn pending(&self) -> impl Iterator<Item = &InboxCommand> + Clone {
         let waiting = self.inbox.range((Bound::Excluded(self.chat.obeyed), Bound::Unbounded));
         waiting.map(|(_, (inbound, _))| inbound)
     }
@@ -370,9 +370,9 @@ impl Room {
         Loaded { chat: self.chat.clone(), messages: messages.collect(), rows: self.rows.clone() }
     }
 
-    fn append(&mut self, rows: Vec<Row>) -> Result<(), WriteError> {
+    fn append(&mut self, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         let next = Seq(self.rows.len() as u64).next();
-        let fits = |(i, row): (usize, &Row)| row.step == self.chat.step && row.seq.0 == next.0 + i as u64;
+        let fits = |(i, row): (usize, &JournalRow)| row.step == self.chat.step && row.seq.0 == next.0 + i as u64;
         if !rows.iter().enumerate().all(fits) {
             return Err(WriteError::OutOfPlace);
         }
@@ -432,7 +432,7 @@ impl Room {
             self.commits_since(seen.version, &mut events);
         }
         let seq = if seen.step == now.step { seen.seq } else { Seq(0) };
-        events.extend(self.rows[seq.0 as usize..].iter().map(Row::without_bytes).map(Event::Delta));
+        events.extend(self.rows[seq.0 as usize..].iter().map(JournalRow::without_bytes).map(Event::Delta));
         Some(News { cursor: now, events })
     }
 
@@ -448,7 +448,7 @@ impl Room {
         let page = fitting(self.messages.iter().rev().take(PAGE_LEN_MAX));
         let messages =
             self.messages[self.messages.len() - page..].iter().map(|(_, message)| message.without_bytes()).collect();
-        let rows: Vec<Row> = self.rows.iter().map(Row::without_bytes).collect();
+        let rows: Vec<JournalRow> = self.rows.iter().map(JournalRow::without_bytes).collect();
         let draft = Draft::of_rows(&rows).expect("what is journalled has been folded before");
         Snapshot { messages, standing: self.standing(), draft }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::chat::Chat;
-use everturn_core::fork::{OpenCall, titled};
+use everturn_core::fork::{UnansweredCall, titled};
 use everturn_core::ids::{ChatId, MessageId, ModelId};
 use everturn_core::setup::Setup;
 use sha2::{Digest as _, Sha256};
@@ -62,7 +62,7 @@ pub enum MakeError {
     NoSuchMessage(MessageId),
     /// A transcript cannot end there.
     #[error(transparent)]
-    Open(#[from] OpenCall),
+    Open(#[from] UnansweredCall),
     /// The store cannot say.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -64,14 +64,14 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::chat::Chat;
-use everturn_core::command::{Inbound, Refusal};
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::command::{InboxCommand, Refusal};
+use everturn_core::fact::{AttemptRecord, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row, Standing};
+use everturn_core::view::{Cursor, JournalRow, Standing};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
@@ -404,7 +404,7 @@ impl Store for Postgres {
         state.map(Arc::unwrap_or_clone).ok_or(WriteError::Fenced)
     }
 
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         self.inner.inbox(chat).await
     }
 
@@ -412,13 +412,13 @@ impl Store for Postgres {
         self.inner.unsettled().await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         let (ack, stored) = Ack::awaited();
         self.hand_in(pen, rows, ack).await;
         stored.await
     }
 
-    async fn hand_in(&self, pen: Pen, rows: Vec<Row>, ack: Ack) {
+    async fn hand_in(&self, pen: Pen, rows: Vec<JournalRow>, ack: Ack) {
         let piece = Piece::of(&rows); // Here, where others need not wait for it.
         let _ = self.inner.jobs.send(Job::Append { pen, rows, piece, ack }).await; // If nobody takes it, its ack says so.
     }
@@ -464,7 +464,7 @@ impl Store for Postgres {
         self.inner.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.inner.attempts(chat, seen, len).await
     }
 
@@ -476,7 +476,7 @@ impl Store for Postgres {
         self.inner.working(owner, besides).await
     }
 
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         self.inner.used(owner, days).await
     }
 

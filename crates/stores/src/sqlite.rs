@@ -59,14 +59,14 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::chat::Chat;
-use everturn_core::command::{Inbound, Refusal};
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::command::{InboxCommand, Refusal};
+use everturn_core::fact::{AttemptRecord, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row, Standing};
+use everturn_core::view::{Cursor, JournalRow, Standing};
 use tokio::sync::oneshot;
 
 use crate::ack::Ack;
@@ -314,7 +314,7 @@ impl Store for Sqlite {
         Err(moving().into())
     }
 
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         let inbox = move |snapshot: &rusqlite::Connection| {
             chat::is_there(snapshot, chat)?;
             submit::pending(snapshot, chat, Fetch::Bytes)
@@ -326,13 +326,13 @@ impl Store for Sqlite {
         self.read(list::unsettled).await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         let (ack, stored) = Ack::awaited();
         self.hand_in(pen, rows, ack).await;
         stored.await
     }
 
-    async fn hand_in(&self, pen: Pen, rows: Vec<Row>, ack: Ack) {
+    async fn hand_in(&self, pen: Pen, rows: Vec<JournalRow>, ack: Ack) {
         let needs = if rows.is_empty() { Needs::Nothing } else { self.drafts };
         let append = Append { pen, piece: Piece::of(&rows), rows: rows.into(), needs, done: None, ack };
         let _ = self.queue.put(Box::new(append)).await; // One that is not taken is dropped, and its ack says so.
@@ -388,7 +388,7 @@ impl Store for Sqlite {
         self.read(move |snapshot| chat::after(snapshot, chat, after, len)).await
     }
 
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.read(move |snapshot| chat::attempts(snapshot, chat, seen, len)).await
     }
 
@@ -401,7 +401,7 @@ impl Store for Sqlite {
         self.read(move |snapshot| list::working(snapshot, &owner, &besides)).await
     }
 
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         let owner = owner.to_owned();
         self.read(move |snapshot| list::used(snapshot, &owner, &days)).await
     }

@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::chat::{Chat, Effect};
-use everturn_core::command::{Command, Inbound, Refusal};
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::command::{Command, InboxCommand, Refusal};
+use everturn_core::fact::{AttemptRecord, Fact};
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Timestamp, Version};
 use everturn_core::limits::Limits;
-use everturn_core::message::{Message, Verdict};
-use everturn_core::view::{Cursor, Event, Row, Standing};
+use everturn_core::message::{CallVerdict, Message};
+use everturn_core::view::{Cursor, Event, JournalRow, Standing};
 
 use crate::ack::Ack;
 use crate::heading::{Heading, Query};
@@ -76,17 +76,17 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Commands the driver has not obeyed yet, oldest first.
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError>;
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError>;
 
     /// Chats that do not rest, or have commands to obey, oldest first; without those which another living process holds.
     async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError>;
 
     /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError>;
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError>;
 
     /// The same for whoever has other things to do: `ack` is told, and this returns once the rows stand in line. Whoever drops the
     /// future before that is told that they are not stored, and cannot know.
-    async fn hand_in(&self, pen: Pen, rows: Vec<Row>, ack: Ack) {
+    async fn hand_in(&self, pen: Pen, rows: Vec<JournalRow>, ack: Ack) {
         ack.tell(self.append(pen, rows).await);
     }
 
@@ -124,7 +124,7 @@ pub trait Store: Send + Sync + 'static {
     async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
 
     /// Provider calls ever made for the chat, oldest first: `len` of them behind the first `seen`.
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError>;
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError>;
 
     /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;
@@ -135,7 +135,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// What all chats of an owner have used on these days, chats that are gone included. Counted with every commit, so it
     /// is cheap to ask and the same for every process.
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError>;
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError>;
 
     /// Whether chats can be read and written now. Cheap, however often it is asked.
     async fn ready(&self) -> Result<(), StoreError>;
@@ -187,7 +187,7 @@ pub struct CallRecord {
     /// How often it was started. More than once only if that does no harm.
     pub starts: u32,
     /// When and how it ended, once that was committed.
-    pub ended: Option<(Timestamp, Verdict)>,
+    pub ended: Option<(Timestamp, CallVerdict)>,
 }
 
 /// The right to advance one chat. Only [`Store::acquire`] makes one and it cannot be copied: one writer, by type within
@@ -269,7 +269,7 @@ pub struct Loaded {
     /// The transcript from the newest summary on, without its bytes.
     pub messages: Vec<Arc<Message>>,
     /// The journal of the open step.
-    pub rows: Vec<Row>,
+    pub rows: Vec<JournalRow>,
 }
 
 /// What a subscriber has not seen yet. Whole commits only: nobody can resume from half of one.

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everturn_core::budget::{self, Day, Used};
+use everturn_core::budget::{self, BudgetUse, Day};
 use everturn_core::chat::{Chat, Effect};
 use everturn_core::cost::Micros;
 use everturn_core::draft::Draft;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{InboxSeq, MessageId};
-use everturn_core::message::{Body, Verdict};
+use everturn_core::message::{Body, CallVerdict};
 use everturn_core::status::Status;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 
 use crate::search;
 use crate::shape::{self, Written};
@@ -118,9 +118,9 @@ impl Split {
 }
 
 /// What a commit used, by the day, in numbers of which a table can add up many. No true one is cut.
-pub(crate) fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, Used> {
+pub(crate) fn used(before: &Chat, facts: &[Fact]) -> BTreeMap<Day, BudgetUse> {
     let countable = |number: u64| number.min(1 << 40);
-    let cut = |Used { steps, time, alive, tokens, cost: Micros(cost) }| Used {
+    let cut = |BudgetUse { steps, time, alive, tokens, cost: Micros(cost) }| BudgetUse {
         steps: countable(steps),
         time: Duration::from_millis(countable(millis(time))),
         alive: Duration::from_millis(countable(millis(alive))),
@@ -158,7 +158,7 @@ pub(crate) fn is_unsettled(chat: &Chat, submitted: InboxSeq) -> bool {
 }
 
 /// The draft that some rows add up to, from the first on.
-pub(crate) fn draft_of(rows: &[Row]) -> Result<Option<Draft>, StoreError> {
+pub(crate) fn draft_of(rows: &[JournalRow]) -> Result<Option<Draft>, StoreError> {
     Draft::of_rows(rows).map_err(|error| StoreError::Unreadable(format!("the journal: {error}")))
 }
 
@@ -182,7 +182,7 @@ words! {
         Idle = "idle", Running = "running", Interrupting = "interrupting", Awaiting = "awaiting", Failed = "failed",
     }
     Effect: effect_word, effect_of { Read = "read", Idempotent = "idempotent", Once = "once" }
-    Verdict: verdict_word, verdict_of {
+    CallVerdict: verdict_word, verdict_of {
         Done = "done", Error = "error", Denied = "denied", Interrupted = "interrupted", Unknown = "unknown",
     }
 }

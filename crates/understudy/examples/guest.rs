@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use everturn_core::delta::{Began, Delta, Rung};
+use everturn_core::delta::{AttemptBegan, Delta, Rung};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::ids::{MessageId, ModelId, StepId, Timestamp};
 use everturn_core::limits::Limits;
-use everturn_core::message::{Body, CallResult, File, Message, Meta, Output, Part, Reply, Stop, Text, Verdict};
+use everturn_core::message::{Body, CallResult, CallVerdict, File, Message, Meta, Output, Part, Reply, Stop, Text};
 use everturn_core::prompt::{Request, ToolSpec, prepare, validate};
 use everturn_providers::anthropic::Anthropic;
 use everturn_providers::catalogue::Catalogue;
@@ -135,7 +135,7 @@ impl Guest {
             Body::Result(Box::new(CallResult {
                 call: call.uid,
                 tool: call.tool,
-                verdict: Verdict::Done,
+                verdict: CallVerdict::Done,
                 output: Output::text(text),
                 began: None,
                 ended: Timestamp(0),
@@ -157,13 +157,15 @@ impl Guest {
         .await;
         let cases: [(&str, &str, Expected); 6] = [
             ("500", "drop it", |error| error.status == Some(500) && error.retry != Retry::Never),
-            ("not the protocol", "gibber", |error| error.kind == Kind::Malformed || error.cause == Cause::Truncated),
+            ("not the protocol", "gibber", |error| {
+                error.kind == ErrorKind::Malformed || error.cause == Cause::Truncated
+            }),
             ("a lost connection", "hang up", |error| error.cause != Cause::Refused && error.retry == Retry::Backoff),
             ("429 with a time", "too fast", |error| {
-                error.kind == Kind::RateLimit && matches!(error.retry, Retry::After(time) if time.as_secs() == 1)
+                error.kind == ErrorKind::RateLimit && matches!(error.retry, Retry::After(time) if time.as_secs() == 1)
             }),
-            ("529", "too busy", |error| error.kind == Kind::Overloaded && error.retry == Retry::Backoff),
-            ("401", "wrong key", |error| error.kind == Kind::Auth && error.retry == Retry::Never),
+            ("529", "too busy", |error| error.kind == ErrorKind::Overloaded && error.retry == Retry::Backoff),
+            ("401", "wrong key", |error| error.kind == ErrorKind::Auth && error.retry == Retry::Never),
         ];
         for (name, asked, expected) in cases {
             self.check(name, async {
@@ -215,7 +217,7 @@ impl Guest {
         let request = request.fit(&facts.target);
         assert_eq!(validate(&request, &facts.target), Ok(()), "every request is valid");
         let mut draft = Draft::new(StepId(messages.len() as u64));
-        let began = Began { number: 1, model: self.model.clone(), rung: Rung::First };
+        let began = AttemptBegan { number: 1, model: self.model.clone(), rung: Rung::First };
         draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).expect("an attempt comes first");
         let mut frames = self.provider.open(request).await.map_err(|error| (error, String::new()))?;
         while let Some(frame) = frames.next().await {

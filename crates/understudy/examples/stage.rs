@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::delta::Delta;
 use everturn_core::message::Stop;
 use everturn_understudy::http::{KEY, Options, Server};
@@ -32,12 +32,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn scenes() -> BTreeMap<&'static str, Script> {
-    let spent = Report {
-        input: Reported::Known(100),
-        output: Reported::Known(50),
-        reasoning: Reported::Known(20),
-        cache_read: Reported::Known(30),
-        cache_write: Reported::Unknown,
+    let spent = UsageReport {
+        input: TokenCount::Known(100),
+        output: TokenCount::Known(50),
+        reasoning: TokenCount::Known(20),
+        cache_read: TokenCount::Known(30),
+        cache_write: TokenCount::Unknown,
     };
     BTreeMap::from([
         ("text", script([text("Hello, "), ping(), text("wörld. 🦀\n"), usage(11, 7), stop(Stop::End)])),
@@ -77,7 +77,7 @@ fn scenes() -> BTreeMap<&'static str, Script> {
 /// What a client should see of a script.
 fn told(scene: &Script) -> Value {
     let (mut said, mut thought, mut calls) = (String::new(), String::new(), Vec::<(String, String)>::new());
-    let (mut report, mut end) = (Report::default(), "");
+    let (mut report, mut end) = (UsageReport::default(), "");
     for cue in scene {
         match cue {
             Cue::Say(deltas) => {
@@ -103,7 +103,7 @@ fn told(scene: &Script) -> Value {
         let input: Value = serde_json::from_str(&input).expect("scenes have whole inputs");
         json!({"tool": tool, "input": input})
     };
-    let count = |count: Reported| count.known().unwrap_or(0);
+    let count = |count: TokenCount| count.known().unwrap_or(0);
     json!({
         "text": said, "reasoning": thought, "calls": calls.into_iter().map(call).collect::<Vec<_>>(), "stop": end,
         "usage": {

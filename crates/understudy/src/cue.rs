@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use everturn_core::cost::{Report, Reported};
-use everturn_core::delta::{CallBegan, Delta, Handle, ProvidedDelta};
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::cost::{TokenCount, UsageReport};
+use everturn_core::delta::{CallBegan, Delta, GenerationHandle, ProvidedDelta};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::message::{Meta, RunBy, Seal, Source, Stop};
 use serde_json::Value;
 
@@ -129,7 +129,8 @@ fn began(tool: &str, run_by: RunBy) -> Delta {
 /// Reports prompt and output tokens.
 #[must_use]
 pub fn usage(input: u64, output: u64) -> Cue {
-    let report = Report { input: Reported::from(input), output: Reported::from(output), ..Report::default() };
+    let report =
+        UsageReport { input: TokenCount::from(input), output: TokenCount::from(output), ..UsageReport::default() };
     Cue::Say(vec![Delta::Usage(report.into())])
 }
 
@@ -148,14 +149,14 @@ pub fn reply_meta(meta: Meta) -> Cue {
 /// Names the response, and says where to find it again.
 #[must_use]
 pub fn response_id(id: &str) -> Cue {
-    let handle = Handle { id: id.into(), cursor: "0".into() };
+    let handle = GenerationHandle { id: id.into(), cursor: "0".into() };
     Cue::Say(vec![Delta::ResponseId(id.into()), Delta::Handle(Box::new(handle))])
 }
 
 /// Says something, and where to find the response again behind it.
 #[must_use]
 pub fn marked(cue: Cue, id: &str, cursor: u64) -> Cue {
-    let handle = Handle { id: id.into(), cursor: cursor.to_string() };
+    let handle = GenerationHandle { id: id.into(), cursor: cursor.to_string() };
     match cue {
         Cue::Say(deltas) => Cue::Say([deltas, vec![Delta::Handle(Box::new(handle))]].concat()),
         other => other,
@@ -206,7 +207,7 @@ pub const fn hang() -> Cue {
 
 /// Breaks with a kind of error and a cause.
 #[must_use]
-pub fn fail(kind: Kind, cause: Cause) -> Cue {
+pub fn fail(kind: ErrorKind, cause: Cause) -> Cue {
     Cue::Fail(Box::new(ProviderError::new("understudy", kind).with_cause(cause)))
 }
 
@@ -214,7 +215,7 @@ pub fn fail(kind: Kind, cause: Cause) -> Cue {
 /// other wires it is an answer that failed.
 #[must_use]
 pub fn pause() -> Cue {
-    let paused = ProviderError::new("understudy", Kind::Truncated).with_cause(Cause::ErrorFinish);
+    let paused = ProviderError::new("understudy", ErrorKind::Truncated).with_cause(Cause::ErrorFinish);
     Cue::Fail(Box::new(paused.with_retry(Retry::Now)))
 }
 
@@ -232,7 +233,7 @@ pub fn raw(bytes: impl Into<Vec<u8>>) -> Cue {
 /// Loses the connection, the hard way.
 #[must_use]
 pub fn reset() -> Cue {
-    fail(Kind::Timeout, Cause::Reset)
+    fail(ErrorKind::Timeout, Cause::Reset)
 }
 
 /// Rests on something.
@@ -251,13 +252,13 @@ pub fn redacted(data: impl Into<String>) -> Cue {
 #[must_use]
 pub fn refuse(status: u16) -> Cue {
     let kind = match status {
-        401 | 403 => Kind::Auth,
-        400 | 404 => Kind::Config,
-        413 => Kind::ContextFull,
-        429 => Kind::RateLimit,
-        408 | 502..=504 => Kind::Timeout,
-        529 => Kind::Overloaded,
-        _ => Kind::Generic,
+        401 | 403 => ErrorKind::Auth,
+        400 | 404 => ErrorKind::Config,
+        413 => ErrorKind::ContextFull,
+        429 => ErrorKind::RateLimit,
+        408 | 502..=504 => ErrorKind::Timeout,
+        529 => ErrorKind::Overloaded,
+        _ => ErrorKind::Generic,
     };
     let retry = if status == 500 { Retry::Backoff } else { kind.default_retry() };
     let error = ProviderError::new("understudy", kind).with_cause(Cause::Refused).with_status(status);

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_core::delta::{Delta, Handle};
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::delta::{Delta, GenerationHandle};
+use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::limits::Thinking;
-use everturn_core::prompt::{Request, Target, Wire, validate};
+use everturn_core::prompt::{Request, Target, WireFormat, validate};
 use everturn_core::recovery::Capabilities;
 use everturn_providers::{Frame, Frames, ModelFacts, Provider};
 use futures_util::StreamExt as _;
@@ -47,9 +47,9 @@ pub enum Asked {
     /// To answer.
     Answer(Box<Request>),
     /// To go on with a generation whose stream was lost.
-    Reattach(Handle),
+    Reattach(GenerationHandle),
     /// To end one.
-    Cancel(Handle),
+    Cancel(GenerationHandle),
 }
 
 impl Understudy {
@@ -57,7 +57,7 @@ impl Understudy {
     #[must_use]
     pub fn new(scripts: impl IntoIterator<Item = Script>) -> Self {
         let facts = ModelFacts {
-            target: Target::new(Wire::Anthropic, "understudy"),
+            target: Target::new(WireFormat::Anthropic, "understudy"),
             can: Capabilities::default(),
             thinks: Thinking::No,
             context_limit: None,
@@ -140,7 +140,7 @@ impl Understudy {
     }
 
     fn next_script(&self, asked: Asked) -> Result<Script, ProviderError> {
-        let refused = |why: &str| ProviderError::new(&self.name, Kind::Config).with_detail(why);
+        let refused = |why: &str| ProviderError::new(&self.name, ErrorKind::Config).with_detail(why);
         let mut stage = self.stage();
         let faults = match &asked {
             Asked::Answer(request) => {
@@ -212,7 +212,7 @@ impl Understudy {
                         Cue::Ping => ready.push_back(Ok(Frame::Ping)),
                         Cue::Stop(stop) => ready.push_back(Ok(Frame::Stop(stop))),
                         Cue::Fail(error) => ready.push_back(Err(error.with_provider(&name))),
-                        Cue::Raw(_) => ready.push_back(Err(ProviderError::new(&name, Kind::Malformed))),
+                        Cue::Raw(_) => ready.push_back(Err(ProviderError::new(&name, ErrorKind::Malformed))),
                         Cue::Cut => return None,
                         Cue::Hang => std::future::pending().await,
                     }
@@ -251,7 +251,7 @@ impl Provider for Understudy {
         if let Err(violations) = validate(&request, &self.facts.target) {
             let what: Vec<String> = violations.iter().map(ToString::to_string).collect();
             let detail = format!("invalid request: {}", what.join("; "));
-            return Err(ProviderError::new(&self.name, Kind::Generic)
+            return Err(ProviderError::new(&self.name, ErrorKind::Generic)
                 .with_retry(everturn_core::error::Retry::Never)
                 .with_detail(&detail));
         }
@@ -259,12 +259,12 @@ impl Provider for Understudy {
         self.play(script).await
     }
 
-    async fn reattach(&self, _model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, _model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
         let script = self.next_script(Asked::Reattach(handle.clone()))?;
         self.play(script).await
     }
 
-    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+    async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         self.stage().asked.push(Asked::Cancel(handle.clone()));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! How an agent asks its models, as the file says it.
 
-use everturn::core::context::Threshold;
+use everturn::core::context::CompactionThreshold;
 use everturn::core::prompt::Effort;
 use everturn::providers::catalogue::label;
 use everturn::{Agent, Background};
@@ -31,7 +31,7 @@ impl Habits {
             agent.effort = Some(effort);
         }
         if let Some(Percent(percent)) = self.compaction_percent {
-            agent.compaction = Threshold::percent(percent.into());
+            agent.compaction = CompactionThreshold::percent(percent.into());
         }
         agent
     }
@@ -96,10 +96,10 @@ mod tests {
             config.agents["b"].agent().unwrap(),
         ];
         let habits = agents.map(|agent| (agent.background, agent.effort, agent.compaction));
-        let told = (Background::On, Some(Effort::High), Threshold::percent(55));
-        assert_eq!(habits, [told, told, (Background::Off, None, Threshold::default())]);
-        assert_eq!(Threshold::default(), Threshold::percent(COMPACTION_PERCENT.into()));
-        assert_eq!(usual.compaction, Threshold::default());
+        let told = (Background::On, Some(Effort::High), CompactionThreshold::percent(55));
+        assert_eq!(habits, [told, told, (Background::Off, None, CompactionThreshold::default())]);
+        assert_eq!(CompactionThreshold::default(), CompactionThreshold::percent(COMPACTION_PERCENT.into()));
+        assert_eq!(usual.compaction, CompactionThreshold::default());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everturn::core::ids::ModelId;
-use everturn::core::prompt::Wire;
+use everturn::core::prompt::WireFormat;
 use everturn_server::{Company, Named};
 use serde::Deserialize;
 
@@ -43,12 +43,12 @@ impl WireWord {
         }
     }
 
-    const fn wire(self) -> Wire {
+    const fn wire(self) -> WireFormat {
         match self {
-            Self::Chat => Wire::OpenAiChat,
-            Self::Responses => Wire::OpenAiResponses,
-            Self::Anthropic => Wire::Anthropic,
-            Self::Gemini => Wire::Gemini,
+            Self::Chat => WireFormat::OpenAiChat,
+            Self::Responses => WireFormat::OpenAiResponses,
+            Self::Anthropic => WireFormat::Anthropic,
+            Self::Gemini => WireFormat::Gemini,
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         let text = "[providers.lab]\nwire = \"chat\"\nurl = \"https://lab.example/v1\"\nkey_env = \"LAB_KEY\"\n\
             [agents.a]\nmodel = \"lab/x\"\nfallbacks = [\"google/y\"]\nbackground = true\n[agents.b]\nmodel = \"openai/z\"";
         let company = read(Flags::default(), &[], text).unwrap().company();
-        let (wire, url) = (Wire::OpenAiChat, "https://lab.example/v1".to_owned());
+        let (wire, url) = (WireFormat::OpenAiChat, "https://lab.example/v1".to_owned());
         let lab = Named { wire, url, key_env: Some("LAB_KEY".into()) };
         assert_eq!(company.named, BTreeMap::from([("lab".to_owned(), lab)]));
         assert_eq!(company.kept, ["google", "lab"].map(ToOwned::to_owned).into());

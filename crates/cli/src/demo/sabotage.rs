@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use everturn::core::delta::{Delta, Handle};
+use everturn::core::delta::{Delta, GenerationHandle};
 use everturn::core::error::ProviderError;
 use everturn::core::prompt::Request;
 use everturn::providers::{Frame, Frames, ModelFacts, Provider, Server};
@@ -68,11 +68,11 @@ impl<P: Provider> Provider for Lossy<P> {
         self.0.open(request).await.map(tampered)
     }
 
-    async fn reattach(&self, model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
         self.0.reattach(model, handle).await
     }
 
-    async fn cancel(&self, handle: &Handle) -> Result<(), ProviderError> {
+    async fn cancel(&self, handle: &GenerationHandle) -> Result<(), ProviderError> {
         self.0.cancel(handle).await
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::bail;
-use everturn::core::doctor::{Flaw, Known, Repaired, Whose, facts, repair};
+use everturn::core::doctor::{CallKnowledge, Flaw, Repaired, TranscriptOrigin, facts, repair};
 use everturn::core::ids::{CallUid, ChatId};
 use everturn::core::message::Body;
 use everturn::core::status::Status;
@@ -48,7 +48,7 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
 
 /// What a repair finds. Calls of a turn under way are open and not forgotten.
 pub(super) fn examined(Picture { heading, transcript, calls }: &Picture) -> Repaired {
-    let mut repaired = repair(transcript, Whose::Ours(&known(calls)));
+    let mut repaired = repair(transcript, TranscriptOrigin::Ours(&known(calls)));
     if matches!(heading.status, Status::Running | Status::Interrupting | Status::Awaiting) {
         let newest = transcript.iter().rev().find(|message| matches!(message.body, Body::Reply(_)));
         let newest = newest.map(|message| message.id);
@@ -60,9 +60,9 @@ pub(super) fn examined(Picture { heading, transcript, calls }: &Picture) -> Repa
 
 /// What the store knows of calls: a start is written down before it is made. That none was may also mean that somebody
 /// else was to run it.
-fn known(calls: &[CallRecord]) -> impl Fn(CallUid) -> Known + use<> {
+fn known(calls: &[CallRecord]) -> impl Fn(CallUid) -> CallKnowledge + use<> {
     let started: BTreeSet<CallUid> = calls.iter().map(|call| call.uid).collect();
-    move |call| if started.contains(&call) { Known::Started } else { Known::Nothing }
+    move |call| if started.contains(&call) { CallKnowledge::Started } else { CallKnowledge::Nothing }
 }
 
 /// Mends a chat that rests, in one commit. Gives back whether there was anything to mend.
@@ -85,7 +85,7 @@ async fn mend_leased(store: &dyn Store, chat: ChatId, lease: &mut Lease) -> anyh
         bail!("chat {chat} is in the middle of a turn: let a server finish that first");
     }
     let (transcript, calls) = (store.transcript(chat).await?, store.calls(chat).await?);
-    let repaired = repair(&transcript, Whose::Ours(&known(&calls)));
+    let repaired = repair(&transcript, TranscriptOrigin::Ours(&known(&calls)));
     let facts = facts::of_repair(&loaded.chat, &transcript, &repaired);
     if !facts.is_empty() {
         store.commit(lease, &facts).await?;

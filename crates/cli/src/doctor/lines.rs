@@ -10,8 +10,8 @@ mod entry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everturn::core::doctor::foreign::{Format, Session, read};
-use everturn::core::doctor::{Repaired, Whose, repair};
+use everturn::core::doctor::foreign::{ForeignSession, SessionFormat, read};
+use everturn::core::doctor::{Repaired, TranscriptOrigin, repair};
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, CallResult, Message};
 use serde_json::Value;
@@ -19,8 +19,8 @@ use serde_json::Value;
 use entry::Maker;
 
 /// The mended session, if its own format can say it.
-pub(super) fn written(bytes: &[u8], session: &Session, repaired: &Repaired) -> Option<Vec<u8>> {
-    if !matches!(session.format, Format::ClaudeCode | Format::Codex) {
+pub(super) fn written(bytes: &[u8], session: &ForeignSession, repaired: &Repaired) -> Option<Vec<u8>> {
+    if !matches!(session.format, SessionFormat::ClaudeCode | SessionFormat::Codex) {
         return None;
     }
     let text = std::str::from_utf8(bytes).ok()?;
@@ -35,7 +35,7 @@ fn is_mended(text: &str, repaired: &Repaired) -> bool {
     let same = |(one, other): (&Arc<Message>, &Arc<Message>)| says_the_same(&one.body, &other.body);
     session.messages.len() == repaired.messages.len()
         && session.messages.iter().zip(&repaired.messages).all(same)
-        && repair(&session.messages, Whose::Foreign).is_healthy()
+        && repair(&session.messages, TranscriptOrigin::Foreign).is_healthy()
 }
 
 /// Whether two messages say the same. What we noted about one is in no format of others, nor is that nobody knows how a
@@ -63,7 +63,7 @@ struct Insert {
 
 impl Plan {
     /// `None` if something inside a message has to be changed.
-    fn of(session: &Session, repaired: &Repaired) -> Option<Self> {
+    fn of(session: &ForeignSession, repaired: &Repaired) -> Option<Self> {
         let old = &session.messages;
         let mut is_used = vec![false; old.len()];
         let mut plan = Self { stays: vec![false; old.len()], behind: BTreeMap::new() };
@@ -106,13 +106,13 @@ fn spoken_before(messages: &[Arc<Message>], at: usize) -> usize {
 struct Sheet<'a> {
     lines: Vec<&'a str>,
     values: Vec<Value>,
-    format: Format,
+    format: SessionFormat,
     /// The line of each message, from 0.
     lines_of: Vec<usize>,
 }
 
 impl<'a> Sheet<'a> {
-    fn new(text: &'a str, session: &Session) -> Option<Self> {
+    fn new(text: &'a str, session: &ForeignSession) -> Option<Self> {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let values =
             lines.iter().map(|line| serde_json::from_str(line.trim_start_matches('\u{feff}')).unwrap_or_default());
@@ -201,7 +201,7 @@ mod tests {
         entry(number, "assistant", &message)
     }
 
-    fn of(text: &str) -> Session {
+    fn of(text: &str) -> ForeignSession {
         read(text.as_bytes(), Timestamp(0)).unwrap()
     }
 
@@ -211,7 +211,7 @@ mod tests {
         let call = json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}});
         let text = [asked(1, "List."), answered(2, &call), asked(3, "Well?")].concat();
         let session = of(&text);
-        let repaired = repair(&session.messages, Whose::Foreign);
+        let repaired = repair(&session.messages, TranscriptOrigin::Foreign);
         let written = String::from_utf8(written(text.as_bytes(), &session, &repaired).unwrap()).unwrap();
         assert!(is_mended(&written, &repaired));
         let cut = written.trim_end().rfind('\n').unwrap();
@@ -231,7 +231,7 @@ mod tests {
             ([asked(1, "Hello."), says(2, "One.")].concat(), true),
         ] {
             let session = of(&text);
-            let repaired = repair(&session.messages, Whose::Foreign);
+            let repaired = repair(&session.messages, TranscriptOrigin::Foreign);
             let plan = Plan { stays: vec![true, false], behind: BTreeMap::new() };
             let mended = Sheet::new(&text, &session).unwrap().mend(&plan, &repaired);
             assert_eq!(mended, is_taken.then(|| asked(1, "Hello.")));

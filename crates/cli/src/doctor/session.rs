@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use everturn::core::doctor::changes::Changes;
-use everturn::core::doctor::foreign::{Format, Harm, Session, read};
-use everturn::core::doctor::{Repaired, Whose, facts, repair};
+use everturn::core::doctor::changes::PromptChanges;
+use everturn::core::doctor::foreign::{ForeignSession, Loss, SessionFormat, read};
+use everturn::core::doctor::{Repaired, TranscriptOrigin, facts, repair};
 use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::message::{Body, Message};
-use everturn::core::prompt::{Request, Target, Wire, prepare};
+use everturn::core::prompt::{Request, Target, WireFormat, prepare};
 use everturn::providers::{anthropic, openai_chat, openai_responses};
 use serde_json::{Value, json};
 
@@ -33,9 +33,9 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
     }
     let bytes = std::fs::read(file).with_context(unreadable)?;
     let session = read(&bytes, Timestamp(clock::now())).with_context(|| file.display().to_string())?;
-    let repaired = repair(&session.messages, Whose::Foreign);
+    let repaired = repair(&session.messages, TranscriptOrigin::Foreign);
     writeln!(out, "{}: {}", file.display(), session.format)?;
-    let is_line = matches!(session.format, Format::ClaudeCode | Format::Codex);
+    let is_line = matches!(session.format, SessionFormat::ClaudeCode | SessionFormat::Codex);
     tell(out, &repaired.findings, |message| {
         let place = session.place(message).unwrap_or_default();
         if is_line { format!("line {place}") } else { format!("message {place}") }
@@ -81,7 +81,7 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
 }
 
 /// The file without a last line that was cut.
-fn whole_lines<'a>(bytes: &'a [u8], session: &Session) -> &'a [u8] {
+fn whole_lines<'a>(bytes: &'a [u8], session: &ForeignSession) -> &'a [u8] {
     match session.cut {
         Some(_) => &bytes[..bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)],
         None => bytes,
@@ -89,38 +89,43 @@ fn whole_lines<'a>(bytes: &'a [u8], session: &Session) -> &'a [u8] {
 }
 
 /// How much of a session its own provider refuses without anything being wrong with the conversation.
-fn unsent(session: &Session) -> usize {
+fn unsent(session: &ForeignSession) -> usize {
     let (wire, provider) = spoken_on(session.format);
-    let changes = Changes::of(session.messages.iter().map(|message| &**message), &Target::new(wire, provider));
+    let changes = PromptChanges::of(session.messages.iter().map(|message| &**message), &Target::new(wire, provider));
     // Only Anthropic has thoughts in messages, and refuses those without a seal. Elsewhere they are left out anyway.
-    let thoughts = if wire == Wire::Anthropic { changes.reasoning } else { 0 };
+    let thoughts = if wire == WireFormat::Anthropic { changes.reasoning } else { 0 };
     changes.blank + thoughts
 }
 
 /// The wire that takes a session back, and whose it is.
-const fn spoken_on(format: Format) -> (Wire, &'static str) {
+const fn spoken_on(format: SessionFormat) -> (WireFormat, &'static str) {
     match format {
-        Format::Anthropic | Format::ClaudeCode => (Wire::Anthropic, "anthropic"),
-        Format::OpenAiChat => (Wire::OpenAiChat, "openai"),
-        Format::OpenAiResponses | Format::Codex => (Wire::OpenAiResponses, "openai"),
+        SessionFormat::Anthropic | SessionFormat::ClaudeCode => (WireFormat::Anthropic, "anthropic"),
+        SessionFormat::OpenAiChat => (WireFormat::OpenAiChat, "openai"),
+        SessionFormat::OpenAiResponses | SessionFormat::Codex => (WireFormat::OpenAiResponses, "openai"),
     }
 }
 
 /// Tells what was not taken over, and whether something was lost with it.
-fn told_skipped(out: &mut impl Write, session: &Session) -> std::io::Result<bool> {
+fn told_skipped(out: &mut impl Write, session: &ForeignSession) -> std::io::Result<bool> {
     for skipped in &session.skipped {
         let what = visible::line(&skipped.what, 100);
         let lost = match skipped.harm {
-            Harm::None => "not part of the conversation",
-            Harm::Lost => "cannot be taken over",
+            Loss::None => "not part of the conversation",
+            Loss::Lost => "cannot be taken over",
         };
         writeln!(out, "  {} × {what}, first at {}: {lost}", skipped.count, skipped.place)?;
     }
-    Ok(session.skipped.iter().any(|skipped| skipped.harm == Harm::Lost))
+    Ok(session.skipped.iter().any(|skipped| skipped.harm == Loss::Lost))
 }
 
 /// Makes a mended session a new chat.
-async fn import(doctor: &Doctor, session: &Session, repaired: &Repaired, bytes: &[u8]) -> anyhow::Result<ChatId> {
+async fn import(
+    doctor: &Doctor,
+    session: &ForeignSession,
+    repaired: &Repaired,
+    bytes: &[u8],
+) -> anyhow::Result<ChatId> {
     let now = Timestamp(clock::now());
     let mut hasher = DefaultHasher::new();
     (bytes, std::process::id()).hash(&mut hasher);
@@ -139,18 +144,22 @@ async fn import(doctor: &Doctor, session: &Session, repaired: &Repaired, bytes: 
 }
 
 /// The mended session as a file: messages as the provider takes them.
-fn written(session: &Session, repaired: &Repaired) -> anyhow::Result<Vec<u8>> {
+fn written(session: &ForeignSession, repaired: &Repaired) -> anyhow::Result<Vec<u8>> {
     let (wire, provider) = spoken_on(session.format);
     let target = Target::new(wire, provider);
     let entries = prepare(repaired.messages.iter().map(|message| &**message), &target);
     let model: ModelId = format!("{provider}/unknown").parse()?;
     let request = Request { system: session.system.clone(), ..Request::new(model, &target, entries) };
     let value: Value = match wire {
-        Wire::Anthropic if session.system.is_empty() => anthropic::written(&request),
-        Wire::Anthropic => json!({"system": session.system.join("\n\n"), "messages": anthropic::written(&request)}),
-        Wire::OpenAiChat => openai_chat::written(&request),
-        Wire::OpenAiResponses | Wire::Gemini if session.system.is_empty() => openai_responses::written(&request),
-        Wire::OpenAiResponses | Wire::Gemini => {
+        WireFormat::Anthropic if session.system.is_empty() => anthropic::written(&request),
+        WireFormat::Anthropic => {
+            json!({"system": session.system.join("\n\n"), "messages": anthropic::written(&request)})
+        }
+        WireFormat::OpenAiChat => openai_chat::written(&request),
+        WireFormat::OpenAiResponses | WireFormat::Gemini if session.system.is_empty() => {
+            openai_responses::written(&request)
+        }
+        WireFormat::OpenAiResponses | WireFormat::Gemini => {
             json!({"instructions": session.system.join("\n\n"), "input": openai_responses::written(&request)})
         }
     };

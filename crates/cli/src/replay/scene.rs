@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use everturn::core::delta::Rung;
 use everturn::core::error::Cause;
-use everturn::core::fact::{Aim, AttemptOutcome, Attempted};
+use everturn::core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord};
 use everturn::core::ids::{CallUid, MessageId, StepId, Timestamp};
-use everturn::core::message::{Body, CallResult, Message, Part, Reply, Stop, Verdict};
+use everturn::core::message::{Body, CallResult, CallVerdict, Message, Part, Reply, Stop};
 use everturn::stores::CallRecord;
 
 use crate::chat::duration;
@@ -63,9 +63,9 @@ pub enum Voice {
 }
 
 /// Everything that happened in a chat, in order.
-pub fn beats(transcript: &[Arc<Message>], attempts: &[Attempted], calls: &[CallRecord]) -> Vec<Beat> {
+pub fn beats(transcript: &[Arc<Message>], attempts: &[AttemptRecord], calls: &[CallRecord]) -> Vec<Beat> {
     let replied: BTreeSet<StepId> = transcript.iter().filter_map(|message| step_of(message)).collect();
-    let mut lost: Vec<&Attempted> = attempts.iter().filter(|attempt| !replied.contains(&attempt.step)).collect();
+    let mut lost: Vec<&AttemptRecord> = attempts.iter().filter(|attempt| !replied.contains(&attempt.step)).collect();
     lost.sort_by_key(|attempt| attempt.began);
     let mut stage = Stage {
         attempts,
@@ -86,15 +86,15 @@ fn step_of(message: &Message) -> Option<StepId> {
     }
 }
 
-struct Stage<'a, I: Iterator<Item = &'a Attempted>> {
-    attempts: &'a [Attempted],
+struct Stage<'a, I: Iterator<Item = &'a AttemptRecord>> {
+    attempts: &'a [AttemptRecord],
     calls: BTreeMap<CallUid, &'a CallRecord>,
     /// Attempts of steps that never came to a reply.
     lost: std::iter::Peekable<I>,
     beats: Vec<Beat>,
 }
 
-impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
+impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
     fn beat(&mut self, at: Timestamp, message: Option<MessageId>, voice: Voice, text: String) {
         self.beats.push(Beat { at, lasts: Duration::ZERO, message, voice, text });
     }
@@ -129,20 +129,20 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         }
     }
 
-    fn began(&mut self, attempt: &Attempted, before: Option<&Attempted>, message: Option<MessageId>) {
-        let Attempted { step, number, model, aim, .. } = attempt;
+    fn began(&mut self, attempt: &AttemptRecord, before: Option<&AttemptRecord>, message: Option<MessageId>) {
+        let AttemptRecord { step, number, model, aim, .. } = attempt;
         let why = match (aim, before) {
-            (Aim::Answer(rung), _) => name_of(*rung),
-            (Aim::Summary, _) => ", for a summary",
-            (Aim::Unknown, None) => "",
-            (Aim::Unknown, Some(before)) if before.model != *model => ", another model",
-            (Aim::Unknown, Some(_)) => ", again",
+            (AttemptPurpose::Answer(rung), _) => name_of(*rung),
+            (AttemptPurpose::Summary, _) => ", for a summary",
+            (AttemptPurpose::Unknown, None) => "",
+            (AttemptPurpose::Unknown, Some(before)) if before.model != *model => ", another model",
+            (AttemptPurpose::Unknown, Some(_)) => ", again",
         };
         let text = format!("  · step {step}, attempt {number}{why}: {}", visible::line(&model.to_string(), 80));
         self.beat(attempt.began, message, Voice::Note, text);
     }
 
-    fn ended(&mut self, attempt: &Attempted, message: Option<MessageId>) {
+    fn ended(&mut self, attempt: &AttemptRecord, message: Option<MessageId>) {
         let (voice, how) = match attempt.outcome {
             AttemptOutcome::Answered => (Voice::Note, "answered".to_owned()),
             AttemptOutcome::Broke(Cause::Resumed, _) => (Voice::Trouble, "broke: its process ended".to_owned()),
@@ -161,7 +161,8 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
     /// The attempts of a step, and what the last of them came to.
     fn reply(&mut self, message: &Message, reply: &Reply) {
         let id = Some(message.id);
-        let of_step: Vec<&'a Attempted> = self.attempts.iter().filter(|attempt| attempt.step == reply.step).collect();
+        let of_step: Vec<&'a AttemptRecord> =
+            self.attempts.iter().filter(|attempt| attempt.step == reply.step).collect();
         let (last, earlier) = match of_step.split_last() {
             Some((last, earlier)) => (Some(*last), earlier),
             None => (None, &[][..]),
@@ -241,11 +242,11 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         let record = self.calls.get(&result.call);
         let began = record.map(|record| record.started).or(result.began);
         let how = match result.verdict {
-            Verdict::Done => "done",
-            Verdict::Error => "failed",
-            Verdict::Denied => "refused",
-            Verdict::Interrupted => "interrupted",
-            Verdict::Unknown => "outcome not known",
+            CallVerdict::Done => "done",
+            CallVerdict::Error => "failed",
+            CallVerdict::Denied => "refused",
+            CallVerdict::Interrupted => "interrupted",
+            CallVerdict::Unknown => "outcome not known",
         };
         let after = began.map_or_else(String::new, |began| format!(" after {}", took(result.ended.since(began))));
         let again =
@@ -253,7 +254,7 @@ impl<'a, I: Iterator<Item = &'a Attempted>> Stage<'a, I> {
         let (tool, text) = (visible::line(&result.tool, 80), visible::line(&result.output.text, CHARS_MAX));
         let again = again.unwrap_or_default();
         let text = format!("{} ← {} {tool} {how}{after}{again}: {text}", message.id, result.call);
-        let voice = if result.verdict == Verdict::Done { Voice::Tool } else { Voice::Trouble };
+        let voice = if result.verdict == CallVerdict::Done { Voice::Tool } else { Voice::Trouble };
         self.beat(message.at, Some(message.id), voice, text);
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everturn::core::chat::{Tail, TurnEnd};
+use everturn::core::chat::{TranscriptTail, TurnEnd};
 use everturn::core::doctor::foreign::read;
 use everturn::core::fact::Fact;
 use everturn::core::ids::{ChatId, Timestamp};
@@ -51,7 +51,7 @@ pub async fn store_as_it_is(store: &dyn Store, session: &Value) -> ChatId {
     let chat = ChatId::new(Timestamp(1_000), 7);
     store.create(chat, "default", "local").await.unwrap();
     let mut lease = store.acquire(chat).await.unwrap();
-    let said = session.messages.iter().map(|message| Fact::Said(message.clone(), Tail::Nothing));
+    let said = session.messages.iter().map(|message| Fact::Said(message.clone(), TranscriptTail::Nothing));
     let facts: Vec<Fact> = said.chain([Fact::TurnEnded(TurnEnd::Done)]).collect();
     store.commit(&mut lease, &facts).await.unwrap();
     store.release(lease).await.unwrap();

@@ -3,9 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use everturn::core::cost::Report;
+use everturn::core::cost::UsageReport;
 use everturn::core::delta::Delta;
-use everturn::core::error::{Cause, Kind, ProviderError};
+use everturn::core::error::{Cause, ErrorKind, ProviderError};
 use everturn::core::message::{Meta, Stop};
 use everturn::core::prompt::Request;
 use everturn::providers::{Frames, ModelFacts, Provider, Server};
@@ -38,12 +38,12 @@ fn a_traced_turn() {
     runtime.block_on(async {
         let logs = logs::Logs::start(data.as_ref(), |name| std::env::var(name).ok()).unwrap();
         let model = Understudy::new([
-            script([fail(Kind::Overloaded, Cause::Refused)]),
+            script([fail(ErrorKind::Overloaded, Cause::Refused)]),
             script([
                 response_id("resp_1"),
                 text("I look."),
                 call("look", json!({"for": "private words"})),
-                Cue::Say(vec![Delta::Usage(Box::new(Report {
+                Cue::Say(vec![Delta::Usage(Box::new(UsageReport {
                     input: 80_u64.into(),
                     output: 10_u64.into(),
                     reasoning: 4_u64.into(),

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::error::Kind;
+use crate::error::ErrorKind;
 use crate::ids::{InboxSeq, ModelId, Timestamp};
-use crate::message::{Part, Sent, SummarySource};
+use crate::message::{Part, SendReceipt, SummarySource};
 
 /// A message that waits to be heard.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Queued {
+pub struct QueuedMessage {
     /// Its name: the command that brought it.
     pub id: InboxSeq,
     /// When it was accepted.
@@ -21,21 +21,21 @@ pub struct Queued {
     pub key: Option<String>,
 }
 
-impl Queued {
+impl QueuedMessage {
     /// The request that brought it.
     #[must_use]
-    pub fn sent(&self) -> Sent {
-        Sent { receipt: self.id, key: self.key.clone() }
+    pub fn sent(&self) -> SendReceipt {
+        SendReceipt { receipt: self.id, key: self.key.clone() }
     }
 }
 
 /// Why the next attempt waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wait {
+pub struct RetryWait {
     /// Not before this.
     pub until: Timestamp,
     /// What went wrong.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// What people are told.
     pub message: String,
     /// The attempt that failed.

@@ -9,7 +9,7 @@ use crate::message::Output;
 
 /// In how many replies in a row a turn made the same calls and got the same results.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Repeats {
+pub struct RepeatedCalls {
     /// The calls and results of the newest reply whose calls are all answered, hashed.
     pub newest: u64,
     /// How many replies in a row came to that.
@@ -20,7 +20,7 @@ pub struct Repeats {
     pub tools: Vec<String>,
 }
 
-impl Repeats {
+impl RepeatedCalls {
     pub(super) fn opened(&mut self, calls: &[OpenCall]) {
         self.under_way = 0;
         self.tools = calls.iter().map(|open| open.tool.clone()).collect();

@@ -4,7 +4,7 @@ use crate::message::{Body, Part, Stop};
 
 /// What kind the newest message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tail {
+pub enum TranscriptTail {
     /// There is none, or the turn it belongs to is over: nobody waits for an answer to it.
     #[default]
     Nothing,
@@ -24,9 +24,9 @@ pub enum Tail {
 
 /// What a message is to the plan.
 #[must_use]
-pub fn tail_of(body: &Body) -> Tail {
+pub fn tail_of(body: &Body) -> TranscriptTail {
     let Body::Reply(reply) = body else {
-        return Tail::Input;
+        return TranscriptTail::Input;
     };
     let says = reply.parts.iter().any(|part| match part {
         Part::Text(text) => !text.text.trim().is_empty(),
@@ -34,10 +34,10 @@ pub fn tail_of(body: &Body) -> Tail {
         Part::Call(_) | Part::Provided(_) | Part::Source(_) | Part::File(_) | Part::Other(_) => true,
     });
     match (&reply.stop, says) {
-        (Stop::Interrupted | Stop::Broken, _) => Tail::StoppedReply,
-        (Stop::Filtered { .. }, _) => Tail::FilteredReply,
-        (Stop::Length, _) => Tail::CutReply,
-        (Stop::End | Stop::ToolUse, true) => Tail::Reply,
-        (Stop::End | Stop::ToolUse, false) => Tail::EmptyReply,
+        (Stop::Interrupted | Stop::Broken, _) => TranscriptTail::StoppedReply,
+        (Stop::Filtered { .. }, _) => TranscriptTail::FilteredReply,
+        (Stop::Length, _) => TranscriptTail::CutReply,
+        (Stop::End | Stop::ToolUse, true) => TranscriptTail::Reply,
+        (Stop::End | Stop::ToolUse, false) => TranscriptTail::EmptyReply,
     }
 }

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::command::{Choice, Command, When};
+use crate::command::{Command, Delivery, ModelChoice};
 use crate::cost::{Micros, Spend, Tally};
 use crate::delta::Delta;
-use crate::fact::{Aim, AttemptOutcome};
+use crate::fact::{AttemptOutcome, AttemptPurpose};
 use crate::ids::{MessageId, Seq};
-use crate::message::{CallResult, Meta, Output, Seal, Stop, Summary, SummarySource, Verdict};
+use crate::message::{CallResult, CallVerdict, Meta, Output, Seal, Stop, Summary, SummarySource};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
 use crate::rehearsal::{Stage, tiny_limits};
 
@@ -17,7 +17,7 @@ fn obey(stage: &mut Stage, command: Command) {
 
 fn asked() -> Stage {
     let mut stage = Stage::new(chat_id(1));
-    obey(&mut stage, send("hello", When::Queue));
+    obey(&mut stage, send("hello", Delivery::Queue));
     stage
 }
 
@@ -34,14 +34,14 @@ fn attempted(stage: &Stage, number: u32) -> Fact {
     let (model, began, took) = ("understudy/one".parse().unwrap(), stage.now, Duration::from_millis(3));
     let (step, outcome) = (stage.chat.step, AttemptOutcome::Answered);
     let spend = Spend { known: Micros(5), estimated: Micros(2) };
-    let (aim, tally) = (Aim::Unknown, Tally::default());
-    let row = Attempted { step, number, model, aim, began, took, tally, spend, outcome };
-    Fact::Attempted(Box::new(row), Tried { attempts: number, ..stage.chat.tried })
+    let (aim, tally) = (AttemptPurpose::Unknown, Tally::default());
+    let row = AttemptRecord { step, number, model, aim, began, took, tally, spend, outcome };
+    Fact::Attempted(Box::new(row), StepAttempts { attempts: number, ..stage.chat.tried })
 }
 
 fn wait() -> Fact {
     let message = "later".into();
-    Fact::Waits(Box::new(Wait { until: Timestamp(9), kind: Kind::Overloaded, message, attempt: 1 }))
+    Fact::Waits(Box::new(RetryWait { until: Timestamp(9), kind: ErrorKind::Overloaded, message, attempt: 1 }))
 }
 
 fn summary() -> Body {
@@ -50,7 +50,7 @@ fn summary() -> Body {
 }
 
 fn choose(model: Option<&str>) -> Command {
-    let choice = model.map_or(Choice::Agents, |model| Choice::Own(model.parse().unwrap()));
+    let choice = model.map_or(ModelChoice::Agents, |model| ModelChoice::Own(model.parse().unwrap()));
     Command::Patch { title: None, archived: None, model: Some(choice), debug: None }
 }
 
@@ -61,9 +61,9 @@ fn a_turn_keeps_the_model_it_began_with() {
     let mut stage = Stage::new(chat_id(1));
     obey(&mut stage, choose(Some("understudy/one")));
     assert_eq!(own(&stage).as_deref(), Some("understudy/one"), "of the next turn, if none is under way");
-    obey(&mut stage, send("hello", When::Queue));
+    obey(&mut stage, send("hello", Delivery::Queue));
     obey(&mut stage, choose(Some("understudy/another")));
-    obey(&mut stage, send("and", When::Queue));
+    obey(&mut stage, send("and", Delivery::Queue));
     assert_eq!(own(&stage).as_deref(), Some("understudy/one"));
     answer(&mut stage, &[text("Hi")]);
     stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
@@ -87,14 +87,14 @@ fn each_reply_has_its_tail() {
         (&call(0, "look", "{}"), true),
     ];
     for (deltas, says) in says {
-        let spoken = if says { Tail::Reply } else { Tail::EmptyReply };
+        let spoken = if says { TranscriptTail::Reply } else { TranscriptTail::EmptyReply };
         let cases = [
             (Stop::End, spoken),
             (Stop::ToolUse, spoken),
-            (Stop::Length, Tail::CutReply),
-            (filtered.clone(), Tail::FilteredReply),
-            (Stop::Interrupted, Tail::StoppedReply),
-            (Stop::Broken, Tail::StoppedReply),
+            (Stop::Length, TranscriptTail::CutReply),
+            (filtered.clone(), TranscriptTail::FilteredReply),
+            (Stop::Interrupted, TranscriptTail::StoppedReply),
+            (Stop::Broken, TranscriptTail::StoppedReply),
         ];
         for (stop, expected) in cases {
             let body = Body::Reply(Box::new(reply(StepId(1), deltas, stop.clone())));
@@ -102,7 +102,7 @@ fn each_reply_has_its_tail() {
         }
     }
     for body in [Body::User(words("hi").to_vec()), Body::Context("hi".into()), summary()] {
-        assert_eq!(tail_of(&body), Tail::Input);
+        assert_eq!(tail_of(&body), TranscriptTail::Input);
     }
 }
 
@@ -113,13 +113,13 @@ fn steps_are_counted_from_the_message_that_began_the_turn() {
     let mut stage = asked();
     answer(&mut stage, &[text("one")]);
     stage.commit(&stage.change(|change| change.say(Body::Context("it rains".into())).fact(Fact::Briefed)));
-    obey(&mut stage, send("faster", When::Steer));
+    obey(&mut stage, send("faster", Delivery::Steer));
     stage.commit(&stage.change(|change| change.begin()));
     assert_eq!((turn(&stage).steps, stage.transcript.len()), (1, 4));
     answer(&mut stage, &[text("two")]);
     assert_eq!(turn(&stage).steps, 2);
     stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
-    obey(&mut stage, send("more", When::Queue));
+    obey(&mut stage, send("more", Delivery::Queue));
     assert_eq!(turn(&stage).steps, 0);
 }
 
@@ -132,7 +132,7 @@ fn the_same_calls_with_the_same_results_are_counted_in_a_row() {
         answer(&mut stage, &calls.concat());
         let mut open = stage.chat.calls.clone();
         open.reverse(); // In whichever order they come.
-        stage.commit(&stage.change(|change| change.answer_open(&open, Verdict::Done, |_| told)));
+        stage.commit(&stage.change(|change| change.answer_open(&open, CallVerdict::Done, |_| told)));
         turn(&stage).repeats.times
     };
     assert_eq!(made(&[look(0), look(1)], "found"), 1, "once within a reply");
@@ -159,12 +159,12 @@ fn a_wait_ends_with_the_next_attempt_and_with_the_step() {
     assert_eq!((&tried_again.chat.wait, tried_again.chat.tried.attempts), (&None, 2));
     let mut answered = waiting();
     answer(&mut answered, &[text("hi")]);
-    assert_eq!((&answered.chat.wait, answered.chat.tried), (&None, Tried::default()));
+    assert_eq!((&answered.chat.wait, answered.chat.tried), (&None, StepAttempts::default()));
     let mut ended = waiting();
     ended.commit(&ended.change(|change| change.finish(TurnEnd::Done)));
-    assert_eq!((&ended.chat.wait, ended.chat.tried), (&None, Tried::default()));
+    assert_eq!((&ended.chat.wait, ended.chat.tried), (&None, StepAttempts::default()));
     let mut queued = waiting();
-    obey(&mut queued, send("hurry", When::Queue));
+    obey(&mut queued, send("hurry", Delivery::Queue));
     assert!(queued.chat.wait.is_some(), "nothing else ends it");
 }
 
@@ -177,7 +177,7 @@ fn what_was_inherited_belongs_to_its_step() {
     assert!(stage.chat.denies(seen) && !stage.chat.denies(Cursor { seq: Seq(2), ..seen }));
     assert!(!stage.chat.denies(Cursor { step: StepId(seen.step.0 - 1), ..seen }));
     answer(&mut stage, &[text("Hi")]);
-    assert_eq!(stage.chat.inherited, Inherited::default());
+    assert_eq!(stage.chat.inherited, DraftTakeovers::default());
 }
 
 /// A turn that was expected at an earlier step is that one's; it never begins later than it does.
@@ -200,7 +200,7 @@ fn every_attempt_is_counted_in_its_turn_and_in_all() {
     assert_eq!((stage.chat.totals.attempts, stage.chat.totals.spend.known), (2, Micros(10)));
     assert_eq!(turn(&stage).cost, Micros(14), "what is estimated counts against the bound too");
     stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
-    obey(&mut stage, send("more", When::Queue));
+    obey(&mut stage, send("more", Delivery::Queue));
     assert_eq!((turn(&stage).cost, stage.chat.totals.attempts), (Micros(0), 2));
 }
 
@@ -211,19 +211,19 @@ fn a_summary_is_used_up_and_counted() {
     obey(&mut stage, Command::Compact);
     stage.commit(&[Fact::Overflowed]);
     assert!(stage.chat.compaction_asked && turn(&stage).overflowed);
-    stage.commit(&stage.change(|change| change.say_as(summary(), Tail::Reply)));
+    stage.commit(&stage.change(|change| change.say_as(summary(), TranscriptTail::Reply)));
     assert!(!stage.chat.compaction_asked && !turn(&stage).overflowed);
-    assert_eq!((turn(&stage).compactions, stage.chat.tail), (1, Tail::Reply));
+    assert_eq!((turn(&stage).compactions, stage.chat.tail), (1, TranscriptTail::Reply));
 }
 
 /// What was said before a turn began is told apart from what was said in it.
 #[test]
 fn a_turn_knows_what_was_said_before_it() {
     let mut stage = Stage::new(chat_id(1));
-    obey(&mut stage, send("one", When::Queue));
+    obey(&mut stage, send("one", Delivery::Queue));
     assert_eq!((turn(&stage).after, stage.chat.newest), (MessageId(0), MessageId(1)));
     stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
-    obey(&mut stage, send("two", When::Queue));
+    obey(&mut stage, send("two", Delivery::Queue));
     assert_eq!((turn(&stage).after, stage.chat.newest), (MessageId(1), MessageId(2)));
 }
 
@@ -256,7 +256,7 @@ fn rests_add_up() {
     assert_eq!(turn(&stage).worked(stage.now), Duration::from_millis(200));
 }
 
-fn ran(ordinal: u16, verdict: Verdict, ended: i64) -> Body {
+fn ran(ordinal: u16, verdict: CallVerdict, ended: i64) -> Body {
     let (call, output, meta) = (CallUid { step: StepId(1), ordinal }, Output::text("seen"), Meta::new());
     let (began, ended) = (Some(Timestamp(100)), Timestamp(ended));
     Body::Result(Box::new(CallResult { call, tool: "look".into(), verdict, output, began, ended, meta }))
@@ -273,10 +273,10 @@ fn what_a_turn_does_is_counted_once() {
     let calls: Vec<_> = (0..4).flat_map(|slot| call(slot, "look", "{}")).collect();
     answer(&mut stage, &calls);
     for (ordinal, verdict, ended) in [
-        (0, Verdict::Done, 120),
-        (1, Verdict::Unknown, 9_000),
-        (2, Verdict::Interrupted, 9_000),
-        (3, Verdict::Error, 107),
+        (0, CallVerdict::Done, 120),
+        (1, CallVerdict::Unknown, 9_000),
+        (2, CallVerdict::Interrupted, 9_000),
+        (3, CallVerdict::Error, 107),
     ] {
         stage.commit(&stage.change(|change| change.say(ran(ordinal, verdict, ended))));
     }
@@ -285,7 +285,7 @@ fn what_a_turn_does_is_counted_once() {
     stage.commit(&stage.change(|change| change.reply(reply, |_| CallState::Ready).finish(TurnEnd::Done)));
     assert_eq!(used(&stage), (2, 30));
     let rewound = Fact::Rewound { from: MessageId(2) };
-    let again = stage.transcript[1..].iter().map(|message| Fact::Said(message.clone(), Tail::Nothing));
+    let again = stage.transcript[1..].iter().map(|message| Fact::Said(message.clone(), TranscriptTail::Nothing));
     stage.commit(&[rewound].into_iter().chain(again).collect::<Vec<_>>());
     assert_eq!(used(&stage), (2, 30), "it was only said again");
     obey(&mut stage, Command::Edit { message: MessageId(1), parts: words("hullo") });

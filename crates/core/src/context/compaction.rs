@@ -11,9 +11,9 @@ use crate::cost::BYTES_PER_TOKEN;
 
 /// How full the window may be before a turn goes on only after compaction, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Threshold(u8);
+pub struct CompactionThreshold(u8);
 
-impl Threshold {
+impl CompactionThreshold {
     const DEFAULT_PERCENT: u8 = 70;
 
     /// No compaction by itself.
@@ -45,7 +45,7 @@ impl Threshold {
     }
 }
 
-impl Default for Threshold {
+impl Default for CompactionThreshold {
     fn default() -> Self {
         Self(Self::DEFAULT_PERCENT)
     }
@@ -53,7 +53,7 @@ impl Default for Threshold {
 
 /// Who wants to compact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
+pub enum CompactionTrigger {
     /// Nobody yet: a request is about to be sent.
     Measured,
     /// A person or a program asked for it.
@@ -64,7 +64,7 @@ pub enum Trigger {
 
 /// What the transcript says about compacting it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Slack {
+pub struct CompactionInput {
     /// Messages since the newest summary (or since the beginning) that a new one could stand for.
     pub foldable: u64,
     /// Compactions this turn may still make.
@@ -84,7 +84,7 @@ pub struct Slack {
     /// The tokens of instructions and tools.
     pub fixed_tokens: u64,
     /// The last fallback taken for this request.
-    pub taken: Option<Fallback>,
+    pub taken: Option<CompactionFallback>,
 }
 
 /// What to do before the next request.
@@ -95,15 +95,15 @@ pub enum Compaction {
     /// Compact, then measure again.
     Needed,
     /// It does not fit and a plain compaction would not help: do this, then measure again.
-    StillOver(Fallback),
+    StillOver(CompactionFallback),
     /// It does not fit and nothing is left to leave out.
-    Hopeless(TooLong),
+    Hopeless(PromptTooLong),
 }
 
 /// How to make a request smaller when a summary was not enough, from the one that forgets least to the one that forgets
 /// most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fallback {
+pub enum CompactionFallback {
     /// Summarise again, to a fraction of the length.
     StrongerSummary,
     /// Leave images and files out, with a line in place of each.
@@ -118,7 +118,7 @@ pub enum Fallback {
 
 /// A request that no compaction makes fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub struct TooLong {
+pub struct PromptTooLong {
     /// The request's tokens, as measured.
     pub tokens: u64,
     /// Of those, the instructions' and the tools'.
@@ -127,7 +127,7 @@ pub struct TooLong {
     pub limit: Option<u64>,
 }
 
-impl fmt::Display for TooLong {
+impl fmt::Display for PromptTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the shortest request has about {} tokens", self.tokens)?;
         if let Some(limit) = self.limit {
@@ -146,19 +146,25 @@ impl fmt::Display for TooLong {
 
 /// Whether to compact before a request that has `next` tokens is sent to a model that reads `limit`.
 #[must_use]
-pub fn compaction(trigger: Trigger, next: u64, limit: Option<u64>, threshold: Threshold, slack: &Slack) -> Compaction {
+pub fn compaction(
+    trigger: CompactionTrigger,
+    next: u64,
+    limit: Option<u64>,
+    threshold: CompactionThreshold,
+    slack: &CompactionInput,
+) -> Compaction {
     match (trigger, limit) {
-        (Trigger::Asked, _) if slack.foldable > 0 => Compaction::Needed,
-        (Trigger::Asked, _) | (Trigger::Measured, None) => Compaction::NotNeeded,
-        (Trigger::Refused, _) if slack.can_compact() => Compaction::Needed,
-        (Trigger::Refused, _) => slack.fall_back(next, limit),
+        (CompactionTrigger::Asked, _) if slack.foldable > 0 => Compaction::Needed,
+        (CompactionTrigger::Asked, _) | (CompactionTrigger::Measured, None) => Compaction::NotNeeded,
+        (CompactionTrigger::Refused, _) if slack.can_compact() => Compaction::Needed,
+        (CompactionTrigger::Refused, _) => slack.fall_back(next, limit),
         // Off means off: what is too long then, the provider refuses, and that is another question.
-        (Trigger::Measured, Some(_)) if threshold == Threshold::OFF => Compaction::NotNeeded,
-        (Trigger::Measured, Some(limit)) => slack.measured(next, limit, threshold.of(limit)),
+        (CompactionTrigger::Measured, Some(_)) if threshold == CompactionThreshold::OFF => Compaction::NotNeeded,
+        (CompactionTrigger::Measured, Some(limit)) => slack.measured(next, limit, threshold.of(limit)),
     }
 }
 
-impl Slack {
+impl CompactionInput {
     const fn can_compact(&self) -> bool {
         self.foldable > 0 && self.compactions_left > 0
     }
@@ -179,16 +185,16 @@ impl Slack {
     /// The first stage that was not taken yet and would leave anything out.
     fn fall_back(&self, tokens: u64, limit: Option<u64>) -> Compaction {
         let stages = [
-            (Fallback::StrongerSummary, self.summary_tokens),
-            (Fallback::DropMedia, self.media_tokens),
-            (Fallback::DropResults, self.result_tokens),
-            (Fallback::CutEarlier, self.earlier_tokens),
-            (Fallback::DropEarlier, self.cut_tokens),
+            (CompactionFallback::StrongerSummary, self.summary_tokens),
+            (CompactionFallback::DropMedia, self.media_tokens),
+            (CompactionFallback::DropResults, self.result_tokens),
+            (CompactionFallback::CutEarlier, self.earlier_tokens),
+            (CompactionFallback::DropEarlier, self.cut_tokens),
         ];
         let next = stages.into_iter().find(|&(stage, gain)| gain > 0 && self.taken.is_none_or(|last| stage > last));
         match next {
             Some((stage, _)) => Compaction::StillOver(stage),
-            None => Compaction::Hopeless(TooLong { tokens, fixed: self.fixed_tokens, limit }),
+            None => Compaction::Hopeless(PromptTooLong { tokens, fixed: self.fixed_tokens, limit }),
         }
     }
 }

@@ -11,8 +11,8 @@ const PRICE: Price = Price {
     above: None,
 };
 
-fn report(input: i64, output: i64) -> Report {
-    Report { input: input.into(), output: output.into(), ..Report::default() }
+fn report(input: i64, output: i64) -> UsageReport {
+    UsageReport { input: input.into(), output: output.into(), ..UsageReport::default() }
 }
 
 /// AW04: a count that cannot be one is unknown; it is neither zero nor a huge number.
@@ -21,7 +21,7 @@ fn absurd_counts_are_unknown() {
     let known =
         [(json!(0), 0), (json!(17), 17), (json!(17.0), 17), (json!(TOKENS_PLAUSIBLE_MAX), TOKENS_PLAUSIBLE_MAX)];
     for (value, count) in known {
-        assert_eq!(Reported::from_json(Some(&value)), Reported::Known(count), "{value}");
+        assert_eq!(TokenCount::from_json(Some(&value)), TokenCount::Known(count), "{value}");
     }
     let absurd = [
         json!(-1),
@@ -37,24 +37,24 @@ fn absurd_counts_are_unknown() {
         json!([17]),
     ];
     for value in absurd {
-        assert_eq!(Reported::from_json(Some(&value)), Reported::Unknown, "{value}");
+        assert_eq!(TokenCount::from_json(Some(&value)), TokenCount::Unknown, "{value}");
     }
-    assert_eq!(Reported::from_json(None), Reported::Unknown);
-    assert_eq!(Reported::from(u64::MAX), Reported::Unknown);
+    assert_eq!(TokenCount::from_json(None), TokenCount::Unknown);
+    assert_eq!(TokenCount::from(u64::MAX), TokenCount::Unknown);
 }
 
 /// AW03: a later cumulative report of the same attempt replaces; attempts add up.
 #[test]
 fn reports_replace_within_an_attempt_and_add_between_attempts() {
-    let mut first = Report { cache_read: 900_u64.into(), ..report(100, 1) };
-    first.update(&Report { output: 40_i64.into(), ..Report::default() });
-    first.update(&Report { output: 57_i64.into(), ..Report::default() });
+    let mut first = UsageReport { cache_read: 900_u64.into(), ..report(100, 1) };
+    first.update(&UsageReport { output: 40_i64.into(), ..UsageReport::default() });
+    first.update(&UsageReport { output: 57_i64.into(), ..UsageReport::default() });
     let usage = Usage { input: 100, output: 57, cache_read: 900, ..Usage::default() };
     assert_eq!(first.usage(), Some(usage));
 
     let mut turn = Tally::default();
-    turn.add(&first.settle(End::Finished, 1_000, 300));
-    turn.add(&report(20, 3).settle(End::Finished, 20, 9));
+    turn.add(&first.settle(StreamEnd::Finished, 1_000, 300));
+    turn.add(&report(20, 3).settle(StreamEnd::Finished, 20, 9));
     assert_eq!(turn.known, Usage { input: 120, output: 60, cache_read: 900, ..Usage::default() });
     assert_eq!(turn.estimated, Usage::default());
     assert_eq!((turn.known.prompt(), turn.total()), (1_020, 1_080));
@@ -64,7 +64,7 @@ fn reports_replace_within_an_attempt_and_add_between_attempts() {
 #[test]
 fn an_absurd_report_does_not_unsay_a_good_one() {
     let mut attempt = report(100, 50);
-    for absurd in [report(-1, -1), report(i64::MAX, i64::MIN), Report::default()] {
+    for absurd in [report(-1, -1), report(i64::MAX, i64::MIN), UsageReport::default()] {
         attempt.update(&absurd);
     }
     assert_eq!(attempt, report(100, 50));
@@ -74,34 +74,38 @@ fn an_absurd_report_does_not_unsay_a_good_one() {
 /// W8: an attempt that broke is costed. What it had reported is known, the rest is estimated from the bytes.
 #[test]
 fn a_broken_attempt_is_estimated_beyond_what_it_reported() {
-    let settle = |report: Report, end| report.settle(end, 500, 300);
+    let settle = |report: UsageReport, end| report.settle(end, 500, 300);
     let told = |tally: Tally| (tally.known.input, tally.known.output, tally.estimated.input, tally.estimated.output);
-    assert_eq!(told(settle(report(480, 77), End::Finished)), (480, 77, 0, 0));
+    assert_eq!(told(settle(report(480, 77), StreamEnd::Finished)), (480, 77, 0, 0));
     // Anthropic opens with `output_tokens: 1`: true then, and not the end of it.
-    assert_eq!(told(settle(report(480, 1), End::Broken)), (480, 1, 0, 99));
-    assert_eq!(told(settle(report(480, 200), End::Broken)), (480, 200, 0, 0));
-    assert_eq!(told(settle(Report::default(), End::Broken)), (0, 0, 500, 100));
-    assert_eq!(told(settle(Report::default(), End::Finished)), (0, 0, 500, 100));
+    assert_eq!(told(settle(report(480, 1), StreamEnd::Broken)), (480, 1, 0, 99));
+    assert_eq!(told(settle(report(480, 200), StreamEnd::Broken)), (480, 200, 0, 0));
+    assert_eq!(told(settle(UsageReport::default(), StreamEnd::Broken)), (0, 0, 500, 100));
+    assert_eq!(told(settle(UsageReport::default(), StreamEnd::Finished)), (0, 0, 500, 100));
     // Twenty refusals of a long request would else spend the budget that is there to try again with.
-    assert_eq!(told(Report::default().settle(End::Refused, 500, 0)), (0, 0, 0, 0), "nobody charges for a refusal");
-    assert_eq!(told(report(480, 1).settle(End::Refused, 500, 0)), (480, 1, 0, 0), "unless it says so");
-    let cached = Report { cache_read: 400_u64.into(), ..Report::default() };
-    assert_eq!(told(settle(cached, End::Broken)), (0, 0, 100, 100), "the cached part is known already");
+    assert_eq!(
+        told(UsageReport::default().settle(StreamEnd::Refused, 500, 0)),
+        (0, 0, 0, 0),
+        "nobody charges for a refusal"
+    );
+    assert_eq!(told(report(480, 1).settle(StreamEnd::Refused, 500, 0)), (480, 1, 0, 0), "unless it says so");
+    let cached = UsageReport { cache_read: 400_u64.into(), ..UsageReport::default() };
+    assert_eq!(told(settle(cached, StreamEnd::Broken)), (0, 0, 100, 100), "the cached part is known already");
 }
 
 /// A proxy that does not count says 0: then the attempt is estimated, as if nothing had been said.
 #[test]
 fn a_count_of_zero_for_what_was_there_is_no_count() {
     let told = |tally: Tally| (tally.known.input, tally.known.output, tally.estimated.input, tally.estimated.output);
-    for end in [End::Finished, End::Broken] {
+    for end in [StreamEnd::Finished, StreamEnd::Broken] {
         assert_eq!(told(report(0, 0).settle(end, 500, 300)), (0, 0, 500, 100), "{end:?}");
         assert_eq!(told(report(480, 0).settle(end, 500, 300)), (480, 0, 0, 100), "{end:?}");
     }
-    assert_eq!(told(report(0, 77).settle(End::Finished, 500, 300)), (0, 77, 500, 0));
-    assert_eq!(told(report(480, 0).settle(End::Finished, 500, 0)), (480, 0, 0, 0), "nothing was said");
-    assert_eq!(told(report(0, 0).settle(End::Refused, 500, 0)), (0, 0, 0, 0));
-    let cached = Report { cache_read: 480_u64.into(), ..report(0, 77) };
-    assert_eq!(told(cached.settle(End::Finished, 500, 300)), (0, 77, 0, 0), "all of the prompt was cached");
+    assert_eq!(told(report(0, 77).settle(StreamEnd::Finished, 500, 300)), (0, 77, 500, 0));
+    assert_eq!(told(report(480, 0).settle(StreamEnd::Finished, 500, 0)), (480, 0, 0, 0), "nothing was said");
+    assert_eq!(told(report(0, 0).settle(StreamEnd::Refused, 500, 0)), (0, 0, 0, 0));
+    let cached = UsageReport { cache_read: 480_u64.into(), ..report(0, 77) };
+    assert_eq!(told(cached.settle(StreamEnd::Finished, 500, 300)), (0, 77, 0, 0), "all of the prompt was cached");
     assert_eq!((report(0, 0).usage(), report(0, 7).usage()), (None, None));
     assert!(cached.usage().is_some());
     let mut counted = report(480, 77);
@@ -111,7 +115,7 @@ fn a_count_of_zero_for_what_was_there_is_no_count() {
 
 #[test]
 fn reasoning_never_exceeds_the_output_it_is_part_of() {
-    let odd = Report { reasoning: 90_u64.into(), ..report(1, 50) };
+    let odd = UsageReport { reasoning: 90_u64.into(), ..report(1, 50) };
     assert_eq!(odd.usage().map(|usage| usage.reasoning), Some(50));
 }
 
@@ -131,7 +135,7 @@ fn a_cost_is_exact_and_rounded_up_once() {
 
 #[test]
 fn known_and_estimated_money_stay_apart() {
-    let tally = report(480, 1).settle(End::Broken, 500, 300);
+    let tally = report(480, 1).settle(StreamEnd::Broken, 500, 300);
     let spend = tally.cost(&PRICE);
     assert_eq!((spend.known, spend.estimated), (Micros(480 * 3 + 15), Micros(99 * 15)));
     assert_eq!(spend.total(), Micros(480 * 3 + 1_500));
@@ -152,7 +156,7 @@ fn any_usage() -> impl Strategy<Value = Usage> {
 /// Some charge more for the whole request once its prompt is long, and what came from the cache is part of the prompt.
 #[test]
 fn long_prompts_have_their_own_price() {
-    let above = Above {
+    let above = LongPromptPrice {
         prompt: 200_000,
         input: Micros::units(6),
         output: Micros::units(22),
@@ -177,7 +181,7 @@ proptest! {
         let mut turn = Tally::default();
         for (input, output, bytes) in counts {
             let before = turn;
-            turn.add(&report(input, output).settle(End::Broken, bytes, bytes));
+            turn.add(&report(input, output).settle(StreamEnd::Broken, bytes, bytes));
             prop_assert!(turn.total() >= before.total());
             prop_assert!(turn.known.total() >= before.known.total());
         }

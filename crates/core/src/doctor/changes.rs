@@ -6,11 +6,11 @@
 use std::fmt;
 
 use crate::message::{Body, Message, Part, RunBy};
-use crate::prompt::{Entries, Prompt, PromptPart, Repair, Target, Wire};
+use crate::prompt::{Prompt, PromptEntries, PromptPart, Repair, Target, WireFormat};
 
 /// What preparing a transcript for one wire changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changes {
+pub struct PromptChanges {
     /// Messages that a summary stands for.
     pub summarised: usize,
     /// Parts of reasoning that are not sent: never sealed, of another provider, or where the wire will not have them.
@@ -27,7 +27,7 @@ pub struct Changes {
     pub mended: Vec<Repair>,
 }
 
-impl Changes {
+impl PromptChanges {
     /// What is changed of this transcript for a model of `target`.
     #[must_use]
     pub fn of<'a>(transcript: impl IntoIterator<Item = &'a Message>, target: &Target) -> Self {
@@ -59,17 +59,17 @@ impl Changes {
 
     /// The same for the usual model of every wire.
     #[must_use]
-    pub fn on_all_wires<'a>(transcript: impl IntoIterator<Item = &'a Message> + Clone) -> Vec<(Wire, Self)> {
-        Wire::ALL.map(|wire| (wire, Self::of(transcript.clone(), &Target::new(wire, usual(wire))))).to_vec()
+    pub fn on_all_wires<'a>(transcript: impl IntoIterator<Item = &'a Message> + Clone) -> Vec<(WireFormat, Self)> {
+        WireFormat::ALL.map(|wire| (wire, Self::of(transcript.clone(), &Target::new(wire, usual(wire))))).to_vec()
     }
 }
 
 /// Whose models speak a wire.
-const fn usual(wire: Wire) -> &'static str {
+const fn usual(wire: WireFormat) -> &'static str {
     match wire {
-        Wire::Anthropic => "anthropic",
-        Wire::OpenAiResponses | Wire::OpenAiChat => "openai",
-        Wire::Gemini => "gemini",
+        WireFormat::Anthropic => "anthropic",
+        WireFormat::OpenAiResponses | WireFormat::OpenAiChat => "openai",
+        WireFormat::Gemini => "gemini",
     }
 }
 
@@ -103,7 +103,7 @@ impl Counts {
         }
     }
 
-    fn of(entries: &Entries) -> Self {
+    fn of(entries: &PromptEntries) -> Self {
         let mut sent = Self::default();
         for part in entries.iter().flat_map(|entry| &entry.parts) {
             match part {
@@ -134,7 +134,7 @@ fn is_blank(body: &Body) -> bool {
     }
 }
 
-impl fmt::Display for Changes {
+impl fmt::Display for PromptChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let told = [
             (self.summarised, "before the summary"),

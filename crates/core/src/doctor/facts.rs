@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Repaired;
-use crate::chat::{Chat, Tail, TurnEnd};
+use crate::chat::{Chat, TranscriptTail, TurnEnd};
 use crate::fact::Fact;
 use crate::ids::{MessageId, StepId};
 use crate::message::{Body, Message};
@@ -39,7 +39,7 @@ pub fn of_import(messages: &[Arc<Message>]) -> Vec<Fact> {
 
 /// Nobody waits for an answer to it.
 fn said(message: &Arc<Message>) -> Fact {
-    Fact::Said(message.clone(), Tail::Nothing)
+    Fact::Said(message.clone(), TranscriptTail::Nothing)
 }
 
 fn newest_step(messages: &[Arc<Message>]) -> Option<StepId> {
@@ -52,7 +52,7 @@ fn newest_step(messages: &[Arc<Message>]) -> Option<StepId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::{Whose, repair};
+    use crate::doctor::{TranscriptOrigin, repair};
     use crate::ids::ChatId;
     use crate::prompt::tests::build::{calls, reply, result, says, transcript, user};
 
@@ -74,18 +74,21 @@ mod tests {
         let mut chat = resting(&broken);
         chat.step = StepId(9);
         let before = chat.clone();
-        let repaired = repair(&broken, Whose::Foreign);
+        let repaired = repair(&broken, TranscriptOrigin::Foreign);
         chat.apply(&of_repair(&before, &broken, &repaired));
-        assert_eq!((chat.step, chat.status, chat.tail), (StepId(9), before.status, Tail::Nothing));
+        assert_eq!((chat.step, chat.status, chat.tail), (StepId(9), before.status, TranscriptTail::Nothing));
         assert_eq!((chat.newest, chat.ended, chat.title), (MessageId(7), before.ended, "a".into()));
     }
 
     #[test]
     fn what_is_missing_at_the_end_is_added_and_nothing_is_taken_back() {
         let broken = messages([user("a"), reply([calls(0, "look", "{}")])]);
-        let facts = of_repair(&resting(&broken), &broken, &repair(&broken, Whose::Foreign));
-        assert!(matches!(&facts[..], [Fact::Said(message, Tail::Nothing)] if message.id == MessageId(3)), "{facts:?}");
+        let facts = of_repair(&resting(&broken), &broken, &repair(&broken, TranscriptOrigin::Foreign));
+        assert!(
+            matches!(&facts[..], [Fact::Said(message, TranscriptTail::Nothing)] if message.id == MessageId(3)),
+            "{facts:?}"
+        );
         let healthy = messages([user("a"), reply([calls(0, "look", "{}")]), result(0, "ok")]);
-        assert_eq!(of_repair(&resting(&healthy), &healthy, &repair(&healthy, Whose::Foreign)), []);
+        assert_eq!(of_repair(&resting(&healthy), &healthy, &repair(&healthy, TranscriptOrigin::Foreign)), []);
     }
 }

@@ -23,7 +23,7 @@ use scribe::Scribe;
 
 /// How a session is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum SessionFormat {
     /// Messages of OpenAI Chat Completions and everything that imitates it.
     OpenAiChat,
     /// Input or output of OpenAI Responses.
@@ -36,7 +36,7 @@ pub enum Format {
     Codex,
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for SessionFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OpenAiChat => "OpenAI Chat messages",
@@ -50,21 +50,21 @@ impl fmt::Display for Format {
 
 /// A session that was read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Session {
+pub struct ForeignSession {
     /// How it was written.
-    pub format: Format,
+    pub format: SessionFormat,
     /// What the model was told before everything else.
     pub system: Vec<String>,
     /// What was said, numbered from 1.
     pub messages: Vec<Arc<Message>>,
     /// What was not taken over.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedRecord>,
     /// The last line, from 1, if the file ends in the middle of it.
     pub cut: Option<usize>,
     places: Vec<usize>,
 }
 
-impl Session {
+impl ForeignSession {
     /// Where a message came from: its line, or its place in the array, from 1.
     #[must_use]
     pub fn place(&self, message: MessageId) -> Option<usize> {
@@ -74,7 +74,7 @@ impl Session {
 
 /// Something that is no part of the conversation, or cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedRecord {
     /// Where it was first: a line, or a place in the array, from 1.
     pub place: usize,
     /// What it is.
@@ -82,12 +82,12 @@ pub struct Skipped {
     /// How often it was there.
     pub count: usize,
     /// Whether something was lost with it.
-    pub harm: Harm,
+    pub harm: Loss,
 }
 
 /// Whether something was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Harm {
+pub enum Loss {
     /// It was there for somebody else.
     None,
     /// It was meant to be part of the conversation, or nobody can tell.
@@ -113,7 +113,7 @@ const KNOWN: &str = "arrays of OpenAI or Anthropic messages, OpenAI Responses it
 ///
 /// # Errors
 /// It is no session of a format that is known.
-pub fn read(bytes: &[u8], at: Timestamp) -> Result<Session, NotASession> {
+pub fn read(bytes: &[u8], at: Timestamp) -> Result<ForeignSession, NotASession> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches('\u{feff}');
     if let Ok(value) = serde_json::from_str::<Value>(text) {
@@ -123,7 +123,7 @@ pub fn read(bytes: &[u8], at: Timestamp) -> Result<Session, NotASession> {
 }
 
 /// A session that is one JSON value.
-fn whole(value: &Value, at: Timestamp) -> Result<Session, NotASession> {
+fn whole(value: &Value, at: Timestamp) -> Result<ForeignSession, NotASession> {
     let (items, about) = match value {
         Value::Array(items) => (items, None),
         Value::Object(about) => {
@@ -140,12 +140,12 @@ fn whole(value: &Value, at: Timestamp) -> Result<Session, NotASession> {
 }
 
 /// The array of messages these are, if they are one.
-fn array(items: &[(usize, &Value)], about: Option<&Map<String, Value>>, at: Timestamp) -> Option<Session> {
+fn array(items: &[(usize, &Value)], about: Option<&Map<String, Value>>, at: Timestamp) -> Option<ForeignSession> {
     let format = format_of(items, about)?;
     let mut scribe = Scribe::new(format, at, about.and_then(|about| about.get("model")?.as_str()));
     match format {
-        Format::Anthropic => anthropic::read(&mut scribe, items, about.and_then(|about| about.get("system"))),
-        Format::OpenAiResponses => {
+        SessionFormat::Anthropic => anthropic::read(&mut scribe, items, about.and_then(|about| about.get("system"))),
+        SessionFormat::OpenAiResponses => {
             let instructions = about.and_then(|about| about.get("instructions")?.as_str());
             scribe.system.extend(instructions.map(Into::into));
             openai_responses::read(&mut scribe, items);
@@ -156,7 +156,7 @@ fn array(items: &[(usize, &Value)], about: Option<&Map<String, Value>>, at: Time
 }
 
 /// Whose messages these are. Words alone are the same with everybody, and are taken for OpenAI's.
-fn format_of(items: &[(usize, &Value)], about: Option<&Map<String, Value>>) -> Option<Format> {
+fn format_of(items: &[(usize, &Value)], about: Option<&Map<String, Value>>) -> Option<SessionFormat> {
     let (mut says, mut anthropic, mut chat, mut responses) = (items.is_empty(), 0, 0, 0);
     for (_, item) in items {
         let role = item["role"].as_str();
@@ -178,15 +178,15 @@ fn format_of(items: &[(usize, &Value)], about: Option<&Map<String, Value>>) -> O
     match says {
         false => None,
         true if responses > anthropic.max(chat) || (responses > 0 && responses >= chat) => {
-            Some(Format::OpenAiResponses)
+            Some(SessionFormat::OpenAiResponses)
         }
-        true if anthropic > chat => Some(Format::Anthropic),
-        true => Some(Format::OpenAiChat),
+        true if anthropic > chat => Some(SessionFormat::Anthropic),
+        true => Some(SessionFormat::OpenAiChat),
     }
 }
 
 /// A session of one JSON value a line.
-fn lines(text: &str, at: Timestamp) -> Result<Session, NotASession> {
+fn lines(text: &str, at: Timestamp) -> Result<ForeignSession, NotASession> {
     let mut values: Vec<(usize, Value)> = Vec::new();
     let mut broken = Vec::new();
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
@@ -200,11 +200,11 @@ fn lines(text: &str, at: Timestamp) -> Result<Session, NotASession> {
     }
     let values: Vec<(usize, &Value)> = values.iter().map(|(line, value)| (*line, value)).collect();
     let mut session = if values.iter().any(|(_, value)| claude_code::is_line(value)) {
-        let mut scribe = Scribe::new(Format::ClaudeCode, at, None);
+        let mut scribe = Scribe::new(SessionFormat::ClaudeCode, at, None);
         claude_code::read(&mut scribe, &values);
         scribe.finish()
     } else if values.iter().any(|(_, value)| codex::is_line(value)) {
-        let mut scribe = Scribe::new(Format::Codex, at, None);
+        let mut scribe = Scribe::new(SessionFormat::Codex, at, None);
         codex::read(&mut scribe, &values);
         scribe.finish()
     } else {
@@ -212,11 +212,11 @@ fn lines(text: &str, at: Timestamp) -> Result<Session, NotASession> {
     };
     // What was being written when its program ended: there is nothing in it to take over.
     session.cut = (!text.ends_with('\n')).then(|| broken.pop_if(|line| *line == text.lines().count())).flatten();
-    session.skipped.extend(broken.into_iter().map(|place| Skipped {
+    session.skipped.extend(broken.into_iter().map(|place| SkippedRecord {
         place,
         what: "a line that is no JSON object".into(),
         count: 1,
-        harm: Harm::Lost,
+        harm: Loss::Lost,
     }));
     session.skipped.sort_by_key(|skipped| skipped.place);
     Ok(session)

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Flaw, MARK, Piece, Ward, Whose, change_reply};
+use super::{Flaw, MARK, Piece, TranscriptOrigin, Ward, change_reply};
 use crate::ids::CallUid;
 use crate::message::{Body, Call, Part, Reasoning, Reply, RunBy, Seal};
 
 /// From this length on a seal is long enough to be a real one, whose shape can be held against it.
 const SEAL_LEN_MIN: usize = 32;
 
-pub(super) fn mend(ward: &mut Ward, whose: Whose<'_>) {
+pub(super) fn mend(ward: &mut Ward, whose: TranscriptOrigin<'_>) {
     drop_copies(ward);
     for at in 0..ward.pieces.len() {
         drop_repeated_reasoning(ward, at);
         break_false_seals(ward, at);
         match whose {
-            Whose::Ours(_) => {}
-            Whose::Foreign => mend_inputs(ward, at),
+            TranscriptOrigin::Ours(_) => {}
+            TranscriptOrigin::Foreign => mend_inputs(ward, at),
         }
     }
 }

@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-use super::{Flaw, Known, Piece, Ward, Whose, note};
+use super::{CallKnowledge, Flaw, Piece, TranscriptOrigin, Ward, note};
 use crate::ids::{CallUid, Timestamp};
-use crate::message::{Body, CallResult, File, Meta, Output, Part, Verdict};
+use crate::message::{Body, CallResult, CallVerdict, File, Meta, Output, Part};
 use crate::prompt::words;
 
-pub(super) fn mend(ward: &mut Ward, whose: Whose<'_>) {
+pub(super) fn mend(ward: &mut Ward, whose: TranscriptOrigin<'_>) {
     let mut stretch = Vec::new();
     let mut mended = Vec::new();
     for piece in mem::take(&mut ward.pieces) {
@@ -63,7 +63,7 @@ impl Stretch {
         Self { segments, open_at: BTreeMap::new(), first: BTreeMap::new() }
     }
 
-    fn mend(mut self, ward: &mut Ward, whose: Whose<'_>) -> Vec<Piece> {
+    fn mend(mut self, ward: &mut Ward, whose: TranscriptOrigin<'_>) -> Vec<Piece> {
         let strays = self.answer_in_place();
         for (at, segment) in self.segments.iter().enumerate() {
             segment.open.iter().for_each(|uid| self.open_at.entry(*uid).or_default().push_back(at));
@@ -125,7 +125,7 @@ fn take(open: &mut Vec<CallUid>, call: CallUid) -> bool {
 
 impl Segment {
     /// The segment with a result for every call. What was brought or made comes behind the results that are there.
-    fn close(self, ward: &mut Ward, whose: Whose<'_>) -> Vec<Piece> {
+    fn close(self, ward: &mut Ward, whose: TranscriptOrigin<'_>) -> Vec<Piece> {
         let mut made = self.brought;
         let mut open = self.open;
         if let Some(piece) = &self.reply
@@ -133,9 +133,9 @@ impl Segment {
         {
             for call in reply.calls().filter(|call| take(&mut open, call.uid)) {
                 let known = match whose {
-                    _ if !call.whole => Known::CutOff,
-                    Whose::Ours(known) => known(call.uid),
-                    Whose::Foreign => Known::Nothing,
+                    _ if !call.whole => CallKnowledge::CutOff,
+                    TranscriptOrigin::Ours(known) => known(call.uid),
+                    TranscriptOrigin::Foreign => CallKnowledge::Nothing,
                 };
                 ward.found(piece.of, Flaw::UnansweredCall { tool: call.tool.clone(), known });
                 let result = CallResult { ended: piece.at, ..unknown(call.uid, &call.tool, known) };
@@ -156,11 +156,11 @@ impl Segment {
 }
 
 /// What a call without a result is answered with.
-fn unknown(call: CallUid, tool: &str, known: Known) -> CallResult {
+fn unknown(call: CallUid, tool: &str, known: CallKnowledge) -> CallResult {
     let (verdict, text) = match known {
-        Known::Nothing => (Verdict::Unknown, words::LOST_RESULT),
-        Known::Started => (Verdict::Unknown, words::silent(Verdict::Unknown)),
-        Known::CutOff => (Verdict::Interrupted, words::CUT_OFF),
+        CallKnowledge::Nothing => (CallVerdict::Unknown, words::LOST_RESULT),
+        CallKnowledge::Started => (CallVerdict::Unknown, words::silent(CallVerdict::Unknown)),
+        CallKnowledge::CutOff => (CallVerdict::Interrupted, words::CUT_OFF),
     };
     let mut meta = Meta::new();
     note(&mut meta, "made in place of a result that was missing");

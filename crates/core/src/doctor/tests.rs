@@ -7,13 +7,13 @@ mod shapes;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Repaired, Whose, repair};
+use super::{Repaired, TranscriptOrigin, repair};
 use crate::message::{Body, Message, Part};
 
 /// Mends these, of which nothing more is known.
 pub fn mended(messages: impl IntoIterator<Item = Message>) -> Repaired {
     let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
-    repair(&messages, Whose::Foreign)
+    repair(&messages, TranscriptOrigin::Foreign)
 }
 
 /// A transcript in a few words a line.

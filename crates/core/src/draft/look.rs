@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Draft, Open};
-use crate::cost::Report;
-use crate::delta::{Began, Handle};
+use crate::cost::UsageReport;
+use crate::delta::{AttemptBegan, GenerationHandle};
 use crate::ids::{CallUid, ModelId, Seq, StepId, Timestamp};
 use crate::message::{Call, Meta, Part, RunBy};
 
@@ -76,7 +76,7 @@ impl Draft {
 
     /// The attempt under way, or the last one.
     #[must_use]
-    pub const fn current(&self) -> Option<&Began> {
+    pub const fn current(&self) -> Option<&AttemptBegan> {
         self.attempt.as_ref()
     }
 
@@ -126,13 +126,13 @@ impl Draft {
 
     /// What the current attempt has reported.
     #[must_use]
-    pub const fn usage(&self) -> Report {
+    pub const fn usage(&self) -> UsageReport {
         self.usage
     }
 
     /// How to find the current generation again, if its provider keeps it.
     #[must_use]
-    pub const fn handle(&self) -> Option<&Handle> {
+    pub const fn handle(&self) -> Option<&GenerationHandle> {
         self.handle.as_ref()
     }
 

@@ -8,11 +8,11 @@ const STEP: StepId = StepId(4);
 
 fn attempt(number: u32, rung: Rung) -> Delta {
     let model = "understudy/one".parse().unwrap();
-    Delta::Attempt(Box::new(Began { number, model, rung }))
+    Delta::Attempt(Box::new(AttemptBegan { number, model, rung }))
 }
 
 fn report(output: u64) -> Delta {
-    Delta::Usage(Box::new(Report { output: Reported::Known(output), ..Report::default() }))
+    Delta::Usage(Box::new(UsageReport { output: TokenCount::Known(output), ..UsageReport::default() }))
 }
 
 fn text(text: &str) -> Delta {
@@ -228,7 +228,7 @@ fn usage_is_the_attempts_newest_report() {
     let mut draft = fold([report(1), report(7), Delta::Usage(Box::default())]);
     assert_eq!(draft.usage().output.known(), Some(7));
     draft.push(Timestamp(0), &attempt(2, Rung::Continue)).unwrap();
-    assert_eq!(draft.usage(), Report::default());
+    assert_eq!(draft.usage(), UsageReport::default());
 }
 
 /// AW11, AW13: a continuation goes on in the same text; a retracted call is gone and its name is remembered.

@@ -6,7 +6,7 @@ const SECRET: &str = "sk-proj-0123456789abcdefghij";
 #[test]
 fn every_kind_says_what_happened_and_what_to_do() {
     let mut said = Vec::new();
-    for kind in Kind::ALL {
+    for kind in ErrorKind::ALL {
         let text = ProviderError::new("anthropic", kind).with_status(418).to_string();
         assert!(text.starts_with("Anthropic "), "{text}");
         assert!(text.contains("; "), "{kind:?} gives no advice: {text}");
@@ -16,7 +16,7 @@ fn every_kind_says_what_happened_and_what_to_do() {
     }
     said.sort();
     said.dedup();
-    assert_eq!(said.len(), Kind::ALL.len(), "two kinds read the same");
+    assert_eq!(said.len(), ErrorKind::ALL.len(), "two kinds read the same");
 }
 
 /// CE12, CE22: what cannot be reached is said broadly; what took longer than allowed, and what is no use to repeat, read
@@ -24,11 +24,11 @@ fn every_kind_says_what_happened_and_what_to_do() {
 #[test]
 fn the_remedy_shows_in_the_words() {
     let text = |kind, retry| ProviderError::new("openai", kind).with_retry(retry).to_string();
-    assert!(text(Kind::Timeout, Retry::Backoff).contains("cannot be reached"));
-    assert!(text(Kind::Timeout, Retry::After(Duration::from_secs(3))).contains("cannot be reached"));
-    assert!(text(Kind::Timeout, Retry::Never).contains("time allowed"));
-    assert!(text(Kind::Generic, Retry::Backoff).contains("internal error"));
-    assert!(text(Kind::Generic, Retry::Never).contains("see the detail"));
+    assert!(text(ErrorKind::Timeout, Retry::Backoff).contains("cannot be reached"));
+    assert!(text(ErrorKind::Timeout, Retry::After(Duration::from_secs(3))).contains("cannot be reached"));
+    assert!(text(ErrorKind::Timeout, Retry::Never).contains("time allowed"));
+    assert!(text(ErrorKind::Generic, Retry::Backoff).contains("internal error"));
+    assert!(text(ErrorKind::Generic, Retry::Never).contains("see the detail"));
 }
 
 /// CE01, CE22: eight providers have names people know; any other is "The AI provider".
@@ -50,14 +50,14 @@ fn providers_are_called_by_their_names() {
     ];
     for (provider, name) in names {
         assert_eq!(display_name(provider), name);
-        assert!(ProviderError::new(provider, Kind::Overloaded).to_string().starts_with(name));
+        assert!(ProviderError::new(provider, ErrorKind::Overloaded).to_string().starts_with(name));
     }
 }
 
 /// CE20, P4: a refused or absent key names the variable it was read from, never the key.
 #[test]
 fn key_trouble_names_the_variable() {
-    for kind in [Kind::Auth, Kind::MissingKey] {
+    for kind in [ErrorKind::Auth, ErrorKind::MissingKey] {
         let error = ProviderError::new("openai", kind).with_subject("OPENAI_API_KEY");
         assert!(error.to_string().contains("OPENAI_API_KEY"), "{error}");
         assert_eq!(error.retry, Retry::Never);
@@ -80,13 +80,13 @@ fn a_refusal_names_its_category() {
         );
         assert_eq!(error.detail, "no explanation was given");
     }
-    assert_eq!((error.kind, error.retry), (Kind::ContentFilter, Retry::Never));
+    assert_eq!((error.kind, error.retry), (ErrorKind::ContentFilter, Retry::Never));
 }
 
 /// Dashboards depend on these words.
 #[test]
 fn labels_are_stable() {
-    let labels: Vec<_> = Kind::ALL.map(Kind::label).into();
+    let labels: Vec<_> = ErrorKind::ALL.map(ErrorKind::label).into();
     expect_test::expect![[
         r#"["overloaded", "rate_limit", "timeout", "silence", "truncated", "auth", "missing_key", "usage_limit", "config", "context_full", "content_filter", "provider_disabled", "chain_broken", "malformed", "generic", "budget", "quarantine"]"#
     ]]
@@ -96,16 +96,16 @@ fn labels_are_stable() {
 /// AW19: what would fail again, or needs another request, is no broken stream, however it arrived.
 #[test]
 fn only_what_can_be_carried_on_is_a_broken_stream() {
-    let broken: Vec<_> = Kind::ALL
+    let broken: Vec<_> = ErrorKind::ALL
         .into_iter()
         .filter(|&kind| {
             let error = ProviderError::new("x", kind).with_retry(Retry::Backoff);
             error.with_cause(Cause::ServerError).is_broken_stream()
         })
-        .map(Kind::label)
+        .map(ErrorKind::label)
         .collect();
     assert_eq!(broken, ["overloaded", "rate_limit", "timeout", "silence", "truncated", "malformed", "generic"]);
-    for kind in Kind::ALL {
+    for kind in ErrorKind::ALL {
         let error = ProviderError::new("x", kind);
         assert!(!error.clone().with_cause(Cause::Refused).is_broken_stream(), "no answer began: {kind:?}");
         assert!(!error.with_cause(Cause::Reset).with_retry(Retry::Never).is_broken_stream(), "{kind:?}");
@@ -115,7 +115,7 @@ fn only_what_can_be_carried_on_is_a_broken_stream() {
 /// CE16, CE17: renaming the provider keeps what a lower layer decided: kind, cause, Retry-After.
 #[test]
 fn a_gateway_may_rename_the_provider_and_nothing_else() {
-    let silent = ProviderError::new("anthropic", Kind::Silence).with_retry(Retry::After(Duration::from_secs(7)));
+    let silent = ProviderError::new("anthropic", ErrorKind::Silence).with_retry(Retry::After(Duration::from_secs(7)));
     let renamed = silent.clone().with_provider("bedrock");
     assert!(renamed.to_string().starts_with("AWS Bedrock"), "{renamed}");
     assert_eq!(renamed, ProviderError { provider: "bedrock".into(), ..silent.clone() });
@@ -141,14 +141,14 @@ fn a_detail_is_one_line() {
         ("abc\u{202e}def\u{2066}", "abcdef"),
     ];
     for (text, line) in cases {
-        assert_eq!(ProviderError::new("x", Kind::Generic).with_detail(text).detail, line);
+        assert_eq!(ProviderError::new("x", ErrorKind::Generic).with_detail(text).detail, line);
     }
 }
 
 /// CE20, CE21: a detail is cut on a character, and says that it was.
 #[test]
 fn a_detail_is_bounded() {
-    let detail = |text: &str| ProviderError::new("x", Kind::Generic).with_detail(text).detail;
+    let detail = |text: &str| ProviderError::new("x", ErrorKind::Generic).with_detail(text).detail;
     let exact = "é".repeat(DETAIL_CHARS_MAX);
     assert_eq!(detail(&exact), exact);
     for long in ["é".repeat(DETAIL_CHARS_MAX + 1), "ab ".repeat(100_000), "x://\"".repeat(100_000)] {
@@ -172,9 +172,10 @@ fn a_detail_holds_no_secret() {
         ("the sk-learn package", "the sk-learn package"),
     ];
     for (text, line) in cases {
-        assert_eq!(ProviderError::new("x", Kind::Generic).with_detail(text).detail, line);
+        assert_eq!(ProviderError::new("x", ErrorKind::Generic).with_detail(text).detail, line);
     }
-    let masked = ProviderError::new("x", Kind::Auth).with_detail(&format!("got '{SECRET}' and sk-ant-***********wxyz"));
+    let masked =
+        ProviderError::new("x", ErrorKind::Auth).with_detail(&format!("got '{SECRET}' and sk-ant-***********wxyz"));
     assert_eq!(masked.detail, "got '[key]' and [key]");
 }
 

@@ -19,28 +19,28 @@ fn limits(at_once_max: usize) -> Limits {
     Limits { governor, ..Limits::default() }
 }
 
-fn refusal(kind: Kind, retry: Retry) -> ProviderError {
+fn refusal(kind: ErrorKind, retry: Retry) -> ProviderError {
     ProviderError::new("test", kind).with_retry(retry)
 }
 
 fn too_often(retry: Retry) -> ProviderError {
-    refusal(Kind::RateLimit, retry)
+    refusal(ErrorKind::RateLimit, retry)
 }
 
 /// So many at once, as far as they get.
-fn go(governor: &mut Governor, places: std::ops::Range<u64>, now: Timestamp) -> Vec<Pass> {
-    let asked = places.map(|place| governor.ask(Place(place), &model("m"), now, 0.5));
+fn go(governor: &mut Governor, places: std::ops::Range<u64>, now: Timestamp) -> Vec<AttemptPermit> {
+    let asked = places.map(|place| governor.ask(QueueTicket(place), &model("m"), now, 0.5));
     let passes = asked.collect::<Vec<_>>().into_iter().filter_map(|answer| match answer {
-        Answer::Go(pass) => Some(pass),
-        Answer::InLine | Answer::NotBefore(_) => None,
+        PermitDecision::Go(pass) => Some(pass),
+        PermitDecision::InLine | PermitDecision::NotBefore(_) => None,
     });
     passes.collect()
 }
 
-fn shut(answer: &Answer) -> Option<(i64, Door)> {
+fn shut(answer: &PermitDecision) -> Option<(i64, BlockScope)> {
     match answer {
-        Answer::NotBefore(Shut { until, door, .. }) => Some((until.0, *door)),
-        Answer::Go(_) | Answer::InLine => None,
+        PermitDecision::NotBefore(Blocked { until, door, .. }) => Some((until.0, *door)),
+        PermitDecision::Go(_) | PermitDecision::InLine => None,
     }
 }
 
@@ -50,14 +50,18 @@ fn a_retry_after_is_everybodys() {
     let mut governor = Governor::new(&limits(100));
     let mut passes = go(&mut governor, 0..2, at(0));
     let told = too_often(Retry::After(secs(7)));
-    governor.ended(passes.remove(0), Ended::Broke(&told), at(0), 0.9);
+    governor.ended(passes.remove(0), AttemptEnd::Broke(&told), at(0), 0.9);
     for (jitter, until) in [(0.0, 7_000), (0.5, 7_500), (1.0, 8_000)] {
-        let answer = governor.ask(Place(9), &model("other"), at(1), jitter);
-        assert_eq!(shut(&answer), Some((until, Door::Key)));
+        let answer = governor.ask(QueueTicket(9), &model("other"), at(1), jitter);
+        assert_eq!(shut(&answer), Some((until, BlockScope::Credential)));
     }
-    let longer = refusal(Kind::Overloaded, Retry::After(secs(20)));
-    governor.ended(passes.remove(0), Ended::Broke(&longer), at(2), 0.9);
-    assert_eq!(shut(&governor.ask(Place(9), &model("m"), at(7), 0.0)), Some((22_000, Door::Key)), "the longest counts");
+    let longer = refusal(ErrorKind::Overloaded, Retry::After(secs(20)));
+    governor.ended(passes.remove(0), AttemptEnd::Broke(&longer), at(2), 0.9);
+    assert_eq!(
+        shut(&governor.ask(QueueTicket(9), &model("m"), at(7), 0.0)),
+        Some((22_000, BlockScope::Credential)),
+        "the longest counts"
+    );
     assert_eq!(go(&mut governor, 9..10, at(22)).len(), 1);
 }
 
@@ -66,10 +70,13 @@ fn a_retry_after_is_everybodys() {
 fn an_absurd_retry_after_shuts_the_door_for_as_long_as_anyone_waits() {
     let mut governor = Governor::new(&limits(100));
     let pass = go(&mut governor, 0..1, at(0)).remove(0);
-    governor.ended(pass, Ended::Broke(&too_often(Retry::After(secs(1_000_000)))), at(0), 0.5);
-    assert_eq!(shut(&governor.ask(Place(9), &model("m"), at(1), 0.0)), Some((120_000, Door::Key)));
+    governor.ended(pass, AttemptEnd::Broke(&too_often(Retry::After(secs(1_000_000)))), at(0), 0.5);
+    assert_eq!(shut(&governor.ask(QueueTicket(9), &model("m"), at(1), 0.0)), Some((120_000, BlockScope::Credential)));
     let mut governor = Governor { until: at(1_000_000), ..Governor::new(&limits(1)) };
-    assert!(matches!(governor.ask(Place(1), &model("m"), at(0), 0.0), Answer::Go(_)), "the clock was put back");
+    assert!(
+        matches!(governor.ask(QueueTicket(1), &model("m"), at(0), 0.0), PermitDecision::Go(_)),
+        "the clock was put back"
+    );
 }
 
 /// Without a Retry-After the key backs off by itself. A hundred that were refused together are one refusal.
@@ -81,9 +88,9 @@ fn refusals_without_a_time_back_off() {
     for _ in 0..8 {
         let passes = go(&mut governor, 0..50, now);
         for pass in passes {
-            governor.ended(pass, Ended::Broke(&too_often(Retry::Backoff)), now, 1.0);
+            governor.ended(pass, AttemptEnd::Broke(&too_often(Retry::Backoff)), now, 1.0);
         }
-        let waiting: Vec<Place> = governor.line.iter().copied().collect();
+        let waiting: Vec<QueueTicket> = governor.line.iter().copied().collect();
         waiting.into_iter().for_each(|place| governor.leave(place));
         spans.push(governor.until.since(now).as_secs());
         now = governor.until;
@@ -91,7 +98,7 @@ fn refusals_without_a_time_back_off() {
     assert_eq!(spans, [1, 2, 4, 8, 16, 32, 60, 60]);
     let mut pass = go(&mut governor, 0..1, now).remove(0);
     governor.opened(&mut pass);
-    governor.ended(pass, Ended::Broke(&too_often(Retry::Backoff)), now, 1.0);
+    governor.ended(pass, AttemptEnd::Broke(&too_often(Retry::Backoff)), now, 1.0);
     assert_eq!(governor.until.since(now), secs(1), "an answer in between starts the count again");
 }
 
@@ -100,7 +107,7 @@ fn refusals_without_a_time_back_off() {
 fn an_outage_ends_slowly() {
     let mut governor = Governor::new(&limits(1_000));
     let pass = go(&mut governor, 0..1, at(0)).remove(0);
-    governor.ended(pass, Ended::Broke(&too_often(Retry::After(secs(7)))), at(0), 0.5);
+    governor.ended(pass, AttemptEnd::Broke(&too_often(Retry::After(secs(7)))), at(0), 0.5);
     let mut waves = Vec::new();
     let mut open = Vec::new();
     let mut next = 1;
@@ -114,9 +121,9 @@ fn an_outage_ends_slowly() {
         }
     }
     assert_eq!(waves, [1, 2, 4, 93], "eight at once are no ramp any more");
-    let error = refusal(Kind::Config, Retry::Never);
+    let error = refusal(ErrorKind::Config, Retry::Never);
     for pass in open.drain(..) {
-        governor.ended(pass, Ended::Broke(&error), at(9), 0.5);
+        governor.ended(pass, AttemptEnd::Broke(&error), at(9), 0.5);
     }
     assert_eq!((governor.running, governor.opening), (0, 0));
 }
@@ -126,15 +133,15 @@ fn an_outage_ends_slowly() {
 fn a_bad_request_is_proof_of_life() {
     let mut governor = Governor::new(&limits(100));
     let pass = go(&mut governor, 0..1, at(0)).remove(0);
-    governor.ended(pass, Ended::Broke(&too_often(Retry::After(secs(1)))), at(0), 0.5);
+    governor.ended(pass, AttemptEnd::Broke(&too_often(Retry::After(secs(1)))), at(0), 0.5);
     let pass = go(&mut governor, 1..9, at(2)).remove(0);
-    governor.ended(pass, Ended::Broke(&refusal(Kind::Config, Retry::Never)), at(2), 0.5);
+    governor.ended(pass, AttemptEnd::Broke(&refusal(ErrorKind::Config, Retry::Never)), at(2), 0.5);
     assert_eq!(governor.called().count(), 2);
     let pass = go(&mut governor, 2..3, at(2)).remove(0);
-    governor.ended(pass, Ended::Broke(&refusal(Kind::Timeout, Retry::Backoff)), at(2), 0.5);
+    governor.ended(pass, AttemptEnd::Broke(&refusal(ErrorKind::Timeout, Retry::Backoff)), at(2), 0.5);
     assert_eq!(governor.called().count(), 2, "a failure is not");
     let pass = go(&mut governor, 3..4, at(2)).remove(0);
-    governor.ended(pass, Ended::Untold, at(2), 0.5);
+    governor.ended(pass, AttemptEnd::Untold, at(2), 0.5);
     assert_eq!(governor.called().count(), 2, "nor is what nobody could see");
 }
 
@@ -142,23 +149,27 @@ fn a_bad_request_is_proof_of_life() {
 #[test]
 fn a_broken_model_is_left_alone() {
     let mut governor = Governor::new(&limits(100));
-    let down = refusal(Kind::Overloaded, Retry::Backoff);
+    let down = refusal(ErrorKind::Overloaded, Retry::Backoff);
     for pass in go(&mut governor, 0..5, at(0)) {
-        governor.ended(pass, Ended::Broke(&down), at(0), 0.5);
+        governor.ended(pass, AttemptEnd::Broke(&down), at(0), 0.5);
     }
-    assert_eq!(shut(&governor.ask(Place(6), &model("m"), at(1), 0.5)), Some((30_000, Door::Model)));
+    assert_eq!(shut(&governor.ask(QueueTicket(6), &model("m"), at(1), 0.5)), Some((30_000, BlockScope::Model)));
     assert_eq!(governor.shut(&model("other"), at(1)), None);
     assert_eq!(governor.ramp, Some(1));
     let mut probe = go(&mut governor, 6..9, at(30));
     assert_eq!(probe.len(), 1, "one looks");
-    let is_shut = Shut { until: at(38), door: Door::Model, error: down };
+    let is_shut = Blocked { until: at(38), door: BlockScope::Model, error: down };
     assert_eq!(governor.shut(&model("m"), at(34)), Some(is_shut));
-    assert_eq!(shut(&governor.ask(Place(7), &model("m"), at(34), 0.5)), Some((38_500, Door::Model)), "spread");
+    assert_eq!(
+        shut(&governor.ask(QueueTicket(7), &model("m"), at(34), 0.5)),
+        Some((38_500, BlockScope::Model)),
+        "spread"
+    );
     governor.opened(&mut probe[0]);
     assert!(governor.shut(&model("m"), at(34)).is_some(), "it may still say nothing");
     governor.spoke(&mut probe[0]);
     assert_eq!(governor.shut(&model("m"), at(34)), None, "and need not say all");
-    governor.ended(probe.remove(0), Ended::Answered, at(31), 0.5);
+    governor.ended(probe.remove(0), AttemptEnd::Answered, at(31), 0.5);
     assert_eq!(governor.shut(&model("m"), at(31)), None);
 }
 
@@ -166,21 +177,21 @@ fn a_broken_model_is_left_alone() {
 #[test]
 fn a_shut_door_tells_the_real_error() {
     let mut governor = Governor::new(&limits(100));
-    let broken = refusal(Kind::Generic, Retry::Backoff).with_detail("a worker died");
-    let cut = refusal(Kind::Truncated, Retry::Backoff);
+    let broken = refusal(ErrorKind::Generic, Retry::Backoff).with_detail("a worker died");
+    let cut = refusal(ErrorKind::Truncated, Retry::Backoff);
     let errors = [&cut, &cut, &cut, &cut, &broken];
     for (pass, error) in go(&mut governor, 0..5, at(0)).into_iter().zip(errors) {
-        governor.ended(pass, Ended::Broke(error), at(0), 0.5);
+        governor.ended(pass, AttemptEnd::Broke(error), at(0), 0.5);
     }
     assert_eq!(governor.shut(&model("m"), at(1)).map(|shut| shut.error), Some(broken));
-    let busy = refusal(Kind::Overloaded, Retry::After(secs(20)));
-    let pass = match governor.ask(Place(9), &model("other"), at(1), 0.5) {
-        Answer::Go(pass) => pass,
+    let busy = refusal(ErrorKind::Overloaded, Retry::After(secs(20)));
+    let pass = match governor.ask(QueueTicket(9), &model("other"), at(1), 0.5) {
+        PermitDecision::Go(pass) => pass,
         answer => panic!("{answer:?}"),
     };
-    governor.ended(pass, Ended::Broke(&busy), at(1), 0.5);
+    governor.ended(pass, AttemptEnd::Broke(&busy), at(1), 0.5);
     let shut = governor.shut(&model("m"), at(2)).unwrap();
-    assert_eq!((shut.door, shut.error), (Door::Key, busy));
+    assert_eq!((shut.door, shut.error), (BlockScope::Credential, busy));
 }
 
 /// First come, first served; whoever leaves makes room.
@@ -189,13 +200,19 @@ fn the_line_is_a_line() {
     let mut governor = Governor::new(&limits(2));
     let mut passes = go(&mut governor, 0..5, at(0));
     assert_eq!(passes.len(), 2);
-    assert!(matches!(governor.ask(Place(4), &model("m"), at(0), 0.5), Answer::InLine), "asking again does not help");
-    governor.ended(passes.remove(0), Ended::Answered, at(1), 0.5);
-    assert_eq!(governor.called().collect::<Vec<_>>(), [Place(2)]);
-    assert!(matches!(governor.ask(Place(5), &model("m"), at(1), 0.5), Answer::InLine), "nobody jumps the line");
-    governor.leave(Place(2));
-    assert_eq!(governor.called().collect::<Vec<_>>(), [Place(3)]);
-    assert!(matches!(governor.ask(Place(3), &model("m"), at(1), 0.5), Answer::Go(_)));
+    assert!(
+        matches!(governor.ask(QueueTicket(4), &model("m"), at(0), 0.5), PermitDecision::InLine),
+        "asking again does not help"
+    );
+    governor.ended(passes.remove(0), AttemptEnd::Answered, at(1), 0.5);
+    assert_eq!(governor.called().collect::<Vec<_>>(), [QueueTicket(2)]);
+    assert!(
+        matches!(governor.ask(QueueTicket(5), &model("m"), at(1), 0.5), PermitDecision::InLine),
+        "nobody jumps the line"
+    );
+    governor.leave(QueueTicket(2));
+    assert_eq!(governor.called().collect::<Vec<_>>(), [QueueTicket(3)]);
+    assert!(matches!(governor.ask(QueueTicket(3), &model("m"), at(1), 0.5), PermitDecision::Go(_)));
 }
 
 /// A governor that could let nobody in lets in one.
@@ -206,8 +223,8 @@ fn absurd_limits_let_one_through() {
     for round in 0..3 {
         let mut passes = go(&mut governor, 0..3, at(round * 100));
         assert_eq!(passes.len(), 1);
-        governor.ended(passes.remove(0), Ended::Broke(&too_often(Retry::After(secs(9)))), at(round * 100), 0.5);
-        (0..3).for_each(|place| governor.leave(Place(place)));
+        governor.ended(passes.remove(0), AttemptEnd::Broke(&too_often(Retry::After(secs(9)))), at(round * 100), 0.5);
+        (0..3).for_each(|place| governor.leave(QueueTicket(place)));
     }
 }
 
@@ -254,8 +271,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 struct World {
     governor: Governor,
     now: Timestamp,
-    waiting: Vec<(Place, ModelId)>,
-    going: Vec<Pass>,
+    waiting: Vec<(QueueTicket, ModelId)>,
+    going: Vec<AttemptPermit>,
     next: u64,
     /// Nobody may go before this: the longest of all that was asked of us.
     promised: Timestamp,
@@ -271,11 +288,11 @@ impl World {
         Self { governor, now, waiting: vec![], going: vec![], next: 0, promised, welcomed: 0, outages: 0 }
     }
 
-    fn ask(&mut self, place: Place, model: ModelId) {
+    fn ask(&mut self, place: QueueTicket, model: ModelId) {
         match self.governor.ask(place, &model, self.now, 0.3) {
-            Answer::InLine => self.waiting.push((place, model)),
-            Answer::NotBefore(shut) => assert!(shut.until > self.now),
-            Answer::Go(pass) => {
+            PermitDecision::InLine => self.waiting.push((place, model)),
+            PermitDecision::NotBefore(shut) => assert!(shut.until > self.now),
+            PermitDecision::Go(pass) => {
                 assert!(self.now >= self.promised, "somebody went before the time");
                 assert!(self.waiting.iter().all(|(other, _)| *other > place), "somebody jumped the line");
                 self.going.push(pass);
@@ -315,13 +332,13 @@ impl World {
                 self.promised = self.promised.max(self.now + secs(wait.min(120)));
                 Some(too_often(Retry::After(secs(wait))))
             }
-            Outcome::Fails => Some(refusal(Kind::Overloaded, Retry::Backoff)),
-            Outcome::Refused => Some(refusal(Kind::Config, Retry::Never)),
+            Outcome::Fails => Some(refusal(ErrorKind::Overloaded, Retry::Backoff)),
+            Outcome::Refused => Some(refusal(ErrorKind::Config, Retry::Never)),
         };
         let how = match (&error, outcome) {
-            (Some(error), _) => Ended::Broke(error),
-            (None, Outcome::Untold) => Ended::Untold,
-            (None, _) => Ended::Answered,
+            (Some(error), _) => AttemptEnd::Broke(error),
+            (None, Outcome::Untold) => AttemptEnd::Untold,
+            (None, _) => AttemptEnd::Answered,
         };
         let welcome = !pass.opened && matches!(outcome, Outcome::Answered | Outcome::Refused);
         self.governor.ended(pass, how, self.now, 0.3);
@@ -332,7 +349,7 @@ impl World {
         match op {
             Op::Ask(kind) => {
                 self.next += 1;
-                self.ask(Place(self.next), model(&kind.to_string()));
+                self.ask(QueueTicket(self.next), model(&kind.to_string()));
             }
             Op::Open(which) if !self.going.is_empty() => {
                 let which = which % self.going.len();

@@ -1,25 +1,25 @@
 use std::time::Duration;
 
 use super::*;
-use crate::chat::{CallState, Effect, OpenCall, Queued, Repeats};
+use crate::chat::{CallState, Effect, OpenCall, QueuedMessage, RepeatedCalls};
 use crate::cost::Micros;
-use crate::delta::{Delta, Handle};
+use crate::delta::{Delta, GenerationHandle};
 use crate::fact::Fact;
 use crate::ids::{CallUid, InboxSeq, StepId};
-use crate::message::{Body, CallResult, Meta, Output, Verdict};
+use crate::message::{Body, CallResult, CallVerdict, Meta, Output};
 use crate::rehearsal::Stage;
 use crate::rehearsal::sample::{chat_id, draft, text, words};
 
 const NOW: Timestamp = Timestamp(1_000);
 
-const TAILS: [Tail; 7] = [
-    Tail::Nothing,
-    Tail::Input,
-    Tail::Reply,
-    Tail::CutReply,
-    Tail::FilteredReply,
-    Tail::EmptyReply,
-    Tail::StoppedReply,
+const TAILS: [TranscriptTail; 7] = [
+    TranscriptTail::Nothing,
+    TranscriptTail::Input,
+    TranscriptTail::Reply,
+    TranscriptTail::CutReply,
+    TranscriptTail::FilteredReply,
+    TranscriptTail::EmptyReply,
+    TranscriptTail::StoppedReply,
 ];
 
 fn limits() -> Limits {
@@ -37,15 +37,15 @@ fn fresh_turn() -> Turn {
     Turn { began: NOW, ..Turn::default() }
 }
 
-fn repeated(times: u32) -> Repeats {
-    Repeats { times, tools: vec!["look".into(), "poll".into()], ..Repeats::default() }
+fn repeated(times: u32) -> RepeatedCalls {
+    RepeatedCalls { times, tools: vec!["look".into(), "poll".into()], ..RepeatedCalls::default() }
 }
 
 /// A bound of its own lets a tool be called more often, or less; of tools that are called together the least patient counts.
 #[test]
 fn a_tool_may_have_a_bound_of_its_own() {
     let end = |limits: &Limits, tool: &str, times| {
-        let repeats = Repeats { times, tools: vec![tool.into()], ..Repeats::default() };
+        let repeats = RepeatedCalls { times, tools: vec![tool.into()], ..RepeatedCalls::default() };
         over(&Turn { repeats, ..fresh_turn() }, limits, NOW)
     };
     let mut limits = limits();
@@ -81,8 +81,8 @@ fn open_calls(states: &[CallState]) -> Vec<OpenCall> {
     states.iter().enumerate().map(open).collect()
 }
 
-fn queue(steers: &[bool]) -> Vec<Queued> {
-    let queued = |(i, steers): (usize, &bool)| Queued {
+fn queue(steers: &[bool]) -> Vec<QueuedMessage> {
+    let queued = |(i, steers): (usize, &bool)| QueuedMessage {
         id: InboxSeq(i as u64 + 1),
         at: NOW,
         parts: words("later"),
@@ -92,7 +92,7 @@ fn queue(steers: &[bool]) -> Vec<Queued> {
     steers.iter().enumerate().map(queued).collect()
 }
 
-fn running(tail: Tail, turn: Turn) -> Chat {
+fn running(tail: TranscriptTail, turn: Turn) -> Chat {
     Chat { status: Status::Running, tail, turn: Some(turn), ..Chat::new(chat_id(1), "agent", "") }
 }
 
@@ -102,7 +102,7 @@ fn next(chat: &Chat) -> Next {
 
 /// A step of which nothing was tried, tried in vain, or answered in part; the last one's provider still has it.
 fn drafts() -> [Option<Draft>; 4] {
-    let handle = Delta::Handle(Box::new(Handle { id: "resp".into(), cursor: "1".into() }));
+    let handle = Delta::Handle(Box::new(GenerationHandle { id: "resp".into(), cursor: "1".into() }));
     [None, Some(draft(StepId(1), &[])), Some(draft(StepId(1), &[text("Hel")])), Some(draft(StepId(1), &[handle]))]
 }
 
@@ -110,7 +110,7 @@ fn drafts() -> [Option<Draft>; 4] {
 fn rule(chat: &Chat, half_said: bool, turn: &Turn, over: Option<TurnEnd>) -> Next {
     let steered = chat.queue.iter().any(|queued| queued.steers);
     let finish = |end| Next::Finish(end);
-    let says_something = !matches!(chat.tail, Tail::StoppedReply);
+    let says_something = !matches!(chat.tail, TranscriptTail::StoppedReply);
     let is_late = over == Some(TurnEnd::TimeMax);
     let rules = [
         (is_late && (!chat.calls.is_empty() || chat.compaction_asked), finish(TurnEnd::TimeMax)),
@@ -119,12 +119,15 @@ fn rule(chat: &Chat, half_said: bool, turn: &Turn, over: Option<TurnEnd>) -> Nex
         (chat.compaction_asked, Next::Compact),
         (turn.stop_after.is_some(), finish(TurnEnd::StopAfter(turn.stop_after.clone().unwrap_or_default()))),
         (steered && says_something && over.is_none() && !half_said, Next::Begin),
-        (matches!(chat.tail, Tail::Nothing | Tail::Reply | Tail::StoppedReply), finish(TurnEnd::Done)),
-        (chat.tail == Tail::CutReply, finish(TurnEnd::Length)),
-        (chat.tail == Tail::FilteredReply, finish(TurnEnd::Filtered)),
-        (chat.tail == Tail::EmptyReply && turn.reasked, finish(TurnEnd::Empty)),
+        (
+            matches!(chat.tail, TranscriptTail::Nothing | TranscriptTail::Reply | TranscriptTail::StoppedReply),
+            finish(TurnEnd::Done),
+        ),
+        (chat.tail == TranscriptTail::CutReply, finish(TurnEnd::Length)),
+        (chat.tail == TranscriptTail::FilteredReply, finish(TurnEnd::Filtered)),
+        (chat.tail == TranscriptTail::EmptyReply && turn.reasked, finish(TurnEnd::Empty)),
         (over.is_some(), finish(over.unwrap_or(TurnEnd::Done))),
-        (chat.tail == Tail::EmptyReply, Next::Reask),
+        (chat.tail == TranscriptTail::EmptyReply, Next::Reask),
         (true, Next::CallModel),
     ];
     rules.into_iter().find_map(|(holds, next)| holds.then_some(next)).unwrap()
@@ -182,9 +185,9 @@ fn every_status_has_its_next_act() {
 #[test]
 fn what_steers_a_turn_at_its_bound_is_left_for_the_next() {
     for (end, turn) in turns().into_iter().skip(1) {
-        let chat = Chat { queue: queue(&[true]), ..running(Tail::Input, turn.clone()) };
+        let chat = Chat { queue: queue(&[true]), ..running(TranscriptTail::Input, turn.clone()) };
         assert_eq!(next(&chat), Next::Finish(end.unwrap()));
-        let chat = Chat { queue: queue(&[true]), ..running(Tail::Reply, turn) };
+        let chat = Chat { queue: queue(&[true]), ..running(TranscriptTail::Reply, turn) };
         assert_eq!(next(&chat), Next::Finish(TurnEnd::Done), "the answer was whole");
     }
 }
@@ -194,7 +197,7 @@ fn what_steers_a_turn_at_its_bound_is_left_for_the_next() {
 fn waiting_for_people_uses_up_no_time() {
     let day = Duration::from_secs(24 * 60 * 60);
     let turn = Turn { rested: day, ..fresh_turn() };
-    let chat = running(Tail::Input, turn);
+    let chat = running(TranscriptTail::Input, turn);
     let after = |work: u64| plan(&chat, None, &limits(), NOW + day + Duration::from_millis(work));
     assert_eq!(after(499), Next::CallModel);
     assert_eq!(after(500), Next::Finish(TurnEnd::TimeMax));
@@ -205,11 +208,11 @@ fn waiting_for_people_uses_up_no_time() {
 #[test]
 fn a_stop_after_tool_is_seen_whatever_follows_it() {
     let mut stage = Stage::new(chat_id(1));
-    stage.chat = running(Tail::Input, fresh_turn());
+    stage.chat = running(TranscriptTail::Input, fresh_turn());
     stage.chat.calls = open_calls(&[CallState::Ready, CallState::Ready]);
     let result = |ordinal| {
         let (call, tool) = (CallUid { step: StepId(1), ordinal }, "look".into());
-        let (verdict, output) = (Verdict::Done, Output::text("found"));
+        let (verdict, output) = (CallVerdict::Done, Output::text("found"));
         CallResult { call, tool, verdict, output, began: None, ended: NOW, meta: Meta::new() }
     };
     stage.commit(&stage.change(|change| change.result(result(0)).fact(Fact::StopAfter("look".into()))));

@@ -9,18 +9,18 @@ use super::clean::{own_meta, words};
 use super::entry::PromptPart;
 use super::hosted::{Origin, answers, is_whole};
 use super::reply::{Names, hosted_call, hosted_result, sealed};
-use super::request::Unfinished;
+use super::request::UnfinishedAnswer;
 use super::target::Target;
 use crate::message::{Call, Part};
 
 /// Whether `target` goes on from this answer, sent back as it came.
 #[must_use]
-pub fn echoes(unfinished: Unfinished<'_>, target: &Target) -> bool {
+pub fn echoes(unfinished: UnfinishedAnswer<'_>, target: &Target) -> bool {
     echo(unfinished, target, &Names::default()).is_some()
 }
 
 /// The answer as it came, if all of it can be sent so, and the provider's own tools had the last word.
-pub(super) fn echo(unfinished: Unfinished<'_>, target: &Target, names: &Names) -> Option<Vec<PromptPart>> {
+pub(super) fn echo(unfinished: UnfinishedAnswer<'_>, target: &Target, names: &Names) -> Option<Vec<PromptPart>> {
     let rules = target.wire.rules();
     if !rules.echoes || unfinished.by.provider() != target.provider {
         return None;

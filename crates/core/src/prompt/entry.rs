@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::message::{Meta, Seal, Text};
 
-/// What a picture, a page or a sound is taken to cost in [`Entries::bytes`]: tokens for media depend on their size in
+/// What a picture, a page or a sound is taken to cost in [`PromptEntries::bytes`]: tokens for media depend on their size in
 /// pixels and minutes, hardly on their bytes, and one to two thousand is usual.
 pub const MEDIA_BYTES: usize = 6 * 1024;
 
@@ -26,7 +26,7 @@ pub enum Role {
 
 /// Everything one side says before the other speaks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct PromptEntry {
     /// Who speaks.
     pub role: Role,
     /// What is said, never nothing.
@@ -41,7 +41,7 @@ pub enum PromptPart {
     /// A file of a type the target takes.
     File(PromptFile),
     /// Reasoning the target sealed.
-    Reasoning(Sealed),
+    Reasoning(SealedReasoning),
     /// A tool use that is answered in the next entry.
     Call(PromptCall),
     /// The answer to a call in the entry before.
@@ -74,7 +74,7 @@ pub struct PromptMedia {
 
 /// Reasoning with its seal, byte for byte as it came.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sealed {
+pub struct SealedReasoning {
     /// The provider that sealed it.
     pub provider: String,
     /// What may be shown; often empty.
@@ -172,7 +172,7 @@ impl PromptPart {
     }
 }
 
-impl Entry {
+impl PromptEntry {
     /// Something said by `role`.
     #[must_use]
     pub const fn new(role: Role, parts: Vec<PromptPart>) -> Self {
@@ -204,19 +204,19 @@ fn map_bytes(map: &Map<String, Value>) -> usize {
 /// The beginning is shared, so a request costs only its end, however long the chat. For that to hold, drop the request
 /// before the prompt is pushed to again; else the prompt must copy the beginning once.
 #[derive(Debug, Clone, Default)]
-pub struct Entries {
-    closed: Arc<Vec<Entry>>,
+pub struct PromptEntries {
+    closed: Arc<Vec<PromptEntry>>,
     closed_bytes: usize,
-    tail: Vec<Entry>,
+    tail: Vec<PromptEntry>,
 }
 
-impl Entries {
-    pub(super) const fn new(closed: Arc<Vec<Entry>>, closed_bytes: usize, tail: Vec<Entry>) -> Self {
+impl PromptEntries {
+    pub(super) const fn new(closed: Arc<Vec<PromptEntry>>, closed_bytes: usize, tail: Vec<PromptEntry>) -> Self {
         Self { closed, closed_bytes, tail }
     }
 
     /// All entries, in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &PromptEntry> {
         self.closed.iter().chain(&self.tail)
     }
 
@@ -234,7 +234,7 @@ impl Entries {
 
     /// The entry at `index`.
     #[must_use]
-    pub fn get(&self, index: usize) -> Option<&Entry> {
+    pub fn get(&self, index: usize) -> Option<&PromptEntry> {
         match index.checked_sub(self.closed.len()) {
             None => self.closed.get(index),
             Some(index) => self.tail.get(index),
@@ -243,7 +243,7 @@ impl Entries {
 
     /// The last entry.
     #[must_use]
-    pub fn last(&self) -> Option<&Entry> {
+    pub fn last(&self) -> Option<&PromptEntry> {
         self.iter().next_back()
     }
 
@@ -257,7 +257,7 @@ impl Entries {
     /// open end only.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.closed_bytes + self.tail.iter().map(Entry::bytes).sum::<usize>()
+        self.closed_bytes + self.tail.iter().map(PromptEntry::bytes).sum::<usize>()
     }
 
     /// Whether pictures, pages or sounds are shown in them.
@@ -273,7 +273,7 @@ impl Entries {
 
     /// Adds an entry for this request alone: how to summarise, for example. What the person says after the person
     /// spoke goes into the same entry, since most wires want the roles to take turns.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: PromptEntry) {
         match self.tail.last_mut() {
             Some(last) if last.role == Role::User && entry.role == Role::User => last.parts.extend(entry.parts),
             _ => self.tail.push(entry),
@@ -281,13 +281,13 @@ impl Entries {
     }
 }
 
-impl From<Vec<Entry>> for Entries {
-    fn from(tail: Vec<Entry>) -> Self {
+impl From<Vec<PromptEntry>> for PromptEntries {
+    fn from(tail: Vec<PromptEntry>) -> Self {
         Self { tail, ..Self::default() }
     }
 }
 
-impl PartialEq for Entries {
+impl PartialEq for PromptEntries {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())
     }

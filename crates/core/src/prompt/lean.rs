@@ -1,21 +1,21 @@
 //! Leaving things out when nothing else makes a request fit.
 
-use super::entry::{Entries, Entry, PromptPart, PromptResult, Role};
+use super::entry::{PromptEntries, PromptEntry, PromptPart, PromptResult, Role};
 use super::words;
-use crate::context::Fallback;
+use crate::context::CompactionFallback;
 use crate::message::Text;
 use crate::truncate::truncate;
 
 /// Entries at the end that are left as they are: the newest step and what answers it.
 const KEPT: usize = 2;
 
-impl Entries {
+impl PromptEntries {
     /// The same entries with less in them. What is left out is replaced by a line that says so, never removed: calls keep
     /// their results and entries their places.
     #[must_use]
-    pub fn leaner(&self, fallback: Fallback) -> Self {
+    pub fn leaner(&self, fallback: CompactionFallback) -> Self {
         let old = self.len().saturating_sub(KEPT);
-        let lean = |(i, entry): (usize, &Entry)| if i < old { leaner(entry, fallback) } else { entry.clone() };
+        let lean = |(i, entry): (usize, &PromptEntry)| if i < old { leaner(entry, fallback) } else { entry.clone() };
         self.iter().enumerate().map(lean).collect::<Vec<_>>().into()
     }
 
@@ -23,24 +23,24 @@ impl Entries {
     /// too long to be summarised whole. Text that something is attached to stays: its provider may compare.
     #[must_use]
     pub fn cut(&self, text_bytes_max: usize) -> Self {
-        let cut = |entry: &Entry| cut(leaner(entry, Fallback::DropMedia), text_bytes_max);
+        let cut = |entry: &PromptEntry| cut(leaner(entry, CompactionFallback::DropMedia), text_bytes_max);
         self.iter().map(cut).collect::<Vec<_>>().into()
     }
 }
 
-fn leaner(entry: &Entry, fallback: Fallback) -> Entry {
+fn leaner(entry: &PromptEntry, fallback: CompactionFallback) -> PromptEntry {
     let mut entry = entry.clone();
     for part in &mut entry.parts {
         match part {
-            PromptPart::File(_) if fallback >= Fallback::DropMedia && entry.role == Role::User => {
+            PromptPart::File(_) if fallback >= CompactionFallback::DropMedia && entry.role == Role::User => {
                 *part = PromptPart::text(words::MEDIA_LEFT_OUT);
             }
             PromptPart::Result(result) => {
-                if fallback >= Fallback::DropMedia && !result.media.is_empty() {
+                if fallback >= CompactionFallback::DropMedia && !result.media.is_empty() {
                     result.media.clear();
                     result.text = format!("{}\n{}", result.text, words::MEDIA_LEFT_OUT).trim().into();
                 }
-                if fallback >= Fallback::DropResults && result.text.len() > words::RESULT_LEFT_OUT.len() {
+                if fallback >= CompactionFallback::DropResults && result.text.len() > words::RESULT_LEFT_OUT.len() {
                     result.text = words::RESULT_LEFT_OUT.into();
                 }
             }
@@ -50,7 +50,7 @@ fn leaner(entry: &Entry, fallback: Fallback) -> Entry {
     entry
 }
 
-fn cut(mut entry: Entry, text_bytes_max: usize) -> Entry {
+fn cut(mut entry: PromptEntry, text_bytes_max: usize) -> PromptEntry {
     for part in &mut entry.parts {
         match part {
             PromptPart::Text(Text { text, meta }) | PromptPart::Result(PromptResult { text, meta, .. })

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 
 use super::clean::{is_foreign, own_meta, tool_name, words};
-use super::entry::{HostedCall, HostedResult, PromptCall, PromptPart, Sealed};
+use super::entry::{HostedCall, HostedResult, PromptCall, PromptPart, SealedReasoning};
 use super::hosted::{Fate, Origin, fates};
 use super::target::{Follower, Links, Target};
 use crate::ids::{CallUid, ModelId};
@@ -97,14 +97,14 @@ fn attached(meta: &Meta, origin: Origin, target: &Target) -> Meta {
     }
 }
 
-pub(super) fn sealed(reasoning: &Reasoning, origin: Origin, target: &Target) -> Option<Sealed> {
+pub(super) fn sealed(reasoning: &Reasoning, origin: Origin, target: &Target) -> Option<SealedReasoning> {
     let seal = reasoning.seal.as_ref()?;
     let (Seal::Signature(token) | Seal::Redacted(token)) = seal;
     if origin == Origin::Foreign || !target.reasoning || token.trim().is_empty() || is_foreign(&reasoning.meta, target)
     {
         return None;
     }
-    Some(Sealed {
+    Some(SealedReasoning {
         provider: target.provider.clone(),
         text: reasoning.text.clone(),
         seal: seal.clone(),

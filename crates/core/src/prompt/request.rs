@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use super::echo::echo;
-use super::entry::{Entries, Entry, PromptPart, Role, json_bytes};
+use super::entry::{PromptEntries, PromptEntry, PromptPart, Role, json_bytes};
 use super::reply::{Names, unfinished};
 use super::sampling::Sampling;
 use super::schema::ToolSpec;
-use super::target::{Target, Wire};
+use super::target::{Target, WireFormat};
 use super::words;
 use crate::ids::ModelId;
 use crate::message::{Meta, Part};
@@ -25,11 +25,11 @@ pub struct Request {
     /// The model asked.
     pub model: ModelId,
     /// The format it is asked in.
-    pub wire: Wire,
+    pub wire: WireFormat,
     /// The system prompt, in pieces.
     pub system: Vec<String>,
     /// The conversation.
-    pub entries: Entries,
+    pub entries: PromptEntries,
     /// The tools offered. Their order is part of the cached prefix: keep it.
     pub tools: Arc<[ToolSpec]>,
     /// What the model may do with them.
@@ -45,7 +45,7 @@ pub struct Request {
     /// Where the provider should keep what it has read.
     pub marks: CacheMarks,
     /// The response this request builds upon.
-    pub chain: Option<Chain>,
+    pub chain: Option<ResponseChain>,
     /// Whether the provider should go on when the connection is gone.
     pub background: bool,
     /// What the provider attached to the answer that is sent back for it to go on, if one is.
@@ -97,7 +97,7 @@ pub struct CacheMarks {
 
 /// A response the provider keeps, and which of the entries come after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chain {
+pub struct ResponseChain {
     /// The provider's name for the response.
     pub response_id: String,
     /// The first entry it has not seen. Those before it are not sent, and results name their calls by the provider's id.
@@ -106,7 +106,7 @@ pub struct Chain {
 
 /// An answer that broke off.
 #[derive(Debug, Clone, Copy)]
-pub struct Unfinished<'a> {
+pub struct UnfinishedAnswer<'a> {
     /// What was said.
     pub parts: &'a [Part],
     /// Who said it.
@@ -115,7 +115,7 @@ pub struct Unfinished<'a> {
 
 /// How a model is asked to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Continue {
+pub enum ContinueMode {
     /// The beginning of the answer is put into its mouth.
     Prefill,
     /// It is shown the beginning, and told to go on.
@@ -127,7 +127,7 @@ pub enum Continue {
 impl Request {
     /// A request with nothing but a conversation. Fill in the rest, then [`Self::fit`] it.
     #[must_use]
-    pub fn new(model: ModelId, target: &Target, entries: Entries) -> Self {
+    pub fn new(model: ModelId, target: &Target, entries: PromptEntries) -> Self {
         Self {
             model,
             wire: target.wire,
@@ -178,11 +178,11 @@ impl Request {
     /// What is sent may end earlier than what was shown: some wires refuse white space there. Join what comes to what
     /// was shown, not to what was sent.
     #[must_use]
-    pub fn continuing(mut self, target: &Target, unfinished: Unfinished<'_>, how: Continue) -> Self {
+    pub fn continuing(mut self, target: &Target, unfinished: UnfinishedAnswer<'_>, how: ContinueMode) -> Self {
         let mut names = Names::of(&self.entries);
-        if let (Continue::Echo, Some(parts)) = (how, echo(unfinished, target, &names)) {
+        if let (ContinueMode::Echo, Some(parts)) = (how, echo(unfinished, target, &names)) {
             self.chain = None;
-            self.entries.push(Entry::new(Role::Assistant, parts));
+            self.entries.push(PromptEntry::new(Role::Assistant, parts));
             if self.reasons() && target.leading_reasoning && self.is_unled() {
                 self.effort = Some(Effort::None);
             }
@@ -194,19 +194,19 @@ impl Request {
         }
         self.chain = None;
         let prefill = match how {
-            Continue::Prefill => self.prefill(&begun, target),
-            Continue::Instruct | Continue::Echo => None,
+            ContinueMode::Prefill => self.prefill(&begun, target),
+            ContinueMode::Instruct | ContinueMode::Echo => None,
         };
         if let Some(parts) = prefill {
-            self.entries.push(Entry::new(Role::Assistant, parts));
+            self.entries.push(PromptEntry::new(Role::Assistant, parts));
         } else {
-            self.entries.push(Entry::new(Role::Assistant, begun));
-            self.entries.push(Entry::new(Role::User, vec![PromptPart::text(words::CONTINUE)]));
+            self.entries.push(PromptEntry::new(Role::Assistant, begun));
+            self.entries.push(PromptEntry::new(Role::User, vec![PromptPart::text(words::CONTINUE)]));
         }
         self
     }
 
-    /// An estimate of the size: system, tools and [`Entries::bytes`].
+    /// An estimate of the size: system, tools and [`PromptEntries::bytes`].
     #[must_use]
     pub fn bytes(&self) -> usize {
         let system: usize = self.system.iter().map(String::len).sum();
@@ -259,7 +259,7 @@ impl Effort {
 }
 
 impl CacheMarks {
-    fn of(system: &[String], entries: &Entries) -> Self {
+    fn of(system: &[String], entries: &PromptEntries) -> Self {
         let len = entries.len();
         Self { system: !system.is_empty(), entries: [len.checked_sub(2), len.checked_sub(1)] }
     }
@@ -272,7 +272,7 @@ impl CacheMarks {
 }
 
 impl Names {
-    fn of(entries: &Entries) -> Self {
+    fn of(entries: &PromptEntries) -> Self {
         let parts = entries.iter().flat_map(|entry| &entry.parts);
         let hosted = parts.filter_map(|part| match part {
             PromptPart::HostedCall(call) => Some(call.id.clone()),

@@ -5,7 +5,7 @@
 //! out what the model asked would refuse. So a parameter is sent where it works, and never sent to fail.
 
 use super::request::Effort;
-use super::target::{Target, Wire};
+use super::target::{Target, WireFormat};
 
 /// The highest temperature any wire takes.
 pub const TEMPERATURE_MAX: f64 = 2.0;
@@ -98,10 +98,10 @@ impl Sampling {
             TakesSampling::IfNotReasoning => effort == Some(Effort::None),
             TakesSampling::Never => false,
         };
-        let highest = if target.wire == Wire::Anthropic { TEMPERATURE_MAX_ANTHROPIC } else { TEMPERATURE_MAX };
+        let highest = if target.wire == WireFormat::Anthropic { TEMPERATURE_MAX_ANTHROPIC } else { TEMPERATURE_MAX };
         let temperature = self.temperature.filter(|value| picks && is_within(*value, TEMPERATURE_MAX));
         // Anthropic's newer models refuse the two together.
-        let is_second = target.wire == Wire::Anthropic && temperature.is_some();
+        let is_second = target.wire == WireFormat::Anthropic && temperature.is_some();
         let mut stop = self.stop;
         stop.retain(|stop| target.takes_stop && is_stop(stop));
         stop.truncate(STOPS_MAX);
@@ -166,20 +166,24 @@ mod tests {
     #[test]
     fn each_wire_is_sent_what_it_has() {
         let left = |wire| all().changed_in(&all().fitting(&Target::new(wire, "p"), None));
-        assert_eq!(left(Wire::Anthropic), ["temperature", "top_p", "seed"], "one is lower, one of two is left out");
-        assert_eq!(left(Wire::OpenAiResponses), ["top_k", "seed", "stop"]);
-        assert_eq!(left(Wire::OpenAiChat), ["top_k"]);
-        assert_eq!(left(Wire::Gemini), [""; 0]);
-        let lowered = all().fitting(&Target::new(Wire::Anthropic, "p"), None);
+        assert_eq!(
+            left(WireFormat::Anthropic),
+            ["temperature", "top_p", "seed"],
+            "one is lower, one of two is left out"
+        );
+        assert_eq!(left(WireFormat::OpenAiResponses), ["top_k", "seed", "stop"]);
+        assert_eq!(left(WireFormat::OpenAiChat), ["top_k"]);
+        assert_eq!(left(WireFormat::Gemini), [""; 0]);
+        let lowered = all().fitting(&Target::new(WireFormat::Anthropic, "p"), None);
         assert_eq!((lowered.temperature, lowered.top_p), (Some(1.0), None));
-        let alone = Sampling { temperature: None, ..all() }.fitting(&Target::new(Wire::Anthropic, "p"), None);
+        let alone = Sampling { temperature: None, ..all() }.fitting(&Target::new(WireFormat::Anthropic, "p"), None);
         assert_eq!(alone.top_p, Some(0.9));
     }
 
     #[test]
     fn a_model_that_reasons_is_not_told_how_to_pick_words() {
         let picks = |takes_sampling, effort| {
-            let target = Target { takes_sampling, ..Target::new(Wire::Gemini, "p") };
+            let target = Target { takes_sampling, ..Target::new(WireFormat::Gemini, "p") };
             let sent = all().fitting(&target, effort);
             assert_eq!((sent.seed, sent.stop.len()), (Some(7), 1), "these are no matter of reasoning");
             sent.temperature.is_some() && sent.top_p.is_some() && sent.top_k.is_some()

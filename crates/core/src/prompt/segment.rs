@@ -6,13 +6,13 @@
 //! prepared from itself alone. So a long chat is never prepared again, and what was sent before is sent again unchanged.
 
 use super::clean::{own_meta, tool_name, without_nul, words};
-use super::entry::{Entry, PromptMedia, PromptPart, PromptResult, Role};
+use super::entry::{PromptEntry, PromptMedia, PromptPart, PromptResult, Role};
 use super::reply::{Asked, Spoken};
 use super::target::{Neighbours, Target, accepts};
 use super::user::{essence, shown, true_type};
 use super::words as say;
 use crate::ids::MessageId;
-use crate::message::{CallResult, Meta, Verdict};
+use crate::message::{CallResult, CallVerdict, Meta};
 
 /// The messages since the last reply, that reply included; at the beginning of a prompt, before any reply.
 #[derive(Debug, Default)]
@@ -107,13 +107,13 @@ impl Segment {
     }
 
     /// The segment as it is sent. It always ends with the person or with tools, so the next reply can follow.
-    pub fn entries(&self, target: &Target) -> Vec<Entry> {
+    pub fn entries(&self, target: &Target) -> Vec<PromptEntry> {
         let mut entries = Vec::new();
         for step in &self.steps {
             speak(&mut entries, step.parts.clone(), target.wire.rules().replies);
             if !step.slots.is_empty() {
                 let result = |slot: &Slot| PromptPart::Result(slot.result());
-                entries.push(Entry::new(Role::Tool, step.slots.iter().map(result).collect()));
+                entries.push(PromptEntry::new(Role::Tool, step.slots.iter().map(result).collect()));
             }
             let asides = step.slots.iter().filter_map(|slot| slot.answer.as_ref()).flat_map(|answer| &answer.aside);
             listen(&mut entries, asides.chain(&step.note).cloned());
@@ -121,8 +121,8 @@ impl Segment {
         listen(&mut entries, self.after.iter().cloned());
         match entries.last() {
             None => listen(&mut entries, [PromptPart::text(say::BEGINNING)]),
-            Some(Entry { role: Role::Assistant, .. }) => listen(&mut entries, [PromptPart::text(say::GO_ON)]),
-            Some(Entry { role: Role::User | Role::Tool, .. }) => {}
+            Some(PromptEntry { role: Role::Assistant, .. }) => listen(&mut entries, [PromptPart::text(say::GO_ON)]),
+            Some(PromptEntry { role: Role::User | Role::Tool, .. }) => {}
         }
         entries
     }
@@ -184,7 +184,7 @@ fn answer(asked: &Asked, result: &CallResult, target: &Target) -> Answer {
         tool: asked.tool.clone(),
         text: lines.join("\n"),
         media,
-        is_error: result.verdict != Verdict::Done || !asked.whole,
+        is_error: result.verdict != CallVerdict::Done || !asked.whole,
         meta: own_meta(&result.meta, target),
     };
     Answer { result, aside }
@@ -198,9 +198,9 @@ fn orphan(result: &CallResult, target: &Target) -> Vec<PromptPart> {
 }
 
 /// Adds a reply, as one entry with the reply before it where the wire wants that.
-fn speak(entries: &mut Vec<Entry>, parts: Vec<PromptPart>, replies: Neighbours) {
+fn speak(entries: &mut Vec<PromptEntry>, parts: Vec<PromptPart>, replies: Neighbours) {
     let is_sealed = |parts: &[PromptPart]| parts.iter().any(|part| matches!(part, PromptPart::Reasoning(_)));
-    if let Some(Entry { role: Role::Assistant, parts: before }) = entries.last_mut() {
+    if let Some(PromptEntry { role: Role::Assistant, parts: before }) = entries.last_mut() {
         let merge = match replies {
             Neighbours::Free => false,
             Neighbours::Merge => true,
@@ -210,15 +210,15 @@ fn speak(entries: &mut Vec<Entry>, parts: Vec<PromptPart>, replies: Neighbours) 
             return before.extend(parts);
         }
     }
-    entries.push(Entry::new(Role::Assistant, parts));
+    entries.push(PromptEntry::new(Role::Assistant, parts));
 }
 
 /// Adds what the person said, to the same entry if they were speaking already.
-fn listen(entries: &mut Vec<Entry>, parts: impl IntoIterator<Item = PromptPart>) {
+fn listen(entries: &mut Vec<PromptEntry>, parts: impl IntoIterator<Item = PromptPart>) {
     let parts: Vec<PromptPart> = parts.into_iter().collect();
     match entries.last_mut() {
         _ if parts.is_empty() => {}
-        Some(Entry { role: Role::User, parts: before }) => before.extend(parts),
-        _ => entries.push(Entry::new(Role::User, parts)),
+        Some(PromptEntry { role: Role::User, parts: before }) => before.extend(parts),
+        _ => entries.push(PromptEntry::new(Role::User, parts)),
     }
 }

@@ -8,7 +8,7 @@ use super::sampling::TakesSampling;
 
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wire {
+pub enum WireFormat {
     /// Anthropic Messages.
     Anthropic,
     /// OpenAI Responses.
@@ -19,7 +19,7 @@ pub enum Wire {
     Gemini,
 }
 
-impl Wire {
+impl WireFormat {
     /// All of them, for whoever must try each.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiResponses, Self::OpenAiChat, Self::Gemini];
 }
@@ -28,7 +28,7 @@ impl Wire {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The format it is spoken to in.
-    pub wire: Wire,
+    pub wire: WireFormat,
     /// The provider's name: whose metadata, reasoning and tools count as its own.
     pub provider: String,
     /// Whether it goes on from an assistant entry at the end.
@@ -63,28 +63,28 @@ const GEMINI_MEDIA: [&str; 8] =
 impl Target {
     /// What a model of `provider` behind `wire` can be trusted to take when nothing more is known about it.
     #[must_use]
-    pub fn new(wire: Wire, provider: impl Into<String>) -> Self {
+    pub fn new(wire: WireFormat, provider: impl Into<String>) -> Self {
         let pdf = ["application/pdf"];
         let (user_media, result_media, replays): (Vec<&str>, Vec<&str>, &[&str]) = match wire {
-            Wire::Anthropic => ([&IMAGES[..], &pdf].concat(), [&IMAGES[..], &pdf].concat(), &["web_search"]),
-            Wire::OpenAiResponses => ([&IMAGES[..], &pdf].concat(), vec![], &[]),
-            Wire::OpenAiChat => (IMAGES.to_vec(), vec![], &[]),
-            Wire::Gemini => (GEMINI_MEDIA.to_vec(), vec![], &[]),
+            WireFormat::Anthropic => ([&IMAGES[..], &pdf].concat(), [&IMAGES[..], &pdf].concat(), &["web_search"]),
+            WireFormat::OpenAiResponses => ([&IMAGES[..], &pdf].concat(), vec![], &[]),
+            WireFormat::OpenAiChat => (IMAGES.to_vec(), vec![], &[]),
+            WireFormat::Gemini => (GEMINI_MEDIA.to_vec(), vec![], &[]),
         };
         Self {
             wire,
             provider: provider.into(),
             prefill: false,
-            background: wire == Wire::OpenAiResponses,
-            reasoning: wire != Wire::OpenAiChat,
+            background: wire == WireFormat::OpenAiResponses,
+            reasoning: wire != WireFormat::OpenAiChat,
             leading_reasoning: false,
             user_media: owned(&user_media),
             result_media: owned(&result_media),
             replays: owned(replays),
             takes_sampling: TakesSampling::Always,
-            takes_top_k: matches!(wire, Wire::Anthropic | Wire::Gemini),
-            takes_seed: matches!(wire, Wire::OpenAiChat | Wire::Gemini),
-            takes_stop: wire != Wire::OpenAiResponses,
+            takes_top_k: matches!(wire, WireFormat::Anthropic | WireFormat::Gemini),
+            takes_seed: matches!(wire, WireFormat::OpenAiChat | WireFormat::Gemini),
+            takes_stop: wire != WireFormat::OpenAiResponses,
         }
     }
 }
@@ -201,7 +201,7 @@ static OPENAI_CHAT: Rules = COMMON;
 
 static GEMINI: Rules = Rules { follower: Follower::None, name_begins_with_letter: true, ..COMMON };
 
-impl Wire {
+impl WireFormat {
     pub(super) const fn rules(self) -> &'static Rules {
         match self {
             Self::Anthropic => &ANTHROPIC,

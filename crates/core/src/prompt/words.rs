@@ -3,7 +3,7 @@
 //! The model reads these as if somebody had said them, so they state what happened and nothing else: no persona, no
 //! politeness, no advice beyond what the situation demands. They are in one place so that they can be read in one go.
 
-use crate::message::Verdict;
+use crate::message::CallVerdict;
 
 /// Stands for the person where a conversation would begin with the model.
 pub const BEGINNING: &str = "(The conversation begins here.)";
@@ -28,13 +28,13 @@ pub const LOST_RESULT: &str = "The result of this call was lost. It is not known
 pub const NO_TOOLS: &str = "Not available. Do not call.";
 
 /// What a result says that says nothing.
-pub const fn silent(verdict: Verdict) -> &'static str {
+pub const fn silent(verdict: CallVerdict) -> &'static str {
     match verdict {
-        Verdict::Done => "(no output)",
-        Verdict::Error => "The call failed without a message.",
-        Verdict::Denied => "The call was refused.",
-        Verdict::Interrupted => "The call was interrupted.",
-        Verdict::Unknown => "The call was started, and it is not known how it ended.",
+        CallVerdict::Done => "(no output)",
+        CallVerdict::Error => "The call failed without a message.",
+        CallVerdict::Denied => "The call was refused.",
+        CallVerdict::Interrupted => "The call was interrupted.",
+        CallVerdict::Unknown => "The call was started, and it is not known how it ended.",
     }
 }
 

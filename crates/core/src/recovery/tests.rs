@@ -1,5 +1,5 @@
 use super::*;
-use crate::delta::{Began, CallBegan, Delta, Rung};
+use crate::delta::{AttemptBegan, CallBegan, Delta, Rung};
 use crate::ids::{StepId, Timestamp};
 use crate::message::{Meta, RunBy, Seal};
 
@@ -19,7 +19,7 @@ const CAUSES: [Cause; 9] = [
 
 fn draft(deltas: &[Delta]) -> Draft {
     let mut draft = Draft::new(StepId(1));
-    let began = Began { number: 1, model: "understudy/one".parse().unwrap(), rung: Rung::First };
+    let began = AttemptBegan { number: 1, model: "understudy/one".parse().unwrap(), rung: Rung::First };
     for delta in [&[Delta::Attempt(Box::new(began))], deltas].concat() {
         draft.push(Timestamp(0), &delta).unwrap();
     }
@@ -40,8 +40,8 @@ fn closed(slot: u32, json: &str) -> Vec<Delta> {
     [call(slot, json, RunBy::Us), vec![Delta::CallEnded { slot }]].concat()
 }
 
-fn handle() -> Handle {
-    Handle { id: "resp_1".into(), cursor: "17".into() }
+fn handle() -> GenerationHandle {
+    GenerationHandle { id: "resp_1".into(), cursor: "17".into() }
 }
 
 /// AW11–AW16: what each kind of draft climbs to, with nothing but another try to hope for.
@@ -74,7 +74,7 @@ fn each_draft_has_its_rung() {
     ];
     for (name, deltas, expected) in cases {
         for cause in CAUSES {
-            assert_eq!(plan(&draft(&deltas), cause, NOTHING, Budget::Left), expected, "{name}, {cause:?}");
+            assert_eq!(plan(&draft(&deltas), cause, NOTHING, RetryBudget::Left), expected, "{name}, {cause:?}");
         }
     }
 }
@@ -88,13 +88,13 @@ fn an_answer_that_can_be_sent_back_is() {
     for deltas in [searched.clone(), [vec![words()], searched.clone()].concat()] {
         for cause in CAUSES {
             let echo = Recovery::Continue { retract: vec![], how: Continuation::Echo };
-            assert_eq!(plan(&draft(&deltas), cause, can, Budget::Left), echo, "{cause:?}");
+            assert_eq!(plan(&draft(&deltas), cause, can, RetryBudget::Left), echo, "{cause:?}");
         }
     }
     let called = draft(&[closed(1, "{}"), searched.clone()].concat());
-    assert_eq!(plan(&called, Cause::Reset, can, Budget::Left), Recovery::Salvage { retract: vec![] });
-    let elsewhere = plan(&draft(&searched), Cause::Reset, can, Budget::SpentHere);
-    assert_eq!(elsewhere, Recovery::FallBack { carry: Carry::Nothing });
+    assert_eq!(plan(&called, Cause::Reset, can, RetryBudget::Left), Recovery::Salvage { retract: vec![] });
+    let elsewhere = plan(&draft(&searched), Cause::Reset, can, RetryBudget::SpentHere);
+    assert_eq!(elsewhere, Recovery::FallBack { carry: FallBackCarry::Nothing });
 }
 
 /// AW15: whoever can re-attach does, whatever the draft holds; not after bytes that made no sense, not to a generation
@@ -104,32 +104,32 @@ fn reattaching_comes_first() {
     let with_handle = |deltas: Vec<Delta>| draft(&[deltas, vec![Delta::Handle(Box::new(handle()))]].concat());
     for deltas in [vec![], vec![words()], closed(0, "{}")] {
         let draft = with_handle(deltas);
-        assert_eq!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
+        assert_eq!(plan(&draft, Cause::Reset, EVERYTHING, RetryBudget::Left), Recovery::Reattach(handle()));
         for over in [Cause::Malformed, Cause::ErrorFinish] {
-            assert_ne!(plan(&draft, over, EVERYTHING, Budget::Left), Recovery::Reattach(handle()));
+            assert_ne!(plan(&draft, over, EVERYTHING, RetryBudget::Left), Recovery::Reattach(handle()));
         }
-        assert_ne!(plan(&draft, Cause::Reset, NOTHING, Budget::Left), Recovery::Reattach(handle()));
-        assert_ne!(plan(&draft, Cause::Reset, EVERYTHING, Budget::Spent), Recovery::Reattach(handle()));
+        assert_ne!(plan(&draft, Cause::Reset, NOTHING, RetryBudget::Left), Recovery::Reattach(handle()));
+        assert_ne!(plan(&draft, Cause::Reset, EVERYTHING, RetryBudget::Spent), Recovery::Reattach(handle()));
     }
-    assert_eq!(plan(&draft(&[]), Cause::Reset, EVERYTHING, Budget::Left), Recovery::Restart, "no handle, no way");
+    assert_eq!(plan(&draft(&[]), Cause::Reset, EVERYTHING, RetryBudget::Left), Recovery::Restart, "no handle, no way");
 }
 
 /// A generation that is there and says nothing more is gone on with elsewhere, before the budget is spent on it.
 #[test]
 fn nobody_reattaches_twice_to_one_that_says_nothing() {
-    let again = Began { number: 2, model: "understudy/one".parse().unwrap(), rung: Rung::Reattach };
+    let again = AttemptBegan { number: 2, model: "understudy/one".parse().unwrap(), rung: Rung::Reattach };
     let found = [words(), Delta::Handle(Box::new(handle())), Delta::Attempt(Box::new(again))];
     for cause in CAUSES {
-        let recovery = plan(&draft(&found), cause, EVERYTHING, Budget::Left);
+        let recovery = plan(&draft(&found), cause, EVERYTHING, RetryBudget::Left);
         let is_given_up = matches!(recovery, Recovery::Continue { .. });
         let proves_nothing = matches!(cause, Cause::Refused | Cause::Reset | Cause::GoAway | Cause::Resumed);
         assert_eq!(is_given_up, !proves_nothing, "{cause:?}");
         let spoke = draft(&[found.as_slice(), &[words()]].concat());
-        let recovery = plan(&spoke, cause, EVERYTHING, Budget::Left);
+        let recovery = plan(&spoke, cause, EVERYTHING, RetryBudget::Left);
         let is_over = matches!(cause, Cause::Malformed | Cause::ErrorFinish);
         assert_eq!(recovery == Recovery::Reattach(handle()), !is_over, "{cause:?}, after some words");
         let alive = Capabilities { reattach: Reattach::Alive, ..EVERYTHING };
-        let recovery = plan(&draft(&found), cause, alive, Budget::Left);
+        let recovery = plan(&draft(&found), cause, alive, RetryBudget::Left);
         let is_over = is_over || cause == Cause::ServerError;
         assert_eq!(recovery == Recovery::Reattach(handle()), !is_over, "{cause:?}, of one that lives");
     }
@@ -137,7 +137,7 @@ fn nobody_reattaches_twice_to_one_that_says_nothing() {
 
 #[test]
 fn a_prefill_is_used_where_the_model_takes_it() {
-    let recovery = plan(&draft(&[words()]), Cause::Reset, EVERYTHING, Budget::Left);
+    let recovery = plan(&draft(&[words()]), Cause::Reset, EVERYTHING, RetryBudget::Left);
     assert_eq!(recovery, Recovery::Continue { retract: vec![], how: Continuation::Prefill });
 }
 
@@ -146,13 +146,13 @@ fn a_prefill_is_used_where_the_model_takes_it() {
 #[test]
 fn an_empty_purse() {
     let cases = [
-        (vec![], Recovery::FallBack { carry: Carry::Nothing }),
-        (vec![words()], Recovery::FallBack { carry: Carry::Draft { retract: vec![] } }),
+        (vec![], Recovery::FallBack { carry: FallBackCarry::Nothing }),
+        (vec![words()], Recovery::FallBack { carry: FallBackCarry::Draft { retract: vec![] } }),
         (closed(0, "{}"), Recovery::Salvage { retract: vec![] }),
     ];
     for (deltas, here) in cases {
         let spent = if matches!(here, Recovery::Salvage { .. }) { here.clone() } else { Recovery::GiveUp };
-        assert_eq!(plan(&draft(&deltas), Cause::Reset, NOTHING, Budget::SpentHere), here);
-        assert_eq!(plan(&draft(&deltas), Cause::Reset, NOTHING, Budget::Spent), spent);
+        assert_eq!(plan(&draft(&deltas), Cause::Reset, NOTHING, RetryBudget::SpentHere), here);
+        assert_eq!(plan(&draft(&deltas), Cause::Reset, NOTHING, RetryBudget::Spent), spent);
     }
 }

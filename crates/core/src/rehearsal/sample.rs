@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::model;
-use crate::command::{Command, When};
-use crate::delta::{Began, CallBegan, Delta, Rung};
+use crate::command::{Command, Delivery};
+use crate::delta::{AttemptBegan, CallBegan, Delta, Rung};
 use crate::draft::Draft;
 use crate::ids::{ChatId, StepId, Timestamp};
 use crate::message::{Meta, Part, Reply, RunBy, Stop, Text};
@@ -23,7 +23,7 @@ pub fn words(text: &str) -> Arc<[Part]> {
 
 /// A message on its way in.
 #[must_use]
-pub fn send(text: &str, when: When) -> Command {
+pub fn send(text: &str, when: Delivery) -> Command {
     Command::Send { parts: words(text), when }
 }
 
@@ -36,7 +36,7 @@ pub fn text(text: &str) -> Delta {
 /// The first attempt of a step.
 #[must_use]
 pub fn attempt() -> Delta {
-    Delta::Attempt(Box::new(Began { number: 1, model: model(), rung: Rung::First }))
+    Delta::Attempt(Box::new(AttemptBegan { number: 1, model: model(), rung: Rung::First }))
 }
 
 /// A call of ours, in a slot of its own, that arrives whole.

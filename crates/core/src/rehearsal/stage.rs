@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::{Deed, Dice, deed, obey};
 use crate::change::{Change, admit_behind};
 use crate::chat::Chat;
-use crate::command::{Command, Inbound, Refusal};
+use crate::command::{Command, InboxCommand, Refusal};
 use crate::delta::Delta;
 use crate::draft::Draft;
-use crate::fact::{Attempted, Fact};
+use crate::fact::{AttemptRecord, Fact};
 use crate::ids::{ChatId, InboxSeq, MessageId, Timestamp};
 use crate::limits::Limits;
 use crate::message::{Body, Message};
-use crate::view::Row;
+use crate::view::JournalRow;
 
 /// One chat with everything around it.
 #[derive(Debug, Clone)]
@@ -22,13 +22,13 @@ pub struct Stage {
     /// What was said and not rewound.
     pub transcript: Vec<Arc<Message>>,
     /// The journal of the open step.
-    pub rows: Vec<Row>,
+    pub rows: Vec<JournalRow>,
     /// What the rows add up to.
     pub draft: Option<Draft>,
     /// Every command that was accepted, and what became of it.
-    pub inbox: Vec<(Inbound, Option<Result<(), Refusal>>)>,
+    pub inbox: Vec<(InboxCommand, Option<Result<(), Refusal>>)>,
     /// Every attempt.
-    pub attempts: Vec<Attempted>,
+    pub attempts: Vec<AttemptRecord>,
     /// The time.
     pub now: Timestamp,
 }
@@ -58,12 +58,12 @@ impl Stage {
         let aimed = admit_behind(&self.chat, self.pending(), &command, limits, self.now, |id| self.is_users(id))?;
         let seq = self.inbox.last().map_or(self.chat.obeyed, |(newest, _)| newest.seq).next();
         let (at, key) = (self.now, key.map(Into::into));
-        self.inbox.push((Inbound { seq, aimed, at, key, command }, None));
+        self.inbox.push((InboxCommand { seq, aimed, at, key, command }, None));
         Ok(seq)
     }
 
     /// Commands that were not obeyed yet.
-    pub fn pending(&self) -> impl Iterator<Item = &Inbound> + Clone {
+    pub fn pending(&self) -> impl Iterator<Item = &InboxCommand> + Clone {
         self.inbox.iter().map(|(inbound, _)| inbound).filter(|inbound| inbound.seq > self.chat.obeyed)
     }
 
@@ -109,14 +109,14 @@ impl Stage {
     }
 
     /// Numbers deltas of the open step and lets the draft grow by them.
-    pub fn journal(&mut self, deltas: Vec<Delta>) -> Vec<Row> {
+    pub fn journal(&mut self, deltas: Vec<Delta>) -> Vec<JournalRow> {
         let (step, at) = (self.chat.step, self.now);
         let draft = self.draft.get_or_insert_with(|| Draft::new(step));
         let number = |delta: Delta| {
             let seq = draft.push(at, &delta).expect("deltas are drawn to fit");
-            Row { step, seq, at, delta: Arc::new(delta) }
+            JournalRow { step, seq, at, delta: Arc::new(delta) }
         };
-        let rows: Vec<Row> = deltas.into_iter().map(number).collect();
+        let rows: Vec<JournalRow> = deltas.into_iter().map(number).collect();
         self.rows.extend(rows.iter().cloned());
         rows
     }

@@ -2,8 +2,8 @@
 
 use super::{Dice, model};
 use crate::chat::Chat;
-use crate::cost::{Report, Reported};
-use crate::delta::{Began, CallBegan, Delta, Handle, ProvidedDelta, Rung};
+use crate::cost::{TokenCount, UsageReport};
+use crate::delta::{AttemptBegan, CallBegan, Delta, GenerationHandle, ProvidedDelta, Rung};
 use crate::draft::Draft;
 use crate::ids::Timestamp;
 use crate::message::{Meta, RunBy, Seal, Stop};
@@ -16,7 +16,7 @@ pub(super) fn is_open(draft: &Draft, chat: &Chat) -> bool {
 
 /// The deltas with which the next attempt begins.
 pub(super) fn begin(draft: Option<&Draft>, chat: &Chat, dice: &mut Dice) -> Vec<Delta> {
-    let began = |rung| Delta::Attempt(Box::new(Began { number: chat.tried.attempts + 1, model: model(), rung }));
+    let began = |rung| Delta::Attempt(Box::new(AttemptBegan { number: chat.tried.attempts + 1, model: model(), rung }));
     match (draft, dice.below(4)) {
         (None, _) => vec![began(Rung::First)],
         (Some(_), 0) => vec![Delta::RetractAll, began(Rung::Restart)],
@@ -56,9 +56,9 @@ fn delta(draft: &Draft, dice: &mut Dice) -> Delta {
         5 | 6 => Delta::CallEnded { slot },
         7 => Delta::Reasoning("hm".into()),
         8 => Delta::Sealed(Seal::Signature("seal".into())),
-        9 => Delta::Usage(Box::new(Report { output: Reported::Known(draft.seq().0), ..Report::default() })),
+        9 => Delta::Usage(Box::new(UsageReport { output: TokenCount::Known(draft.seq().0), ..UsageReport::default() })),
         10 => Delta::PartMeta(Box::new(meta())),
-        11 => Delta::Handle(Box::new(Handle { id: "resp".into(), cursor: draft.seq().to_string() })),
+        11 => Delta::Handle(Box::new(GenerationHandle { id: "resp".into(), cursor: draft.seq().to_string() })),
         12 => Delta::Provided(Box::new(ProvidedDelta {
             slot: Some(slot),
             tool: "web".into(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Dice;
 use crate::chat::{CallState, Chat, OpenCall};
-use crate::command::{Answer, Answered, Choice, Command, When};
+use crate::command::{AnswerContent, CallAnswer, Command, Delivery, ModelChoice};
 use crate::ids::{CallUid, InboxSeq, MessageId, StepId};
 use crate::message::{Body, Message, Meta, Output, Part, Text};
 
@@ -13,10 +13,10 @@ use crate::message::{Body, Message, Meta, Output, Part, Text};
 pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Dice) -> Command {
     let parts: Arc<[Part]> = Arc::new([Part::Text(Text { text: words.into(), meta: Meta::new() })]);
     match dice.below(17) {
-        0 | 1 => Command::Send { parts, when: When::Queue },
-        2 => Command::Send { parts, when: When::Steer },
-        3 => Command::Send { parts, when: When::Now },
-        4 => Command::Send { parts: Arc::new([]), when: When::Queue },
+        0 | 1 => Command::Send { parts, when: Delivery::Queue },
+        2 => Command::Send { parts, when: Delivery::Steer },
+        3 => Command::Send { parts, when: Delivery::Now },
+        4 => Command::Send { parts: Arc::new([]), when: Delivery::Queue },
         5 => Command::Promote(queued(chat, dice)),
         6 => Command::Unqueue(queued(chat, dice)),
         7 => Command::Interrupt,
@@ -34,13 +34,13 @@ pub fn wish(chat: &Chat, transcript: &[Arc<Message>], words: &str, dice: &mut Di
 }
 
 /// One model or another, and now and then the agent's.
-fn choice(chat: &Chat) -> Choice {
+fn choice(chat: &Chat) -> ModelChoice {
     let name = match chat.version.0 % 3 {
-        0 => return Choice::Agents,
+        0 => return ModelChoice::Agents,
         1 => "understudy/one",
         _ => "understudy/another",
     };
-    name.parse().map_or(Choice::Agents, Choice::Own)
+    name.parse().map_or(ModelChoice::Agents, ModelChoice::Own)
 }
 
 /// Mostly one that waits.
@@ -63,33 +63,33 @@ fn message(transcript: &[Arc<Message>], dice: &mut Dice) -> MessageId {
 }
 
 /// Answers to some or all calls that ask; sometimes twice, of the wrong kind, or to nobody's question.
-fn answers(chat: &Chat, dice: &mut Dice) -> Arc<[Answer]> {
+fn answers(chat: &Chat, dice: &mut Dice) -> Arc<[CallAnswer]> {
     let all = dice.below(2) == 0;
     let asked = chat.calls.iter().filter(|open| open.state.asks());
-    let mut answers: Vec<Answer> = Vec::new();
+    let mut answers: Vec<CallAnswer> = Vec::new();
     for open in asked {
         if all || dice.below(2) == 0 {
-            answers.push(Answer { call: open.uid, what: answer(open, dice) });
+            answers.push(CallAnswer { call: open.uid, what: answer(open, dice) });
         }
     }
     match dice.below(8) {
         6 => answers.extend(answers.first().cloned()),
         7 => {
             let call = CallUid { step: StepId(dice.below(3)), ordinal: 0 };
-            answers.push(Answer { call, what: Answered::Output(Output::text("unasked")) });
+            answers.push(CallAnswer { call, what: AnswerContent::Output(Output::text("unasked")) });
         }
         _ => {}
     }
     answers.into()
 }
 
-fn answer(open: &OpenCall, dice: &mut Dice) -> Answered {
+fn answer(open: &OpenCall, dice: &mut Dice) -> AnswerContent {
     let fits_client = (open.state == CallState::AsksClient) != (dice.below(9) == 8);
     match (fits_client, dice.below(4)) {
-        (true, 0 | 1) => Answered::Output(Output::text("done")),
-        (true, _) => Answered::Error(Output::text("broken")),
-        (false, 0 | 1) => Answered::Approve { input_hash: open.input_hash },
-        (false, 2) => Answered::Deny { reason: "no".into() },
-        (false, _) => Answered::Approve { input_hash: open.input_hash ^ 1 },
+        (true, 0 | 1) => AnswerContent::Output(Output::text("done")),
+        (true, _) => AnswerContent::Error(Output::text("broken")),
+        (false, 0 | 1) => AnswerContent::Approve { input_hash: open.input_hash },
+        (false, 2) => AnswerContent::Deny { reason: "no".into() },
+        (false, _) => AnswerContent::Approve { input_hash: open.input_hash ^ 1 },
     }
 }

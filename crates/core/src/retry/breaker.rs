@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Kind, ProviderError, Retry};
+use crate::error::{ErrorKind, ProviderError, Retry};
 use crate::ids::Timestamp;
 
 /// The bounds of a breaker.
@@ -56,7 +56,7 @@ enum State {
 
 /// Whether an attempt may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub enum BreakerDecision {
     /// As usual.
     Go,
     /// To look whether the model is back; everyone else waits for it.
@@ -67,7 +67,7 @@ pub enum Admission {
 
 /// What an attempt says about the model's health, which is not what it says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub enum ModelHealth {
     /// It answers: with success, or with a refusal that is about us.
     Answers,
     /// It does not.
@@ -76,27 +76,31 @@ pub enum Health {
     Untold,
 }
 
-impl Health {
+impl ModelHealth {
     /// What an error says about the model's health.
     #[must_use]
     pub fn of(error: &ProviderError) -> Self {
         match error.kind {
             _ if error.retry == Retry::Now => Self::Answers,
-            Kind::Malformed if error.retry == Retry::Once => Self::Answers, // With more than we take.
-            Kind::Overloaded | Kind::Timeout | Kind::Silence | Kind::Truncated | Kind::Malformed => Self::Fails,
-            Kind::Generic if error.retry != Retry::Never => Self::Fails,
+            ErrorKind::Malformed if error.retry == Retry::Once => Self::Answers, // With more than we take.
+            ErrorKind::Overloaded
+            | ErrorKind::Timeout
+            | ErrorKind::Silence
+            | ErrorKind::Truncated
+            | ErrorKind::Malformed => Self::Fails,
+            ErrorKind::Generic if error.retry != Retry::Never => Self::Fails,
             // A rate limit is about this key: the governor's business, and proof of life.
-            Kind::RateLimit
-            | Kind::Auth
-            | Kind::MissingKey
-            | Kind::UsageLimit
-            | Kind::Config
-            | Kind::ContextFull
-            | Kind::ContentFilter
-            | Kind::ProviderDisabled
-            | Kind::ChainBroken
-            | Kind::Generic => Self::Answers,
-            Kind::Budget | Kind::Quarantine => Self::Untold, // It was not asked.
+            ErrorKind::RateLimit
+            | ErrorKind::Auth
+            | ErrorKind::MissingKey
+            | ErrorKind::UsageLimit
+            | ErrorKind::Config
+            | ErrorKind::ContextFull
+            | ErrorKind::ContentFilter
+            | ErrorKind::ProviderDisabled
+            | ErrorKind::ChainBroken
+            | ErrorKind::Generic => Self::Answers,
+            ErrorKind::Budget | ErrorKind::Quarantine => Self::Untold, // It was not asked.
         }
     }
 }
@@ -109,13 +113,13 @@ impl Breaker {
     }
 
     /// Asks to pass.
-    pub fn admit(&mut self, now: Timestamp) -> Admission {
+    pub fn admit(&mut self, now: Timestamp) -> BreakerDecision {
         match (self.state, self.shut_until(now)) {
-            (State::Closed { .. }, _) => Admission::Go,
-            (_, Some(until)) => Admission::NotBefore(until),
+            (State::Closed { .. }, _) => BreakerDecision::Go,
+            (_, Some(until)) => BreakerDecision::NotBefore(until),
             (_, None) => {
                 self.state = State::Probing { since: now, until: now + self.limits.probe_max };
-                Admission::Probe
+                BreakerDecision::Probe
             }
         }
     }
@@ -151,17 +155,17 @@ impl Breaker {
     }
 
     /// Takes what an attempt that passed came to. Late news of an earlier attempt is news as well.
-    pub fn report(&mut self, health: Health, now: Timestamp) {
+    pub fn report(&mut self, health: ModelHealth, now: Timestamp) {
         self.state = match (self.state, health) {
-            (_, Health::Answers) => State::Closed { failures: 0 },
-            (State::Closed { failures }, Health::Fails) if failures + 1 < self.limits.failures_max => {
+            (_, ModelHealth::Answers) => State::Closed { failures: 0 },
+            (State::Closed { failures }, ModelHealth::Fails) if failures + 1 < self.limits.failures_max => {
                 State::Closed { failures: failures + 1 }
             }
-            (State::Closed { .. } | State::Probing { .. }, Health::Fails) => {
+            (State::Closed { .. } | State::Probing { .. }, ModelHealth::Fails) => {
                 State::Open { until: now + self.limits.open_max }
             }
-            (State::Probing { .. }, Health::Untold) => State::Open { until: now }, // The next may look at once.
-            (state @ State::Open { .. }, Health::Fails) | (state, Health::Untold) => state,
+            (State::Probing { .. }, ModelHealth::Untold) => State::Open { until: now }, // The next may look at once.
+            (state @ State::Open { .. }, ModelHealth::Fails) | (state, ModelHealth::Untold) => state,
         }
     }
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::{Kind, ProviderError};
+use crate::error::{ErrorKind, ProviderError};
 use crate::ids::Timestamp;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -10,8 +10,8 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn tried(tries: u32) -> Spent {
-    Spent { tries, attempts: tries, ..Spent::default() }
+fn tried(tries: u32) -> RetrySpent {
+    RetrySpent { tries, attempts: tries, ..RetrySpent::default() }
 }
 
 /// CT01: spans grow 1, 2, 4… to 60 s and stay there, for any number of tries.
@@ -32,7 +32,7 @@ fn waits_are_drawn_from_the_whole_span() {
     for (jitter, wait) in
         [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8), (7.0, 8), (-1.0, 0), (f64::NAN, 8), (f64::INFINITY, 8)]
     {
-        assert_eq!(verdict(Retry::Backoff, &tried(4), &limits, jitter), Verdict::Wait(secs(wait)), "{jitter}");
+        assert_eq!(decide(Retry::Backoff, &tried(4), &limits, jitter), RetryDecision::Wait(secs(wait)), "{jitter}");
     }
 }
 
@@ -40,19 +40,26 @@ fn waits_are_drawn_from_the_whole_span() {
 #[test]
 fn a_retry_after_is_a_floor() {
     let limits = RetryLimits::default();
-    let wait = |floor, tries, jitter| verdict(Retry::After(secs(floor)), &tried(tries), &limits, jitter);
-    assert_eq!(wait(30, 1, 0.0), Verdict::Wait(secs(30)));
-    assert_eq!(wait(30, 1, 0.5), Verdict::Wait(secs(30) + SECOND / 2), "those told the same do not return together");
-    assert_eq!(wait(3, 7, 1.0), Verdict::Wait(secs(60)), "our own wait is longer");
-    assert_eq!(wait(120, 1, 0.0), Verdict::Wait(secs(120)));
+    let wait = |floor, tries, jitter| decide(Retry::After(secs(floor)), &tried(tries), &limits, jitter);
+    assert_eq!(wait(30, 1, 0.0), RetryDecision::Wait(secs(30)));
+    assert_eq!(
+        wait(30, 1, 0.5),
+        RetryDecision::Wait(secs(30) + SECOND / 2),
+        "those told the same do not return together"
+    );
+    assert_eq!(wait(3, 7, 1.0), RetryDecision::Wait(secs(60)), "our own wait is longer");
+    assert_eq!(wait(120, 1, 0.0), RetryDecision::Wait(secs(120)));
 }
 
 /// P6: a Retry-After that is longer than we wait unseen is told to the person, with the time.
 #[test]
 fn a_long_retry_after_is_surfaced() {
-    let verdict = verdict(Retry::After(secs(1_000_000_000)), &tried(1), &RetryLimits::default(), 0.5);
-    assert_eq!(verdict, Verdict::GiveUp(Why::TooLong(secs(1_000_000_000))));
-    assert_eq!(Why::TooLong(secs(121)).to_string(), "the provider asks to wait 121 seconds; send again after that");
+    let verdict = decide(Retry::After(secs(1_000_000_000)), &tried(1), &RetryLimits::default(), 0.5);
+    assert_eq!(verdict, RetryDecision::GiveUp(GiveUpReason::TooLong(secs(1_000_000_000))));
+    assert_eq!(
+        GiveUpReason::TooLong(secs(121)).to_string(),
+        "the provider asks to wait 121 seconds; send again after that"
+    );
 }
 
 /// CE08, CT02, CT04: what cannot be retried is given up at once; what can is tried until a bound, each with its
@@ -60,37 +67,53 @@ fn a_long_retry_after_is_surfaced() {
 #[test]
 fn every_bound_ends_the_trying() {
     let limits = RetryLimits::default();
-    let give_up = |retry, spent: Spent| verdict(retry, &spent, &limits, 0.5);
+    let give_up = |retry, spent: RetrySpent| decide(retry, &spent, &limits, 0.5);
     let spent = tried(1);
-    assert_eq!(give_up(Retry::Never, spent), Verdict::GiveUp(Why::Permanent));
-    let once = |times| Spent { once: times, ..tried(2) };
-    assert_eq!(give_up(Retry::Once, once(1)), Verdict::Wait(SECOND), "what failed before had another reason");
-    assert_eq!(give_up(Retry::Once, once(2)), Verdict::GiveUp(Why::Again));
-    assert_eq!(give_up(Retry::Backoff, tried(7)), Verdict::Wait(secs(30)));
-    assert_eq!(give_up(Retry::Backoff, tried(8)), Verdict::GiveUp(Why::Tries));
-    assert_eq!(give_up(Retry::Backoff, Spent { attempts: 24, ..spent }), Verdict::GiveUp(Why::Attempts));
-    assert_eq!(give_up(Retry::Backoff, Spent { cost: Micros::units(11), ..spent }), Verdict::GiveUp(Why::Cost));
-    assert_eq!(give_up(Retry::Backoff, Spent { time: limits.time_max, ..spent }), Verdict::GiveUp(Why::Time));
-    let nearly = Spent { time: limits.time_max - secs(100), ..spent };
+    assert_eq!(give_up(Retry::Never, spent), RetryDecision::GiveUp(GiveUpReason::Permanent));
+    let once = |times| RetrySpent { once: times, ..tried(2) };
+    assert_eq!(give_up(Retry::Once, once(1)), RetryDecision::Wait(SECOND), "what failed before had another reason");
+    assert_eq!(give_up(Retry::Once, once(2)), RetryDecision::GiveUp(GiveUpReason::Again));
+    assert_eq!(give_up(Retry::Backoff, tried(7)), RetryDecision::Wait(secs(30)));
+    assert_eq!(give_up(Retry::Backoff, tried(8)), RetryDecision::GiveUp(GiveUpReason::Tries));
+    assert_eq!(
+        give_up(Retry::Backoff, RetrySpent { attempts: 24, ..spent }),
+        RetryDecision::GiveUp(GiveUpReason::Attempts)
+    );
+    assert_eq!(
+        give_up(Retry::Backoff, RetrySpent { cost: Micros::units(11), ..spent }),
+        RetryDecision::GiveUp(GiveUpReason::Cost)
+    );
+    assert_eq!(
+        give_up(Retry::Backoff, RetrySpent { time: limits.time_max, ..spent }),
+        RetryDecision::GiveUp(GiveUpReason::Time)
+    );
+    let nearly = RetrySpent { time: limits.time_max - secs(100), ..spent };
     assert_eq!(
         give_up(Retry::After(secs(110)), nearly),
-        Verdict::GiveUp(Why::Time),
+        RetryDecision::GiveUp(GiveUpReason::Time),
         "the wait counts before it begins"
     );
-    assert_eq!(give_up(Retry::After(secs(90)), nearly), Verdict::Wait(secs(90) + SECOND / 2));
-    for whys in [Why::Permanent, Why::Again, Why::Tries, Why::Attempts, Why::Time, Why::Cost] {
+    assert_eq!(give_up(Retry::After(secs(90)), nearly), RetryDecision::Wait(secs(90) + SECOND / 2));
+    for whys in [
+        GiveUpReason::Permanent,
+        GiveUpReason::Again,
+        GiveUpReason::Tries,
+        GiveUpReason::Attempts,
+        GiveUpReason::Time,
+        GiveUpReason::Cost,
+    ] {
         assert!(!whys.to_string().is_empty());
     }
 }
 
 /// Plays failures until one is final or the script ends; says how many attempts were made and how it ended.
-fn play(failures: &[(Retry, Progress)], limits: &RetryLimits) -> (u32, Option<Why>) {
-    let mut spent = Spent::default();
+fn play(failures: &[(Retry, AttemptProgress)], limits: &RetryLimits) -> (u32, Option<GiveUpReason>) {
+    let mut spent = RetrySpent::default();
     for &(retry, progress) in failures {
         spent = spent.failed(progress, SECOND, Micros(1), limits).leaving(retry);
-        match verdict(retry, &spent, limits, 0.5) {
-            Verdict::Wait(wait) => spent = spent.waited(wait),
-            Verdict::GiveUp(why) => return (spent.attempts, Some(why)),
+        match decide(retry, &spent, limits, 0.5) {
+            RetryDecision::Wait(wait) => spent = spent.waited(wait),
+            RetryDecision::GiveUp(why) => return (spent.attempts, Some(why)),
         }
     }
     (spent.attempts + 1, None) // The one after the script succeeds.
@@ -100,24 +123,24 @@ fn play(failures: &[(Retry, Progress)], limits: &RetryLimits) -> (u32, Option<Wh
 #[test]
 fn a_step_ends_with_its_first_success_or_its_first_final_failure() {
     let limits = RetryLimits::default();
-    let transient = (Retry::Backoff, Progress::None);
+    let transient = (Retry::Backoff, AttemptProgress::None);
     assert_eq!(play(&[], &limits), (1, None));
     assert_eq!(play(&[transient], &limits), (2, None));
     assert_eq!(play(&[transient; 7], &limits), (8, None));
-    assert_eq!(play(&[transient; 8], &limits), (8, Some(Why::Tries)));
-    assert_eq!(play(&[(Retry::Never, Progress::None), transient], &limits), (1, Some(Why::Permanent)));
+    assert_eq!(play(&[transient; 8], &limits), (8, Some(GiveUpReason::Tries)));
+    assert_eq!(play(&[(Retry::Never, AttemptProgress::None), transient], &limits), (1, Some(GiveUpReason::Permanent)));
 }
 
 /// Design §4: output earns tries back, so a long answer over a bad line gets there; a total ends even that.
 #[test]
 fn progress_refills_the_budget_but_not_the_totals() {
     let limits = RetryLimits::default();
-    let (stuck, onward) = ((Retry::Backoff, Progress::None), (Retry::Backoff, Progress::Output));
+    let (stuck, onward) = ((Retry::Backoff, AttemptProgress::None), (Retry::Backoff, AttemptProgress::Output));
     let mixed: Vec<_> = [[stuck; 4].as_slice(), &[onward], &[stuck; 4], &[onward]].concat();
     assert_eq!(play(&mixed, &limits), (11, None), "more than eight failures, and still going");
-    assert_eq!(play(&[onward; 100], &limits), (24, Some(Why::Attempts)));
+    assert_eq!(play(&[onward; 100], &limits), (24, Some(GiveUpReason::Attempts)));
     let mut spent = tried(6);
-    spent = spent.failed(Progress::Output, SECOND, Micros(5), &limits);
+    spent = spent.failed(AttemptProgress::Output, SECOND, Micros(5), &limits);
     assert_eq!((spent.tries, spent.attempts, spent.cost), (3, 7, Micros(5)));
 }
 
@@ -126,11 +149,11 @@ fn progress_refills_the_budget_but_not_the_totals() {
 fn a_lost_process_is_nobodys_failure() {
     let limits = RetryLimits::default();
     let spent = tried(7).resumed(Micros(5));
-    assert_eq!(spent, Spent { attempts: 8, cost: Micros(5), ..tried(7) });
-    assert_eq!(verdict(Retry::Now, &spent, &limits, 1.0), Verdict::Wait(Duration::ZERO));
+    assert_eq!(spent, RetrySpent { attempts: 8, cost: Micros(5), ..tried(7) });
+    assert_eq!(decide(Retry::Now, &spent, &limits, 1.0), RetryDecision::Wait(Duration::ZERO));
     let often = (0..17).fold(spent, |spent, _| spent.resumed(Micros(0)));
-    assert_eq!(verdict(Retry::Now, &often, &limits, 1.0), Verdict::GiveUp(Why::Attempts));
-    assert_eq!(spent.paid(Micros(2)), Spent { cost: Micros(7), ..spent });
+    assert_eq!(decide(Retry::Now, &often, &limits, 1.0), RetryDecision::GiveUp(GiveUpReason::Attempts));
+    assert_eq!(spent.paid(Micros(2)), RetrySpent { cost: Micros(7), ..spent });
 }
 
 /// CE18, P6: milliseconds win over seconds, dates work in all three forms, nonsense counts as not said.
@@ -178,8 +201,8 @@ fn at(seconds: i64) -> Timestamp {
 fn broken_at_zero() -> Breaker {
     let mut breaker = breaker();
     for _ in 0..3 {
-        assert_eq!(breaker.admit(at(0)), Admission::Go);
-        breaker.report(Health::Fails, at(0));
+        assert_eq!(breaker.admit(at(0)), BreakerDecision::Go);
+        breaker.report(ModelHealth::Fails, at(0));
     }
     breaker
 }
@@ -187,25 +210,25 @@ fn broken_at_zero() -> Breaker {
 #[test]
 fn failures_in_a_row_close_the_door_and_one_probe_looks() {
     let mut door = broken_at_zero();
-    assert_eq!(door.admit(at(29)), Admission::NotBefore(at(30)));
-    assert_eq!(door.admit(at(30)), Admission::Probe);
-    assert_eq!(door.admit(at(31)), Admission::NotBefore(at(32)), "one looks, the others wait");
-    door.report(Health::Answers, at(32));
+    assert_eq!(door.admit(at(29)), BreakerDecision::NotBefore(at(30)));
+    assert_eq!(door.admit(at(30)), BreakerDecision::Probe);
+    assert_eq!(door.admit(at(31)), BreakerDecision::NotBefore(at(32)), "one looks, the others wait");
+    door.report(ModelHealth::Answers, at(32));
     assert_eq!(door, breaker(), "as new");
 
     let mut door = broken_at_zero();
-    assert_eq!(door.admit(at(30)), Admission::Probe);
-    door.report(Health::Fails, at(33));
-    assert_eq!(door.admit(at(62)), Admission::NotBefore(at(63)));
+    assert_eq!(door.admit(at(30)), BreakerDecision::Probe);
+    door.report(ModelHealth::Fails, at(33));
+    assert_eq!(door.admit(at(62)), BreakerDecision::NotBefore(at(63)));
 }
 
 /// I16: whoever comes while one looks is told to come back after as long again, so nobody rests long behind a short look.
 #[test]
 fn behind_a_probe_the_wait_is_as_long_as_the_look() {
     let mut door = broken_at_zero();
-    assert_eq!(door.admit(at(30)), Admission::Probe);
+    assert_eq!(door.admit(at(30)), BreakerDecision::Probe);
     for (now, until) in [(30, 31), (31, 32), (34, 38), (50, 70), (89, 90)] {
-        assert_eq!(door.admit(at(now)), Admission::NotBefore(at(until)), "{now}");
+        assert_eq!(door.admit(at(now)), BreakerDecision::NotBefore(at(until)), "{now}");
     }
     assert_eq!((door.spread(), broken_at_zero().spread()), (SECOND, Duration::ZERO));
 }
@@ -216,16 +239,16 @@ fn behind_a_probe_the_wait_is_as_long_as_the_look() {
 fn the_first_words_of_a_probe_open_the_door() {
     let probed = || {
         let mut door = broken_at_zero();
-        assert_eq!(door.admit(at(30)), Admission::Probe);
+        assert_eq!(door.admit(at(30)), BreakerDecision::Probe);
         door.speaks();
-        assert_eq!(door.admit(at(31)), Admission::Go);
+        assert_eq!(door.admit(at(31)), BreakerDecision::Go);
         door
     };
     let mut door = probed();
-    door.report(Health::Fails, at(40));
-    assert_eq!(door.admit(at(41)), Admission::NotBefore(at(70)));
+    door.report(ModelHealth::Fails, at(40));
+    assert_eq!(door.admit(at(41)), BreakerDecision::NotBefore(at(70)));
     let mut door = probed();
-    door.report(Health::Answers, at(40));
+    door.report(ModelHealth::Answers, at(40));
     assert_eq!(door, breaker(), "as new");
     for mut door in [breaker(), broken_at_zero()] {
         let before = door.clone();
@@ -237,52 +260,59 @@ fn the_first_words_of_a_probe_open_the_door() {
 #[test]
 fn an_answer_in_between_starts_the_count_again() {
     let mut door = breaker();
-    for health in [Health::Fails, Health::Fails, Health::Answers, Health::Fails, Health::Fails, Health::Untold] {
+    for health in [
+        ModelHealth::Fails,
+        ModelHealth::Fails,
+        ModelHealth::Answers,
+        ModelHealth::Fails,
+        ModelHealth::Fails,
+        ModelHealth::Untold,
+    ] {
         door.report(health, at(0));
     }
-    assert_eq!(door.admit(at(0)), Admission::Go);
+    assert_eq!(door.admit(at(0)), BreakerDecision::Go);
 }
 
 /// The forerunner's breaker was wedged for good by a permanent error on its probe (awaken P10).
 #[test]
 fn no_outcome_of_the_probe_wedges_the_door() {
-    for kind in Kind::ALL {
+    for kind in ErrorKind::ALL {
         let mut door = broken_at_zero();
-        assert_eq!(door.admit(at(30)), Admission::Probe);
-        let health = Health::of(&ProviderError::new("x", kind));
+        assert_eq!(door.admit(at(30)), BreakerDecision::Probe);
+        let health = ModelHealth::of(&ProviderError::new("x", kind));
         door.report(health, at(31));
         let next = door.admit(at(61));
         match health {
-            Health::Answers => assert_eq!(next, Admission::Go, "{kind:?}"),
-            Health::Fails | Health::Untold => assert_eq!(next, Admission::Probe, "{kind:?}"),
+            ModelHealth::Answers => assert_eq!(next, BreakerDecision::Go, "{kind:?}"),
+            ModelHealth::Fails | ModelHealth::Untold => assert_eq!(next, BreakerDecision::Probe, "{kind:?}"),
         }
     }
     let mut door = broken_at_zero();
-    assert_eq!(door.admit(at(30)), Admission::Probe);
-    assert_eq!(door.admit(at(90)), Admission::Probe, "the first probe never came back");
-    door.report(Health::Untold, at(91));
-    assert_eq!(door.admit(at(91)), Admission::Probe, "an interrupted probe makes room at once");
+    assert_eq!(door.admit(at(30)), BreakerDecision::Probe);
+    assert_eq!(door.admit(at(90)), BreakerDecision::Probe, "the first probe never came back");
+    door.report(ModelHealth::Untold, at(91));
+    assert_eq!(door.admit(at(91)), BreakerDecision::Probe, "an interrupted probe makes room at once");
 }
 
 /// Inv7: wall clocks are put back; a door must not stay shut for as long.
 #[test]
 fn a_clock_put_back_does_not_keep_the_door_shut() {
     let mut door = broken_at_zero();
-    assert_eq!(door.admit(at(-86_400)), Admission::Probe);
+    assert_eq!(door.admit(at(-86_400)), BreakerDecision::Probe);
 }
 
 /// A rate limit and a refusal are about us; an outage is about the model.
 #[test]
 fn health_is_about_the_model() {
-    let health = |kind, retry| Health::of(&ProviderError::new("x", kind).with_retry(retry));
-    assert_eq!(health(Kind::RateLimit, Retry::Backoff), Health::Answers);
-    assert_eq!(health(Kind::Auth, Retry::Never), Health::Answers);
-    assert_eq!(health(Kind::Generic, Retry::Never), Health::Answers);
-    assert_eq!(health(Kind::Generic, Retry::Backoff), Health::Fails);
-    assert_eq!(health(Kind::Silence, Retry::Backoff), Health::Fails);
-    assert_eq!(health(Kind::Malformed, Retry::Backoff), Health::Fails);
-    assert_eq!(health(Kind::Malformed, Retry::Once), Health::Answers, "with more than we take");
-    assert_eq!(health(Kind::Truncated, Retry::Now), Health::Answers, "it only paused");
+    let health = |kind, retry| ModelHealth::of(&ProviderError::new("x", kind).with_retry(retry));
+    assert_eq!(health(ErrorKind::RateLimit, Retry::Backoff), ModelHealth::Answers);
+    assert_eq!(health(ErrorKind::Auth, Retry::Never), ModelHealth::Answers);
+    assert_eq!(health(ErrorKind::Generic, Retry::Never), ModelHealth::Answers);
+    assert_eq!(health(ErrorKind::Generic, Retry::Backoff), ModelHealth::Fails);
+    assert_eq!(health(ErrorKind::Silence, Retry::Backoff), ModelHealth::Fails);
+    assert_eq!(health(ErrorKind::Malformed, Retry::Backoff), ModelHealth::Fails);
+    assert_eq!(health(ErrorKind::Malformed, Retry::Once), ModelHealth::Answers, "with more than we take");
+    assert_eq!(health(ErrorKind::Truncated, Retry::Now), ModelHealth::Answers, "it only paused");
 }
 
 fn any_retry() -> impl Strategy<Value = Retry> {
@@ -303,8 +333,8 @@ proptest! {
         retry in any_retry(), tries in any::<u32>(), attempts in any::<u32>(), time in any::<Duration>(), jitter in any::<f64>(),
     ) {
         let limits = RetryLimits::default();
-        let spent = Spent { tries, attempts, time, ..Spent::default() };
-        if let Verdict::Wait(wait) = verdict(retry, &spent, &limits, jitter) {
+        let spent = RetrySpent { tries, attempts, time, ..RetrySpent::default() };
+        if let RetryDecision::Wait(wait) = decide(retry, &spent, &limits, jitter) {
             prop_assert!(wait <= limits.delay_max.max(limits.retry_after_max + limits.delay_base));
             prop_assert!(time + wait <= limits.time_max);
             prop_assert!(tries < limits.tries_max && attempts < limits.attempts_max);
@@ -319,7 +349,7 @@ proptest! {
     fn every_run_of_failures_ends(outputs in prop::collection::vec(any::<bool>(), 30..40)) {
         let failures: Vec<_> = outputs
             .iter()
-            .map(|&some| (Retry::Backoff, if some { Progress::Output } else { Progress::None }))
+            .map(|&some| (Retry::Backoff, if some { AttemptProgress::Output } else { AttemptProgress::None }))
             .collect();
         let (attempts, why) = play(&failures, &RetryLimits::default());
         prop_assert!(attempts <= 24 && why.is_some());
@@ -334,13 +364,13 @@ proptest! {
             now += seconds;
             match event {
                 0 => { door.admit(at(now)); }
-                1 => door.report(Health::Answers, at(now)),
-                2 => door.report(Health::Fails, at(now)),
+                1 => door.report(ModelHealth::Answers, at(now)),
+                2 => door.report(ModelHealth::Fails, at(now)),
                 3 => door.speaks(),
-                _ => door.report(Health::Untold, at(now)),
+                _ => door.report(ModelHealth::Untold, at(now)),
             }
         }
         let longest = at(now) + secs(60);
-        prop_assert!(!matches!(door.admit(longest), Admission::NotBefore(_)));
+        prop_assert!(!matches!(door.admit(longest), BreakerDecision::NotBefore(_)));
     }
 }

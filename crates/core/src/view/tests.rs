@@ -1,7 +1,7 @@
 use super::*;
-use crate::chat::{CallState, Failure};
-use crate::command::When;
-use crate::error::Kind;
+use crate::chat::{CallState, TurnFailure};
+use crate::command::Delivery;
+use crate::error::ErrorKind;
 use crate::message::{Body, Stop};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
 use crate::rehearsal::{Stage, tiny_limits};
@@ -16,7 +16,7 @@ fn a_cursor_reads_back_as_written_and_nothing_else_is_one() {
 }
 
 fn row(step: u64, seq: u64, delta: Delta) -> Event {
-    Event::Delta(Row { step: StepId(step), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(delta) })
+    Event::Delta(JournalRow { step: StepId(step), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(delta) })
 }
 
 fn message(id: u64) -> Event {
@@ -49,7 +49,7 @@ fn events_that_do_not_follow_each_other_are_noticed() {
 #[test]
 fn a_standing_tells_everything_but_the_words() {
     let mut stage = Stage::new(chat_id(1));
-    let commands = [send("hello", When::Queue), send("and then", When::Steer)];
+    let commands = [send("hello", Delivery::Queue), send("and then", Delivery::Steer)];
     for command in commands {
         stage.submit(command, &tiny_limits()).unwrap();
         stage.commit(&stage.obey_next().unwrap());
@@ -57,7 +57,7 @@ fn a_standing_tells_everything_but_the_words() {
     let asks = reply(StepId(1), &call(0, "client", "{}"), Stop::ToolUse);
     stage.commit(&stage.change(|change| change.reply(asks, |_| CallState::AsksClient)));
     stage.commit(&stage.change(|change| change.ask(Timestamp(9))));
-    let wait = Wait { until: Timestamp(7), kind: Kind::Overloaded, message: "busy".into(), attempt: 2 };
+    let wait = RetryWait { until: Timestamp(7), kind: ErrorKind::Overloaded, message: "busy".into(), attempt: 2 };
     let chat = Chat {
         archived: true,
         wait: Some(wait),
@@ -83,7 +83,7 @@ fn what_was_accepted_shows_before_it_is_obeyed() {
     let mut stage = Stage::new(chat_id(1));
     stage.submit(Command::Rename("Named".into()), &limits).unwrap();
     assert_eq!((standing(&stage).status, standing(&stage).received), (Status::Idle, InboxSeq(1)), "nothing to do");
-    for (key, when) in [("a", When::Queue), ("b", When::Steer), ("c", When::Now)] {
+    for (key, when) in [("a", Delivery::Queue), ("b", Delivery::Steer), ("c", Delivery::Now)] {
         stage.submit_as(Some(key), send(key, when), &limits).unwrap();
     }
     let shown = standing(&stage);
@@ -105,7 +105,7 @@ fn what_was_accepted_shows_before_it_is_obeyed() {
     }
     stage.commit(&stage.change(|change| change.settle(None))); // `now` has stopped the first turn, and is the next one.
     assert_eq!(standing(&stage).unanswered, [4, 3].map(InboxSeq));
-    let failure = Failure { kind: Kind::Config, message: String::new(), detail: String::new(), attempts: 1 };
+    let failure = TurnFailure { kind: ErrorKind::Config, message: String::new(), detail: String::new(), attempts: 1 };
     stage.commit(&stage.change(|change| change.fail(None, failure)));
     let failed = standing(&stage);
     assert_eq!((failed.status, failed.ended.is_some()), (Status::Failed, true));
@@ -118,7 +118,7 @@ fn what_was_accepted_shows_before_it_is_obeyed() {
 #[test]
 fn a_message_carries_its_receipt_and_its_key() {
     let mut stage = Stage::new(chat_id(1));
-    for (key, when) in [("a", When::Queue), ("b", When::Queue), ("c", When::Steer)] {
+    for (key, when) in [("a", Delivery::Queue), ("b", Delivery::Queue), ("c", Delivery::Steer)] {
         stage.submit_as(Some(key), send(key, when), &tiny_limits()).unwrap();
         stage.commit(&stage.obey_next().unwrap());
     }

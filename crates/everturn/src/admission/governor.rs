@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::fact::Fact;
-use everturn_core::governor::{Answer, Door, Ended, Governor, Pass, Place, Shut};
+use everturn_core::governor::{AttemptEnd, AttemptPermit, BlockScope, Blocked, Governor, PermitDecision, QueueTicket};
 use everturn_core::ids::ModelId;
 use everturn_core::limits::Limits;
 use everturn_stores::WriteError;
@@ -32,7 +32,7 @@ struct Governed(Mutex<State>);
 #[derive(Debug)]
 struct State {
     governor: Governor,
-    bells: HashMap<Place, Arc<Notify>>,
+    bells: HashMap<QueueTicket, Arc<Notify>>,
     places: u64,
 }
 
@@ -40,14 +40,14 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Permit {
     governed: Arc<Governed>,
-    pass: Option<Pass>,
+    pass: Option<AttemptPermit>,
     clock: Clock,
 }
 
 /// Somebody in line. Dropped, they have left it.
 struct Waiting {
     governed: Arc<Governed>,
-    place: Place,
+    place: QueueTicket,
     bell: Arc<Notify>,
 }
 
@@ -73,7 +73,7 @@ impl Governed {
     fn line_up(self: &Arc<Self>) -> Waiting {
         let mut state = self.state();
         state.places += 1;
-        let (place, bell) = (Place(state.places), Arc::new(Notify::new()));
+        let (place, bell) = (QueueTicket(state.places), Arc::new(Notify::new()));
         state.bells.insert(place, bell.clone());
         Waiting { governed: self.clone(), place, bell }
     }
@@ -100,10 +100,10 @@ impl Ports {
     /// so somebody who is alone on a key waits once.
     pub(crate) fn give_back(&self, mut permit: Permit, ended: &attempt::Ended) -> Option<f64> {
         match ended {
-            attempt::Ended::Answered(_) => permit.give_back(Ended::Answered, 0.0),
+            attempt::Ended::Answered(_) => permit.give_back(AttemptEnd::Answered, 0.0),
             attempt::Ended::Broke(error) => {
                 let jitter = self.entropy.unit();
-                permit.give_back(Ended::Broke(error), jitter);
+                permit.give_back(AttemptEnd::Broke(error), jitter);
                 return Some(jitter);
             }
             attempt::Ended::Cancelled => {}
@@ -129,7 +129,7 @@ impl Permit {
         }
     }
 
-    fn give_back(&mut self, how: Ended<'_>, jitter: f64) {
+    fn give_back(&mut self, how: AttemptEnd<'_>, jitter: f64) {
         if let Some(pass) = self.pass.take() {
             let mut state = self.governed.state();
             state.governor.ended(pass, how, self.clock.counted(), jitter);
@@ -140,13 +140,13 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.give_back(Ended::Untold, 0.0);
+        self.give_back(AttemptEnd::Untold, 0.0);
     }
 }
 
 impl Ports {
     /// Waits in line until a model may be asked, or says until when nobody may.
-    async fn pass(&self, credential: &str, model: &ModelId, limits: &Limits) -> Result<Permit, Shut> {
+    async fn pass(&self, credential: &str, model: &ModelId, limits: &Limits) -> Result<Permit, Blocked> {
         let governed = self.governors.of(credential, limits);
         let waiting = governed.line_up();
         loop {
@@ -156,9 +156,9 @@ impl Ports {
                 state.governor.ask(waiting.place, model, now, jitter)
             };
             match answer {
-                Answer::Go(pass) => return Ok(Permit { governed, pass: Some(pass), clock: self.clock }),
-                Answer::NotBefore(shut) => return Err(shut),
-                Answer::InLine => waiting.bell.notified().await,
+                PermitDecision::Go(pass) => return Ok(Permit { governed, pass: Some(pass), clock: self.clock }),
+                PermitDecision::NotBefore(shut) => return Err(shut),
+                PermitDecision::InLine => waiting.bell.notified().await,
             }
         }
     }
@@ -190,8 +190,8 @@ impl Driver {
     }
 
     /// The model, or the key, is left alone for now: ask the next model, or wait.
-    async fn shut_out(&mut self, Shut { until, door, error }: Shut) -> Result<(), WriteError> {
-        if door == Door::Model && self.has_next_model() {
+    async fn shut_out(&mut self, Blocked { until, door, error }: Blocked) -> Result<(), WriteError> {
+        if door == BlockScope::Model && self.has_next_model() {
             let tried = self.next_model();
             return self.change(|change| change.fact(Fact::Tried(tried))).await;
         }

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::limit_in_meta;
 use everturn_core::context::{
-    self, Compaction, Fallback, Gauge, Size, Slack, Threshold, TooLong, Trigger, cut_earlier, spare_bytes,
+    self, Compaction, CompactionFallback, CompactionInput, CompactionThreshold, CompactionTrigger, PromptSize,
+    PromptTooLong, TokenGauge, cut_earlier, spare_bytes,
 };
 use everturn_core::draft::Draft;
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::message::{Body, Message, Reply, Summary, SummarySource};
-use everturn_core::prompt::{Entries, PromptPart, Request, Target};
+use everturn_core::prompt::{PromptEntries, PromptPart, Request, Target};
 use everturn_stores::WriteError;
 
 use crate::agent::Chaining;
@@ -46,7 +47,7 @@ pub(crate) struct Room {
     /// Whether the provider refused the last request as too long, and nothing was done about it yet.
     pub(crate) refused: bool,
     /// What was done last, short of a plain summary.
-    pub(crate) leaner: Option<Fallback>,
+    pub(crate) leaner: Option<CompactionFallback>,
     /// How often what is summarised was too long itself.
     pub(crate) cuts: usize,
     /// Whether the next summary should be short, because the last was no use.
@@ -69,28 +70,28 @@ impl Driver {
         let request = self.request(asked);
         let (tokens, limit) = (self.tokens(&request), self.context_limit());
         let (trigger, source) = if self.room.refused {
-            (Trigger::Refused, SummarySource::Overflow)
+            (CompactionTrigger::Refused, SummarySource::Overflow)
         } else {
-            (Trigger::Measured, SummarySource::Automatic)
+            (CompactionTrigger::Measured, SummarySource::Automatic)
         };
         let threshold = match self.room.unsummarised {
-            Some(_) => Threshold::OFF, // It may still fit, and the provider knows.
+            Some(_) => CompactionThreshold::OFF, // It may still fit, and the provider knows.
             None => self.agent.compaction,
         };
-        if trigger == Trigger::Measured && threshold.clears(tokens, limit) {
+        if trigger == CompactionTrigger::Measured && threshold.clears(tokens, limit) {
             return Ok(Some(request));
         }
         match context::compaction(trigger, tokens, limit, threshold, &self.slack(asked, &request)) {
             Compaction::NotNeeded => return Ok(Some(request)),
             Compaction::Needed => self.compact(asked, source, None).await?,
-            Compaction::StillOver(stage @ Fallback::StrongerSummary) => {
+            Compaction::StillOver(stage @ CompactionFallback::StrongerSummary) => {
                 self.compact(asked, SummarySource::Overflow, Some(stage)).await?;
             }
             Compaction::StillOver(stage) => {
                 (self.room.leaner, self.room.refused) = (Some(stage), false);
             }
             // Ours is a guess. The provider has the last word, unless no text could be so short in tokens.
-            Compaction::Hopeless(_) if trigger == Trigger::Measured && could_fit(&request, limit) => {
+            Compaction::Hopeless(_) if trigger == CompactionTrigger::Measured && could_fit(&request, limit) => {
                 return Ok(Some(request));
             }
             Compaction::Hopeless(too_long) => self.fail(&self.too_long(asked, too_long), None).await?,
@@ -121,7 +122,7 @@ impl Driver {
 
     /// About how many tokens a request has.
     pub(crate) fn tokens(&self, request: &Request) -> u64 {
-        self.gauge.tokens(Size::text(request.bytes()))
+        self.gauge.tokens(PromptSize::text(request.bytes()))
     }
 
     /// How long an answer to a request may be where `wanted` tokens are wanted: many servers refuse one that would not fit behind it. Rounded, because some
@@ -147,14 +148,14 @@ impl Driver {
 
     /// Learns how many bytes make a token from what the newest reply was counted at, as whoever received it did.
     pub(crate) fn calibrate(&mut self, asked: &Asked) {
-        self.gauge = Gauge::default();
+        self.gauge = TokenGauge::default();
         let newest = self.newest_reply_of(asked).filter(|_| self.agent.chaining == Chaining::Off);
         let Some((place, tokens)) = newest.and_then(|(place, reply)| Some((place, reply.usage?.prompt()))) else {
             return;
         };
         let entries = self.prepared(&self.messages[..place], &asked.facts.target);
         let request = Request { entries, ..self.request(asked) };
-        self.gauge.learn(Size::text(request.bytes()), tokens);
+        self.gauge.learn(PromptSize::text(request.bytes()), tokens);
     }
 
     /// The model's newest reply, and where it stands.
@@ -188,19 +189,19 @@ impl Driver {
     }
 
     /// What the transcript says about compacting it.
-    fn slack(&self, asked: &Asked, request: &Request) -> Slack {
+    fn slack(&self, asked: &Asked, request: &Request) -> CompactionInput {
         let compactions = self.chat.turn.as_ref().map_or(0, |turn| turn.compactions);
         let weight = |weigh: fn(&PromptPart) -> usize| {
             let entries = request.entries.iter().rev().skip(2);
-            self.gauge.tokens(Size::text(entries.flat_map(|entry| &entry.parts).map(weigh).sum()))
+            self.gauge.tokens(PromptSize::text(entries.flat_map(|entry| &entry.parts).map(weigh).sum()))
         };
         let (foldable, summary) = match self.room.unsummarised {
             Some(_) => (0, None),
             None => (self.foldable(), self.summary()),
         };
         let (earlier_tokens, cut_tokens) = self.spared(asked, request);
-        let shorter = |summary: &Summary| Size::text(summary.text.len().saturating_sub(SHORTER_BYTES));
-        Slack {
+        let shorter = |summary: &Summary| PromptSize::text(summary.text.len().saturating_sub(SHORTER_BYTES));
+        CompactionInput {
             foldable,
             compactions_left: self.agent.limits.compactions_max.saturating_sub(compactions),
             after_last: self.floor(asked, request),
@@ -209,17 +210,19 @@ impl Driver {
             result_tokens: weight(PromptPart::result_bytes),
             earlier_tokens,
             cut_tokens,
-            fixed_tokens: self.gauge.tokens(Size::text(request.bytes().saturating_sub(request.entries.bytes()))),
+            fixed_tokens: self.gauge.tokens(PromptSize::text(request.bytes().saturating_sub(request.entries.bytes()))),
             taken: self.room.leaner,
         }
     }
 
     /// The entries of a request with less in them.
-    pub(crate) fn leaner(&self, entries: &Entries, stage: Fallback, target: &Target) -> Entries {
+    pub(crate) fn leaner(&self, entries: &PromptEntries, stage: CompactionFallback, target: &Target) -> PromptEntries {
         match stage {
-            Fallback::StrongerSummary | Fallback::DropMedia | Fallback::DropResults => entries.leaner(stage),
-            Fallback::CutEarlier => self.prepared(&self.without_earlier(), target).leaner(stage),
-            Fallback::DropEarlier => self.prepared(&self.cut_earlier(0), target).leaner(stage),
+            CompactionFallback::StrongerSummary | CompactionFallback::DropMedia | CompactionFallback::DropResults => {
+                entries.leaner(stage)
+            }
+            CompactionFallback::CutEarlier => self.prepared(&self.without_earlier(), target).leaner(stage),
+            CompactionFallback::DropEarlier => self.prepared(&self.cut_earlier(0), target).leaner(stage),
         }
     }
 
@@ -235,10 +238,10 @@ impl Driver {
 
     /// The tokens that cutting what was said in earlier turns would save, and leaving it out beyond that.
     fn spared(&self, asked: &Asked, request: &Request) -> (u64, u64) {
-        let entries = request.entries.leaner(Fallback::DropResults);
-        let [cut, dropped] = [Fallback::CutEarlier, Fallback::DropEarlier]
+        let entries = request.entries.leaner(CompactionFallback::DropResults);
+        let [cut, dropped] = [CompactionFallback::CutEarlier, CompactionFallback::DropEarlier]
             .map(|stage| self.leaner(&entries, stage, &asked.facts.target).bytes());
-        let tokens = |bytes| self.gauge.tokens(Size::text(bytes));
+        let tokens = |bytes| self.gauge.tokens(PromptSize::text(bytes));
         (tokens(entries.bytes().saturating_sub(cut)), tokens(cut.saturating_sub(dropped)))
     }
 
@@ -247,16 +250,16 @@ impl Driver {
         self.summary()?;
         let entries = self.prepared(self.messages.first(), &asked.facts.target);
         let bytes = request.bytes() - request.entries.bytes() + entries.bytes();
-        Some(self.gauge.tokens(Size::text(bytes)))
+        Some(self.gauge.tokens(PromptSize::text(bytes)))
     }
 
     /// The error for a request that nothing makes fit.
-    pub(crate) fn too_long(&self, asked: &Asked, too_long: TooLong) -> ProviderError {
+    pub(crate) fn too_long(&self, asked: &Asked, too_long: PromptTooLong) -> ProviderError {
         let detail = match &self.room.unsummarised {
             Some(why) => format!("{too_long} (no summary could be had: {why})"),
             None => too_long.to_string(),
         };
-        ProviderError::new(asked.provider.name(), Kind::ContextFull).with_detail(&detail)
+        ProviderError::new(asked.provider.name(), ErrorKind::ContextFull).with_detail(&detail)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use everturn_core::command::Command;
 use everturn_core::ids::ChatId;
-use everturn_stores::{Inbound, StoreError, WriteError};
+use everturn_stores::{InboxCommand, StoreError, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use crate::util::poll_on_wake::Dormant;
 /// About how long it is until an inbox that could not be read is read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-type Reading = Pin<Box<dyn Future<Output = Result<Vec<Inbound>, StoreError>> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = Result<Vec<InboxCommand>, StoreError>> + Send>>;
 
 /// What listens. At most one read is under way.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Ear {
     }
 
     /// What the inbox held. Dropping the future loses nothing.
-    async fn heard(&mut self) -> Result<Vec<Inbound>, StoreError> {
+    async fn heard(&mut self) -> Result<Vec<InboxCommand>, StoreError> {
         let Some(reading) = &mut self.0 else { return std::future::pending().await };
         let pending = reading.await;
         self.0 = None;
@@ -108,8 +108,8 @@ impl Driver {
     }
 
     /// Does what the inbox said, unless somebody wants the turn stopped.
-    async fn heed(&mut self, mut pending: Vec<Inbound>, cancel: &CancellationToken) -> Result<(), WriteError> {
-        let stops = |inbound: &Inbound| inbound.stops(&self.chat, |id| self.is_users(id));
+    async fn heed(&mut self, mut pending: Vec<InboxCommand>, cancel: &CancellationToken) -> Result<(), WriteError> {
+        let stops = |inbound: &InboxCommand| inbound.stops(&self.chat, |id| self.is_users(id));
         if pending.iter().any(stops) {
             cancel.cancel(); // Obeyed once the draft is back, or the tools are.
             return Ok(());
@@ -159,7 +159,7 @@ impl Driver {
 }
 
 /// What the inbox holds, as soon as the store can say so.
-async fn inbox(ports: &Ports, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+async fn inbox(ports: &Ports, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
     loop {
         match ports.store.inbox(chat).await {
             Err(StoreError::Unavailable(why)) => {

@@ -13,19 +13,19 @@ mod request;
 use std::sync::Arc;
 
 use everturn_core::change::Change;
-use everturn_core::chat::{CallState, Failure, Tried, Wait};
-use everturn_core::context::Size;
-use everturn_core::cost::{End, Price};
-use everturn_core::delta::{Began, Delta, Rung};
+use everturn_core::chat::{CallState, RetryWait, StepAttempts, TurnFailure};
+use everturn_core::context::PromptSize;
+use everturn_core::cost::{Price, StreamEnd};
+use everturn_core::delta::{AttemptBegan, Delta, Rung};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
-use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
+use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Thinking;
 use everturn_core::message::{Body, Stop};
 use everturn_core::prompt::{OUTPUT_MAX, Prompt, Request};
-use everturn_core::recovery::{Budget, Recovery, plan};
-use everturn_core::retry::{Progress, Spent, Verdict, Why, verdict};
+use everturn_core::recovery::{Recovery, RetryBudget, plan};
+use everturn_core::retry::{AttemptProgress, GiveUpReason, RetryDecision, RetrySpent, decide};
 use everturn_providers::record::{Of, recording};
 use everturn_providers::{ModelFacts, Provider};
 use everturn_stores::{SubmitError, WriteError};
@@ -57,7 +57,7 @@ impl Driver {
         self.inherit().await?;
         if let Some(began) = self.unrecorded() {
             // Its process is gone. What it showed is here, and no provider wants to be spared.
-            let lost = ProviderError::new(began.model.provider(), Kind::Truncated).with_cause(Cause::Resumed);
+            let lost = ProviderError::new(began.model.provider(), ErrorKind::Truncated).with_cause(Cause::Resumed);
             return self.broke(lost.with_retry(Retry::Now), 0.0).await;
         }
         let asked = match self.asked() {
@@ -112,7 +112,7 @@ impl Driver {
     }
 
     /// The draft's attempt, if no row says what became of it.
-    fn unrecorded(&self) -> Option<Began> {
+    fn unrecorded(&self) -> Option<AttemptBegan> {
         let began = self.draft.as_ref()?.current()?;
         (began.number > self.chat.tried.attempts).then(|| began.clone())
     }
@@ -134,7 +134,7 @@ impl Driver {
             let known: Vec<_> = self.ports.providers.keys().map(String::as_str).collect();
             let detail =
                 format!("no provider `{}` for model {model}; there are: {}", model.provider(), known.join(", "));
-            ProviderError::new(model.provider(), Kind::Config).with_detail(&detail)
+            ProviderError::new(model.provider(), ErrorKind::Config).with_detail(&detail)
         })?;
         let facts = provider.facts(model.name());
         Ok(Asked { model, provider, facts })
@@ -147,18 +147,19 @@ impl Driver {
             Some(_) => "the agent has no model".into(),
             None => SubmitError::NoAgent(name.clone()).to_string(),
         };
-        ProviderError::new("", Kind::Config).with_detail(&detail)
+        ProviderError::new("", ErrorKind::Config).with_detail(&detail)
     }
 
     /// The terms on which the next model is asked, if there is one and the error is this one's own: it passes but has not
     /// in time, or nobody gets an answer here.
-    pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<Tried> {
-        let its_own = error.retry != Retry::Never || matches!(error.kind, Kind::UsageLimit | Kind::ProviderDisabled);
+    pub(crate) fn elsewhere(&self, error: &ProviderError) -> Option<StepAttempts> {
+        let its_own =
+            error.retry != Retry::Never || matches!(error.kind, ErrorKind::UsageLimit | ErrorKind::ProviderDisabled);
         (its_own && self.has_next_model()).then(|| self.next_model())
     }
 
     /// Whether no other model may be asked either: a total of the step is reached, perhaps together with another bound.
-    pub(crate) fn is_total(&self, why: Why, spent: &Spent) -> bool {
+    pub(crate) fn is_total(&self, why: GiveUpReason, spent: &RetrySpent) -> bool {
         why.is_of_the_step() || spent.attempts >= self.agent.limits.retry.attempts_max
     }
 
@@ -167,14 +168,14 @@ impl Driver {
         self.agent.asks(self.chat.own_model()).nth(self.chat.tried.model.saturating_add(1)).is_some()
     }
 
-    pub(crate) fn next_model(&self) -> Tried {
+    pub(crate) fn next_model(&self) -> StepAttempts {
         let spent = self.chat.tried.spent.anew();
-        Tried { model: self.chat.tried.model + 1, spent, blind: false, ..self.chat.tried }
+        StepAttempts { model: self.chat.tried.model + 1, spent, blind: false, ..self.chat.tried }
     }
 
     pub(crate) fn wait(&self, until: Timestamp, error: &ProviderError, attempt: u32) -> Fact {
         let (kind, message) = (error.kind, error.to_string());
-        Fact::Waits(Box::new(Wait { until, kind, message, attempt }))
+        Fact::Waits(Box::new(RetryWait { until, kind, message, attempt }))
     }
 
     /// Fetches the bytes of the transcript, which was loaded without. Prompts are made of them, and nothing else is; so one
@@ -234,7 +235,7 @@ impl Driver {
     async fn attempt(&mut self, asked: Asked, climb: Climb, permit: Permit) -> Result<(), WriteError> {
         let Climb { rung, retract, opening } = climb;
         let number = self.chat.tried.attempts + 1;
-        let began = Began { number, model: asked.model.clone(), rung };
+        let began = AttemptBegan { number, model: asked.model.clone(), rung };
         self.meter.began(&began, &retract, self.draft.as_ref());
         self.spans.ask(&self.chat, &began, asked.provider.server());
         log::asks(&self.chat, &began, self.cause);
@@ -341,7 +342,7 @@ impl Driver {
         if let (Some(tokens), Ok(asked)) = (counted, self.asked())
             && self.agent.chaining == Chaining::Off
         {
-            let size = Size::text(self.request(&asked).bytes());
+            let size = PromptSize::text(self.request(&asked).bytes());
             self.gauge.learn(size, tokens);
         }
     }
@@ -349,14 +350,14 @@ impl Driver {
     /// The provider wants to be asked to go on. That is no failure, as long as the answer gets on by it.
     async fn paused(&mut self, error: ProviderError, jitter: f64) -> Result<(), WriteError> {
         self.cause = error.cause;
-        let gets_on = self.progress(error.cause) == Progress::Output && self.goes_on(error.cause);
+        let gets_on = self.progress(error.cause) == AttemptProgress::Output && self.goes_on(error.cause);
         if !gets_on || self.chat.tried.attempts + 1 >= self.agent.limits.retry.attempts_max {
             return self.broke(error.with_retry(Retry::Backoff), jitter).await;
         }
         match self.end_attempt(AttemptOutcome::Answered) {
             Some(Fact::Attempted(attempted, tried)) => {
                 let spent = tried.spent.resumed(attempted.spend.total());
-                let row = Fact::Attempted(attempted, Tried { spent, ..tried });
+                let row = Fact::Attempted(attempted, StepAttempts { spent, ..tried });
                 self.change(|change| change.fact(row)).await
             }
             _ => self.fail(&error, None).await,
@@ -370,27 +371,29 @@ impl Driver {
         let Some(Fact::Attempted(attempted, tried)) = self.end_attempt(outcome) else {
             return self.fail(&error, None).await;
         };
-        let tried = Tried { spent: tried.spent.leaving(error.retry), ..tried };
+        let tried = StepAttempts { spent: tried.spent.leaving(error.retry), ..tried };
         let row = |tried| Fact::Attempted(attempted.clone(), tried);
         match error.kind {
             _ if tried.spent.attempts >= self.agent.limits.retry.attempts_max => {} // None is made on other terms either.
-            Kind::ContextFull => return self.overflowed(row(tried)).await,
+            ErrorKind::ContextFull => return self.overflowed(row(tried)).await,
             _ if self.may_be_chain(&error) => {
-                let row = row(Tried { unchained: true, ..tried });
+                let row = row(StepAttempts { unchained: true, ..tried });
                 return self.change(|change| change.fact(row)).await;
             }
             _ if self.may_be_media(&error) => {
-                let row = row(Tried { blind: true, ..tried });
+                let row = row(StepAttempts { blind: true, ..tried });
                 return self.change(|change| change.fact(row)).await;
             }
             _ => {}
         }
-        let verdict = verdict(error.retry, &tried.spent, &self.agent.limits.retry, jitter);
+        let verdict = decide(error.retry, &tried.spent, &self.agent.limits.retry, jitter);
         let elsewhere = self.elsewhere(&error);
         let budget = match verdict {
-            Verdict::Wait(_) => Budget::Left,
-            Verdict::GiveUp(why) if elsewhere.is_some() && !self.is_total(why, &tried.spent) => Budget::SpentHere,
-            Verdict::GiveUp(_) => Budget::Spent,
+            RetryDecision::Wait(_) => RetryBudget::Left,
+            RetryDecision::GiveUp(why) if elsewhere.is_some() && !self.is_total(why, &tried.spent) => {
+                RetryBudget::SpentHere
+            }
+            RetryDecision::GiveUp(_) => RetryBudget::Spent,
         };
         let draft = self.draft.as_ref().expect("an attempt was made");
         let can = self.asked().map(|asked| self.can(&asked)).unwrap_or_default();
@@ -400,14 +403,18 @@ impl Driver {
                 self.salvage(retract, Some(row(tried))).await
             }
             (Recovery::FallBack { .. }, _) => {
-                let next =
-                    Tried { attempts: tried.attempts, spent: tried.spent.anew(), owed: false, ..self.next_model() };
+                let next = StepAttempts {
+                    attempts: tried.attempts,
+                    spent: tried.spent.anew(),
+                    owed: false,
+                    ..self.next_model()
+                };
                 let row = row(next);
                 self.change(|change| change.fact(row)).await
             }
             (
                 recovery @ (Recovery::Reattach(_) | Recovery::Continue { .. } | Recovery::Restart),
-                Verdict::Wait(span),
+                RetryDecision::Wait(span),
             ) => {
                 let (mut attempted, mut tried) = (attempted.clone(), tried);
                 if matches!(recovery, Recovery::Reattach(_)) {
@@ -420,8 +427,8 @@ impl Driver {
                 let facts = [Fact::Attempted(attempted, tried)].into_iter().chain(wait);
                 self.change(|change| facts.fold(change, Change::fact)).await
             }
-            (_, Verdict::GiveUp(why)) => self.fail(&gave_up(error, why), Some(row(tried))).await,
-            (_, Verdict::Wait(_)) => self.fail(&error, Some(row(tried))).await,
+            (_, RetryDecision::GiveUp(why)) => self.fail(&gave_up(error, why), Some(row(tried))).await,
+            (_, RetryDecision::Wait(_)) => self.fail(&error, Some(row(tried))).await,
         }
     }
 
@@ -430,8 +437,8 @@ impl Driver {
     /// whole transcript.
     fn may_be_chain(&self, error: &ProviderError) -> bool {
         let said_nothing = self.draft.as_ref().is_none_or(|draft| !draft.got_on());
-        let for_good = error.retry == Retry::Never && matches!(error.kind, Kind::Generic | Kind::Config);
-        (error.kind == Kind::ChainBroken || (for_good && said_nothing))
+        let for_good = error.retry == Retry::Never && matches!(error.kind, ErrorKind::Generic | ErrorKind::Config);
+        (error.kind == ErrorKind::ChainBroken || (for_good && said_nothing))
             && self.asked().is_ok_and(|asked| self.request(&asked).chain.is_some())
     }
 
@@ -444,7 +451,7 @@ impl Driver {
         for ordinal in retract {
             let delta = Delta::RetractCall { ordinal };
             let seq = draft.push(at, &delta).expect("the call is in the draft");
-            rows.push(everturn_core::view::Row { step, seq, at, delta: Arc::new(delta) });
+            rows.push(everturn_core::view::JournalRow { step, seq, at, delta: Arc::new(delta) });
         }
         self.ports.store.append(self.lease.pen(), rows.clone()).await?;
         self.bell.log(&rows);
@@ -459,7 +466,8 @@ impl Driver {
             None => self.give_up_draft(Stop::Broken, outcome),
         };
         let attempts = self.chat.tried.attempts + u32::from(missing.is_some());
-        let failure = Failure { kind: error.kind, message: error.to_string(), detail: error.detail.clone(), attempts };
+        let failure =
+            TurnFailure { kind: error.kind, message: error.to_string(), detail: error.detail.clone(), attempts };
         self.change(|change| {
             if let Some(attempted) = missing {
                 change.fact(attempted);
@@ -480,13 +488,13 @@ impl Driver {
             self.prepare(&asked);
             // A continuation is sent with what was said before it.
             let said_before = self.draft.as_ref().map_or(0, Draft::said_before_bytes);
-            self.gauge.tokens(Size::text(self.request(&asked).bytes() + said_before))
+            self.gauge.tokens(PromptSize::text(self.request(&asked).bytes() + said_before))
         });
         let draft = self.draft.as_ref()?;
         let facts = self.ports.providers.get(began.model.provider()).map(|provider| provider.facts(began.model.name()));
         let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
         let end = match outcome.end() {
-            End::Refused if began.rung == Rung::Reattach => End::Broken, // What was refused is only to hear the rest.
+            StreamEnd::Refused if began.rung == Rung::Reattach => StreamEnd::Broken, // What was refused is only to hear the rest.
             end => end,
         };
         let tally = draft.usage().settle(end, sent, draft.generation_bytes() as u64);
@@ -494,12 +502,12 @@ impl Driver {
         let began_at = if is_made { draft.current_began() } else { self.attempt_ended() };
         let (took, silent) = (self.attempt_ended().since(began_at), self.attempt_ended().since(draft.newest_at()));
         let spent = self.spent(outcome, silent, spend.total());
-        let tried = Tried { attempts: began.number, spent, owed: false, ..self.chat.tried };
-        let row = Attempted {
+        let tried = StepAttempts { attempts: began.number, spent, owed: false, ..self.chat.tried };
+        let row = AttemptRecord {
             step: draft.step(),
             number: began.number,
             model: began.model,
-            aim: Aim::Answer(began.rung),
+            aim: AttemptPurpose::Answer(began.rung),
             began: began_at,
             took,
             tally,
@@ -511,9 +519,9 @@ impl Driver {
 }
 
 /// The error with the reason why nothing more was tried.
-pub(crate) fn gave_up(error: ProviderError, why: Why) -> ProviderError {
+pub(crate) fn gave_up(error: ProviderError, why: GiveUpReason) -> ProviderError {
     match (why, error.detail.as_str()) {
-        (Why::Permanent, _) => error,
+        (GiveUpReason::Permanent, _) => error,
         (why, "") => error.with_detail(&why.to_string()),
         (why, detail) => {
             let detail = format!("{detail} ({why})");

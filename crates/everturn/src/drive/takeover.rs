@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use everturn_core::change::Change;
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::fact::Fact;
 use everturn_core::ids::ChatId;
-use everturn_core::quarantine::Taken;
+use everturn_core::quarantine::TakeoverCount;
 use everturn_core::status::Status;
 use everturn_stores::{Lease, StoreError, WriteError};
 
@@ -58,12 +58,12 @@ impl Driver {
     /// Writes down that the chat is taken up, before anything is done that may have killed its last process; or ends its
     /// turn, if that was once too often.
     pub(crate) async fn take_up(&mut self) -> Result<(), WriteError> {
-        let taken = Taken::again(&self.chat, self.draft.as_ref());
+        let taken = TakeoverCount::again(&self.chat, self.draft.as_ref());
         let limits = &self.agent.limits;
         if taken.is_deadly(limits) {
             tracing::error!(chat = %self.chat.id, ?taken, "the process died of this chat again and again, its turn is ended");
             let provider = self.asked().map(|asked| asked.model.provider().to_owned()).unwrap_or_default();
-            self.fail(&ProviderError::new(provider, Kind::Quarantine), None).await?;
+            self.fail(&ProviderError::new(provider, ErrorKind::Quarantine), None).await?;
         } else if taken.is_suspect(limits) && !self.isolate().await? {
             return Ok(()); // The top of the loop knows why.
         } else {
@@ -103,7 +103,7 @@ impl Driver {
 
     /// Lets others in again, once whoever took it up now would find nothing against it.
     pub(crate) fn rejoin(&mut self) {
-        let taken = || Taken::again(&self.chat, self.draft.as_ref());
+        let taken = || TakeoverCount::again(&self.chat, self.draft.as_ref());
         if self.alone.is_some() && !taken().is_suspect(&self.agent.limits) {
             self.alone = None;
         }
@@ -116,9 +116,9 @@ impl Driver {
 
     /// An end in good order is no death.
     pub(crate) async fn hand_over(&mut self) -> Result<(), WriteError> {
-        if self.chat.taken == Taken::default() || !self.ports.drain.is_cancelled() {
+        if self.chat.taken == TakeoverCount::default() || !self.ports.drain.is_cancelled() {
             return Ok(());
         }
-        self.change(|change| change.fact(Fact::TakenUp(Taken::default()))).await
+        self.change(|change| change.fact(Fact::TakenUp(TakeoverCount::default()))).await
     }
 }

@@ -13,7 +13,7 @@ use everturn_core::change::{Change, INTERRUPTED, UNKNOWN, refused};
 use everturn_core::chat::{CallState, Effect};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, Timestamp};
-use everturn_core::message::{Body, Call, CallResult, Reply, Verdict};
+use everturn_core::message::{Body, Call, CallResult, CallVerdict, Reply};
 use everturn_stores::WriteError;
 use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -123,7 +123,7 @@ impl Driver {
             None => None,
         };
         let at = self.now();
-        let refusal = |(place, call)| Some(refused(call, at, Verdict::Error, &told((place, call))?));
+        let refusal = |(place, call)| Some(refused(call, at, CallVerdict::Error, &told((place, call))?));
         let refusals: Vec<CallResult> = open().filter_map(refusal).collect();
         if refusals.is_empty() {
             return Ok(false);
@@ -146,13 +146,13 @@ impl Driver {
             match open.state {
                 CallState::AsksClient | CallState::AsksApproval => {}
                 CallState::Started { effect: Effect::Once, at: began } => {
-                    let unknown = refused(call, at, Verdict::Unknown, UNKNOWN);
+                    let unknown = refused(call, at, CallVerdict::Unknown, UNKNOWN);
                     answers.push(CallResult { began: Some(began), ..unknown });
                 }
                 CallState::Ready | CallState::Approved | CallState::Started { .. } => {
                     match self.start_of(call, open.state) {
                         Ok(start) => waiting.push(start),
-                        Err(told) => answers.push(refused(call, at, Verdict::Error, &told)),
+                        Err(told) => answers.push(refused(call, at, CallVerdict::Error, &told)),
                     }
                 }
             }
@@ -236,7 +236,7 @@ impl Driver {
         let told = if may_drive { INTERRUPTED } else { HALTED };
         // Whoever goes on runs by itself what does no harm twice.
         for start in starts.iter().filter(|start| may_drive || start.effect == Effect::Once) {
-            let not_run = refused(&start.call, self.now(), Verdict::Interrupted, told);
+            let not_run = refused(&start.call, self.now(), CallVerdict::Interrupted, told);
             self.answer(not_run, After::GoOn).await?;
         }
         Ok(())
@@ -330,7 +330,7 @@ impl Driver {
             let (chat, owner, verdict) = (self.chat.id, &self.chat.owner, result.verdict);
             tracing::info!(target: AUDIT, event = "tool_ended", %chat, owner, call = %result.call, tool = result.tool, ?verdict);
         }
-        let stops = after == After::Stop && result.verdict == Verdict::Done;
+        let stops = after == After::Stop && result.verdict == CallVerdict::Done;
         let stop_after = stops.then(|| Fact::StopAfter(result.tool.clone()));
         self.change(|change: &mut Change<'_>| {
             change.result(result);

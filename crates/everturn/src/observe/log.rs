@@ -5,9 +5,9 @@
 //! are made of commits: what is logged has happened. What people and models said is in none of them.
 
 use everturn_core::chat::{Chat, TurnEnd};
-use everturn_core::delta::{Began, Rung};
+use everturn_core::delta::{AttemptBegan, Rung};
 use everturn_core::error::Cause;
-use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
+use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::message::Body;
 use tracing::field::display;
@@ -26,7 +26,7 @@ pub(crate) fn committed(before: &Chat, facts: &[Fact], at: Timestamp, asked: imp
     }
 }
 
-fn attempted(before: &Chat, row: &Attempted, facts: &[Fact], at: Timestamp) {
+fn attempted(before: &Chat, row: &AttemptRecord, facts: &[Fact], at: Timestamp) {
     let (chat, turn, step, attempt, model) = (before.id, turn(before), row.step.0, row.number, &row.model);
     let aim = row.aim.label();
     match row.outcome {
@@ -40,10 +40,10 @@ fn attempted(before: &Chat, row: &Attempted, facts: &[Fact], at: Timestamp) {
             tracing::warn!(%chat, turn, step, attempt, %model, aim, kind, cause, why, next, "attempt failed");
         }
         AttemptOutcome::Answered => match row.aim {
-            Aim::Answer(rung) if rung != Rung::First => {
+            AttemptPurpose::Answer(rung) if rung != Rung::First => {
                 tracing::info!(%chat, turn, step, attempt, %model, rung = rung.label(), "answer recovered");
             }
-            Aim::Answer(_) | Aim::Summary | Aim::Unknown => {}
+            AttemptPurpose::Answer(_) | AttemptPurpose::Summary | AttemptPurpose::Unknown => {}
         },
         AttemptOutcome::Interrupted | AttemptOutcome::Lost => {}
     }
@@ -78,7 +78,7 @@ fn ended(before: &Chat, end: &TurnEnd, model: Option<ModelId>) {
 }
 
 /// A provider is about to be asked again for the open step.
-pub(crate) fn asks(before: &Chat, began: &Began, cause: Cause) {
+pub(crate) fn asks(before: &Chat, began: &AttemptBegan, cause: Cause) {
     if began.rung == Rung::First {
         return;
     }

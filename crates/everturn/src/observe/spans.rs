@@ -6,11 +6,11 @@
 
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::cost::Usage;
-use everturn_core::delta::Began;
+use everturn_core::delta::AttemptBegan;
 use everturn_core::draft::Draft;
-use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::fact::{AttemptOutcome, AttemptRecord, Fact};
 use everturn_core::ids::{CallUid, ModelId};
-use everturn_core::message::{Body, Reply, Stop, Verdict};
+use everturn_core::message::{Body, CallVerdict, Reply, Stop};
 use everturn_providers::Server;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -41,7 +41,7 @@ impl Spans {
     }
 
     /// A provider is about to be asked for the open step.
-    pub(crate) fn ask(&mut self, chat: &Chat, began: &Began, server: Option<Server>) {
+    pub(crate) fn ask(&mut self, chat: &Chat, began: &AttemptBegan, server: Option<Server>) {
         let span = self.attempt(chat, &began.model, server);
         span.record("everturn.attempt.number", i64::from(began.number));
         span.record("everturn.attempt.rung", began.rung.label());
@@ -140,12 +140,12 @@ impl Spans {
 }
 
 /// A tool has come back, or has been given up.
-pub(crate) fn tool_ended(span: &Span, verdict: Verdict) {
+pub(crate) fn tool_ended(span: &Span, verdict: CallVerdict) {
     match verdict {
-        Verdict::Done => {}
-        Verdict::Error => failed(span, "tool_error"),
-        Verdict::Unknown => failed(span, "unknown"),
-        Verdict::Denied | Verdict::Interrupted => failed(span, "interrupted"),
+        CallVerdict::Done => {}
+        CallVerdict::Error => failed(span, "tool_error"),
+        CallVerdict::Unknown => failed(span, "unknown"),
+        CallVerdict::Denied | CallVerdict::Interrupted => failed(span, "interrupted"),
     }
 }
 
@@ -175,7 +175,7 @@ fn turn_ended(span: &Span, before: &Chat, end: &TurnEnd) {
     }
 }
 
-fn attempted(span: &Span, row: &Attempted, reply: Option<&Reply>) {
+fn attempted(span: &Span, row: &AttemptRecord, reply: Option<&Reply>) {
     let (known, estimated) = (row.tally.known, row.tally.estimated);
     let tokens = [
         ("gen_ai.usage.input_tokens", known.prompt().saturating_add(estimated.prompt())),

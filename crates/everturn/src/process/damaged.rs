@@ -4,8 +4,8 @@
 //! commands until this process ends: it is read as far as it is whole, and deleted. Other chats go on.
 
 use everturn_core::change::Change;
-use everturn_core::chat::Failure;
-use everturn_core::error::Kind;
+use everturn_core::chat::TurnFailure;
+use everturn_core::error::ErrorKind;
 use everturn_core::ids::ChatId;
 use everturn_core::status::Status;
 use everturn_stores::{StoreError, WriteError};
@@ -26,7 +26,7 @@ impl Ports {
     async fn end_damaged(&self, chat: ChatId, why: String) -> Result<(), WriteError> {
         let message =
             "What is stored of this chat is damaged, so it cannot go on: restore a backup, or begin another chat.";
-        let failure = Failure { kind: Kind::Generic, message: message.into(), detail: why, attempts: 0 };
+        let failure = TurnFailure { kind: ErrorKind::Generic, message: message.into(), detail: why, attempts: 0 };
         let mut lease = self.acquire(chat).await?;
         let state = self.store.state(&lease).await?;
         let mut change = Change::new(&state, self.clock.now());

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_core::ids::ChatId;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use tokio::sync::Notify;
 
 use crate::watch::signal::Chime;
@@ -21,7 +21,7 @@ pub trait DeltaLog: Send + Sync + 'static {
     /// whatever crashes; some may come again after a crash or a takeover, under the same step and number.
     ///
     /// Called while streams wait: hand the rows to a queue or a thread, and never wait here.
-    fn stored(&self, chat: ChatId, rows: &[Row]);
+    fn stored(&self, chat: ChatId, rows: &[JournalRow]);
 }
 
 /// The bells of all chats somebody listens to.
@@ -88,7 +88,7 @@ impl Bell {
     }
 
     /// These deltas are stored.
-    pub(crate) fn log(&self, rows: &[Row]) {
+    pub(crate) fn log(&self, rows: &[JournalRow]) {
         if let Some((chat, log)) = self.log.as_ref().filter(|_| !rows.is_empty()) {
             log.stored(*chat, rows);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::chat::{OpenCall, TurnEnd};
-use everturn::core::command::{Answer, Answered, Excess, Refusal};
+use everturn::core::command::{AnswerContent, CallAnswer, Excess, Refusal};
 use everturn::core::ids::{CallUid, StepId};
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Output, Stop};
@@ -44,17 +44,17 @@ fn uid(ordinal: u16) -> CallUid {
     CallUid { step: StepId(1), ordinal }
 }
 
-fn answer(ordinal: u16, what: Answered) -> Answer {
-    Answer { call: uid(ordinal), what }
+fn answer(ordinal: u16, what: AnswerContent) -> CallAnswer {
+    CallAnswer { call: uid(ordinal), what }
 }
 
-fn done(ordinal: u16, text: &str) -> Answer {
-    answer(ordinal, Answered::Output(Output::text(text)))
+fn done(ordinal: u16, text: &str) -> CallAnswer {
+    answer(ordinal, AnswerContent::Output(Output::text(text)))
 }
 
 /// What a person says who allows a call as it was shown to them.
-fn approve(ask: &OpenCall) -> Answer {
-    Answer { call: ask.uid, what: Answered::Approve { input_hash: ask.input_hash } }
+fn approve(ask: &OpenCall) -> CallAnswer {
+    CallAnswer { call: ask.uid, what: AnswerContent::Approve { input_hash: ask.input_hash } }
 }
 
 fn asks(watch: &Watch) -> Vec<OpenCall> {
@@ -71,7 +71,7 @@ async fn partial_answers_wait_for_the_others() {
     let (stage, watch) = asked(agent, calls).await;
     let watching = tokio::spawn(watch.until_rest());
     tokio::time::sleep(Duration::from_secs(60)).await;
-    stage.chat.answer([answer(2, Answered::Error(Output::text("no camera")))]).await.unwrap();
+    stage.chat.answer([answer(2, AnswerContent::Error(Output::text("no camera")))]).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(stage.understudy.requests().len(), 1, "one is still missing");
     stage.chat.answer([done(0, "a map")]).await.unwrap();
@@ -133,21 +133,25 @@ async fn a_bad_answer_changes_nothing() {
     let (stage, watch) = asked(agent, calls).await;
     let hash = asks(&watch)[1].input_hash;
     let nobody = CallUid { step: StepId(9), ordinal: 0 };
-    let bad: [(Vec<Answer>, Refusal); 8] = [
+    let bad: [(Vec<CallAnswer>, Refusal); 8] = [
         (vec![], Refusal::Empty),
         (vec![done(0, "a"), done(0, "b")], Refusal::AnsweredTwice(uid(0))),
-        (vec![done(0, "a"), Answer { call: nobody, ..done(0, "b") }], Refusal::NotAsked(nobody)),
+        (vec![done(0, "a"), CallAnswer { call: nobody, ..done(0, "b") }], Refusal::NotAsked(nobody)),
         (vec![done(0, "a"), done(7, "b")], Refusal::NotAsked(uid(7))),
         (vec![done(1, "a")], Refusal::WrongAnswer(uid(1))),
-        (vec![answer(0, Answered::Approve { input_hash: hash })], Refusal::WrongAnswer(uid(0))),
-        (vec![answer(2, Answered::Deny { reason: "no".into() })], Refusal::WrongAnswer(uid(2))),
-        (vec![answer(1, Answered::Approve { input_hash: hash ^ 1 })], Refusal::InputChanged(uid(1))),
+        (vec![answer(0, AnswerContent::Approve { input_hash: hash })], Refusal::WrongAnswer(uid(0))),
+        (vec![answer(2, AnswerContent::Deny { reason: "no".into() })], Refusal::WrongAnswer(uid(2))),
+        (vec![answer(1, AnswerContent::Approve { input_hash: hash ^ 1 })], Refusal::InputChanged(uid(1))),
     ];
     for (answers, refusal) in bad {
         assert_eq!(stage.chat.answer(answers).await, Err(SubmitError::Refused(refusal)));
     }
     assert_eq!(stage.chat.view().await.unwrap(), watch.view, "nothing happened");
-    stage.chat.answer([done(0, "a"), done(2, "b"), answer(1, Answered::Approve { input_hash: hash })]).await.unwrap();
+    stage
+        .chat
+        .answer([done(0, "a"), done(2, "b"), answer(1, AnswerContent::Approve { input_hash: hash })])
+        .await
+        .unwrap();
     let again = stage.chat.answer([done(0, "late")]).await;
     assert!(matches!(again, Err(SubmitError::Refused(Refusal::Status(Status::Running, Verb::Answer)))), "{again:?}");
     stage.ended().await;
@@ -215,7 +219,7 @@ async fn what_is_allowed_runs_and_what_is_denied_does_not() {
     let (stage, watch) = asked(agent, calls).await;
     let allowed = approve(&asks(&watch)[1]);
     assert_eq!(diary.read(), "", "nothing runs unasked");
-    let denied = |reason: &str| Answered::Deny { reason: reason.into() };
+    let denied = |reason: &str| AnswerContent::Deny { reason: reason.into() };
     stage.chat.answer([answer(0, denied("too risky")), allowed, answer(2, denied(" "))]).await.unwrap();
     assert_eq!(stage.ended().await, TurnEnd::Done);
     assert_eq!(diary.read(), "t=000.0 deploy {\"to\":\"b\"} begins\nt=001.0 deploy {\"to\":\"b\"} ends\n");
@@ -275,7 +279,7 @@ async fn waiting_for_a_person_is_not_work() {
         watch.until_asked().await;
         tokio::time::sleep(Duration::from_secs(5 * 3600)).await;
         let call = CallUid { step: StepId(step), ordinal: 0 };
-        stage.chat.answer([Answer { call, ..done(0, "click") }]).await.unwrap();
+        stage.chat.answer([CallAnswer { call, ..done(0, "click") }]).await.unwrap();
         watch.until(|event| matches!(event, everturn::core::view::Event::Message(_))).await;
     }
     assert_eq!(stage.ended().await, TurnEnd::Done);
@@ -419,8 +423,8 @@ async fn a_chat_that_waits_for_an_answer_says_so() {
     stage.chat.send("go").await.unwrap();
     let Rest::Awaiting(asks) = stage.chat.rest().await.unwrap() else { panic!("it waits") };
     assert_eq!(asks.iter().map(|open| open.tool.as_str()).collect::<Vec<_>>(), ["photo"]);
-    let what = Answered::Output(Output::text("click"));
-    stage.chat.answer([Answer { call: asks[0].uid, what }]).await.unwrap();
+    let what = AnswerContent::Output(Output::text("click"));
+    stage.chat.answer([CallAnswer { call: asks[0].uid, what }]).await.unwrap();
     assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
 }
 
@@ -435,8 +439,8 @@ async fn an_ask_carries_its_input() {
     let asks = stage.chat.standing().await.unwrap().asks;
     let inputs: Vec<_> = asks.iter().map(|ask| (ask.tool.as_str(), ask.input.as_deref())).collect();
     assert_eq!(inputs, [("deploy", Some("{\"to\":\"live\"}")), ("map", Some("{\"of\":\"Oslo\"}"))]);
-    stage.chat.answer([Answer::approve(&asks[0])]).await.unwrap();
-    stage.chat.answer([Answer::output(asks[1].uid, "here")]).await.unwrap();
+    stage.chat.answer([CallAnswer::approve(&asks[0])]).await.unwrap();
+    stage.chat.answer([CallAnswer::output(asks[1].uid, "here")]).await.unwrap();
     assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
     assert!(diary.read().contains("deploy {\"to\":\"live\"} ends"), "{}", diary.read());
 }

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Command, Excess, Refusal, When};
+use everturn::core::command::{Command, Delivery, Excess, Refusal};
 use everturn::core::cost::{Micros, Price};
 use everturn::core::message::{File, Meta, Part, Stop, Text};
 use everturn::core::prompt::PromptPart;
@@ -239,7 +239,7 @@ async fn too_many_parts_are_refused() {
     let stage = Stage::new(Understudy::new([script([text("Hi."), stop(Stop::End)])]), agent).await;
     let say = async |len: usize| {
         let parts = vec![Part::Text(Text { text: "a".into(), ..Text::default() }); len].into();
-        stage.chat.submit(Command::Send { parts, when: When::Queue }, None).await.map(|_| ())
+        stage.chat.submit(Command::Send { parts, when: Delivery::Queue }, None).await.map(|_| ())
     };
     assert_eq!(say(3).await, Err(SubmitError::Refused(Refusal::TooLong(Excess::Parts(2)))));
     assert_eq!(say(2).await, Ok(()));
@@ -252,7 +252,7 @@ async fn files_are_fetched_for_prompts_alone() {
     let stage = Stage::new(Understudy::new(answers), agent()).await;
     let (name, media_type, bytes) = ("crab.png".into(), "image/png".into(), Some(b"pixels"[..].into()));
     let image = Part::File(File { name, media_type, bytes, meta: Meta::new() });
-    stage.chat.submit(Command::Send { parts: [image].into(), when: When::Queue }, None).await.unwrap();
+    stage.chat.submit(Command::Send { parts: [image].into(), when: Delivery::Queue }, None).await.unwrap();
     stage.chat.rest().await.unwrap();
     for command in [Command::Rename("Crabs".into()), Command::Archive, Command::Unarchive] {
         let receipt = stage.chat.submit(command, None).await.unwrap();

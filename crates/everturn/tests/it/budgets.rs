@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use everturn::core::budget::{Allowance, Budget};
-use everturn::core::chat::{Failure, TurnEnd};
+use everturn::core::chat::{TurnEnd, TurnFailure};
 use everturn::core::cost::{Micros, Price};
-use everturn::core::error::Kind;
+use everturn::core::error::ErrorKind;
 use everturn::core::message::Stop;
 use everturn::core::status::Status;
 use everturn::{ChatHandle, Engine};
@@ -46,7 +46,7 @@ async fn ended(chat: &ChatHandle) -> TurnEnd {
     chat.rest().await.unwrap().ended().unwrap()
 }
 
-fn failure(end: TurnEnd) -> Failure {
+fn failure(end: TurnEnd) -> TurnFailure {
     match end {
         TurnEnd::Failed(failure) => *failure,
         other => panic!("it ended well: {other:?}"),
@@ -63,7 +63,7 @@ async fn a_budget_that_is_used_up_ends_turns_until_the_next_day() {
     assert_eq!((ended(&one).await, ended(&two).await), (TurnEnd::Done, TurnEnd::Done));
     let asked = stage.understudy.requests().len();
     let refused = failure(ended(&one).await);
-    assert_eq!((refused.kind, refused.attempts), (Kind::Budget, 0));
+    assert_eq!((refused.kind, refused.attempts), (ErrorKind::Budget, 0));
     assert_eq!(refused.detail, "200 of 200 tokens used today; renewed at midnight UTC");
     assert!(refused.message.contains("budget"), "{}", refused.message);
     assert_eq!(stage.understudy.requests().len(), asked, "nobody was asked");
@@ -87,7 +87,7 @@ async fn a_chat_that_has_used_its_budget_is_over_and_others_of_its_owner_are_not
     assert_eq!((ended(&one).await, ended(&one).await), (TurnEnd::Done, TurnEnd::Done));
     for _ in 0..2 {
         let refused = failure(ended(&one).await);
-        assert_eq!((refused.kind, refused.attempts), (Kind::Budget, 0));
+        assert_eq!((refused.kind, refused.attempts), (ErrorKind::Budget, 0));
         assert_eq!(refused.detail, "200 of 200 tokens used in this chat; a new one begins at nothing");
         sleep(DAY).await;
     }
@@ -125,7 +125,7 @@ async fn a_turn_ends_at_the_step_that_would_go_over() {
     let stage = Stage::built(restless(), agent, |builder| builder.budget(daily(300))).await;
     stage.chat.send("go").await.unwrap();
     stage.chat.send("and then?").await.unwrap();
-    assert_eq!(failure(stage.ended().await).kind, Kind::Budget);
+    assert_eq!(failure(stage.ended().await).kind, ErrorKind::Budget);
     let standing = stage.chat.view().await.unwrap().standing.unwrap();
     assert_eq!((stage.understudy.requests().len(), standing.queue.len()), (3, 1));
 }
@@ -149,9 +149,9 @@ async fn steps_and_time_are_budgets_too() {
         let (one, two) = (chat_of(&stage.engine, "a").await, chat_of(&stage.engine, "a").await);
         sleep(Duration::from_secs(3_600)).await;
         let refused = failure(ended(&one).await);
-        assert_eq!((refused.kind, refused.detail.as_str()), (Kind::Budget, used.as_str()));
+        assert_eq!((refused.kind, refused.detail.as_str()), (ErrorKind::Budget, used.as_str()));
         assert_eq!(stage.understudy.requests().len(), made);
-        assert_eq!(failure(ended(&two).await).kind, Kind::Budget);
+        assert_eq!(failure(ended(&two).await).kind, ErrorKind::Budget);
         assert_eq!(stage.understudy.requests().len() == made, is_shared, "{used}");
     }
 }

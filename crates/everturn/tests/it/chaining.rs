@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::delta::{CallBegan, Delta};
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Meta, RunBy, Stop};
-use everturn::core::prompt::{Request, Target, Wire};
+use everturn::core::prompt::{Request, Target, WireFormat};
 use everturn::{Agent, Chaining, Drivers, Engine};
 use everturn_understudy::{Cue, Script, Understudy, call, fail, hang, refuse, response_id, script, stop, text};
 use expect_test::expect;
@@ -26,7 +26,7 @@ fn keeper(scripts: impl IntoIterator<Item = Script>) -> Understudy {
 }
 
 fn keeping(understudy: Understudy) -> Understudy {
-    understudy.with(|facts| facts.target = Target::new(Wire::OpenAiResponses, "understudy"))
+    understudy.with(|facts| facts.target = Target::new(WireFormat::OpenAiResponses, "understudy"))
 }
 
 fn chained() -> Agent {
@@ -39,7 +39,7 @@ fn named(id: &str, words: &str) -> Script {
 }
 
 fn forgotten() -> Script {
-    script([fail(Kind::ChainBroken, Cause::Refused)])
+    script([fail(ErrorKind::ChainBroken, Cause::Refused)])
 }
 
 /// What each request builds upon, and from which of its entries on it says something new.
@@ -96,7 +96,7 @@ async fn a_chain_breaks_once() {
     stage.run("Hi.").await;
     let seen = stage.run("Are you there?").await;
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!("{seen}") };
-    assert_eq!((failure.kind, failure.attempts, stage.understudy.scripts_left()), (Kind::ChainBroken, 2, 0));
+    assert_eq!((failure.kind, failure.attempts, stage.understudy.scripts_left()), (ErrorKind::ChainBroken, 2, 0));
 }
 
 /// CR02, CR03, CR07: what is sent instead is prepared like any request: a search without an outcome is not in it, an
@@ -169,7 +169,7 @@ async fn a_broken_chain_without_a_chain_is_an_ordinary_retry() {
 /// CR09: a retry for another reason leaves the chain alone.
 #[tokio::test(start_paused = true)]
 async fn other_retries_keep_the_chain() {
-    let cut = script([fail(Kind::Timeout, Cause::Reset)]);
+    let cut = script([fail(ErrorKind::Timeout, Cause::Reset)]);
     let scripts = [named("r1", "Hello."), script([refuse(529)]), cut, named("r2", "Here I am.")];
     let stage = Stage::new(keeper(scripts), chained()).await;
     stage.run("Hi.").await;
@@ -182,7 +182,7 @@ async fn other_retries_keep_the_chain() {
 #[tokio::test(start_paused = true)]
 async fn a_chain_needs_a_response_that_is_the_whole_truth() {
     let continued =
-        [script([response_id("r1"), text("Hel"), fail(Kind::Timeout, Cause::Reset)]), named("r2", "Hello.")];
+        [script([response_id("r1"), text("Hel"), fail(ErrorKind::Timeout, Cause::Reset)]), named("r2", "Hello.")];
     let echoes = || [call("echo", json!({"say": "a"})), call("echo", json!({"say": "b"}))];
     let twice = script([response_id("r1")].into_iter().chain(echoes()).chain([stop(Stop::ToolUse)]));
     let mut seen = Vec::new();
@@ -203,7 +203,7 @@ async fn a_chain_needs_a_response_that_is_the_whole_truth() {
 /// A reply that was salvaged after a cut is not all of its response, whose end nobody saw: the next request has everything.
 #[tokio::test(start_paused = true)]
 async fn a_response_whose_end_was_not_seen_is_not_built_upon() {
-    let cut = script([response_id("r1"), call("echo", json!({"say": "kelp"})), fail(Kind::Timeout, Cause::Reset)]);
+    let cut = script([response_id("r1"), call("echo", json!({"say": "kelp"})), fail(ErrorKind::Timeout, Cause::Reset)]);
     let scripts = [cut, named("r2", "Kelp it is."), named("r3", "Bye.")];
     let stage = Stage::new(keeper(scripts), chained().tool(echo("echo", &counter())).unwrap()).await;
     stage.run("Kelp?").await;

@@ -1,6 +1,6 @@
 //! Chats with a model of their own.
 
-use everturn::core::command::Choice;
+use everturn::core::command::ModelChoice;
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
@@ -12,8 +12,8 @@ use crate::compaction::{long, says, small};
 use crate::read::rows;
 use crate::stage::{Stage, agent};
 
-fn own(model: &str) -> Choice {
-    Choice::Own(model.parse().unwrap())
+fn own(model: &str) -> ModelChoice {
+    ModelChoice::Own(model.parse().unwrap())
 }
 
 /// An agent with a model to fall back to, which gives up soon.
@@ -45,7 +45,7 @@ async fn a_chat_asks_the_model_that_was_chosen() {
     stage.chat.choose(own("own/model")).await.unwrap();
     stage.run("Hi.").await;
     stage.run("And now?").await;
-    stage.chat.choose(Choice::Agents).await.unwrap();
+    stage.chat.choose(ModelChoice::Agents).await.unwrap();
     stage.run("And again?").await;
     assert_eq!(stage.replies().await, "Own.|Second.|First.");
     let expected = ["own/model Answered", "own/model Overloaded", "second/two Answered", "understudy/one Answered"];

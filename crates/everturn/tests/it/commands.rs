@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Command, Refusal, When};
+use everturn::core::command::{Command, Delivery, Refusal};
 use everturn::core::ids::{InboxSeq, MessageId};
 use everturn::core::message::{Meta, Part, Stop, Text};
 use everturn::core::status::{Status, Verb};
@@ -454,7 +454,7 @@ async fn rest_comes_after_everything_that_was_sent_before() {
 /// A message that waits for the turn to end.
 pub fn send(text: &str) -> Command {
     let parts: Arc<[Part]> = Arc::new([Part::Text(Text { text: text.into(), meta: Meta::new() })]);
-    Command::Send { parts, when: When::Queue }
+    Command::Send { parts, when: Delivery::Queue }
 }
 
 /// I2: a request id has one effect, however often and from however many sides it comes, for the life of the chat;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn::core::chat::{Chat, TurnEnd};
-use everturn::core::context::Threshold;
+use everturn::core::context::CompactionThreshold;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Meta, Stop, Summary};
-use everturn::core::prompt::{Request, Target, ToolChoice, Wire};
+use everturn::core::prompt::{Request, Target, ToolChoice, WireFormat};
 use everturn::{Agent, Background, Hook};
 use everturn_understudy::{Script, Understudy, call, reply_meta, script, stop, text, usage, wait};
 use expect_test::expect;
@@ -187,7 +187,7 @@ async fn a_window_the_provider_told_is_kept_in_mind() {
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_was_asked_for_is_made() {
     let mut traces = Vec::new();
-    for compaction in [Threshold::default(), Threshold::OFF] {
+    for compaction in [CompactionThreshold::default(), CompactionThreshold::OFF] {
         let agent = Agent { compaction, ..agent() };
         let stage = Stage::new(small([says("Hello."), says("They said hello.")]), agent).await;
         stage.run("Hi.").await;
@@ -231,7 +231,7 @@ async fn what_came_after_a_summary_can_be_summarised() {
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_not_made_in_the_background() {
     let understudy = Understudy::new([says("Hello."), says("They said hello.")]);
-    let understudy = understudy.with(|facts| facts.target = Target::new(Wire::OpenAiResponses, "understudy"));
+    let understudy = understudy.with(|facts| facts.target = Target::new(WireFormat::OpenAiResponses, "understudy"));
     let stage = Stage::new(understudy, Agent { background: Background::On, ..agent() }).await;
     stage.run("Hi.").await;
     stage.chat.compact().await.unwrap();

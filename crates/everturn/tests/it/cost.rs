@@ -1,9 +1,9 @@
 //! What attempts cost: a row each, known apart from estimated, and totals that are their sum.
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::cost::{Micros, Price, Report, Reported};
+use everturn::core::cost::{Micros, Price, TokenCount, UsageReport};
 use everturn::core::delta::Delta;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::fact::Totals;
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
@@ -33,7 +33,7 @@ fn priced(scripts: impl IntoIterator<Item = Script>) -> Understudy {
     Understudy::new(scripts).with(|facts| facts.price = Some(PRICE))
 }
 
-fn reports(report: Report) -> Cue {
+fn reports(report: UsageReport) -> Cue {
     Cue::Say(vec![Delta::Usage(report.into())])
 }
 
@@ -64,7 +64,7 @@ async fn attempts_are_told_page_by_page() {
 async fn what_nobody_counts_is_estimated_with_all_that_was_sent() {
     let said = "Kelp is a large brown seaweed. ".repeat(100);
     let scripts = [
-        script([usage(0, 0), text(&said), fail(Kind::Timeout, Cause::Reset)]),
+        script([usage(0, 0), text(&said), fail(ErrorKind::Timeout, Cause::Reset)]),
         script([text("It grows in cold water."), usage(0, 0), stop(Stop::End)]),
     ];
     let stage = Stage::new(priced(scripts), agent()).await;
@@ -80,8 +80,12 @@ async fn what_nobody_counts_is_estimated_with_all_that_was_sent() {
 /// AW03: a later report of an attempt replaces the earlier one; attempts, steps and turns add up.
 #[tokio::test(start_paused = true)]
 async fn usage_adds_up() {
-    let cached =
-        Report { input: 100_u64.into(), output: 4_u64.into(), cache_read: 10_000_u64.into(), ..Report::default() };
+    let cached = UsageReport {
+        input: 100_u64.into(),
+        output: 4_u64.into(),
+        cache_read: 10_000_u64.into(),
+        ..UsageReport::default()
+    };
     let scripts = [
         script([
             usage(1_000, 1),
@@ -141,9 +145,13 @@ async fn usage_adds_up() {
 /// AW04: counts that cannot be are unknown, and estimated instead; no total shrinks or overflows.
 #[tokio::test(start_paused = true)]
 async fn impossible_counts_are_unknown() {
-    let absurd = [(-5_i64).into(), i64::MIN.into(), u64::MAX.into(), Reported::Unknown];
+    let absurd = [(-5_i64).into(), i64::MIN.into(), u64::MAX.into(), TokenCount::Unknown];
     let answer = |count| {
-        script([text("Yes."), reports(Report { input: count, output: count, ..Report::default() }), stop(Stop::End)])
+        script([
+            text("Yes."),
+            reports(UsageReport { input: count, output: count, ..UsageReport::default() }),
+            stop(Stop::End),
+        ])
     };
     let stage = Stage::new(priced(absurd.map(answer)), agent()).await;
     let mut before = Totals::default();
@@ -223,9 +231,9 @@ async fn an_attempt_of_a_lost_process_has_its_row() {
 /// A generation that is found again is one generation, and paid once: by the attempt that ends it.
 #[tokio::test(start_paused = true)]
 async fn a_generation_found_again_is_paid_once() {
-    let cut = |words: &str| script([text(words), usage(1_000, 1), fail(Kind::Timeout, Cause::Reset)]);
+    let cut = |words: &str| script([text(words), usage(1_000, 1), fail(ErrorKind::Timeout, Cause::Reset)]);
     let understudy = priced([
-        script([response_id("r1"), usage(1_000, 1), text("The quick "), fail(Kind::Timeout, Cause::Reset)]),
+        script([response_id("r1"), usage(1_000, 1), text("The quick "), fail(ErrorKind::Timeout, Cause::Reset)]),
         cut("brown "),
         script([text("fox."), usage(1_000, 20), stop(Stop::End)]),
     ]);
@@ -263,7 +271,7 @@ async fn a_generation_found_again_is_paid_once() {
 
 /// A generation of a million tokens that breaks, and can be found again.
 fn dear() -> Script {
-    script([response_id("r1"), usage(1_000_000, 1), text("The quick "), fail(Kind::Timeout, Cause::Reset)])
+    script([response_id("r1"), usage(1_000_000, 1), text("The quick "), fail(ErrorKind::Timeout, Cause::Reset)])
 }
 
 fn thrifty(agent: Agent, cost_max: Micros) -> Agent {
@@ -275,7 +283,7 @@ fn thrifty(agent: Agent, cost_max: Micros) -> Agent {
 /// AW16: the budget of retries, too, pays once for a generation that is found again, however often it breaks.
 #[tokio::test(start_paused = true)]
 async fn a_generation_found_again_is_spent_once() {
-    let cut = |words: &str| script([text(words), usage(1_000_000, 1), fail(Kind::Timeout, Cause::Reset)]);
+    let cut = |words: &str| script([text(words), usage(1_000_000, 1), fail(ErrorKind::Timeout, Cause::Reset)]);
     let scripts = [dear(), cut("brown "), cut("fox "), script([text("jumps."), usage(1_000_000, 20), stop(Stop::End)])];
     let stage = Stage::new(priced(scripts).with(keeps), thrifty(background(), Micros::units(5))).await;
     stage.run("Go.").await;
@@ -286,7 +294,7 @@ async fn a_generation_found_again_is_spent_once() {
 #[tokio::test(start_paused = true)]
 async fn a_generation_that_is_lost_is_spent() {
     let stage = begun(priced([dear()]).with(keeps), WAITS).await;
-    let next = priced([script([fail(Kind::Timeout, Cause::Reset)]), says("never")]).with(keeps);
+    let next = priced([script([fail(ErrorKind::Timeout, Cause::Reset)]), says("never")]).with(keeps);
     let stage = stage.moved(next, thrifty(agent(), Micros::units(3))).await;
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
     assert_eq!((failure.detail.as_str(), failure.attempts), ("it cost more than retries may cost", 3));
@@ -297,7 +305,7 @@ async fn a_generation_that_is_lost_is_spent() {
 async fn retries_stop_when_they_have_cost_enough() {
     let mut limits = Limits::default();
     limits.retry.cost_max = Micros::units(5);
-    let dear = |words: &str| script([usage(1_000_000, 1), text(words), fail(Kind::Timeout, Cause::Reset)]);
+    let dear = |words: &str| script([usage(1_000_000, 1), text(words), fail(ErrorKind::Timeout, Cause::Reset)]);
     let stage = Stage::new(priced([dear("The quick "), dear("brown "), dear("fox ")]), agent().limits(limits)).await;
     stage.run("Go.").await;
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!() };
@@ -342,7 +350,7 @@ async fn a_turn_ends_when_it_has_cost_enough() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_has_cost_enough_keeps_what_it_has_shown() {
     let limits = Limits { turn_cost_max: Micros::units(1), ..Limits::default() };
-    let dear = script([usage(1_000_000, 1), text("The quick "), fail(Kind::Timeout, Cause::Reset)]);
+    let dear = script([usage(1_000_000, 1), text("The quick "), fail(ErrorKind::Timeout, Cause::Reset)]);
     let stage = Stage::new(priced([dear, says("never")]), agent().limits(limits)).await;
     expect![[r#"
         t=000.0 message 1 user "Go."

@@ -7,9 +7,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use everturn::core::chat::{Effect, TurnEnd};
-use everturn::core::command::{Command, When};
+use everturn::core::command::{Command, Delivery};
 use everturn::core::ids::{ChatId, Timestamp};
-use everturn::core::message::{Body, Part, Stop, Text, Verdict};
+use everturn::core::message::{Body, CallVerdict, Part, Stop, Text};
 use everturn::core::prompt::{PromptPart, Request, Role};
 use everturn::core::view::View;
 use everturn::{Agent, ChatHandle, Drivers, Engine, Policy, Tool, ToolError, tool};
@@ -82,7 +82,7 @@ fn slow_tool(name: &str, runs: &Arc<AtomicUsize>, here: &Here, effect: Effect) -
             tokio::time::sleep(Duration::from_millis(30)).await;
             let chat = here.lock().unwrap().clone().unwrap();
             let parts = Arc::new([Part::Text(Text { text: "mind the gap".into(), ..Text::default() })]);
-            let steer = Command::Send { parts, when: When::Steer };
+            let steer = Command::Send { parts, when: Delivery::Steer };
             chat.submit(steer, Some("steer".into())).await.unwrap(); // Whoever is first; the others change nothing.
             Ok::<_, ToolError>(input.say)
         }
@@ -182,9 +182,9 @@ async fn check(engine: &Engine, id: ChatId, view: &View, runs: &Runs, deaths: &[
     let names: Vec<_> = results.iter().map(|(tool, _)| tool.as_str()).collect();
     assert_eq!(names, ["look", "pay", "put"], "one result a call, after {deaths:?}");
     let verdict = |tool: &str| results.iter().find(|result| result.0 == tool).map(|result| result.1);
-    assert_eq!((verdict("look"), verdict("put")), (Some(Verdict::Done), Some(Verdict::Done)), "{deaths:?}");
+    assert_eq!((verdict("look"), verdict("put")), (Some(CallVerdict::Done), Some(CallVerdict::Done)), "{deaths:?}");
     match (count(&runs.pay), verdict("pay").unwrap()) {
-        (1, Verdict::Done | Verdict::Unknown) | (0, Verdict::Unknown) => {}
+        (1, CallVerdict::Done | CallVerdict::Unknown) | (0, CallVerdict::Unknown) => {}
         odd => panic!("a tool that must not run twice: {odd:?}, after {deaths:?}"),
     }
     assert!(count(&runs.look) >= 1 && count(&runs.put) >= 1);

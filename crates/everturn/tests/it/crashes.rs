@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use everturn::core::chat::{Effect, TurnEnd};
 use everturn::core::ids::Timestamp;
-use everturn::core::message::{Body, Stop, Verdict};
+use everturn::core::message::{Body, CallVerdict, Stop};
 use everturn::stores::{StoreError, WriteError};
 use everturn::{Drivers, Policy};
 use everturn_understudy::{Understudy, call, script, stop, text};
@@ -45,9 +45,9 @@ async fn check(stage: &Stage, runs: usize, effect: Effect, when: &str) {
     };
     assert_eq!((calls.calls().count(), answer.text().as_str()), (1, "Done."), "{when}: {told}");
     match (effect, result.verdict) {
-        (Effect::Once, Verdict::Done) => assert_eq!(runs, 1, "{when}: {told}"),
-        (Effect::Once, Verdict::Unknown) => assert!(runs <= 1, "{when}: it ran {runs} times"),
-        (Effect::Read | Effect::Idempotent, Verdict::Done) => assert!(runs >= 1, "{when}: {told}"),
+        (Effect::Once, CallVerdict::Done) => assert_eq!(runs, 1, "{when}: {told}"),
+        (Effect::Once, CallVerdict::Unknown) => assert!(runs <= 1, "{when}: it ran {runs} times"),
+        (Effect::Read | Effect::Idempotent, CallVerdict::Done) => assert!(runs >= 1, "{when}: {told}"),
         (effect, verdict) => panic!("{when}: {effect:?} came to {verdict:?}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Answers that are none: refused, filtered, empty; and who is named.
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
 use everturn::core::status::Status;
@@ -67,7 +67,7 @@ async fn a_refusal_with_thoughts_alone_fails_the_turn() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_after_text_keeps_the_text() {
     let at_once = vec![script([text("First, you"), stop(filtered())])];
-    let broke = script([text("First, you"), fail(Kind::Timeout, Cause::Reset)]);
+    let broke = script([text("First, you"), fail(ErrorKind::Timeout, Cause::Reset)]);
     let later = vec![broke, script([stop(filtered())])];
     for scripts in [at_once, later] {
         let stage = stage(scripts).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::{Cause, Kind, ProviderError, Retry};
+use everturn::core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
 use everturn::{Agent, ChatHandle};
@@ -85,8 +85,8 @@ async fn the_next_model_is_asked_when_the_budget_is_spent() {
 /// What was shown goes along to the next model, and is joined to what it says.
 #[tokio::test(start_paused = true)]
 async fn text_goes_along_to_the_next_model() {
-    let cut = |words: &str| script([text(words), fail(Kind::Timeout, Cause::Reset)]);
-    let first = Understudy::new([cut("The quick brown fox "), script([fail(Kind::Timeout, Cause::Reset)])]);
+    let cut = |words: &str| script([text(words), fail(ErrorKind::Timeout, Cause::Reset)]);
+    let first = Understudy::new([cut("The quick brown fox "), script([fail(ErrorKind::Timeout, Cause::Reset)])]);
     let (stage, second) = pair(first, [says("brown fox jumps over the dog.")], hasty(99)).await;
     expect![[r#"
         t=000.0 message 1 user "Go."
@@ -121,7 +121,7 @@ async fn text_goes_along_to_the_next_model() {
 /// What cannot go along is taken back: thoughts that nobody else can read.
 #[tokio::test(start_paused = true)]
 async fn thoughts_do_not_go_along() {
-    let thinks = || script([reasoning("Hm."), fail(Kind::Timeout, Cause::Reset)]);
+    let thinks = || script([reasoning("Hm."), fail(ErrorKind::Timeout, Cause::Reset)]);
     let limits = hasty(99);
     let (stage, second) = pair(Understudy::new([thinks(), thinks()]), [says("Hello.")], limits).await;
     expect![[r#"
@@ -151,7 +151,7 @@ async fn thoughts_do_not_go_along() {
 /// I18: the total of attempts holds over all models: those behind the first get what it left.
 #[tokio::test(start_paused = true)]
 async fn attempts_are_counted_over_all_models() {
-    let breaks = || script([fail(Kind::Timeout, Cause::Reset)]);
+    let breaks = || script([fail(ErrorKind::Timeout, Cause::Reset)]);
     for (attempts_max, per_model) in [(10, [6, 4]), (6, [6, 0])] {
         let mut limits = hasty(99);
         (limits.retry.tries_max, limits.retry.attempts_max) = (6, attempts_max);
@@ -170,14 +170,14 @@ async fn only_a_models_own_trouble_leads_to_the_next() {
     let long_wait = Retry::After(Duration::from_secs(600));
     let of = |kind| ProviderError::new("understudy", kind);
     let cases = [
-        (of(Kind::Auth), false),
-        (of(Kind::MissingKey), false),
-        (of(Kind::Config), false),
-        (of(Kind::ContentFilter), false),
-        (of(Kind::Generic), false),
-        (of(Kind::UsageLimit), true),
-        (of(Kind::ProviderDisabled), true),
-        (of(Kind::RateLimit).with_retry(long_wait), true),
+        (of(ErrorKind::Auth), false),
+        (of(ErrorKind::MissingKey), false),
+        (of(ErrorKind::Config), false),
+        (of(ErrorKind::ContentFilter), false),
+        (of(ErrorKind::Generic), false),
+        (of(ErrorKind::UsageLimit), true),
+        (of(ErrorKind::ProviderDisabled), true),
+        (of(ErrorKind::RateLimit).with_retry(long_wait), true),
     ];
     for (error, falls_back) in cases {
         let first = Understudy::new([broken(error.clone())]);
@@ -195,8 +195,8 @@ async fn only_a_models_own_trouble_leads_to_the_next() {
 /// AW16: with every budget spent the turn fails with the cause and the attempts, and what was shown stays.
 #[tokio::test(start_paused = true)]
 async fn with_every_budget_spent_the_partial_answer_stays() {
-    let cut = |words: &str| script([text(words), fail(Kind::Truncated, Cause::Truncated)]);
-    let broke = || script([fail(Kind::Truncated, Cause::Truncated)]);
+    let cut = |words: &str| script([text(words), fail(ErrorKind::Truncated, Cause::Truncated)]);
+    let broke = || script([fail(ErrorKind::Truncated, Cause::Truncated)]);
     let first = Understudy::new([cut("The quick "), broke()]);
     let (stage, _) = pair(first, [cut("brown fox "), broke()], hasty(99)).await;
     expect![[r#"
@@ -264,7 +264,7 @@ async fn a_model_that_fails_everybody_is_left_alone() {
 /// While a model is left alone, the chat shows what really went wrong, and not that the model has too much to do.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_model_shows_the_real_error() {
-    let cut = script([fail(Kind::Truncated, Cause::Truncated)]);
+    let cut = script([fail(ErrorKind::Truncated, Cause::Truncated)]);
     for (broken, kind) in [(script([refuse(500)]), "Generic"), (cut, "Truncated")] {
         let stage = Stage::new(Understudy::new([broken, says("Back.")]), agent().limits(hasty(1))).await;
         let seen = stage.run("Hi.").await;

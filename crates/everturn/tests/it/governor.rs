@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::Kind;
+use everturn::core::error::ErrorKind;
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
@@ -235,7 +235,7 @@ async fn a_shut_door_is_stored() {
             break retry;
         }
     };
-    assert_eq!((retry.kind, retry.attempt), (Kind::RateLimit, 0));
+    assert_eq!((retry.kind, retry.attempt), (ErrorKind::RateLimit, 0));
     assert!((60_000..=61_000).contains(&retry.until.0), "{:?}", retry.until);
     assert_eq!(stage.understudy.requests().len(), 1, "it never asked");
     stage.engine.shutdown().await;

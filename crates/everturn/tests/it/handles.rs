@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn::core::chat::TurnEnd;
-use everturn::core::delta::{Delta, Handle};
-use everturn::core::error::{Cause, Kind, ProviderError};
+use everturn::core::delta::{Delta, GenerationHandle};
+use everturn::core::error::{Cause, ErrorKind, ProviderError};
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Seal, Stop};
-use everturn::core::prompt::{Request, Target, Wire};
+use everturn::core::prompt::{Request, Target, WireFormat};
 use everturn::core::recovery::Reattach;
 use everturn::core::view::View;
 use everturn::providers::{Frame, Frames, ModelFacts, Provider};
@@ -44,7 +44,7 @@ struct Generation {
 impl Keeper {
     fn new(pace: Duration) -> Self {
         let mut facts = Understudy::new([]).facts("one");
-        facts.target = Target::new(Wire::OpenAiResponses, "understudy");
+        facts.target = Target::new(WireFormat::OpenAiResponses, "understudy");
         facts.can.reattach = Reattach::Yes;
         Self { facts, generations: Arc::default(), pace }
     }
@@ -52,7 +52,7 @@ impl Keeper {
     fn tell(&self, number: usize, after: usize) -> Frames {
         let Generation { events, ends } = self.generations.lock().unwrap()[number].clone();
         let told = events.into_iter().zip(1..).skip(after).map(move |(deltas, cursor)| {
-            let handle = Handle { id: number.to_string(), cursor: cursor.to_string() };
+            let handle = GenerationHandle { id: number.to_string(), cursor: cursor.to_string() };
             Ok(Frame::Together([deltas, vec![Delta::Handle(Box::new(handle))]].concat()))
         });
         let pace = self.pace;
@@ -81,7 +81,7 @@ impl Provider for Keeper {
         let generation = match said.trim_end().rmatch_indices(' ').nth(1) {
             _ if said.is_empty() => Generation {
                 events: by_word(&WORDS[..HALF]),
-                ends: Err(ProviderError::new("understudy", Kind::Timeout).with_cause(Cause::ErrorFinish)),
+                ends: Err(ProviderError::new("understudy", ErrorKind::Timeout).with_cause(Cause::ErrorFinish)),
             },
             at => Generation {
                 events: [thinks(), by_word(&WORDS[at.map_or(0, |(at, _)| at + 1)..])].concat(),
@@ -95,7 +95,7 @@ impl Provider for Keeper {
         Ok(self.tell(number, 0))
     }
 
-    async fn reattach(&self, _model: &str, handle: &Handle) -> Result<Frames, ProviderError> {
+    async fn reattach(&self, _model: &str, handle: &GenerationHandle) -> Result<Frames, ProviderError> {
         Ok(self.tell(handle.id.parse().unwrap(), handle.cursor.parse().unwrap()))
     }
 }

@@ -1,9 +1,9 @@
 //! Generations that outlive their stream: who pays for them, and who ends them.
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::message::Stop;
-use everturn::core::prompt::{Target, Wire};
+use everturn::core::prompt::{Target, WireFormat};
 use everturn::core::recovery::Reattach;
 use everturn::providers::ModelFacts;
 use everturn::{Agent, Background};
@@ -22,7 +22,7 @@ pub const WAITS: &str = "retry: Some";
 
 /// What a provider that keeps its generations can do.
 pub fn keeps(facts: &mut ModelFacts) {
-    facts.target = Target::new(Wire::OpenAiResponses, "understudy");
+    facts.target = Target::new(WireFormat::OpenAiResponses, "understudy");
     facts.can.reattach = Reattach::Yes;
 }
 
@@ -51,12 +51,12 @@ fn half(end: Cue) -> Script {
 
 /// One that breaks half-way.
 fn broken() -> Script {
-    half(fail(Kind::Timeout, Cause::Reset))
+    half(fail(ErrorKind::Timeout, Cause::Reset))
 }
 
 /// One that nobody can find again.
 fn lost(cause: Cause) -> Script {
-    script([text("The quick brown fox "), fail(Kind::Timeout, cause)])
+    script([text("The quick brown fox "), fail(ErrorKind::Timeout, cause)])
 }
 
 /// That the turn has ended well, with all of the answer.
@@ -147,7 +147,7 @@ async fn what_is_not_given_up_goes_on() {
 /// A generation that is left for another one is ended too: nobody will hear it, and somebody would pay.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_for_another_is_ended() {
-    let gone = fail(Kind::Truncated, Cause::ErrorFinish);
+    let gone = fail(ErrorKind::Truncated, Cause::ErrorFinish);
     for (end, left) in [(malformed(), vec!["r1"]), (gone, vec![])] {
         let stage = Stage::new(keeping([half(end), rest()]), background()).await;
         stage.run("Go.").await;
@@ -188,7 +188,7 @@ async fn what_is_cut_for_its_weight_is_ended() {
 /// One that breaks behind a whole call, and in another.
 fn broken_behind_a_call() -> Script {
     let calls = [text("Look."), call("echo", json!({"say": "a"})), begin_call("echo", "{\"say")];
-    script([response_id("r1")].into_iter().chain(calls).chain([fail(Kind::Timeout, Cause::Reset)]))
+    script([response_id("r1")].into_iter().chain(calls).chain([fail(ErrorKind::Timeout, Cause::Reset)]))
 }
 
 /// AW12: who may not hear the rest of a generation keeps the calls that were heard, however that is refused.
@@ -273,7 +273,7 @@ async fn the_head_of_a_continuation_is_not_lost() {
 /// The same when the stream breaks there: who finds the generation again has more to decide the seam with.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_breaks_is_heard_again() {
-    let head = script([response_id("r2"), marked(text("brown f"), "r2", 5), fail(Kind::Timeout, Cause::Reset)]);
+    let head = script([response_id("r2"), marked(text("brown f"), "r2", 5), fail(ErrorKind::Timeout, Cause::Reset)]);
     let rest = script([marked(text("brown f"), "r2", 5), marked(text("ox jumps."), "r2", 6), stop(Stop::End)]);
     let stage = Stage::new(keeping([lost(Cause::ErrorFinish), head, rest]), background()).await;
     expect![[r#"

@@ -1,7 +1,7 @@
 //! Broken streams, and what becomes of them.
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Meta, Stop};
 use everturn::core::recovery::{Prefill, Reattach};
@@ -16,7 +16,7 @@ use crate::kept::background;
 use crate::stage::{Stage, agent, count, counter, echo, stage};
 
 fn reset() -> everturn_understudy::Cue {
-    fail(Kind::Timeout, Cause::Reset)
+    fail(ErrorKind::Timeout, Cause::Reset)
 }
 
 fn done(words: &str) -> Script {
@@ -191,13 +191,13 @@ async fn a_prefill_is_used_where_it_can_be() {
 #[tokio::test(start_paused = true)]
 async fn every_cause_climbs() {
     let breaks = [
-        (Kind::Timeout, Cause::Reset),
-        (Kind::Timeout, Cause::GoAway),
-        (Kind::Silence, Cause::IdleStall),
-        (Kind::Overloaded, Cause::ServerError),
-        (Kind::Truncated, Cause::Truncated),
-        (Kind::Timeout, Cause::ErrorFinish),
-        (Kind::Malformed, Cause::Malformed),
+        (ErrorKind::Timeout, Cause::Reset),
+        (ErrorKind::Timeout, Cause::GoAway),
+        (ErrorKind::Silence, Cause::IdleStall),
+        (ErrorKind::Overloaded, Cause::ServerError),
+        (ErrorKind::Truncated, Cause::Truncated),
+        (ErrorKind::Timeout, Cause::ErrorFinish),
+        (ErrorKind::Malformed, Cause::Malformed),
     ];
     for (kind, cause) in breaks {
         let stage = stage([script([text("The quick "), fail(kind, cause)]), done("brown fox.")]).await;
@@ -248,9 +248,9 @@ async fn the_same_again_is_the_same() {
         let runs = counter();
         let scripts = [
             script([text("The quick "), reset()]),
-            script([text("brown"), fail(Kind::Overloaded, Cause::Refused)]),
+            script([text("brown"), fail(ErrorKind::Overloaded, Cause::Refused)]),
             script([text(" fox."), call("echo", json!({"say": "a"})), stop(Stop::ToolUse)]),
-            script([fail(Kind::RateLimit, Cause::Refused)]),
+            script([fail(ErrorKind::RateLimit, Cause::Refused)]),
             done("Done."),
         ];
         Stage::new(Understudy::new(scripts), agent().tool(echo("echo", &runs)).unwrap()).await.run("go").await

@@ -6,7 +6,7 @@ mod scenes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use everturn::Metrics;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use expect_test::expect;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -129,7 +129,7 @@ async fn a_retry_is_visible() {
 #[tokio::test(start_paused = true)]
 async fn retries_are_counted_by_kind() {
     let (registry, metrics) = counted();
-    for kind in Kind::ALL {
+    for kind in ErrorKind::ALL {
         scenes::broken_once(metrics.clone(), kind, Cause::Reset).await;
     }
     expect![[r#"
@@ -154,7 +154,7 @@ async fn retries_are_counted_by_kind() {
     .assert_eq(&told(&registry, "stream_retries turn_failures"));
     let (registry, metrics) = counted();
     for cause in [Cause::Reset, Cause::GoAway, Cause::ServerError] {
-        scenes::broken_once(metrics.clone(), Kind::Timeout, cause).await;
+        scenes::broken_once(metrics.clone(), ErrorKind::Timeout, cause).await;
     }
     expect![[r#"
         stream_retries_total{provider="understudy",model="one",kind="timeout",rung="continue"} 3

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use everturn::core::chat::{Failure, TurnEnd};
-use everturn::core::command::{Answer, Answered, Command};
-use everturn::core::error::Kind;
+use everturn::core::chat::{TurnEnd, TurnFailure};
+use everturn::core::command::{AnswerContent, CallAnswer, Command};
+use everturn::core::error::ErrorKind;
 use everturn::core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
 use everturn::core::message::Stop;
 use everturn::core::status::Status;
@@ -69,8 +69,8 @@ async fn what_was_made_is_not_refused_when_it_comes_again() {
 
 fn is_told(end: Option<TurnEnd>) {
     let Some(TurnEnd::Failed(failure)) = end else { panic!("{end:?}") };
-    let Failure { kind, detail, .. } = *failure;
-    assert_eq!(kind, Kind::Config);
+    let TurnFailure { kind, detail, .. } = *failure;
+    assert_eq!(kind, ErrorKind::Config);
     assert!(detail.contains("`it`") && detail.contains("configuration"), "{detail}");
 }
 
@@ -96,7 +96,7 @@ async fn a_chat_without_its_agent_rests_until_it_is_back() {
     assert_eq!(chat.edit(first, "Go on.").await, refused);
     assert_eq!(chat.promote(InboxSeq(1)).await, refused);
     assert_eq!(chat.compact().await, refused);
-    assert_eq!(chat.answer([Answer { call, what: Answered::Deny { reason: String::new() } }]).await, refused);
+    assert_eq!(chat.answer([CallAnswer { call, what: AnswerContent::Deny { reason: String::new() } }]).await, refused);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(stage.store.writes(), writes, "nobody is busy with it");
     chat.interrupt().await.unwrap();

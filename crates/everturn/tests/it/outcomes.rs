@@ -8,7 +8,7 @@ use everturn::core::blob::Blob;
 use everturn::core::chat::Chat;
 use everturn::core::ids::StepId;
 use everturn::core::limits::Limits;
-use everturn::core::message::{Body, CallResult, Media, Meta, Stop, Verdict};
+use everturn::core::message::{Body, CallResult, CallVerdict, Media, Meta, Stop};
 use everturn::core::prompt::{PromptPart, PromptResult, Request};
 use everturn::{Agent, Engine, Hook, LiveToolbox, Policy, Tool, ToolContext, ToolError, ToolOutput, tool};
 use everturn_understudy::{Cue, Understudy, begin_call, call, script, stop, text};
@@ -160,7 +160,7 @@ async fn a_call_whose_input_was_cut_never_runs() {
     let kept = kept(&stage).await;
     assert_eq!(kept.len(), inputs.len());
     for result in kept {
-        assert_eq!(result.verdict, Verdict::Error);
+        assert_eq!(result.verdict, CallVerdict::Error);
         assert!(result.output.text.contains("cut off"), "{}", result.output.text);
     }
 }

@@ -2,8 +2,8 @@
 
 use everturn::Agent;
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Command, When};
-use everturn::core::context::Threshold;
+use everturn::core::command::{Command, Delivery};
+use everturn::core::context::CompactionThreshold;
 use everturn::core::limits::Limits;
 use everturn::core::message::{File, Meta, Part, Stop};
 use everturn::core::prompt::Request;
@@ -42,7 +42,7 @@ fn failure(end: &TurnEnd) -> String {
 /// nobody knows the window.
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_is_summarised_and_sent_again() {
-    let agent = Agent { compaction: Threshold::OFF, ..agent() };
+    let agent = Agent { compaction: CompactionThreshold::OFF, ..agent() };
     let scripts = [says("Hello."), too_long(), says("They said hello."), says("Here I am.")];
     let stage = Stage::new(Understudy::new(scripts), agent).await;
     stage.run("Hi.").await;
@@ -121,7 +121,7 @@ async fn stage_by_stage_more_is_left_out() {
     let (name, media_type, bytes) = ("crab.png".into(), "image/png".into(), Some(b"pixels"[..].into()));
     let image = Part::File(File { name, media_type, bytes, meta: Meta::new() });
     let watch = stage.watch();
-    stage.chat.submit(Command::Send { parts: [image].into(), when: When::Queue }, None).await.unwrap();
+    stage.chat.submit(Command::Send { parts: [image].into(), when: Delivery::Queue }, None).await.unwrap();
     watch.until_rest().await;
     let requests = stage.understudy.requests();
     let sent: Vec<String> = requests[2..].iter().map(shown).collect();
@@ -390,7 +390,11 @@ async fn a_file_that_was_too_long_does_not_stand_in_the_way_of_later_turns() {
             stage.run("Hi.").await;
         }
         let watch = stage.watch();
-        stage.chat.submit(Command::Send { parts: [file("long.pdf")].into(), when: When::Queue }, None).await.unwrap();
+        stage
+            .chat
+            .submit(Command::Send { parts: [file("long.pdf")].into(), when: Delivery::Queue }, None)
+            .await
+            .unwrap();
         watch.until_rest().await;
         assert!(matches!(stage.ended().await, TurnEnd::Failed(_)), "{before} before");
         for newest in ["Forget that.", "Who are you?", "Where?"] {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use everturn::core::chat::{Chat, TurnEnd};
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::message::Stop;
 use everturn::{Agent, Hook};
 use everturn_understudy::{Understudy, fail, script, stop, text};
@@ -46,7 +46,7 @@ async fn a_driver_that_panics_is_replaced() {
 /// I3: what was shown before the driver went down for good is kept.
 #[tokio::test(start_paused = true)]
 async fn what_was_shown_outlives_a_driver_that_panics() {
-    let broken = script([text("Half an answer"), fail(Kind::Timeout, Cause::Reset)]);
+    let broken = script([text("Half an answer"), fail(ErrorKind::Timeout, Cause::Reset)]);
     let hook = Fuse(AtomicUsize::new(1));
     let stage = Stage::new(Understudy::new([broken]), Agent { hook: Some(Arc::new(hook)), ..agent() }).await;
     stage.run("hi").await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::delta::{CallBegan, Delta, ProvidedDelta};
-use everturn::core::error::Kind;
+use everturn::core::error::ErrorKind;
 use everturn::core::fact::AttemptOutcome;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Meta, RunBy, Stop};
@@ -148,7 +148,7 @@ async fn pauses_end() {
     let stage = Stage::new(endless, agent().limits(limits.clone())).await;
     stage.run("kelp?").await;
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
-    assert_eq!((failure.attempts, failure.kind), (6, Kind::Truncated), "pauses are attempts like others");
+    assert_eq!((failure.attempts, failure.kind), (6, ErrorKind::Truncated), "pauses are attempts like others");
 
     let idle = Understudy::improvising(|_| script([reasoning("Hm."), pause()]));
     let stage = Stage::new(idle, agent().limits(limits)).await;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::delta::Delta;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::ids::Seq;
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
 use everturn::core::prompt::Role;
 use everturn::core::status::Status;
-use everturn::core::view::Row;
+use everturn::core::view::JournalRow;
 use everturn::stores::{Hint, Store as _};
 use everturn::{Agent, Approval, ChatHandle, Policy};
 use everturn_understudy::{Script, Understudy, call, fail, hang, script, stop, text, wait};
@@ -86,7 +86,7 @@ async fn no_more_chats_work_than_there_are_places() {
 #[tokio::test(start_paused = true)]
 async fn a_draft_is_found_in_line_as_it_was_left() {
     for is_touched in [false, true] {
-        let broken = script([text("Half "), fail(Kind::Timeout, Cause::Reset)]);
+        let broken = script([text("Half "), fail(ErrorKind::Timeout, Cause::Reset)]);
         let rest = script(["of ", "it ", "and ", "more "].map(text).into_iter().chain([hang()]));
         let stage = crowded(Understudy::new([broken, slow(), rest]), agent(), 1).await;
         let mut watch = stage.watch();
@@ -104,7 +104,7 @@ async fn a_draft_is_found_in_line_as_it_was_left() {
             let (lease, rows, _) = rows().await;
             let newest = rows.last().unwrap();
             found = newest.seq.next();
-            let row = Row { seq: found, delta: Arc::new(Delta::Text("a ".into())), ..newest.clone() };
+            let row = JournalRow { seq: found, delta: Arc::new(Delta::Text("a ".into())), ..newest.clone() };
             stage.store.append(lease.pen(), vec![row]).await.unwrap();
         }
         until_done(&other).await;
@@ -152,7 +152,7 @@ async fn a_chat_that_waits_has_no_place() {
     let policy = Policy { approval: Approval::Needed, ..ANY };
     let agent = agent().tool(Diary::new().tool("pay", 1, policy)).unwrap();
     let answers = [
-        script([fail(Kind::Timeout, Cause::Refused)]),
+        script([fail(ErrorKind::Timeout, Cause::Refused)]),
         slow(),
         script([call("pay", json!({})), stop(Stop::ToolUse)]),
         slow(),

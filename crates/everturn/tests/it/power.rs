@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use everturn::core::delta::Delta;
 use everturn::core::ids::{MessageId, Seq};
-use everturn::core::inherited::Found;
+use everturn::core::inherited::TakeoverPoint;
 use everturn::core::message::text_of;
-use everturn::core::view::{Cursor, Event, Row, View};
+use everturn::core::view::{Cursor, Event, JournalRow, View};
 use everturn::stores::sqlite::Options;
 use everturn::stores::{Sqlite, Store};
 use everturn::{ChatHandle, Drivers, Engine};
@@ -60,7 +60,7 @@ async fn append(store: &Arc<Sqlite>, chat: &ChatHandle, words: &[&str]) -> Curso
     let newest = loaded.rows.last().unwrap().clone();
     let row = |(word, n): (&&str, u64)| {
         let delta = Arc::new(Delta::Text((*word).into()));
-        Row { seq: Seq(newest.seq.0 + n), delta, ..newest.clone() }
+        JournalRow { seq: Seq(newest.seq.0 + n), delta, ..newest.clone() }
     };
     store.append(lease.pen(), words.iter().zip(1..).map(row).collect()).await.unwrap();
     store.since(chat.id(), None).await.unwrap().unwrap().cursor
@@ -111,14 +111,14 @@ async fn how_far_a_draft_goes_is_written_down_whoever_takes_it_up() {
         stage.chat.send("count").await.unwrap();
         let before = until_shown(&stage.chat, "one ").await;
         match between {
-            "somebody else" => assert_eq!(inherited().await, Found::default(), "nobody else has written it"),
+            "somebody else" => assert_eq!(inherited().await, TakeoverPoint::default(), "nobody else has written it"),
             "an edit" => drop(stage.chat.edit(MessageId(1), "go on").await.unwrap()),
             _ => {}
         }
         until_shown(&stage.chat, "two ").await;
         let last = inherited().await;
         match between {
-            "an edit" => assert_eq!(last, Found::default()),
+            "an edit" => assert_eq!(last, TakeoverPoint::default()),
             _ => assert_eq!((last.seq, last.version > before.version), (before.seq, true), "{between}"),
         }
     }

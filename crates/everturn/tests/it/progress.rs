@@ -8,7 +8,7 @@ use everturn::core::delta::Delta;
 use everturn::core::doctor::foreign;
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::message::{Body, Stop};
-use everturn::core::view::{Event, Row};
+use everturn::core::view::{Event, JournalRow};
 use everturn::stores::{Memory, New};
 use everturn::{CreateError, DeltaLog, Drivers, Engine, Rest, ToolContext, ToolError, tool};
 use everturn_understudy::{Understudy, call, script, stop, text, wait};
@@ -64,10 +64,10 @@ async fn a_running_tool_shows_its_work() {
 
 /// A log of every delta, by step and number.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Row>>>);
+struct Log(Arc<Mutex<Vec<JournalRow>>>);
 
 impl DeltaLog for Log {
-    fn stored(&self, _: ChatId, rows: &[Row]) {
+    fn stored(&self, _: ChatId, rows: &[JournalRow]) {
         self.0.lock().unwrap().extend_from_slice(rows);
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use everturn::core::chat::{Effect, TurnEnd};
 use everturn::core::command::Command;
 use everturn::core::delta::Delta;
-use everturn::core::error::Kind;
+use everturn::core::error::ErrorKind;
 use everturn::core::ids::{ChatId, Seq, Timestamp};
-use everturn::core::message::{Stop, Verdict};
+use everturn::core::message::{CallVerdict, Stop};
 use everturn::core::status::Status;
-use everturn::core::view::Row;
+use everturn::core::view::JournalRow;
 use everturn::stores::{Loaded, Store as _, StoreError};
 use everturn::{Agent, Drivers, Engine, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Understudy, call, cut, hang, script, stop, text, wait};
@@ -53,7 +53,7 @@ async fn life(store: &Arc<Stepwise>, understudy: &Understudy, agent: &Agent, id:
 }
 
 fn quarantined(end: &Option<TurnEnd>) -> bool {
-    matches!(end, Some(TurnEnd::Failed(failure)) if failure.kind == Kind::Quarantine)
+    matches!(end, Some(TurnEnd::Failed(failure)) if failure.kind == ErrorKind::Quarantine)
 }
 
 /// X9: a request that no process survives is sent three times and no more; the next message releases the chat.
@@ -153,7 +153,7 @@ async fn a_tool_that_kills_is_found_out() {
         everturn::core::message::Body::Result(result) => Some(result.verdict),
         _ => None,
     });
-    assert_eq!(results.collect::<Vec<_>>(), [Verdict::Unknown; 3]);
+    assert_eq!(results.collect::<Vec<_>>(), [CallVerdict::Unknown; 3]);
     assert_eq!(chat.view().await.unwrap().standing.unwrap().status, Status::Failed);
 }
 
@@ -288,7 +288,7 @@ async fn a_journal_that_does_not_add_up_is_said_so() {
     let Loaded { chat: stored, rows, .. } = store.load(&lease).await.unwrap();
     let seq = rows.last().map_or(Seq(1), |row| row.seq.next());
     let delta = Arc::new(Delta::CallEnded { slot: 7 });
-    store.append(lease.pen(), vec![Row { step: stored.step, seq, at: Timestamp(0), delta }]).await.unwrap();
+    store.append(lease.pen(), vec![JournalRow { step: stored.step, seq, at: Timestamp(0), delta }]).await.unwrap();
     let asked = never.requests().len();
     let ended = process(&store, &never, &agent()).chat(chat.id()).advance().await;
     assert!(format!("{ended:?}").contains("call slot 7"), "{ended:?}");

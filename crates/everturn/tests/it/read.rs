@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn::ChatHandle;
 use everturn::core::cost::Micros;
-use everturn::core::fact::{AttemptOutcome, Attempted, Totals};
+use everturn::core::fact::{AttemptOutcome, AttemptRecord, Totals};
 use everturn::core::message::Body;
 use everturn::core::prompt::{PromptPart, Request, Role};
 
@@ -74,7 +74,7 @@ pub fn asks_summary(request: &Request) -> bool {
 
 /// Every attempt, a line each: step and number, how it ended, tokens in and out as reported and as estimated.
 pub async fn rows(chat: &ChatHandle) -> String {
-    let line = |row: &Attempted| {
+    let line = |row: &AttemptRecord| {
         let (known, guess) = (row.tally.known, row.tally.estimated);
         let outcome = match row.outcome {
             AttemptOutcome::Broke(cause, kind) => format!("{kind:?} ({cause:?})"),
@@ -91,7 +91,7 @@ pub async fn rows(chat: &ChatHandle) -> String {
 }
 
 /// Every attempt, page by page.
-async fn all(chat: &ChatHandle) -> Vec<Attempted> {
+async fn all(chat: &ChatHandle) -> Vec<AttemptRecord> {
     let mut rows = Vec::new();
     loop {
         let page = chat.attempts(rows.len()).await.unwrap();

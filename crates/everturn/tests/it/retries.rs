@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::{Cause, Kind, ProviderError, Retry};
+use everturn::core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Stop};
@@ -45,7 +45,7 @@ async fn permanent_errors_are_told() {
 /// AW19: an answer that breaks off with one of these is not a broken stream: what was shown is kept, nothing climbs.
 #[tokio::test(start_paused = true)]
 async fn some_errors_are_not_broken_streams() {
-    for kind in [Kind::Auth, Kind::ContentFilter, Kind::Config, Kind::UsageLimit] {
+    for kind in [ErrorKind::Auth, ErrorKind::ContentFilter, ErrorKind::Config, ErrorKind::UsageLimit] {
         let stage = stage([script([text("Half"), fail(kind, Cause::ServerError)]), done()]).await;
         stage.run("hi").await;
         assert!(matches!(stage.ended().await, TurnEnd::Failed(failure) if failure.kind == kind));
@@ -81,7 +81,7 @@ async fn enough_is_enough() {
     let mut limits = Limits::default();
     limits.retry.tries_max = 3;
     let scripts = (0..9).map(|_| script([refuse(529)]));
-    let first = script([text("The quick "), fail(Kind::Timeout, Cause::Reset)]);
+    let first = script([text("The quick "), fail(ErrorKind::Timeout, Cause::Reset)]);
     let understudy = Understudy::new([first].into_iter().chain(scripts));
     let stage = Stage::new(understudy, agent().limits(limits)).await;
     expect![[r#"
@@ -110,7 +110,7 @@ async fn progress_earns_tries() {
     (limits.retry.tries_max, limits.retry.attempts_max) = (2, 12);
     let steps = ["One small step. ", "Two small steps. ", "Three small steps. ", "Four small steps. ", "Five."];
     let mut scripts: Vec<Script> =
-        steps.iter().map(|words| script([text(*words), fail(Kind::Timeout, Cause::Reset)])).collect();
+        steps.iter().map(|words| script([text(*words), fail(ErrorKind::Timeout, Cause::Reset)])).collect();
     scripts.push(script([text(" Done."), stop(Stop::End)]));
     let stage = Stage::new(Understudy::new(scripts), agent().limits(limits)).await;
     stage.run("hi").await;
@@ -164,7 +164,7 @@ async fn waits_at_a_shut_door_count() {
 }
 
 fn too_much() -> Script {
-    let error = ProviderError::new("understudy", Kind::Malformed).with_retry(Retry::Once);
+    let error = ProviderError::new("understudy", ErrorKind::Malformed).with_retry(Retry::Once);
     script([text("Look: "), Cue::Fail(Box::new(error))])
 }
 
@@ -187,7 +187,7 @@ async fn too_much_is_asked_for_twice() {
     let stage = stage((0..9).map(|_| too_much())).await;
     stage.run("hi").await;
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!("it failed") };
-    assert_eq!((failure.attempts, failure.kind), (2, Kind::Malformed));
+    assert_eq!((failure.attempts, failure.kind), (2, ErrorKind::Malformed));
 }
 
 /// AW23, CT04: an interrupt during a wait ends the turn at once; nobody is asked again.

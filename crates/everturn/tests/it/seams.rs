@@ -1,6 +1,6 @@
 //! Continuations that say again what was shown: nothing of it is read twice, however often the stream breaks.
 
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, Reply, Stop, text_of};
 use everturn::core::recovery::Prefill;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::stage::{Stage, agent, counter, echo, stage};
 
 fn reset() -> Cue {
-    fail(Kind::Timeout, Cause::Reset)
+    fail(ErrorKind::Timeout, Cause::Reset)
 }
 
 fn words(from: usize, to: usize) -> String {

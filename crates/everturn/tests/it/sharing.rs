@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Command, When};
+use everturn::core::command::{Command, Delivery};
 use everturn::core::fact::Fact;
 use everturn::core::ids::Timestamp;
 use everturn::core::limits::Limits;
@@ -27,7 +27,7 @@ pub async fn accepted_elsewhere(stage: &Stage, command: Command) {
 
 pub fn send(words: &str) -> Command {
     let parts = [Part::Text(Text { text: words.into(), meta: Default::default() })];
-    Command::Send { parts: parts.into(), when: When::Queue }
+    Command::Send { parts: parts.into(), when: Delivery::Queue }
 }
 
 /// Whoever watches here sees at once what is written elsewhere, not at the next poll.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::Agent;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::limits::{Limits, Thinking};
 use everturn::core::message::{Body, Stop};
 use everturn::core::prompt::Effort;
@@ -147,7 +147,7 @@ async fn empty_pieces_do_not_break_the_silence() {
 #[tokio::test(start_paused = true)]
 async fn whatever_comes_first_is_the_cause() {
     check(
-        [wait(29), fail(Kind::Overloaded, Cause::ServerError)],
+        [wait(29), fail(ErrorKind::Overloaded, Cause::ServerError)],
         expect![[r#"
         t=000.0 message 1 user "hi"
         t=000.0 running
@@ -162,7 +162,7 @@ async fn whatever_comes_first_is_the_cause() {
     )
     .await;
     check(
-        [wait(31), fail(Kind::Auth, Cause::Refused)],
+        [wait(31), fail(ErrorKind::Auth, Cause::Refused)],
         expect![[r#"
         t=000.0 message 1 user "hi"
         t=000.0 running
@@ -196,7 +196,8 @@ async fn thinking_takes_longer() {
 /// CL58, CL59: the runtime of a reply is the time its streams were open, waits between attempts left out.
 #[tokio::test(start_paused = true)]
 async fn runtime_is_streaming_time() {
-    let broken = script([slow(2), text("The quick "), wait(3), text("brown "), fail(Kind::Overloaded, Cause::Reset)]);
+    let broken =
+        script([slow(2), text("The quick "), wait(3), text("brown "), fail(ErrorKind::Overloaded, Cause::Reset)]);
     let stage = stage([broken, script([wait(4), text("fox."), stop(Stop::End)])]).await;
     stage.run("hi").await;
     let transcript = stage.transcript().await;

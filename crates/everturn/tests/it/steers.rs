@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Command, When};
-use everturn::core::error::{Cause, Kind};
+use everturn::core::command::{Command, Delivery};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Message, Part, Stop, Text, text_of};
 use everturn::core::prompt::{PromptPart, Request, Role};
@@ -23,7 +23,7 @@ const SECOND: &str = "amber basalt coral dunes ember fjord glacier harbour islan
 const STEER: &str = "in French";
 
 fn broken(words: &str) -> Script {
-    script([text(words), fail(Kind::Timeout, Cause::Reset)])
+    script([text(words), fail(ErrorKind::Timeout, Cause::Reset)])
 }
 
 fn whole(words: &str) -> Script {
@@ -60,7 +60,7 @@ async fn a_steer_during_a_retry_stands_behind_the_answer() {
 /// The same for one that was queued and is promoted, before the answer breaks.
 #[tokio::test(start_paused = true)]
 async fn a_promoted_message_stands_behind_the_answer() {
-    let broken = script([text("The answer "), wait_ms(100), fail(Kind::Timeout, Cause::Reset)]);
+    let broken = script([text("The answer "), wait_ms(100), fail(ErrorKind::Timeout, Cause::Reset)]);
     let stage = stage([broken, whole("is 42."), whole("C'est 42.")]).await;
     let mut watch = stage.watch();
     stage.chat.send("go").await.unwrap();
@@ -106,7 +106,7 @@ fn teller() -> Understudy {
         let said = if heard_last { String::new() } else { half_said(request) };
         let whole = if heard(request) { SECOND } else { FIRST };
         match said.is_empty() {
-            true => script(word_by_word(&whole[..30]).into_iter().chain([fail(Kind::Timeout, Cause::Reset)])),
+            true => script(word_by_word(&whole[..30]).into_iter().chain([fail(ErrorKind::Timeout, Cause::Reset)])),
             false => {
                 let from = said.trim_end().rmatch_indices(' ').nth(1).map_or(0, |(at, _)| at + 1);
                 script(word_by_word(&whole[from.min(whole.len())..]).into_iter().chain([stop(Stop::End)]))
@@ -130,7 +130,7 @@ fn process(store: &Arc<Stepwise>, number: u64) -> Engine {
 
 async fn steer(chat: &ChatHandle) {
     let parts = Arc::new([Part::Text(Text { text: STEER.into(), ..Text::default() })]);
-    chat.submit(Command::Send { parts, when: When::Steer }, None).await.unwrap();
+    chat.submit(Command::Send { parts, when: Delivery::Steer }, None).await.unwrap();
 }
 
 /// Drives a turn, steers it when its driver waits for the `waits`th time, and lets the driver live on for so many more;

@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn::core::budget::{Day, Used};
+use everturn::core::budget::{BudgetUse, Day};
 use everturn::core::command::Refusal;
-use everturn::core::fact::{Attempted, Fact};
+use everturn::core::fact::{AttemptRecord, Fact};
 use everturn::core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn::core::limits::Limits;
 use everturn::core::message::Message;
-use everturn::core::view::{Cursor, Row, Standing};
+use everturn::core::view::{Cursor, JournalRow, Standing};
 use everturn::stores::{
-    CallRecord, Heading, Hint, Inbound, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store,
+    CallRecord, Heading, Hint, InboxCommand, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store,
     StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
 use tokio::sync::Notify;
@@ -247,7 +247,7 @@ impl Store for Stepwise {
         slowly(self.memory.load(lease)).await
     }
 
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         self.inbox_reads.fetch_add(1, Ordering::SeqCst);
         let time = *self.inbox_time.lock().unwrap();
         if !time.is_zero() {
@@ -265,7 +265,7 @@ impl Store for Stepwise {
         self.memory.unsettled().await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         let time = *self.append_time.lock().unwrap();
         if !time.is_zero() {
             tokio::time::sleep(time).await;
@@ -316,7 +316,7 @@ impl Store for Stepwise {
         self.memory.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.memory.attempts(chat, seen, len).await
     }
 
@@ -324,7 +324,7 @@ impl Store for Stepwise {
         self.memory.working(owner, besides).await
     }
 
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         self.memory.used(owner, days).await
     }
 

@@ -1,7 +1,7 @@
 //! Pictures and files that a provider refuses.
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Command, When};
+use everturn::core::command::{Command, Delivery};
 use everturn::core::message::{File, Media, Meta, Part, Stop};
 use everturn::core::prompt::{PromptPart, Request};
 use everturn::{ToolContext, ToolError, ToolOutput, tool};
@@ -20,7 +20,7 @@ fn picture(name: &str) -> Part {
 
 async fn show(stage: &Stage, name: &str) {
     let watch = stage.watch();
-    stage.chat.submit(Command::Send { parts: [picture(name)].into(), when: When::Queue }, None).await.unwrap();
+    stage.chat.submit(Command::Send { parts: [picture(name)].into(), when: Delivery::Queue }, None).await.unwrap();
     watch.until_rest().await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::command::{Answer, Answered};
+use everturn::core::command::{AnswerContent, CallAnswer};
 use everturn::core::context::summary::SHORTER;
 use everturn::core::ids::{CallUid, StepId, Timestamp};
 use everturn::core::limits::Limits;
@@ -423,9 +423,9 @@ async fn a_turn_that_rests_is_summarised_when_it_goes_on() {
     stage.chat.send("Let me pick.").await.unwrap();
     watch.until(|event| matches!(event, Event::Standing(now) if now.status == Status::Awaiting)).await;
     assert!(!watch.seen.contains("compacting"));
-    let output = Answered::Output(Output::text(long(24_000)));
+    let output = AnswerContent::Output(Output::text(long(24_000)));
     let call = CallUid { step: StepId(1), ordinal: 0 };
-    stage.chat.answer([Answer { call, what: output }]).await.unwrap();
+    stage.chat.answer([CallAnswer { call, what: output }]).await.unwrap();
     expect![[r#"
         t=000.0 message 1 user "Let me pick."
         t=000.0 running

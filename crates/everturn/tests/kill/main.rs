@@ -10,7 +10,7 @@ mod saga;
 mod still;
 
 use everturn::core::chat::TurnEnd;
-use everturn::core::error::Kind;
+use everturn::core::error::ErrorKind;
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::view::Event;
 use mortal::{DEADLY, FRAIL};
@@ -223,7 +223,7 @@ async fn a_chat_that_kills_is_left_alone_and_others_go_on() {
             snapshot.standing.ended.clone().unwrap()
         };
         let deadly = ends(ids[0]).await;
-        assert!(matches!(&deadly, TurnEnd::Failed(failure) if failure.kind == Kind::Quarantine), "{deadly:?}");
+        assert!(matches!(&deadly, TurnEnd::Failed(failure) if failure.kind == ErrorKind::Quarantine), "{deadly:?}");
         assert_eq!((ends(ids[1]).await, ends(ids[2]).await), (TurnEnd::Done, TurnEnd::Done));
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use everturn::core::chat::{CallState, Effect, OpenCall};
-use everturn::core::command::{Answer, Answered, Command, When};
+use everturn::core::command::{AnswerContent, CallAnswer, Command, Delivery};
 use everturn::core::draft::Draft;
 use everturn::core::message::{Body, Output, Part, Stop, Text};
 use everturn::core::prompt::ToolSpec;
@@ -148,7 +148,7 @@ fn words(text: &str) -> Arc<[Part]> {
 }
 
 async fn send(chat: ChatHandle, key: String) {
-    let command = Command::Send { parts: words(&key), when: When::Queue };
+    let command = Command::Send { parts: words(&key), when: Delivery::Queue };
     while let Err(error) = chat.submit(command.clone(), Some(key.clone())).await {
         say(format_args!("not {key} {error}"));
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -158,7 +158,7 @@ async fn send(chat: ChatHandle, key: String) {
 
 /// Does what people do besides sending, once: if that is refused, or nobody hears of it, so be it.
 async fn step_in(chat: ChatHandle, verb: String, key: String) {
-    let steer = |text: &str| Command::Send { parts: words(text), when: When::Steer };
+    let steer = |text: &str| Command::Send { parts: words(text), when: Delivery::Steer };
     let command = match &*verb {
         "steer" => steer(&key),
         "edit" => {
@@ -189,10 +189,10 @@ async fn answer(chat: ChatHandle) {
         let Some(first) = asks.first() else { continue };
         let key = format!("answer{}", first.uid);
         let answered = |ask: &OpenCall| match ask.state {
-            CallState::AsksApproval => Answered::Approve { input_hash: ask.input_hash },
-            _ => Answered::Output(Output::text(&key)),
+            CallState::AsksApproval => AnswerContent::Approve { input_hash: ask.input_hash },
+            _ => AnswerContent::Output(Output::text(&key)),
         };
-        let answers = asks.iter().map(|ask| Answer { call: ask.uid, what: answered(ask) });
+        let answers = asks.iter().map(|ask| CallAnswer { call: ask.uid, what: answered(ask) });
         took(&chat, "answer", Command::Answer(answers.collect()), key.clone()).await;
     }
 }

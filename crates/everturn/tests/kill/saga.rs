@@ -10,12 +10,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use everturn::core::chat::Effect;
-use everturn::core::command::When;
+use everturn::core::command::Delivery;
 use everturn::core::draft::Draft;
 use everturn::core::ids::{ChatId, Seq, Timestamp};
 use everturn::core::limits::Limits;
-use everturn::core::message::{Body, Message, Part, Stop, Text, Verdict, text_of};
-use everturn::core::view::{Cursor, Event, Row, Standing};
+use everturn::core::message::{Body, CallVerdict, Message, Part, Stop, Text, text_of};
+use everturn::core::view::{Cursor, Event, JournalRow, Standing};
 use everturn::stores::{Store, Submission};
 
 use crate::inputs::Inputs;
@@ -94,7 +94,7 @@ impl Saga {
         store.create(asked, ASKING, "").await.unwrap();
         saga.chats.push(asked);
         let first = [Part::Text(Text { text: "first".into(), meta: Default::default() })];
-        let command = everturn::core::command::Command::Send { parts: first.into(), when: When::Queue };
+        let command = everturn::core::command::Command::Send { parts: first.into(), when: Delivery::Queue };
         let to_be_edited = Submission { command, key: Some("first".into()), at: Timestamp(1) };
         store.submit(saga.chats[0], to_be_edited, &Limits::default()).await.unwrap();
         saga.stepping_in = saga.chats.iter().copied().zip(["edit", "steer", "interrupt", "answer"]).collect();
@@ -209,12 +209,13 @@ impl Saga {
         }
     }
 
-    async fn everything_shown_is_there(&self, store: &dyn Store, chat: ChatId, rows: &[Row]) {
+    async fn everything_shown_is_there(&self, store: &dyn Store, chat: ChatId, rows: &[JournalRow]) {
         let Some((cursor, shown)) = self.seen.get(&chat).copied() else { return };
         let news = store.since(chat, Some(cursor)).await.unwrap();
         let is_reset = news.is_some_and(|news| matches!(news.events[..], [Event::Reset(_)]));
         assert!(!is_reset, "{cursor} was given to a reader and cannot be used any more");
-        let seen: Vec<&Row> = rows.iter().filter(|row| row.step == cursor.step && row.seq <= cursor.seq).collect();
+        let seen: Vec<&JournalRow> =
+            rows.iter().filter(|row| row.step == cursor.step && row.seq <= cursor.seq).collect();
         if let Some(first) = seen.first() {
             let mut draft = Draft::new(first.step);
             for row in &seen {
@@ -246,7 +247,7 @@ impl Saga {
             if record.effect == Effect::Once {
                 assert_eq!(record.starts, 1, "{record:?}");
             }
-            if let Some((_, Verdict::Done)) = record.ended {
+            if let Some((_, CallVerdict::Done)) = record.ended {
                 assert!(times >= 1, "{record:?} never happened");
             }
         }
@@ -282,7 +283,7 @@ impl Saga {
 }
 
 /// Where a chat stands and what is journalled of its open step, without taking it from anybody.
-async fn stored(store: &dyn Store, chat: ChatId) -> (Standing, Vec<Row>) {
+async fn stored(store: &dyn Store, chat: ChatId) -> (Standing, Vec<JournalRow>) {
     let news = store.since(chat, None).await.unwrap().unwrap();
     let [Event::Reset(snapshot)] = &news.events[..] else { panic!("no snapshot but {:?}", news.events) };
     let beginning = Cursor { seq: Seq(0), ..news.cursor };

@@ -2,7 +2,7 @@
 //!
 //! Statuses, error types and messages are known to [`crate::classify`]; here is what only this wire says.
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::message::Stop;
 use serde_json::Value;
 
@@ -42,16 +42,17 @@ pub(super) fn of_event(provider: &str, event: &Value) -> ProviderError {
 
 /// An answer that is to be gone on with in a new request, which the ladder knows how to make. Nothing failed.
 pub(super) fn paused(provider: &str) -> ProviderError {
-    let error = ProviderError::new(provider, Kind::Truncated).with_cause(Cause::ErrorFinish).with_retry(Retry::Now);
+    let error =
+        ProviderError::new(provider, ErrorKind::Truncated).with_cause(Cause::ErrorFinish).with_retry(Retry::Now);
     error.with_detail("the provider paused in the middle of its answer")
 }
 
 /// A message that stops without a reason.
 pub(super) fn without_reason(provider: &str) -> ProviderError {
-    ProviderError::new(provider, Kind::Truncated).with_detail("the message stopped without a stop reason")
+    ProviderError::new(provider, ErrorKind::Truncated).with_detail("the message stopped without a stop reason")
 }
 
 /// Something that is not the protocol.
 pub(super) fn malformed(provider: &str, what: &str) -> ProviderError {
-    ProviderError::new(provider, Kind::Malformed).with_detail(what)
+    ProviderError::new(provider, ErrorKind::Malformed).with_detail(what)
 }

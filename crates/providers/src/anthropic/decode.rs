@@ -4,7 +4,7 @@
 //! before anything could be run on a guess. What is merely new (an event, a block, a kind of piece) is kept as it came
 //! and never fails an answer. A message is over when it says both why and that it is.
 
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::delta::Delta;
 use everturn_core::error::ProviderError;
 use everturn_core::message::Meta;
@@ -252,11 +252,11 @@ const EVENTS: [&str; 7] = [
 
 /// What has been used so far. A count that is left out, or absurd, is not told.
 fn usage_of(usage: &Value) -> Frame {
-    let count = |key: &str| Reported::from_json(usage.get(key));
-    Frame::Delta(Delta::Usage(Box::new(Report {
+    let count = |key: &str| TokenCount::from_json(usage.get(key));
+    Frame::Delta(Delta::Usage(Box::new(UsageReport {
         input: count("input_tokens"),
         output: count("output_tokens"),
-        reasoning: Reported::from_json(usage.pointer("/output_tokens_details/thinking_tokens")),
+        reasoning: TokenCount::from_json(usage.pointer("/output_tokens_details/thinking_tokens")),
         cache_read: count("cache_read_input_tokens"),
         cache_write: count("cache_creation_input_tokens"),
     })))

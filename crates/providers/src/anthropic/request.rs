@@ -8,7 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    Entry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, Sealed, ToolChoice, ToolSpec,
+    PromptEntry, PromptFile, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, SealedReasoning,
+    ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -98,7 +99,7 @@ fn mark(block: Option<&mut Value>) {
     }
 }
 
-fn blocks(entry: &Entry, provider: &str) -> Vec<Value> {
+fn blocks(entry: &PromptEntry, provider: &str) -> Vec<Value> {
     entry.parts.iter().map(|part| block(part, provider)).collect()
 }
 
@@ -126,7 +127,7 @@ fn block(part: &PromptPart, provider: &str) -> Value {
     }
 }
 
-fn thought(sealed: &Sealed) -> Value {
+fn thought(sealed: &SealedReasoning) -> Value {
     match &sealed.seal {
         Seal::Signature(signature) => json!({"type": "thinking", "thinking": sealed.text, "signature": signature}),
         Seal::Redacted(data) => json!({"type": "redacted_thinking", "data": data}),

@@ -28,9 +28,9 @@ fn the_embedded_table_is_right() {
         assert!(shelf.all.wire.is_some(), "{provider}");
         for family in shelf.models.keys() {
             let card = catalogue.card(provider, family);
-            let facts = card.facts(provider, Wire::OpenAiChat);
+            let facts = card.facts(provider, WireFormat::OpenAiChat);
             let name = format!("{provider}/{family}");
-            assert_eq!(facts.target.wire, Wire::from(card.wire.unwrap()), "{name}");
+            assert_eq!(facts.target.wire, WireFormat::from(card.wire.unwrap()), "{name}");
             assert!(facts.context_limit.is_none_or(|context| context > u64::from(facts.output_max)), "{name}");
             if let Some(price) = facts.price {
                 assert!(price.cache_read <= price.input && price.input < price.output, "{name}");
@@ -63,19 +63,19 @@ fn the_longest_beginning_wins() {
 /// What is known reaches the engine; what is not known stays unknown.
 #[test]
 fn cards_become_facts() {
-    let facts = acme().card("acme", "big-2").facts("acme", Wire::Gemini);
-    assert_eq!((facts.target.wire, facts.target.provider.as_str()), (Wire::OpenAiChat, "acme"));
+    let facts = acme().card("acme", "big-2").facts("acme", WireFormat::Gemini);
+    assert_eq!((facts.target.wire, facts.target.provider.as_str()), (WireFormat::OpenAiChat, "acme"));
     assert_eq!((facts.can.prefill, facts.can.reattach), (Prefill::Yes, Reattach::Yes));
     assert_eq!((facts.thinks, facts.output_max, facts.price), (Thinking::Yes, 64, None));
     assert!(facts.target.prefill);
 
-    let facts = acme().card("acme", "big").facts("acme", Wire::Gemini);
+    let facts = acme().card("acme", "big").facts("acme", WireFormat::Gemini);
     let price = facts.price.unwrap();
     assert_eq!((price.cache_read, price.cache_write), (Micros(500_000), Micros(2_000_000)));
     assert_eq!((facts.thinks, facts.output_max), (Thinking::No, OUTPUT_MAX));
 
-    let unknown = Card::default().facts("x", Wire::Gemini);
-    assert_eq!(unknown.target, Target::new(Wire::Gemini, "x"));
+    let unknown = Card::default().facts("x", WireFormat::Gemini);
+    assert_eq!(unknown.target, Target::new(WireFormat::Gemini, "x"));
     assert_eq!((unknown.context_limit, unknown.price), (None, None));
 }
 
@@ -91,7 +91,7 @@ fn the_embedded_table_knows_its_families() {
     assert_eq!(price("openai", "gpt-6-terra"), None, "nobody is guessed at");
     assert_eq!(price("anthropic", "claude-mythos-5-2"), None);
     let above = |provider, model| {
-        let price = real.card(provider, model).facts(provider, Wire::Gemini).price.unwrap();
+        let price = real.card(provider, model).facts(provider, WireFormat::Gemini).price.unwrap();
         price.above.map(|above| (above.prompt, above.input, above.cache_read))
     };
     assert_eq!(above("google", "gemini-2.5-pro"), Some((200_000, Micros(2_500_000), Micros(250_000))));

@@ -4,7 +4,7 @@
 //! and the order of the [`Sign`]s is that order. So a used-up quota is not a rate limit although it comes as a 429, a
 //! key without access is not a wrong model, and a wrong model is not an outage although a proxy made it a 503.
 
-use everturn_core::error::{Kind, Retry};
+use everturn_core::error::{ErrorKind, Retry};
 
 use super::said::Said;
 
@@ -49,21 +49,21 @@ pub enum Sign {
 
 impl Sign {
     /// What it is and what may be done.
-    pub const fn meaning(self) -> (Kind, Retry) {
+    pub const fn meaning(self) -> (ErrorKind, Retry) {
         let kind = match self {
-            Self::PromptShape | Self::Refused => return (Kind::Generic, Retry::Never),
-            Self::ServerError | Self::Conflict => return (Kind::Generic, Retry::Backoff),
-            Self::ChainBroken => Kind::ChainBroken,
-            Self::Disabled => Kind::ProviderDisabled,
-            Self::Overloaded => Kind::Overloaded,
-            Self::Quota => Kind::UsageLimit,
-            Self::KeyRefused | Self::Forbidden => Kind::Auth,
-            Self::TooLong => Kind::ContextFull,
-            Self::Filtered => Kind::ContentFilter,
-            Self::Config | Self::Address => Kind::Config,
-            Self::RateLimit => Kind::RateLimit,
-            Self::Unavailable => Kind::Timeout,
-            Self::NoAnswer => Kind::Malformed,
+            Self::PromptShape | Self::Refused => return (ErrorKind::Generic, Retry::Never),
+            Self::ServerError | Self::Conflict => return (ErrorKind::Generic, Retry::Backoff),
+            Self::ChainBroken => ErrorKind::ChainBroken,
+            Self::Disabled => ErrorKind::ProviderDisabled,
+            Self::Overloaded => ErrorKind::Overloaded,
+            Self::Quota => ErrorKind::UsageLimit,
+            Self::KeyRefused | Self::Forbidden => ErrorKind::Auth,
+            Self::TooLong => ErrorKind::ContextFull,
+            Self::Filtered => ErrorKind::ContentFilter,
+            Self::Config | Self::Address => ErrorKind::Config,
+            Self::RateLimit => ErrorKind::RateLimit,
+            Self::Unavailable => ErrorKind::Timeout,
+            Self::NoAnswer => ErrorKind::Malformed,
         };
         (kind, kind.default_retry())
     }

@@ -19,7 +19,7 @@ fn event(provider: &str, event: serde_json::Value) -> ProviderError {
 }
 
 /// What can be asserted of most errors.
-fn told(error: &ProviderError) -> (Kind, Retry) {
+fn told(error: &ProviderError) -> (ErrorKind, Retry) {
     (error.kind, error.retry)
 }
 
@@ -38,12 +38,12 @@ fn a_wait_is_taken_from_headers_and_body() {
         _ => None,
     };
     let error = classify(&Evidence::of_response("openai", 429, headers, b"", NOW));
-    assert_eq!(told(&error), (Kind::RateLimit, Retry::After(Duration::from_millis(1_500))));
+    assert_eq!(told(&error), (ErrorKind::RateLimit, Retry::After(Duration::from_millis(1_500))));
     assert_eq!((error.status, error.request_id.as_deref()), (Some(429), Some("req_1")));
 
     let date = |name: &str| (name == "retry-after").then_some("Sun, 06 Nov 1994 08:49:37 GMT");
     let error = classify(&Evidence::of_response("anthropic", 529, date, b"", NOW));
-    assert_eq!(told(&error), (Kind::Overloaded, Retry::After(Duration::from_secs(7))));
+    assert_eq!(told(&error), (ErrorKind::Overloaded, Retry::After(Duration::from_secs(7))));
 
     let nonsense = |name: &str| (name == "retry-after").then_some("soon");
     let error = classify(&Evidence::of_response("openai", 503, nonsense, b"", NOW));
@@ -101,9 +101,9 @@ fn the_provider_is_never_guessed() {
 fn a_status_is_never_read_out_of_text() {
     for text in ["status 503", "HTTP 429", "error 401 at host:500", "stream ID 529; received from peer"] {
         let error = event("openai", json!({"error": {"message": text}}));
-        assert_eq!((error.status, told(&error)), (None, (Kind::Generic, Retry::Backoff)), "{text}");
+        assert_eq!((error.status, told(&error)), (None, (ErrorKind::Generic, Retry::Backoff)), "{text}");
         let error = answer("openai", 400, &openai("", "invalid_request_error", text));
-        assert_eq!((error.status, told(&error)), (Some(400), (Kind::Generic, Retry::Never)), "{text}");
+        assert_eq!((error.status, told(&error)), (Some(400), (ErrorKind::Generic, Retry::Never)), "{text}");
     }
 }
 

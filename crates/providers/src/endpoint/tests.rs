@@ -50,7 +50,7 @@ fn a_base_has_one_version() {
 #[test]
 fn a_missing_key_names_its_variable() {
     let error = usual(&[]).unwrap().headers().unwrap_err();
-    assert_eq!((error.kind, error.subject.as_deref()), (Kind::MissingKey, Some("EXAMPLE_API_KEY")));
+    assert_eq!((error.kind, error.subject.as_deref()), (ErrorKind::MissingKey, Some("EXAMPLE_API_KEY")));
     assert!(error.to_string().contains("EXAMPLE_API_KEY"));
     let own = usual(&[]).unwrap().with_header("Authorization", "Basic abc").unwrap();
     assert_eq!(own.headers().unwrap()["authorization"], "Basic abc");
@@ -127,6 +127,6 @@ fn an_echoed_key_is_veiled() {
     let endpoint = usual(&[("EXAMPLE_API_KEY", KEY)]).unwrap().with_header("x-team", "team-secret").unwrap();
     let echoed = format!("bad key {KEY} ({KEY}) of team-secret");
     assert_eq!(endpoint.veil(echoed.as_bytes()), b"bad key [key] ([key]) of [key]");
-    let error = ProviderError::new("example", Kind::Generic).with_detail("your key is team-secret, no?");
+    let error = ProviderError::new("example", ErrorKind::Generic).with_detail("your key is team-secret, no?");
     assert_eq!(endpoint.veiled(error).detail, "your key is [key], no?");
 }

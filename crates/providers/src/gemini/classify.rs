@@ -5,7 +5,7 @@
 //! again, with whatever had been said kept; what it would not is an answer that was withheld. A reason nobody has heard
 //! of is tried once more and no oftener.
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::message::Stop;
 use serde_json::Value;
 
@@ -118,7 +118,7 @@ impl Ending {
     }
 
     fn failed(&self, provider: &str, retry: Retry) -> ProviderError {
-        let kind = if retry == Retry::Never { Kind::Generic } else { Kind::Truncated };
+        let kind = if retry == Retry::Never { ErrorKind::Generic } else { ErrorKind::Truncated };
         let said = if self.message.is_empty() { &self.reason } else { &self.message };
         ProviderError::new(provider, kind).with_retry(retry).with_cause(Cause::ErrorFinish).with_detail(said)
     }
@@ -131,5 +131,5 @@ pub(super) fn in_stream(provider: &str, event: &Value) -> ProviderError {
 
 /// Something that cannot be the protocol.
 pub(super) fn malformed(provider: &str, detail: &str) -> ProviderError {
-    ProviderError::new(provider, Kind::Malformed).with_detail(detail)
+    ProviderError::new(provider, ErrorKind::Malformed).with_detail(detail)
 }

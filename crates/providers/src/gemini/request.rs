@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    Entry, HostedCall, HostedResult, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling,
-    Sealed, ToolChoice, gemini_schema,
+    HostedCall, HostedResult, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling,
+    SealedReasoning, ToolChoice, gemini_schema,
 };
 use serde_json::{Map, Value, json};
 
@@ -79,7 +79,7 @@ pub(super) enum CallIds {
 
 impl CallIds {
     /// How the calls of a reply are named. Its results follow in the next entry and are named the same way.
-    pub(super) fn of(entry: &Entry) -> Self {
+    pub(super) fn of(entry: &PromptEntry) -> Self {
         let calls = entry.parts.iter().filter_map(|part| match part {
             PromptPart::Call(call) => Some(call.provider_id.as_str()),
             _ => None,
@@ -100,7 +100,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn content(&mut self, entry: &Entry) -> Value {
+    fn content(&mut self, entry: &PromptEntry) -> Value {
         let role = match entry.role {
             Role::User | Role::Tool => "user",
             Role::Assistant => "model",
@@ -175,7 +175,7 @@ fn inline(media: &PromptMedia) -> Value {
 }
 
 /// A thought that was never shown came as a bare signature, and goes back as one.
-fn thought(sealed: &Sealed) -> Value {
+fn thought(sealed: &SealedReasoning) -> Value {
     let (Seal::Signature(seal) | Seal::Redacted(seal)) = &sealed.seal;
     if sealed.text.is_empty() {
         return json!({ "text": "", "thoughtSignature": seal });

@@ -1,11 +1,11 @@
 use std::io;
 
-use everturn_core::delta::{Began, Delta, Rung};
+use everturn_core::delta::{AttemptBegan, Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::ids::{MessageId, StepId, Timestamp};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Part, Stop};
-use everturn_core::prompt::{Entry, PromptPart, Role, prepare, validate};
+use everturn_core::prompt::{PromptEntry, PromptPart, Role, prepare, validate};
 use expect_test::expect;
 use futures_util::StreamExt as _;
 use secrecy::SecretString;
@@ -26,7 +26,7 @@ fn gemini(base: &str) -> Gemini {
 fn sent_back(fixture: &[u8]) -> String {
     let model: everturn_core::ids::ModelId = "google/gemini-3-pro".parse().unwrap();
     let mut draft = Draft::new(StepId(1));
-    let began = Delta::Attempt(Box::new(Began { number: 1, model: model.clone(), rung: Rung::First }));
+    let began = Delta::Attempt(Box::new(AttemptBegan { number: 1, model: model.clone(), rung: Rung::First }));
     draft.push(Timestamp(0), &began).unwrap();
     let mut stop = Stop::Broken;
     for frame in cuts::told([fixture], GenerateContent::new(NAME)).frames {
@@ -145,7 +145,7 @@ fn is_whole(request: &[u8]) -> bool {
 
 fn asking(provider: &Gemini) -> Request {
     let target = provider.facts("gemini-3-flash").target;
-    let entries = vec![Entry::new(Role::User, vec![PromptPart::text("Hello")])];
+    let entries = vec![PromptEntry::new(Role::User, vec![PromptPart::text("Hello")])];
     let mut request = Request::new("google/gemini-3-flash".parse().unwrap(), &target, entries.into());
     request.background = true;
     request.fit(&target)
@@ -199,12 +199,12 @@ async fn an_interaction_that_is_gone() {
     let body = br#"{"error":{"code":404,"message":"Requested entity was not found.","status":"NOT_FOUND"}}"#;
     let (base, _asked) = server(vec![(404, "application/json", body.to_vec())]).await;
     let provider = gemini(&base).with_kept(Kept::Background);
-    let handle = Handle { id: "v1_gone".into(), cursor: "-:-:e".into() };
+    let handle = GenerationHandle { id: "v1_gone".into(), cursor: "-:-:e".into() };
     let error = provider.reattach("gemini-3-flash", &handle).await.err().unwrap();
-    assert_eq!((error.kind, error.retry, error.cause), (Kind::Truncated, Retry::Backoff, Cause::ErrorFinish));
+    assert_eq!((error.kind, error.retry, error.cause), (ErrorKind::Truncated, Retry::Backoff, Cause::ErrorFinish));
     assert_eq!((error.status, error.detail.as_str()), (Some(404), "Requested entity was not found."));
-    let odd = Handle { id: "../models".into(), cursor: String::new() };
-    assert_eq!(provider.reattach("gemini-3-flash", &odd).await.err().unwrap().kind, Kind::Truncated);
+    let odd = GenerationHandle { id: "../models".into(), cursor: String::new() };
+    assert_eq!(provider.reattach("gemini-3-flash", &odd).await.err().unwrap().kind, ErrorKind::Truncated);
 }
 
 /// P4, P6: what is answered instead of a stream.
@@ -217,9 +217,9 @@ async fn refusals_over_a_socket() {
     let (base, _asked) = server(answers).await;
     let provider = gemini(&base);
     let error = provider.open(asking(&provider)).await.err().unwrap();
-    assert_eq!((error.kind, error.retry), (Kind::RateLimit, Retry::After(std::time::Duration::from_secs(3))));
+    assert_eq!((error.kind, error.retry), (ErrorKind::RateLimit, Retry::After(std::time::Duration::from_secs(3))));
     let error = provider.open(asking(&provider)).await.err().unwrap();
-    assert_eq!((error.kind, error.detail.as_str()), (Kind::Auth, "API key not valid: [key]"));
+    assert_eq!((error.kind, error.detail.as_str()), (ErrorKind::Auth, "API key not valid: [key]"));
 }
 
 const FIXTURES: [&[u8]; 6] = [

@@ -3,18 +3,18 @@
 //! Every frame may repeat the counts, each the sum so far, and leaves out those that are zero. The prompt includes what
 //! was read from the cache, and thoughts are counted beside the answer, not as part of it. We count the other way round.
 
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use serde_json::Value;
 
 /// The newest of each count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Counted {
-    prompt: Reported,
-    cached: Reported,
-    tool_use: Reported,
-    answer: Reported,
-    thoughts: Reported,
-    told: Report,
+    prompt: TokenCount,
+    cached: TokenCount,
+    tool_use: TokenCount,
+    answer: TokenCount,
+    thoughts: TokenCount,
+    told: UsageReport,
 }
 
 /// A frame's counts, by the names this module has for them.
@@ -35,8 +35,8 @@ pub(super) struct Counts<'a> {
 impl Counted {
     /// Takes what a frame states.
     pub(super) fn update(&mut self, counts: &Counts<'_>) {
-        let newest = |old: &mut Reported, value| {
-            if let known @ Reported::Known(_) = Reported::from_json(value) {
+        let newest = |old: &mut TokenCount, value| {
+            if let known @ TokenCount::Known(_) = TokenCount::from_json(value) {
                 *old = known;
             }
         };
@@ -48,7 +48,7 @@ impl Counted {
     }
 
     /// What is known by now, if that is more than was told before.
-    pub(super) fn news(&mut self) -> Option<Report> {
+    pub(super) fn news(&mut self) -> Option<UsageReport> {
         let report = self.report();
         (report != self.told).then(|| {
             self.told = report;
@@ -59,22 +59,28 @@ impl Counted {
     /// The answer is over: a count that was never stated was zero, if counts were stated at all.
     pub(super) fn close(&mut self) {
         if self.prompt.known().is_some() && self.answer.known().is_none() {
-            self.answer = Reported::Known(0);
+            self.answer = TokenCount::Known(0);
         }
     }
 
-    fn report(&self) -> Report {
-        let stated = |reported: Reported| reported.known().unwrap_or(0);
+    fn report(&self) -> UsageReport {
+        let stated = |reported: TokenCount| reported.known().unwrap_or(0);
         let input = match self.prompt {
-            Reported::Known(prompt) => {
-                Reported::from(prompt.saturating_sub(stated(self.cached)).saturating_add(stated(self.tool_use)))
+            TokenCount::Known(prompt) => {
+                TokenCount::from(prompt.saturating_sub(stated(self.cached)).saturating_add(stated(self.tool_use)))
             }
-            Reported::Unknown => Reported::Unknown,
+            TokenCount::Unknown => TokenCount::Unknown,
         };
         let output = match (self.answer, self.thoughts) {
-            (Reported::Unknown, Reported::Unknown) => Reported::Unknown,
-            (answer, thoughts) => Reported::from(stated(answer).saturating_add(stated(thoughts))),
+            (TokenCount::Unknown, TokenCount::Unknown) => TokenCount::Unknown,
+            (answer, thoughts) => TokenCount::from(stated(answer).saturating_add(stated(thoughts))),
         };
-        Report { input, output, reasoning: self.thoughts, cache_read: self.cached, cache_write: Reported::Unknown }
+        UsageReport {
+            input,
+            output,
+            reasoning: self.thoughts,
+            cache_read: self.cached,
+            cache_write: TokenCount::Unknown,
+        }
     }
 }

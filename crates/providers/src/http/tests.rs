@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use everturn_core::delta::Delta;
-use everturn_core::error::{Cause, Kind, Retry};
+use everturn_core::error::{Cause, ErrorKind, Retry};
 use everturn_core::ids::{ChatId, Timestamp};
 use everturn_core::message::Stop;
 use secrecy::SecretString;
@@ -145,11 +145,11 @@ async fn dropping_the_frames_closes_the_socket() {
 #[tokio::test]
 async fn a_broken_stream_is_typed() {
     let cases = [
-        (format!("{STREAM}\r\ndata: one\n\n"), Kind::Truncated, Cause::Truncated),
-        (format!("{STREAM}content-length: 99\r\n\r\ndata: one\n\n"), Kind::Truncated, Cause::Truncated),
+        (format!("{STREAM}\r\ndata: one\n\n"), ErrorKind::Truncated, Cause::Truncated),
+        (format!("{STREAM}content-length: 99\r\n\r\ndata: one\n\n"), ErrorKind::Truncated, Cause::Truncated),
         (
             format!("{STREAM}transfer-encoding: chunked\r\n\r\nb\r\ndata: one\n\n\r\n"),
-            Kind::Truncated,
+            ErrorKind::Truncated,
             Cause::Truncated,
         ),
     ];
@@ -169,7 +169,7 @@ async fn a_broken_stream_is_typed() {
     .await;
     let frames = all(ask(&endpoint).await.unwrap()).await;
     let error = frames[1].clone().unwrap_err();
-    assert_eq!((error.kind, error.cause), (Kind::Timeout, Cause::Reset), "{error:?}");
+    assert_eq!((error.kind, error.cause), (ErrorKind::Timeout, Cause::Reset), "{error:?}");
     assert!(error.is_broken_stream());
 }
 
@@ -178,14 +178,14 @@ async fn a_broken_stream_is_typed() {
 async fn a_refusal_is_read() {
     let body = json!({"error": {"message": format!("Incorrect key {KEY}!"), "type": "invalid_request_error"}});
     let error = refused("401", "x-request-id: req_9\r\n", &body.to_string()).await;
-    assert_eq!((error.kind, error.retry, error.status), (Kind::Auth, Retry::Never, Some(401)));
+    assert_eq!((error.kind, error.retry, error.status), (ErrorKind::Auth, Retry::Never, Some(401)));
     assert_eq!((error.request_id.as_deref(), error.subject.as_deref()), (Some("req_9"), Some("SOME_KEY")));
     assert_eq!(error.detail, "Incorrect key [key]!");
 
     let error = refused("429", "retry-after: 7\r\n", "{}").await;
-    assert_eq!((error.kind, error.retry), (Kind::RateLimit, Retry::After(Duration::from_secs(7))));
-    assert_eq!(refused("529", "", "").await.kind, Kind::Overloaded);
-    assert_eq!(refused("503", "", "<html>").await.kind, Kind::Timeout);
+    assert_eq!((error.kind, error.retry), (ErrorKind::RateLimit, Retry::After(Duration::from_secs(7))));
+    assert_eq!(refused("529", "", "").await.kind, ErrorKind::Overloaded);
+    assert_eq!(refused("503", "", "<html>").await.kind, ErrorKind::Timeout);
 }
 
 /// P8, P26: a good status with something else in it is not an answer, and says what it can.
@@ -193,7 +193,7 @@ async fn a_refusal_is_read() {
 async fn something_else_is_not_an_answer() {
     let json = "content-type: application/json\r\n";
     let error = refused("200", json, r#"{"error":{"type":"overloaded_error","message":"busy"}}"#).await;
-    assert_eq!((error.kind, error.detail.as_str()), (Kind::Overloaded, "busy"));
+    assert_eq!((error.kind, error.detail.as_str()), (ErrorKind::Overloaded, "busy"));
     for (headers, body) in [
         (json, "{}"),
         ("content-type: text/html\r\n", "<html><script>alert(1)</script></html>"),
@@ -201,7 +201,7 @@ async fn something_else_is_not_an_answer() {
         ("content-type: text/event-stream\r\ncontent-encoding: gzip\r\n", "\x1f"),
     ] {
         let error = refused("200", headers, body).await;
-        assert_eq!((error.kind, error.retry), (Kind::Malformed, Retry::Backoff), "{headers}");
+        assert_eq!((error.kind, error.retry), (ErrorKind::Malformed, Retry::Backoff), "{headers}");
         assert!(!error.detail.contains('<'), "{}", error.detail);
     }
     let unsaid = all(answer("HTTP/1.1 200 OK\r\n\r\ndata: stop\n\n").await.unwrap()).await;
@@ -217,7 +217,7 @@ async fn an_endless_error_is_read_to_a_bound() {
     })
     .await;
     let error = ask(&endpoint).await.err().unwrap();
-    assert_eq!((error.kind, error.detail.as_str()), (Kind::Generic, "broken"));
+    assert_eq!((error.kind, error.detail.as_str()), (ErrorKind::Generic, "broken"));
     server.await.unwrap();
 
     let (endpoint, _) = serve(|mut socket| async move {
@@ -233,7 +233,11 @@ async fn an_endless_error_is_read_to_a_bound() {
 async fn what_cannot_be_reached_is_typed() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = ask(&Endpoint::at("openai", &format!("http://{gone}")).unwrap()).await.err().unwrap();
-    assert_eq!((error.kind, error.retry, error.cause), (Kind::Timeout, Retry::Backoff, Cause::Refused), "{error:?}");
+    assert_eq!(
+        (error.kind, error.retry, error.cause),
+        (ErrorKind::Timeout, Retry::Backoff, Cause::Refused),
+        "{error:?}"
+    );
 
     let (endpoint, _) = serve(|socket| async move {
         let _held = socket;
@@ -241,15 +245,19 @@ async fn what_cannot_be_reached_is_typed() {
     })
     .await;
     let error = ask(&endpoint).await.err().unwrap();
-    assert_eq!((error.kind, error.retry, error.cause), (Kind::Timeout, Retry::Backoff, Cause::Refused), "{error:?}");
+    assert_eq!(
+        (error.kind, error.retry, error.cause),
+        (ErrorKind::Timeout, Retry::Backoff, Cause::Refused),
+        "{error:?}"
+    );
 
     let (endpoint, _) = serve(|socket| async move { drop(socket) }).await;
     let error = ask(&endpoint).await.err().unwrap();
-    assert_eq!((error.kind, error.retry, error.cause), (Kind::Timeout, Retry::Backoff, Cause::Reset), "{error:?}");
+    assert_eq!((error.kind, error.retry, error.cause), (ErrorKind::Timeout, Retry::Backoff, Cause::Reset), "{error:?}");
 
     let plain = Endpoint::at("openai", &format!("https://127.0.0.1:{}", plaintext().await)).unwrap();
     let error = ask(&plain).await.err().unwrap();
-    assert_eq!((error.kind, error.retry, error.cause), (Kind::Timeout, Retry::Once, Cause::Refused), "{error:?}");
+    assert_eq!((error.kind, error.retry, error.cause), (ErrorKind::Timeout, Retry::Once, Cause::Refused), "{error:?}");
 }
 
 /// P3: a port where nobody speaks TLS.
@@ -277,7 +285,7 @@ async fn a_whole_answer_is_read() {
     let good = fetch("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n{\"a\":1}").await;
     assert_eq!(good, Ok(json!({"a": 1})));
     let bad = fetch("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nno!").await.unwrap_err();
-    assert_eq!((bad.kind, bad.status), (Kind::Malformed, Some(200)));
+    assert_eq!((bad.kind, bad.status), (ErrorKind::Malformed, Some(200)));
 }
 
 /// Without its key a provider is not asked at all.
@@ -288,7 +296,7 @@ async fn without_a_key_nothing_is_sent() {
     let set = |name: &str| (name == "ANTHROPIC_BASE_URL").then(|| base.clone());
     let endpoint = Endpoint::usual("anthropic", &crate::anthropic::USUAL, set).unwrap();
     let error = ask(&endpoint).await.err().unwrap();
-    assert_eq!((error.kind, error.subject.as_deref()), (Kind::MissingKey, Some("ANTHROPIC_API_KEY")));
+    assert_eq!((error.kind, error.subject.as_deref()), (ErrorKind::MissingKey, Some("ANTHROPIC_API_KEY")));
     let asked = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
     assert!(asked.is_err(), "nobody connected");
 }
@@ -323,7 +331,7 @@ async fn a_wrong_address_is_not_a_wrong_model() {
     ];
     for (status, body) in nothing_there {
         let error = refused(status, "", body).await;
-        assert_eq!((error.kind, error.retry), (Kind::Config, Retry::Never), "{body}");
+        assert_eq!((error.kind, error.retry), (ErrorKind::Config, Retry::Never), "{body}");
         assert_eq!(error.to_string(), "OpenAI has nothing at the address that was asked; check the base URL", "{body}");
         assert!(!error.detail.is_empty(), "{body}");
     }

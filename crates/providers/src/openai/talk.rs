@@ -2,7 +2,7 @@
 
 use everturn_core::ids::{CallUid, MessageId, ModelId, StepId, Timestamp};
 use everturn_core::message::{
-    Body, CallResult, File, Media, Message, Meta, Output, Part, Reply, ReplyBody, Stop, Text, Verdict,
+    Body, CallResult, CallVerdict, File, Media, Message, Meta, Output, Part, Reply, ReplyBody, Stop, Text,
 };
 use everturn_core::prompt::{Prompt, Request, Target, validate};
 
@@ -47,7 +47,7 @@ impl Talk {
     }
 
     /// What the nth call of the newest reply came to.
-    pub fn result(self, ordinal: u16, verdict: Verdict, text: &str, media: Vec<Media>) -> Self {
+    pub fn result(self, ordinal: u16, verdict: CallVerdict, text: &str, media: Vec<Media>) -> Self {
         let call = CallUid { step: StepId(self.steps), ordinal };
         let output = Output { text: text.into(), media, full: None };
         let (tool, meta) = (String::new(), Meta::new());

@@ -7,8 +7,8 @@ use super::*;
 #[test]
 fn usage_is_read_in_every_dialect() {
     let told = |usage: Value| {
-        let Report { input, cache_read, cache_write, output, reasoning } = report(&usage);
-        [input, cache_read, cache_write, output, reasoning].map(Reported::known)
+        let UsageReport { input, cache_read, cache_write, output, reasoning } = report(&usage);
+        [input, cache_read, cache_write, output, reasoning].map(TokenCount::known)
     };
     let cases = [
         (

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use everturn_core::delta::{Began, Delta, Rung};
+use everturn_core::delta::{AttemptBegan, Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::ProviderError;
 use everturn_core::ids::{StepId, Timestamp};
@@ -81,7 +81,7 @@ fn attached(meta: &Meta) -> String {
 /// The draft some frames fold into. Panics where the engine would call the stream malformed.
 pub(crate) fn draft<'f>(told: impl IntoIterator<Item = &'f Frame>) -> Draft {
     let mut draft = Draft::new(StepId(1));
-    let began = Began { number: 1, model: "openai/test".parse().unwrap(), rung: Rung::First };
+    let began = AttemptBegan { number: 1, model: "openai/test".parse().unwrap(), rung: Rung::First };
     draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).unwrap();
     for delta in told.into_iter().flat_map(Frame::deltas) {
         draft.push(Timestamp(0), delta).unwrap_or_else(|error| panic!("{error}: {delta:?}"));

@@ -3,7 +3,7 @@
 //! Errors come as chunks here, in as many shapes as there are servers; [`crate::classify`](mod@crate::classify) opens the
 //! wrappers. A finish reason may be an error too, and then the reason is all there is.
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use serde_json::Value;
 
 use crate::classify::{Evidence, classify};
@@ -21,9 +21,9 @@ pub(super) fn event(provider: &str, mut event: Value) -> ProviderError {
 /// A finish reason that means failure.
 pub(super) fn finished(provider: &str, reason: &str) -> ProviderError {
     let kind = match reason {
-        "network_error" | "timeout" => Kind::Timeout,
-        "insufficient_system_resource" => Kind::Overloaded,
-        _ => Kind::Generic,
+        "network_error" | "timeout" => ErrorKind::Timeout,
+        "insufficient_system_resource" => ErrorKind::Overloaded,
+        _ => ErrorKind::Generic,
     };
     let error = ProviderError::new(provider, kind).with_retry(Retry::Backoff).with_cause(Cause::ErrorFinish);
     error.with_detail(&format!("the answer ended with the reason {reason}"))

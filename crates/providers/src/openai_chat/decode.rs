@@ -5,9 +5,9 @@
 //! the only evidence that an answer is over, and it counts for what came before it. `[DONE]` says no more than the end of
 //! the bytes does, unless there are calls and all of them are evidently whole.
 
-use everturn_core::cost::Report;
+use everturn_core::cost::UsageReport;
 use everturn_core::delta::Delta;
-use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::error::{Cause, ErrorKind, ProviderError};
 use everturn_core::message::Stop;
 use serde_json::{Value, json};
 
@@ -44,8 +44,8 @@ pub struct Completions {
 /// What was stated about tokens, and how much of that was told.
 #[derive(Debug, Default)]
 struct Usage {
-    stated: Report,
-    told: Report,
+    stated: UsageReport,
+    told: UsageReport,
 }
 
 impl Completions {
@@ -113,11 +113,11 @@ impl Completions {
     fn count(&mut self, usage: &Loose<'_>, out: &mut Vec<Frame>) -> bool {
         let Loose::Json(usage @ Value::Object(_)) = usage else { return false };
         let stated = report(usage);
-        if stated == Report::default() {
+        if stated == UsageReport::default() {
             return false;
         }
         self.usage.stated.update(&stated);
-        if self.usage.told == Report::default() {
+        if self.usage.told == UsageReport::default() {
             self.tell_usage(out);
         }
         true
@@ -201,7 +201,7 @@ impl Completions {
     }
 
     fn malformed(&self, detail: &str) -> ProviderError {
-        ProviderError::new(&*self.provider, Kind::Malformed).with_detail(detail)
+        ProviderError::new(&*self.provider, ErrorKind::Malformed).with_detail(detail)
     }
 }
 
@@ -229,7 +229,7 @@ impl Decode for Completions {
                 }
                 self.stop(out);
                 if !self.stopped {
-                    return Err(ProviderError::new(&*self.provider, Kind::Truncated));
+                    return Err(ProviderError::new(&*self.provider, ErrorKind::Truncated));
                 }
             }
             _ => match error_in(event) {

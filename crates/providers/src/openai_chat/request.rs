@@ -4,7 +4,7 @@
 //! no field that means nothing. Reasoning is not sent back, since this wire has no seal for it.
 
 use everturn_core::prompt::{
-    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
+    PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -72,7 +72,7 @@ fn tool(tool: &ToolSpec) -> Value {
     })
 }
 
-fn write(entry: &Entry, messages: &mut Vec<Value>) {
+fn write(entry: &PromptEntry, messages: &mut Vec<Value>) {
     match entry.role {
         Role::User => messages.push(json!({"role": "user", "content": shown(&entry.parts)})),
         Role::Assistant => messages.extend(spoken(&entry.parts)),

@@ -4,7 +4,7 @@
 //! to [`crate::classify`](mod@crate::classify); what is added here is which of them are about the request, so that nobody
 //! sends it again.
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use serde_json::Value;
 
 use crate::classify::{Evidence, classify};
@@ -54,7 +54,8 @@ pub(crate) fn failed(provider: &str, data: &str) -> ProviderError {
 
 /// A response that somebody else put an end to.
 pub(crate) fn cancelled(provider: &str) -> ProviderError {
-    let error = ProviderError::new(provider, Kind::Generic).with_retry(Retry::Backoff).with_cause(Cause::ErrorFinish);
+    let error =
+        ProviderError::new(provider, ErrorKind::Generic).with_retry(Retry::Backoff).with_cause(Cause::ErrorFinish);
     error.with_detail("the response was cancelled at the provider")
 }
 
@@ -64,10 +65,14 @@ pub(crate) fn cancelled(provider: &str) -> ProviderError {
 /// So a refusal means that the generation is gone, as it is after some minutes, and that the next rung's turn has come.
 pub(crate) fn not_resumed(error: ProviderError) -> ProviderError {
     match error.kind {
-        Kind::Config | Kind::Generic | Kind::ContextFull | Kind::ContentFilter | Kind::ChainBroken
-            if error.retry == Retry::Never || error.kind == Kind::ChainBroken =>
+        ErrorKind::Config
+        | ErrorKind::Generic
+        | ErrorKind::ContextFull
+        | ErrorKind::ContentFilter
+        | ErrorKind::ChainBroken
+            if error.retry == Retry::Never || error.kind == ErrorKind::ChainBroken =>
         {
-            let gone = ProviderError::new(error.provider, Kind::Truncated).with_cause(Cause::ErrorFinish);
+            let gone = ProviderError::new(error.provider, ErrorKind::Truncated).with_cause(Cause::ErrorFinish);
             let gone = gone.with_detail(&error.detail);
             ProviderError { status: error.status, request_id: error.request_id, ..gone }
         }

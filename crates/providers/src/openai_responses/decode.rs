@@ -9,8 +9,8 @@
 //! is the event's number, and a decoder that begins after such a number goes on in the same draft: slots are the items'
 //! places in the response, which both decoders know.
 
-use everturn_core::delta::{Delta, Handle};
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::delta::{Delta, GenerationHandle};
+use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::message::Stop;
 use serde_json::{Value, json};
 
@@ -225,7 +225,7 @@ impl Responses {
     }
 
     fn malformed(&self, detail: &str) -> ProviderError {
-        ProviderError::new(&*self.provider, Kind::Malformed).with_detail(detail)
+        ProviderError::new(&*self.provider, ErrorKind::Malformed).with_detail(detail)
     }
 
     /// Lets a generation be found again behind the event that was just taken in, which said `out` from `seen` on.
@@ -233,7 +233,7 @@ impl Responses {
         if let (Keeps::Generation, Some(number), Some(Frame::Delta(_))) = (self.keeps, number, out[seen..].last())
             && !self.id.is_empty()
         {
-            Frame::mark(out, seen, Handle { id: self.id.clone(), cursor: number.to_string() });
+            Frame::mark(out, seen, GenerationHandle { id: self.id.clone(), cursor: number.to_string() });
         }
     }
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use everturn_core::message::{Seal, Text};
 use everturn_core::prompt::{
-    Entry, HostedResult, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sealed, ToolChoice, ToolSpec,
+    HostedResult, PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, SealedReasoning,
+    ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -143,7 +144,7 @@ struct Input<'r> {
 }
 
 impl Input<'_> {
-    fn entry(&mut self, entry: &Entry) {
+    fn entry(&mut self, entry: &PromptEntry) {
         if entry.role == Role::User {
             let content: Vec<Value> = entry.parts.iter().filter_map(shown).collect();
             self.items.push(json!({"type": "message", "role": "user", "content": content}));
@@ -203,7 +204,7 @@ impl Input<'_> {
         self.items.push(item);
     }
 
-    fn thought(&mut self, sealed: &Sealed) {
+    fn thought(&mut self, sealed: &SealedReasoning) {
         let (Seal::Signature(seal) | Seal::Redacted(seal)) = &sealed.seal;
         let mut item = json!({"type": "reasoning", "summary": [], "encrypted_content": seal});
         match own(&sealed.meta, self.provider) {

@@ -27,10 +27,10 @@ impl Decode for Words {
         match event.data {
             "stop" => out.push(Frame::Stop(Stop::End)),
             "twice" => out.extend([Frame::Stop(Stop::End), Frame::Ping, Frame::Stop(Stop::Length)]),
-            "fail" => return Err(ProviderError::new("test", Kind::Overloaded)),
+            "fail" => return Err(ProviderError::new("test", ErrorKind::Overloaded)),
             "stop and fail" => {
                 out.push(Frame::Stop(Stop::End));
-                return Err(ProviderError::new("test", Kind::Overloaded));
+                return Err(ProviderError::new("test", ErrorKind::Overloaded));
             }
             word => out.push(Frame::Delta(Delta::Text(word.to_owned()))),
         }
@@ -61,8 +61,8 @@ fn text(word: &str) -> Frame {
 fn no_stop_no_answer() {
     let cut = told([&say(&["a"])[..]], STRICT);
     let error = cut.end.unwrap_err();
-    assert_eq!((cut.frames, error.kind, error.cause), (vec![text("a")], Kind::Truncated, Cause::Truncated));
-    assert_eq!(told([&b""[..]], STRICT).end.unwrap_err().kind, Kind::Truncated);
+    assert_eq!((cut.frames, error.kind, error.cause), (vec![text("a")], ErrorKind::Truncated, Cause::Truncated));
+    assert_eq!(told([&b""[..]], STRICT).end.unwrap_err().kind, ErrorKind::Truncated);
     assert_eq!(told([&say(&["a"])[..]], Words { lenient: true }).end, Ok(()));
 }
 
@@ -83,7 +83,7 @@ fn too_much_is_refused() {
     let endless = [say(&["a"]), vec![b'x'; 9 << 20]].concat();
     let cut = told([&endless[..]], STRICT);
     let error = cut.end.unwrap_err();
-    assert_eq!((cut.frames, error.kind), (vec![text("a")], Kind::Malformed));
+    assert_eq!((cut.frames, error.kind), (vec![text("a")], ErrorKind::Malformed));
     assert_eq!(error.detail, "a line of more than 8388608 bytes");
     assert_eq!(error.retry, Retry::Once, "it would be as long again, and paid for again");
     let crowd = format!("data: [{}]\n\n", "0,".repeat(VALUES_MAX + 1));
@@ -159,7 +159,7 @@ async fn the_body_is_let_go_of_at_once() {
 
     let (mut frames, dropped) = reading(&["a", "fail"]);
     assert_eq!(frames.next().await, Some(Ok(text("a"))));
-    assert_eq!(frames.next().await.unwrap().unwrap_err().kind, Kind::Overloaded);
+    assert_eq!(frames.next().await.unwrap().unwrap_err().kind, ErrorKind::Overloaded);
     assert!(dropped.load(Ordering::SeqCst), "by the error");
     assert_eq!(frames.next().await, None);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use bytes::Bytes;
-use everturn_core::error::{Kind, ProviderError};
+use everturn_core::error::{ErrorKind, ProviderError};
 use everturn_core::limits::Limits;
 use everturn_providers::Frames;
 use everturn_providers::anthropic::Messages;
@@ -90,7 +90,7 @@ impl Check {
     fn of<D: Decode>(&self, name: &str, answer: &answers::Answer, decode: impl Fn() -> D) {
         let Read { end, peak, .. } = read(bounds(), answer.head, self.piece, self.times, decode());
         let error = end.unwrap_err();
-        assert_eq!((error.kind, error.detail.as_str()), (Kind::Malformed, self.says), "{name}");
+        assert_eq!((error.kind, error.detail.as_str()), (ErrorKind::Malformed, self.says), "{name}");
         assert!(peak <= self.peak_max, "{name}: {peak} bytes at a time");
     }
 }
@@ -129,7 +129,7 @@ impl Endless {
     fn of<D: Decode>(&self, name: &str, answer: &answers::Answer, decode: impl Fn() -> D) {
         let endless = Bounds { response_bytes_max: usize::MAX, ..bounds() };
         let Read { deltas, end, peak } = read(endless, answer.head, answer.piece, self.times, decode());
-        assert_eq!(end.unwrap_err().kind, Kind::Truncated, "{name}");
+        assert_eq!(end.unwrap_err().kind, ErrorKind::Truncated, "{name}");
         assert!(deltas + PIECE_BYTES > self.times, "{name}: {deltas} deltas");
         assert!(peak <= self.peak_max, "{name}: {peak} bytes at a time");
     }

@@ -1,15 +1,15 @@
 //! The same over a socket, and for a reader that does not read.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use everturn_core::error::Kind;
+use everturn_core::error::ErrorKind;
 use everturn_core::limits::Limits;
-use everturn_core::prompt::{Entries, Entry, PromptPart, Request, Role};
+use everturn_core::prompt::{PromptEntries, PromptEntry, PromptPart, Request, Role};
 use everturn_providers::anthropic::{Anthropic, USUAL};
 use everturn_providers::catalogue::Catalogue;
 use everturn_providers::endpoint::Endpoint;
@@ -49,7 +49,7 @@ fn flood(socket: &mut TcpStream, block: &[u8]) -> usize {
     while written < 100 << 20 {
         match socket.write(block) {
             Ok(len) => written += len,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
@@ -64,7 +64,7 @@ async fn ask(url: &str) -> Frames {
     };
     let endpoint = Endpoint::usual("anthropic", &USUAL, set).unwrap();
     let provider = Anthropic::new(endpoint, Http::direct(&Limits::default()), Arc::new(Catalogue::embedded()));
-    let entries: Entries = vec![Entry::new(Role::User, vec![PromptPart::text("Hi")])].into();
+    let entries: PromptEntries = vec![PromptEntry::new(Role::User, vec![PromptPart::text("Hi")])].into();
     let model = "claude-opus-5-5";
     let request = Request::new(format!("anthropic/{model}").parse().unwrap(), &provider.facts(model).target, entries);
     provider.open(request).await.unwrap()
@@ -83,7 +83,7 @@ fn taken(piece: &'static str) -> (String, u64) {
             let mut frames = ask(&url).await;
             while let Some(frame) = frames.next().await {
                 if let Err(error) = frame {
-                    assert_eq!(error.kind, Kind::Malformed, "{error:?}");
+                    assert_eq!(error.kind, ErrorKind::Malformed, "{error:?}");
                     end = error.detail;
                 }
             }

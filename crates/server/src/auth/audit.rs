@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use everturn::AUDIT;
-use everturn::core::command::{Answer, Answered};
+use everturn::core::command::{AnswerContent, CallAnswer};
 use everturn::core::ids::{CallUid, ChatId, InboxSeq};
 use everturn::stores::{Receipt, Token};
 
@@ -29,13 +29,13 @@ pub fn token(event: &'static str, by: &Token, token: &Token) {
 }
 
 /// What was decided about which call.
-pub fn decided(answers: &[Answer]) -> Vec<(CallUid, &'static str)> {
-    let word = |what: &Answered| match what {
-        Answered::Approve { .. } => "approved",
-        Answered::Deny { .. } => "denied",
-        Answered::Output(_) | Answered::Error(_) => "answered",
+pub fn decided(answers: &[CallAnswer]) -> Vec<(CallUid, &'static str)> {
+    let word = |what: &AnswerContent| match what {
+        AnswerContent::Approve { .. } => "approved",
+        AnswerContent::Deny { .. } => "denied",
+        AnswerContent::Output(_) | AnswerContent::Error(_) => "answered",
     };
-    answers.iter().map(|Answer { call, what }| (*call, word(what))).collect()
+    answers.iter().map(|CallAnswer { call, what }| (*call, word(what))).collect()
 }
 
 /// Answers that this process has written down. Whoever repeats a request that a process before it took, or another one, may

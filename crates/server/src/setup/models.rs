@@ -10,7 +10,7 @@ use std::sync::Arc;
 use everturn::Builder;
 use everturn::core::ids::ModelId;
 use everturn::core::limits::Limits;
-use everturn::core::prompt::{Target, Wire};
+use everturn::core::prompt::{Target, WireFormat};
 use everturn::providers::anthropic::Anthropic;
 use everturn::providers::catalogue::{Catalogue, PriceCard};
 use everturn::providers::endpoint::{Auth, BadEndpoint, Endpoint};
@@ -46,7 +46,7 @@ const UNDERSTUDY: [&str; 3] = ["understudy/persona", "understudy/numbered", "und
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// How it is spoken to.
-    pub wire: Wire,
+    pub wire: WireFormat,
     /// Where it is.
     pub url: String,
     /// The variable its key is in; none is sent if left out.
@@ -159,7 +159,7 @@ impl Company {
     pub fn is_priced(&self, model: &ModelId) -> bool {
         let catalogue = self.priced();
         let has_price = |provider: &str| catalogue.card(provider, model.name()).price.is_some();
-        let is_gemini = self.named.get(model.provider()).is_some_and(|named| named.wire == Wire::Gemini);
+        let is_gemini = self.named.get(model.provider()).is_some_and(|named| named.wire == WireFormat::Gemini);
         model.provider() == "understudy" || has_price(model.provider()) || is_gemini && has_price("google")
     }
 
@@ -170,13 +170,13 @@ impl Company {
         let provider = model.provider();
         let wire = match (provider, self.named.get(provider)) {
             (_, Some(named)) => named.wire,
-            ("anthropic", None) => Wire::Anthropic,
-            ("openai", None) => Wire::OpenAiResponses,
-            ("google", None) => Wire::Gemini,
-            ("openrouter" | "ollama", None) => Wire::OpenAiChat,
+            ("anthropic", None) => WireFormat::Anthropic,
+            ("openai", None) => WireFormat::OpenAiResponses,
+            ("google", None) => WireFormat::Gemini,
+            ("openrouter" | "ollama", None) => WireFormat::OpenAiChat,
             _ => return None,
         };
-        let shelf = if wire == Wire::Gemini { "google" } else { provider };
+        let shelf = if wire == WireFormat::Gemini { "google" } else { provider };
         Some(Catalogue::embedded().card(shelf, model.name()).facts(provider, wire).target)
     }
 
@@ -223,17 +223,17 @@ impl Named {
             return Err(BadProvider::Name(name.into()));
         }
         let auth = match self.wire {
-            Wire::Anthropic => Auth::Header("x-api-key"),
-            Wire::Gemini => Auth::Header("x-goog-api-key"),
-            Wire::OpenAiChat | Wire::OpenAiResponses => Auth::Bearer,
+            WireFormat::Anthropic => Auth::Header("x-api-key"),
+            WireFormat::Gemini => Auth::Header("x-goog-api-key"),
+            WireFormat::OpenAiChat | WireFormat::OpenAiResponses => Auth::Bearer,
         };
         let key = self.key_env.as_deref().map(|variable| (variable, auth));
         let endpoint = Endpoint::named(name, &self.url, key, variable)?;
         Ok(match self.wire {
-            Wire::Anthropic => builder.provider(Anthropic::new(endpoint, http, catalogue)),
-            Wire::OpenAiResponses => builder.provider(OpenAiResponses::new(endpoint, http, catalogue)),
-            Wire::OpenAiChat => builder.provider(OpenAiChat::new(endpoint, http, catalogue)),
-            Wire::Gemini => builder.provider(company.gemini(Gemini::new(endpoint, http), name, &catalogue)),
+            WireFormat::Anthropic => builder.provider(Anthropic::new(endpoint, http, catalogue)),
+            WireFormat::OpenAiResponses => builder.provider(OpenAiResponses::new(endpoint, http, catalogue)),
+            WireFormat::OpenAiChat => builder.provider(OpenAiChat::new(endpoint, http, catalogue)),
+            WireFormat::Gemini => builder.provider(company.gemini(Gemini::new(endpoint, http), name, &catalogue)),
         })
     }
 }

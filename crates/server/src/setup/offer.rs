@@ -3,7 +3,7 @@
 //! Whoever may chat may choose, and somebody else pays. So what can be chosen is a list that the program gives, and
 //! nothing that is not on it is asked.
 
-use everturn::core::command::Choice;
+use everturn::core::command::ModelChoice;
 use everturn::core::ids::ModelId;
 
 use crate::api::problem::Problem;
@@ -45,17 +45,17 @@ impl Offered {
 #[derive(Debug)]
 pub enum Pick {
     /// One that a chat may have.
-    Offered(Choice),
+    Offered(ModelChoice),
     /// One that it may not have, and what to say about that. Whoever has asked for it before may have got it.
     Missing(ModelId, Problem),
 }
 
 impl Pick {
     /// What was picked, and why it cannot be had now.
-    pub fn split(self) -> (Choice, Option<Problem>) {
+    pub fn split(self) -> (ModelChoice, Option<Problem>) {
         match self {
             Self::Offered(choice) => (choice, None),
-            Self::Missing(model, problem) => (Choice::Own(model), Some(problem)),
+            Self::Missing(model, problem) => (ModelChoice::Own(model), Some(problem)),
         }
     }
 }

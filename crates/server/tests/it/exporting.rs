@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use everturn::core::chat::Tried;
+use everturn::core::chat::StepAttempts;
 use everturn::core::cost::{Spend, Tally};
-use everturn::core::fact::{Aim, AttemptOutcome, Attempted, Fact};
+use everturn::core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn::core::ids::{ChatId, StepId, Timestamp};
 use everturn::stores::{Scope, Store as _, TokenHash, Tokens as _};
 use everturn_server::{Bounds, wire};
@@ -112,8 +112,9 @@ async fn attempts_of_any_number_are_one_list() {
             let (step, model, began) = (StepId(1), "understudy/any".parse().unwrap(), Timestamp(0));
             let (took, tally, spend) = (Duration::ZERO, Tally::default(), Spend::default());
             let outcome = AttemptOutcome::Lost;
-            let row = Attempted { step, number, model, aim: Aim::Summary, began, took, tally, spend, outcome };
-            Fact::Attempted(Box::new(row), Tried::default())
+            let row =
+                AttemptRecord { step, number, model, aim: AttemptPurpose::Summary, began, took, tally, spend, outcome };
+            Fact::Attempted(Box::new(row), StepAttempts::default())
         };
         stage.memory.commit(&mut lease, &(1..=len).map(fact).collect::<Vec<_>>()).await.unwrap();
         for (path, list) in [("export", "attempts"), ("usage?each=true", "each")] {

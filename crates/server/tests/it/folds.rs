@@ -102,7 +102,7 @@ async fn any_life_of_a_chat_looks_the_same_to_its_clients() {
 /// PR19: what providers attached is never shown to clients.
 #[test]
 fn what_providers_attached_is_not_shown() {
-    use everturn::core::delta::{CallBegan, Delta, Handle, ProvidedDelta};
+    use everturn::core::delta::{CallBegan, Delta, GenerationHandle, ProvidedDelta};
     use everturn::core::ids::{Seq, StepId};
     use everturn::core::message::{File, Meta, RunBy, Seal, Source};
 
@@ -130,12 +130,13 @@ fn what_providers_attached_is_not_shown() {
         Delta::PartMeta(Box::new(meta())),
         Delta::ReplyMeta(Box::new(meta())),
         Delta::ResponseId("SECRET".into()),
-        Delta::Handle(Box::new(Handle { id: "SECRET".into(), cursor: "SECRET".into() })),
+        Delta::Handle(Box::new(GenerationHandle { id: "SECRET".into(), cursor: "SECRET".into() })),
     ];
     let mut draft = everturn::core::draft::Draft::new(StepId(1));
     for (i, delta) in deltas.into_iter().enumerate() {
         draft.push(Timestamp(1), &delta).unwrap();
-        let row = view::Row { step: StepId(1), seq: Seq(i as u64 + 1), at: Timestamp(1), delta: Arc::new(delta) };
+        let row =
+            view::JournalRow { step: StepId(1), seq: Seq(i as u64 + 1), at: Timestamp(1), delta: Arc::new(delta) };
         let sent = serde_json::to_string(&Event::from(&view::Event::Delta(row))).unwrap();
         assert!(!sent.contains("SECRET"), "{sent}");
     }

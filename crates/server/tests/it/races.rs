@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::core::command::{Command, When};
+use everturn::core::command::{Command, Delivery};
 use everturn::core::limits::Limits;
 use everturn::core::rehearsal::sample::words;
 use everturn::stores::sqlite::{Options, Sqlite};
@@ -296,7 +296,7 @@ async fn whatever_begins_a_turn_needs_leave() {
     let fails = stage.chat("fails").await;
     let id = fails.rsplit('/').next().unwrap().parse().unwrap();
     for text in ["first", "second"] {
-        let command = Command::Send { parts: words(text), when: When::Queue };
+        let command = Command::Send { parts: words(text), when: Delivery::Queue };
         let submission = Submission { command, key: None, at: stage.engine.now() };
         stage.memory.submit(id, submission, &Limits::default()).await.unwrap();
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use everturn::core::budget::{Day, Used};
-use everturn::core::command::{Inbound, Refusal};
-use everturn::core::fact::{Attempted, Fact};
+use everturn::core::budget::{BudgetUse, Day};
+use everturn::core::command::{InboxCommand, Refusal};
+use everturn::core::fact::{AttemptRecord, Fact};
 use everturn::core::ids::{ChatId, InboxSeq, MessageId, Timestamp, Version};
 use everturn::core::limits::Limits;
 use everturn::core::message::Message;
-use everturn::core::view::{Cursor, Row, Standing};
+use everturn::core::view::{Cursor, JournalRow, Standing};
 use everturn::stores::{
     Asked, CallRecord, Heading, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store, StoreError,
     Submission, SubmitError, Token, TokenHash, Tokens, Unsettled, WriteError,
@@ -132,7 +132,7 @@ impl Store for Sluggish {
         self.memory.load(lease).await
     }
 
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         self.memory.inbox(chat).await
     }
 
@@ -140,7 +140,7 @@ impl Store for Sluggish {
         self.memory.unsettled().await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         self.memory.append(pen, rows).await
     }
 
@@ -173,7 +173,7 @@ impl Store for Sluggish {
         self.memory.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.attempts_len_max.fetch_max(len, Ordering::SeqCst);
         self.memory.attempts(chat, seen, len).await
     }
@@ -182,7 +182,7 @@ impl Store for Sluggish {
         self.memory.working(owner, besides).await
     }
 
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         self.memory.used(owner, days).await
     }
 

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use everturn_core::change::Change;
 use everturn_core::chat::Chat;
-use everturn_core::command::{Command, Inbound, When};
-use everturn_core::delta::{Began, Delta, Rung};
+use everturn_core::command::{Command, Delivery, InboxCommand};
+use everturn_core::delta::{AttemptBegan, Delta, Rung};
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Part, Text};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_stores::{Lease, Loaded, Store, Submission};
 
 use crate::meter;
@@ -60,15 +60,17 @@ struct Streaming {
 }
 
 impl Streaming {
-    fn next(&mut self) -> Row {
+    fn next(&mut self) -> JournalRow {
         self.seq = self.seq.next();
         let delta = match self.seq {
-            Seq(1) => {
-                Delta::Attempt(Box::new(Began { number: 1, model: "bench/one".parse().unwrap(), rung: Rung::First }))
-            }
+            Seq(1) => Delta::Attempt(Box::new(AttemptBegan {
+                number: 1,
+                model: "bench/one".parse().unwrap(),
+                rung: Rung::First,
+            })),
             _ => Delta::Text(WORDS.into()),
         };
-        Row { step: self.step, seq: self.seq, at: Timestamp(1_790_000_000_000), delta: Arc::new(delta) }
+        JournalRow { step: self.step, seq: self.seq, at: Timestamp(1_790_000_000_000), delta: Arc::new(delta) }
     }
 }
 
@@ -138,7 +140,7 @@ impl Load {
     pub async fn grow_to(&mut self, chat: usize, len: usize) {
         let chat = &mut self.chats[chat];
         while (chat.seq.0 as usize) < len {
-            let rows: Vec<Row> = (0..100).map(|_| chat.next()).collect();
+            let rows: Vec<JournalRow> = (0..100).map(|_| chat.next()).collect();
             self.store.append(chat.lease.pen(), rows).await.unwrap();
         }
     }
@@ -180,12 +182,12 @@ impl Load {
 /// Sends something and takes it out of the inbox, as a driver does.
 async fn obey(store: &Arc<dyn Store>, lease: &mut Lease, words: &str) {
     let parts = [Part::Text(Text { text: words.into(), meta: Default::default() })];
-    let command = Command::Send { parts: parts.into(), when: When::Queue };
+    let command = Command::Send { parts: parts.into(), when: Delivery::Queue };
     let submission = Submission { command: command.clone(), key: None, at: Timestamp(1) };
     let receipt = store.submit(lease.chat(), submission, &Limits::default()).await.unwrap();
     let Loaded { chat, .. } = store.load(lease).await.unwrap();
     let mut change = Change::new(&chat, Timestamp(1));
-    let inbound = Inbound { seq: receipt.seq, aimed: chat.step, at: Timestamp(1), key: None, command };
+    let inbound = InboxCommand { seq: receipt.seq, aimed: chat.step, at: Timestamp(1), key: None, command };
     change.obey(&inbound, Ok(()));
     store.commit(lease, &change.facts()).await.unwrap();
 }

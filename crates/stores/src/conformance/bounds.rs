@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::blob::Blob;
-use everturn_core::command::{Command, When};
+use everturn_core::command::{Command, Delivery};
 use everturn_core::delta::Delta;
 use everturn_core::ids::{MessageId, Seq, StepId, Version};
 use everturn_core::message::{Body, File, Message, Meta, Part};
@@ -79,9 +79,9 @@ pub async fn bytes_are_read_for_whom_they_are<S: Store>(store: Arc<S>) {
     let said = |bytes: Blob| -> Arc<[Part]> { Arc::new([Part::File(file(bytes))]) };
     let (whole, light) = (|| Blob::from(vec![7; 100_000]), || Blob::Kept(100_000));
     let cursor = witness.now().await;
-    witness.obey(Command::Send { parts: said(whole()), when: When::Steer }).await;
+    witness.obey(Command::Send { parts: said(whole()), when: Delivery::Steer }).await;
     witness.change(|change| change.begin()).await;
-    witness.obey(Command::Send { parts: said(whole()), when: When::Queue }).await;
+    witness.obey(Command::Send { parts: said(whole()), when: Delivery::Queue }).await;
     witness.journal(vec![attempt(), Delta::File(Box::new(file(whole())))]).await;
     witness.agrees().await;
 

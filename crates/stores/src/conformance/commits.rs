@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use everturn_core::budget::{Day, Used};
-use everturn_core::chat::{CallState, Tail, TurnEnd};
-use everturn_core::command::{Command, When};
+use everturn_core::budget::{BudgetUse, Day};
+use everturn_core::chat::{CallState, TranscriptTail, TurnEnd};
+use everturn_core::command::{Command, Delivery};
 use everturn_core::cost::Micros;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, MessageId, Timestamp, Version};
-use everturn_core::message::{Body, CallResult, Meta, Output, Stop, Summary, SummarySource, Verdict};
+use everturn_core::message::{Body, CallResult, CallVerdict, Meta, Output, Stop, Summary, SummarySource};
 use everturn_core::rehearsal::sample::{attempt, call, reply, send, text, words};
 use everturn_core::rehearsal::{Deed, Dice};
 
@@ -32,16 +32,16 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
     let used = async |owner: &str, days: RangeInclusive<i64>| {
         let days = Day(*days.start())..=Day(*days.end());
         let used = store.used(owner, days).await.expect("it can be asked");
-        Used { alive: Duration::ZERO, ..used } // That has a test of its own.
+        BudgetUse { alive: Duration::ZERO, ..used } // That has a test of its own.
     };
     let Fact::Attempted(row, _) = sample(0) else { unreachable!("that is what it makes") };
     let bound = 1 << 40; // No true number is cut, and no number that a model makes up is too large to be added.
     let (tokens, cost) = (row.tally.total().min(bound), Micros(row.spend.total().0.min(bound)));
-    let each = Used { time: row.took, tokens, cost, ..Used::default() };
+    let each = BudgetUse { time: row.took, tokens, cost, ..BudgetUse::default() };
     assert!(each.tokens > 0 && each.cost > Micros(0));
-    let times = |len| (0..len).fold(Used::default(), |sum, _| sum.plus(each));
+    let times = |len| (0..len).fold(BudgetUse::default(), |sum, _| sum.plus(each));
     let mut chats = [Witness::in_a_turn(&store, 1).await, Witness::in_a_turn(&store, 2).await];
-    assert_eq!(used("owner", 0..=40).await, Used::default());
+    assert_eq!(used("owner", 0..=40).await, BudgetUse::default());
     chats[0].commit(&[sample(0)]).await;
     chats[0].commit(&[sample(DAY - 1), sample(DAY)]).await;
     chats[1].commit(&[sample(31 * DAY)]).await;
@@ -50,7 +50,7 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
         assert_eq!(used("owner", days.clone()).await, times(len), "{days:?}");
     }
     for nobody in ["", "Owner", "somebody else", "own\0er"] {
-        assert_eq!(used(nobody, 0..=99).await, Used::default(), "{nobody}");
+        assert_eq!(used(nobody, 0..=99).await, BudgetUse::default(), "{nobody}");
     }
     for chat in &chats {
         chat.agrees().await;
@@ -62,15 +62,17 @@ pub async fn what_is_used_is_counted_by_owner_and_day<S: Store>(store: Arc<S>) {
 pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) {
     const DAY: i64 = 86_400_000;
     let used = async |day: i64| store.used("owner", Day(day)..=Day(day)).await.expect("it can be asked");
-    let (steps, time) =
-        (|steps| Used { steps, ..Used::default() }, |time| Used { time, alive: time, ..Used::default() });
+    let (steps, time) = (
+        |steps| BudgetUse { steps, ..BudgetUse::default() },
+        |time| BudgetUse { time, alive: time, ..BudgetUse::default() },
+    );
     let mut witness = Witness::in_a_turn(&store, 1).await;
     let asks = reply(witness.stage.chat.step, &call(0, "look", "{}"), Stop::ToolUse);
     let call = CallUid { step: witness.stage.chat.step, ordinal: 0 };
     witness.stage.now = Timestamp(50 * DAY - 1);
     witness.change(|change| change.reply(asks, |_| CallState::Ready)).await;
     witness.stage.now = Timestamp(51 * DAY);
-    let (tool, verdict, output, meta) = ("look".into(), Verdict::Done, Output::text("seen"), Meta::new());
+    let (tool, verdict, output, meta) = ("look".into(), CallVerdict::Done, Output::text("seen"), Meta::new());
     let (began, ended) = (Some(Timestamp(51 * DAY - 2_500)), witness.stage.now);
     witness.change(|change| change.result(CallResult { call, tool, verdict, output, began, ended, meta })).await;
     let mut other = Witness::in_a_turn(&store, 2).await;
@@ -86,12 +88,12 @@ pub async fn steps_and_tools_are_counted_in_their_turn<S: Store>(store: Arc<S>) 
     witness
         .change(|change| {
             change.fact(Fact::Rewound { from: MessageId(2) });
-            again.into_iter().fold(change, |change, body| change.say_as(body, Tail::Nothing))
+            again.into_iter().fold(change, |change, body| change.say_as(body, TranscriptTail::Nothing))
         })
         .await;
     let ran = Duration::from_millis(2_500);
     for (day, expected) in
-        [(48, Used::default()), (49, steps(1)), (50, time(ran)), (51, steps(4)), (52, Used::default())]
+        [(48, BudgetUse::default()), (49, steps(1)), (50, time(ran)), (51, steps(4)), (52, BudgetUse::default())]
     {
         assert_eq!(used(day).await, expected, "day {day}");
     }
@@ -120,7 +122,7 @@ pub async fn work_is_counted_once<S: Store>(store: Arc<S>) {
     let result = |ordinal, from: u64, to: u64| CallResult {
         call: CallUid { step, ordinal },
         tool: "look".into(),
-        verdict: Verdict::Done,
+        verdict: CallVerdict::Done,
         output: Output::text("seen"),
         began: Some(at(from)),
         ended: at(to),
@@ -157,7 +159,7 @@ pub async fn versions_count_commits<S: Store>(store: Arc<S>) {
     for n in 2..10 {
         let facts = witness.stage.change(|change| change.say(Body::Context(format!("{n}"))));
         assert_eq!(witness.commit(&facts).await, Version(n));
-        witness.submit(send(" ", When::Queue)).await.ok();
+        witness.submit(send(" ", Delivery::Queue)).await.ok();
         witness.take_over().await;
     }
     witness.agrees().await;
@@ -186,7 +188,7 @@ pub async fn a_rewound_summary_brings_back_what_it_stood_for<S: Store>(store: Ar
     witness.change(|change| change.reply(answer, |_| CallState::Ready)).await;
     witness.change(|change| change.finish(TurnEnd::Done)).await;
     witness.say("and?").await;
-    witness.change(|change| change.say_as(summary("so far"), Tail::Input)).await;
+    witness.change(|change| change.say_as(summary("so far"), TranscriptTail::Input)).await;
     witness.agrees().await;
     witness.obey(Command::Edit { message: MessageId(3), parts: words("or?") }).await;
     let loaded = store.load(&witness.lease).await.expect("the lease is ours");

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use everturn_core::command::{Command, When};
+use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{Fence, InboxSeq, MessageId, Timestamp};
 use everturn_core::message::{Body, File, Meta, Part};
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text, words};
 use everturn_core::rehearsal::tiny_limits;
-use everturn_core::view::{Cursor, Row};
+use everturn_core::view::{Cursor, JournalRow};
 
 use super::Witness;
 use crate::{Lease, New, Query, Store, StoreError, Submission, SubmitError, WriteError};
@@ -24,7 +24,7 @@ async fn is_gone<S: Store>(store: &Arc<S>, cursor: Cursor) {
     assert_eq!(store.inbox(chat).await, Err(gone.clone()));
     assert_eq!(store.outcome(chat, InboxSeq(1)).await, Err(gone.clone()));
     assert_eq!(store.acquire(chat).await.map(drop), Err(gone.clone().into()));
-    let submission = Submission { command: send("hello", When::Queue), key: None, at: Timestamp(0) };
+    let submission = Submission { command: send("hello", Delivery::Queue), key: None, at: Timestamp(0) };
     assert_eq!(store.submit(chat, submission, &tiny_limits()).await, Err(SubmitError::Store(gone)));
     let found = store.headings(&Query { text: "hello".into(), owner: Some("owner".into()), ..Query::default() }).await;
     assert!(found.expect("it can be asked").iter().all(|heading| heading.id != chat));
@@ -37,8 +37,8 @@ pub async fn nothing_is_left_of_a_deleted_chat<S: Store>(store: Arc<S>) {
     let other = Witness::in_a_turn(&store, 2).await;
     witness.obey(Command::Edit { message: MessageId(1), parts: words("hello again") }).await;
     let file = File { name: "a".into(), media_type: "a/b".into(), bytes: Some([7].into()), meta: Meta::new() };
-    witness.obey(Command::Send { parts: Arc::new([Part::File(file)]), when: When::Queue }).await;
-    witness.submit(send("more", When::Queue)).await.expect("there is room");
+    witness.obey(Command::Send { parts: Arc::new([Part::File(file)]), when: Delivery::Queue }).await;
+    witness.submit(send("more", Delivery::Queue)).await.expect("there is room");
     witness.journal(vec![attempt(), text("Hel")]).await;
     let cursor = witness.now().await;
     store.delete(witness.lease).await.expect("the lease is ours");
@@ -53,7 +53,7 @@ pub async fn a_deleted_chat_is_not_written_to<S: Store>(store: Arc<S>) {
     let cursor = witness.now().await;
     let mut old = witness.take_over().await;
     let facts = witness.stage.change(|change| change.say(Body::Context("a ghost".into())));
-    let row = Row { seq: cursor.seq.next(), ..witness.stage.rows[0].clone() };
+    let row = JournalRow { seq: cursor.seq.next(), ..witness.stage.rows[0].clone() };
     let mut newest = Lease::granted(witness.chat(), witness.lease.fence(), Fence(0));
     store.delete(witness.lease).await.expect("the lease is ours");
     let gone = WriteError::Store(StoreError::NoSuchChat);

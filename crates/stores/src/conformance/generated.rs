@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everturn_core::ids::{Seq, Timestamp};
 use everturn_core::rehearsal::sample::attempt;
 use everturn_core::rehearsal::{Deed, Dice, wish};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 
 use super::Witness;
 use super::lots::for_each_life;
@@ -97,7 +97,7 @@ impl<S: Store> Life<S> {
         let next = stage.rows.len() as u64 + 1;
         let step = [stage.chat.step, stage.chat.step.next()][dice.below(2) as usize];
         let seq = if step == stage.chat.step { Seq(next + 1 + dice.below(3)) } else { Seq(next) };
-        let row = Row { step, seq, at: stage.now, delta: Arc::new(attempt()) };
+        let row = JournalRow { step, seq, at: stage.now, delta: Arc::new(attempt()) };
         let refused = self.witness.store.append(self.witness.lease.pen(), vec![row]).await;
         assert_eq!(refused, Err(WriteError::OutOfPlace));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use everturn_core::chat::TurnEnd;
-use everturn_core::command::{Command, Refusal, When};
+use everturn_core::command::{Command, Delivery, Refusal};
 use everturn_core::ids::{InboxSeq, MessageId, Timestamp};
 use everturn_core::rehearsal::sample::{chat_id, send, words};
 use everturn_core::rehearsal::tiny_limits;
@@ -23,7 +23,7 @@ fn keyed(key: &str, command: Command) -> Submission {
 }
 
 fn hello() -> Command {
-    send("hello", When::Queue)
+    send("hello", Delivery::Queue)
 }
 
 /// Making a chat again changes nothing, neither its agent nor its owner.
@@ -61,7 +61,7 @@ pub async fn a_key_belongs_to_one_body_in_one_chat<S: Store>(store: Arc<S>) {
     let submit = |chat, command| store.submit(chat, keyed("k", command), &limits);
     submit(chat_id(1), hello()).await.expect("an empty chat takes a message");
     witness.stage.submit_as(Some("k"), hello(), &limits).expect("as its picture does");
-    for command in [send("bye", When::Queue), send("hello", When::Steer), Command::Archive] {
+    for command in [send("bye", Delivery::Queue), send("hello", Delivery::Steer), Command::Archive] {
         assert_eq!(submit(chat_id(1), command).await, Err(SubmitError::Conflict));
     }
     witness.agrees().await;
@@ -93,7 +93,7 @@ pub async fn parallel_commands_have_numbers_of_their_own<S: Store>(store: Arc<S>
     let mut senders = tokio::task::JoinSet::new();
     for i in 0..SENDERS {
         let (store, limits) = (store.clone(), limits.clone());
-        let submission = Submission { command: send(&format!("{i}"), When::Queue), key: None, at: Timestamp(0) };
+        let submission = Submission { command: send(&format!("{i}"), Delivery::Queue), key: None, at: Timestamp(0) };
         senders.spawn(async move { store.submit(chat_id(1), submission, &limits).await });
     }
     let receipts = senders.join_all().await.into_iter().map(|receipt| receipt.map(|receipt| receipt.seq.0));
@@ -111,7 +111,7 @@ pub async fn a_refused_command_leaves_no_trace<S: Store>(store: Arc<S>) {
     let cursor = witness.now().await;
     let edit = |message, text| Command::Edit { message: MessageId(message), parts: words(text) };
     let cases = [
-        (send(" ", When::Queue), Refusal::Empty),
+        (send(" ", Delivery::Queue), Refusal::Empty),
         (Command::Promote(InboxSeq(1)), Refusal::NotQueued),
         (Command::Unqueue(InboxSeq(9)), Refusal::NotQueued),
         (edit(1, ""), Refusal::Empty),
@@ -163,7 +163,7 @@ pub async fn an_outcome_is_known_once_obeyed<S: Store>(store: Arc<S>) {
 /// Commands are read oldest first and leave one by one.
 pub async fn obeyed_commands_leave_the_inbox_in_order<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
-    for when in [When::Queue, When::Steer, When::Now] {
+    for when in [Delivery::Queue, Delivery::Steer, Delivery::Now] {
         witness.submit(send("more", when)).await.expect("there is room");
     }
     for _ in 0..3 {

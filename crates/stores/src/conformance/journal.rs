@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use everturn_core::chat::{CallState, Failure, TurnEnd};
-use everturn_core::command::{Command, When};
-use everturn_core::error::Kind;
+use everturn_core::chat::{CallState, TurnEnd, TurnFailure};
+use everturn_core::command::{Command, Delivery};
+use everturn_core::error::ErrorKind;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{MessageId, Seq, StepId};
 use everturn_core::message::{Body, Stop};
 use everturn_core::rehearsal::sample::{attempt, send, text, words};
-use everturn_core::view::{Cursor, Event, Row};
+use everturn_core::view::{Cursor, Event, JournalRow};
 
 use super::Witness;
 use crate::{Ack, Store, WriteError};
@@ -35,7 +35,7 @@ pub async fn rows_that_do_not_follow_are_refused_together<S: Store>(store: Arc<S
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt(), text("Hel")]).await;
     let step = witness.stage.chat.step;
-    let row = |step, seq| Row { step, seq: Seq(seq), at: witness.stage.now, delta: Arc::new(text("lo")) };
+    let row = |step, seq| JournalRow { step, seq: Seq(seq), at: witness.stage.now, delta: Arc::new(text("lo")) };
     let before = StepId(step.0 - 1);
     let cases = [
         vec![row(step, 4)],
@@ -94,7 +94,7 @@ pub async fn rows_outlive_commits_within_the_step<S: Store>(store: Arc<S>) {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt(), text("Hel")]).await;
     let cursor = witness.now().await;
-    witness.obey(send("later", When::Queue)).await;
+    witness.obey(send("later", Delivery::Queue)).await;
     witness.agrees().await;
     let rows = witness.journal(vec![text("lo")]).await;
     witness.agrees().await;
@@ -104,7 +104,7 @@ pub async fn rows_outlive_commits_within_the_step<S: Store>(store: Arc<S>) {
 
 /// A step that is over takes its rows with it, with a reply or without one; a watcher is told.
 pub async fn rows_go_with_their_step<S: Store>(store: Arc<S>) {
-    let failure = || Failure { kind: Kind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
+    let failure = || TurnFailure { kind: ErrorKind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
     for (ending, number) in ["replied", "failed", "interrupted", "edited", "finished"].into_iter().zip(1..) {
         let mut witness = Witness::in_a_turn(&store, number).await;
         witness.journal(vec![attempt(), text("Hello")]).await;
@@ -139,7 +139,7 @@ pub async fn a_step_that_is_over_takes_no_rows<S: Store>(store: Arc<S>) {
     let reply = witness.stage.draft.clone().and_then(|draft| draft.seal(Stop::End, witness.stage.now, None));
     let reply = reply.expect("an attempt was made");
     witness.change(|change| change.reply(reply, |_| CallState::Ready)).await;
-    let next = Row { seq: Seq(3), ..late[1].clone() };
+    let next = JournalRow { seq: Seq(3), ..late[1].clone() };
     assert_eq!(store.append(witness.lease.pen(), vec![next]).await, Err(WriteError::OutOfPlace));
     assert_eq!(store.append(witness.lease.pen(), late).await, Err(WriteError::OutOfPlace));
     witness.agrees().await;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use everturn_core::chat::{CallState, Failure, TurnEnd};
-use everturn_core::command::{Command, When};
-use everturn_core::error::Kind;
+use everturn_core::chat::{CallState, TurnEnd, TurnFailure};
+use everturn_core::command::{Command, Delivery};
+use everturn_core::error::ErrorKind;
 use everturn_core::ids::{Fence, Timestamp};
 use everturn_core::message::{Body, Stop};
 use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text};
@@ -59,12 +59,13 @@ pub async fn a_lease_fences_its_own_chat_alone<S: Store>(store: Arc<S>) {
 pub async fn taking_over_finds_everything_in_every_status<S: Store>(store: Arc<S>) {
     for (status, number) in Status::ALL.into_iter().zip(1..) {
         let mut witness = Witness::in_a_turn(&store, number).await;
-        witness.submit(send("and then", When::Queue)).await.expect("there is room");
+        witness.submit(send("and then", Delivery::Queue)).await.expect("there is room");
         match status {
             Status::Running => drop(witness.journal(vec![attempt(), text("Hel")]).await),
             Status::Idle => witness.change(|change| change.finish(TurnEnd::Done)).await,
             Status::Failed => {
-                let failure = Failure { kind: Kind::Auth, message: "no".into(), detail: "you".into(), attempts: 1 };
+                let failure =
+                    TurnFailure { kind: ErrorKind::Auth, message: "no".into(), detail: "you".into(), attempts: 1 };
                 witness.change(|change| change.fail(None, failure)).await;
             }
             Status::Awaiting | Status::Interrupting => {

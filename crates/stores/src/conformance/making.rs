@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everturn_core::chat::{CallState, TurnEnd};
-use everturn_core::command::{Command, When};
+use everturn_core::command::{Command, Delivery};
 use everturn_core::fact::Fact;
-use everturn_core::fork::{self, OpenCall};
+use everturn_core::fork::{self, UnansweredCall};
 use everturn_core::ids::{CallUid, ChatId, MessageId, ModelId, StepId, Timestamp};
-use everturn_core::message::{Body, CallResult, File, Meta, Output, Part, Stop, Verdict};
+use everturn_core::message::{Body, CallResult, CallVerdict, File, Meta, Output, Part, Stop};
 use everturn_core::prompt::ToolSpec;
 use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
 use everturn_core::rehearsal::{Stage, tiny_limits};
@@ -160,7 +160,7 @@ fn uid(ordinal: u16) -> CallUid {
 
 fn result(ordinal: u16) -> CallResult {
     let (output, ended, meta) = (Output::text("seen"), Timestamp(0), Meta::new());
-    CallResult { call: uid(ordinal), tool: "look".into(), verdict: Verdict::Done, output, began: None, ended, meta }
+    CallResult { call: uid(ordinal), tool: "look".into(), verdict: CallVerdict::Done, output, began: None, ended, meta }
 }
 
 /// What a fork must equal.
@@ -211,8 +211,8 @@ pub async fn a_fork_is_a_chat_of_its_own<S: Store>(store: Arc<S>) {
 pub async fn a_fork_ends_where_no_call_is_open<S: Store>(store: Arc<S>) {
     let source = conversation(&store).await;
     let at = async |at| store.make(&forked(2, at)).await;
-    assert_eq!(at(2).await, Err(OpenCall(uid(0)).into()));
-    assert_eq!(at(3).await, Err(OpenCall(uid(0)).into()), "the second was answered first");
+    assert_eq!(at(2).await, Err(UnansweredCall(uid(0)).into()));
+    assert_eq!(at(3).await, Err(UnansweredCall(uid(0)).into()), "the second was answered first");
     for missing in [0, 7, u64::MAX] {
         assert_eq!(at(missing).await, Err(MakeError::NoSuchMessage(MessageId(missing))));
     }
@@ -231,7 +231,7 @@ pub async fn a_fork_takes_bytes_along<S: Store>(store: Arc<S>) {
     };
     for byte in [1, 2] {
         let parts = Arc::new([file(byte)]);
-        source.obey(Command::Send { parts, when: When::Queue }).await;
+        source.obey(Command::Send { parts, when: Delivery::Queue }).await;
         source.change(|change| change.finish(TurnEnd::Done)).await;
     }
     let new = forked(2, 1);
@@ -248,7 +248,7 @@ pub async fn what_was_said_is_found_by_its_words<S: Store>(store: Arc<S>) {
     let mut source = conversation(&store).await;
     let mut other = Witness::in_a_turn(&store, 2).await;
     other.change(|change| change.say(Body::Context("kelp".into()))).await;
-    other.obey(send("There was Kelp, on a Ünicorn\u{0}'s back", When::Steer)).await;
+    other.obey(send("There was Kelp, on a Ünicorn\u{0}'s back", Delivery::Steer)).await;
     other.change(|change| change.begin()).await;
     let found = async |text: &str| -> Vec<ChatId> {
         let query = Query { text: text.into(), owner: Some("owner".into()), ..Query::default() };
@@ -289,7 +289,7 @@ pub async fn chats_at_work_are_counted<S: Store>(store: Arc<S>) {
     asks.change(|change| change.ask(Timestamp(9))).await;
     let mut runs = Witness::in_a_turn(&store, 2).await;
     let mut wants = Witness::new(&store, 3).await;
-    wants.submit(send("hello", When::Queue)).await.expect("an empty chat takes a message");
+    wants.submit(send("hello", Delivery::Queue)).await.expect("an empty chat takes a message");
     Witness::new(&store, 4).await;
     let works = async |owner: &str, besides: &[u128]| {
         let besides = besides.iter().map(|number| chat_id(*number)).collect();

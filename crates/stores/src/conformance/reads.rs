@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use everturn_core::chat::{CallState, TurnEnd};
-use everturn_core::command::{Command, When};
+use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::{Body, Stop};
 use everturn_core::rehearsal::sample::{attempt, call, chat_id, reply, send, text, words};
@@ -19,7 +19,7 @@ use crate::{Heading, Lease, Query, Store, StoreError, Submission, SubmitError, U
 /// CS02: whatever is asked about a chat that is not there, the answer is an error that says so.
 pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     let (chat, gone) = (chat_id(404), StoreError::NoSuchChat);
-    let submission = Submission { command: send("hello", When::Queue), key: Some("k".into()), at: Timestamp(0) };
+    let submission = Submission { command: send("hello", Delivery::Queue), key: Some("k".into()), at: Timestamp(0) };
     let submitted = store.submit(chat, submission, &tiny_limits()).await;
     assert_eq!(submitted, Err(SubmitError::Store(gone.clone())));
     assert_eq!(store.heading(chat).await, Err(gone.clone()));
@@ -107,7 +107,7 @@ pub async fn unsettled_chats_are_listed_oldest_first<S: Store>(store: Arc<S>) {
     // Not made in the order of their ids.
     let resting = Witness::new(&store, 5).await;
     let mut commanded = Witness::new(&store, 4).await;
-    commanded.submit(send("hello", When::Queue)).await.expect("it is idle");
+    commanded.submit(send("hello", Delivery::Queue)).await.expect("it is idle");
     let mut settled = Witness::in_a_turn(&store, 3).await;
     settled.change(|change| change.finish(TurnEnd::Done)).await;
     let mut awaiting = Witness::in_a_turn(&store, 2).await;
@@ -202,7 +202,7 @@ pub async fn a_catch_up_is_whole<S: Store>(store: Arc<S>) {
 pub async fn an_edit_is_told_as_one<S: Store>(store: Arc<S>) {
     for (edits, number) in [[1, 5], [2, 1], [2, 5]].into_iter().zip(1..) {
         let mut witness = Witness::in_a_turn(&store, number).await;
-        witness.obey(send("faster", When::Steer)).await;
+        witness.obey(send("faster", Delivery::Steer)).await;
         witness.change(|change| change.begin()).await;
         let seen = witness.snapshot();
         let cursor = witness.now().await;

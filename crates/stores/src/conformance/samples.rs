@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use everturn_core::blob::Blob;
-use everturn_core::cost::{Micros, Report, Reported, Spend, Tally, Usage};
-use everturn_core::delta::{Began, CallBegan, Delta, Handle, ProvidedDelta, Rung};
+use everturn_core::cost::{Micros, Spend, Tally, TokenCount, Usage, UsageReport};
+use everturn_core::delta::{AttemptBegan, CallBegan, Delta, GenerationHandle, ProvidedDelta, Rung};
 use everturn_core::ids::{CallUid, ModelId, StepId, Timestamp};
 use everturn_core::message::{
-    Body, Call, CallResult, File, Media, Meta, Output, Part, Provided, Reasoning, Reply, ReplyBody, RunBy, Seal,
-    Source, Stop, Summary, SummarySource, Text, Verdict,
+    Body, Call, CallResult, CallVerdict, File, Media, Meta, Output, Part, Provided, Reasoning, Reply, ReplyBody, RunBy,
+    Seal, Source, Stop, Summary, SummarySource, Text,
 };
 use everturn_core::seam::Seam;
 use serde_json::json;
@@ -93,7 +93,8 @@ pub(crate) fn bodies(odd: &str, step: StepId) -> Vec<Body> {
     let filtered = Stop::Filtered { category: odd.into(), detail: odd.into() };
     let stops = [Stop::End, Stop::ToolUse, Stop::Length, filtered, Stop::Interrupted, Stop::Broken];
     bodies.extend(stops.into_iter().zip(step.0..).map(|(stop, step)| reply(odd, StepId(step), stop)));
-    let verdicts = [Verdict::Done, Verdict::Error, Verdict::Denied, Verdict::Interrupted, Verdict::Unknown];
+    let verdicts =
+        [CallVerdict::Done, CallVerdict::Error, CallVerdict::Denied, CallVerdict::Interrupted, CallVerdict::Unknown];
     bodies.extend(verdicts.map(|verdict| Body::Result(Box::new(result(odd, verdict)))));
     let sources = [SummarySource::Automatic, SummarySource::Asked, SummarySource::Overflow];
     bodies.extend(sources.map(|source| {
@@ -125,8 +126,8 @@ fn reply(odd: &str, step: StepId, stop: Stop) -> Body {
 }
 
 /// A result with everything in it, bytes that are no text included.
-pub(crate) fn result(odd: &str, verdict: Verdict) -> CallResult {
-    let began = (verdict == Verdict::Done).then_some(Timestamp(1));
+pub(crate) fn result(odd: &str, verdict: CallVerdict) -> CallResult {
+    let began = (verdict == CallVerdict::Done).then_some(Timestamp(1));
     CallResult {
         call: UID,
         tool: odd.into(),
@@ -146,7 +147,7 @@ pub(crate) fn output(odd: &str) -> Output {
 /// Deltas of every kind, in an order that can be folded.
 pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
     let text = || odd.to_string();
-    let began = |rung, number| Delta::Attempt(Box::new(Began { number, model: model(odd), rung }));
+    let began = |rung, number| Delta::Attempt(Box::new(AttemptBegan { number, model: model(odd), rung }));
     let call = |slot, run_by| {
         let (provider_id, tool, meta) = (text(), text(), meta(odd));
         Delta::CallBegan(Box::new(CallBegan { slot, provider_id, tool, run_by, meta }))
@@ -155,7 +156,8 @@ pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
         let (tool, output, meta) = (text(), json!({ odd: odd }), meta(odd));
         Delta::Provided(Box::new(ProvidedDelta { slot, tool, output, meta }))
     };
-    let report = Report { input: Reported::Known(1_000_000_000), output: Reported::Known(0), ..Report::default() };
+    let report =
+        UsageReport { input: TokenCount::Known(1_000_000_000), output: TokenCount::Known(0), ..UsageReport::default() };
     vec![
         began(Rung::First, 1),
         Delta::Text(text()),
@@ -177,7 +179,7 @@ pub(crate) fn deltas(odd: &str) -> Vec<Delta> {
         Delta::Other(Box::new(meta(odd))),
         Delta::ReplyMeta(Box::new(meta(odd))),
         Delta::ResponseId(text()),
-        Delta::Handle(Box::new(Handle { id: text(), cursor: text() })),
+        Delta::Handle(Box::new(GenerationHandle { id: text(), cursor: text() })),
         Delta::Usage(report.into()),
         began(Rung::Reattach, 2),
         began(Rung::Continue, 3),

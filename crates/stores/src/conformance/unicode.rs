@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::change::Change;
-use everturn_core::chat::{CallState, Compacting, Effect, Failure, OpenCall, Queued, Tail, Tried, TurnEnd, Wait};
-use everturn_core::command::{Answer, Answered, Command, Excess, Refusal, When};
+use everturn_core::chat::{
+    CallState, Compacting, Effect, OpenCall, QueuedMessage, RetryWait, StepAttempts, TranscriptTail, TurnEnd,
+    TurnFailure,
+};
+use everturn_core::command::{AnswerContent, CallAnswer, Command, Delivery, Excess, Refusal};
 use everturn_core::delta::Rung;
-use everturn_core::error::{Cause, Kind};
-use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact, Place};
+use everturn_core::error::{Cause, ErrorKind};
+use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact, QueueEnd};
 use everturn_core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
 use everturn_core::message::Call;
-use everturn_core::quarantine::Taken;
+use everturn_core::quarantine::TakeoverCount;
 use everturn_core::rehearsal::sample::{chat_id, send};
-use everturn_core::retry::Spent;
+use everturn_core::retry::RetrySpent;
 use everturn_core::status::{Status, Verb};
 
 use super::Witness;
@@ -60,7 +63,7 @@ pub async fn odd_text_comes_back_from_every_delta<S: Store>(store: Arc<S>) {
 pub async fn odd_text_comes_back_from_every_command<S: Store>(store: Arc<S>) {
     for (odd, number) in ODD.into_iter().zip(1..) {
         let mut witness = Witness::in_a_turn(&store, number).await;
-        for when in [When::Queue, When::Steer, When::Now] {
+        for when in [Delivery::Queue, Delivery::Steer, Delivery::Now] {
             witness.submit(Command::Send { parts: samples::parts(odd).into(), when }).await.expect("there is room");
         }
         witness.submit(Command::Promote(InboxSeq(2))).await.expect("it will wait by then");
@@ -75,7 +78,7 @@ pub async fn odd_text_comes_back_from_every_command<S: Store>(store: Arc<S>) {
         witness.agrees().await;
         answers(&mut witness, odd).await;
         let (key, at) = (Some(odd.to_string()), Timestamp(0));
-        let command = Command::Send { parts: samples::parts(odd).into(), when: When::Queue };
+        let command = Command::Send { parts: samples::parts(odd).into(), when: Delivery::Queue };
         let again = Submission { command, key, at };
         let first = store.submit(witness.chat(), again.clone(), &witness.limits).await;
         assert!(first.is_ok() && first == store.submit(witness.chat(), again, &witness.limits).await, "{first:?}");
@@ -83,12 +86,12 @@ pub async fn odd_text_comes_back_from_every_command<S: Store>(store: Arc<S>) {
 }
 
 /// Answers of every kind, each with what its call waits for.
-pub(crate) fn answered(odd: &str) -> [(CallState, Answered); 4] {
+pub(crate) fn answered(odd: &str) -> [(CallState, AnswerContent); 4] {
     [
-        (CallState::AsksClient, Answered::Output(samples::output(odd))),
-        (CallState::AsksClient, Answered::Error(samples::output(odd))),
-        (CallState::AsksApproval, Answered::Approve { input_hash: u64::MAX }),
-        (CallState::AsksApproval, Answered::Deny { reason: odd.into() }),
+        (CallState::AsksClient, AnswerContent::Output(samples::output(odd))),
+        (CallState::AsksClient, AnswerContent::Error(samples::output(odd))),
+        (CallState::AsksApproval, AnswerContent::Approve { input_hash: u64::MAX }),
+        (CallState::AsksApproval, AnswerContent::Deny { reason: odd.into() }),
     ]
 }
 
@@ -103,7 +106,7 @@ async fn answers<S: Store>(witness: &mut Witness<S>, odd: &str) {
     let calls = Fact::Opened(calls.collect());
     witness.change(|change| change.fact(calls).ask(Timestamp(i64::MAX))).await;
     for ((_, what), ordinal) in answered.into_iter().zip(0..) {
-        let answer = Answer { call: uid(ordinal), what };
+        let answer = CallAnswer { call: uid(ordinal), what };
         witness.submit(Command::Answer([answer].into())).await.expect("it is asked");
         witness.agrees().await;
         witness.obey_next().await;
@@ -138,15 +141,21 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
         vec![OpenCall { input_hash: u64::MAX, ..call }]
     };
     let (at, parts): (_, Arc<[_]>) = (Timestamp(-1), samples::parts(odd).into());
-    let queued =
-        |id, steers| Queued { id: InboxSeq(id), at, parts: parts.clone(), steers, key: steers.then(|| odd.into()) };
-    let wait = |kind| Fact::Waits(Box::new(Wait { until: at, kind, message: odd.into(), attempt: 3 }));
+    let queued = |id, steers| QueuedMessage {
+        id: InboxSeq(id),
+        at,
+        parts: parts.clone(),
+        steers,
+        key: steers.then(|| odd.into()),
+    };
+    let wait = |kind| Fact::Waits(Box::new(RetryWait { until: at, kind, message: odd.into(), attempt: 3 }));
     let started = |effect| Fact::Started { call: UID, effect, at };
-    let spent = Spent { tries: 1, attempts: 2, once: 1, time: Duration::from_millis(3), cost: samples::spend().known };
+    let spent =
+        RetrySpent { tries: 1, attempts: 2, once: 1, time: Duration::from_millis(3), cost: samples::spend().known };
     let mut facts = vec![
-        Fact::Queued(queued(7, true), Place::Back),
-        Fact::Queued(queued(8, false), Place::Front),
-        Fact::Queued(queued(9, false), Place::Back),
+        Fact::Queued(queued(7, true), QueueEnd::Back),
+        Fact::Queued(queued(8, false), QueueEnd::Front),
+        Fact::Queued(queued(9, false), QueueEnd::Back),
         Fact::Unqueued(InboxSeq(7)),
         Fact::Opened(call(CallState::AsksApproval)),
         Fact::Approved(UID),
@@ -164,8 +173,14 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
         Fact::Overflowed,
         Fact::Briefed,
         Fact::CompactionAsked,
-        Fact::TakenUp(Taken { still: 1, in_tools: u32::MAX, step: StepId(2), attempt: 3, newest: MessageId(u64::MAX) }),
-        Fact::Tried(Tried { attempts: u32::MAX, model: 2, spent, unchained: true, blind: false, owed: true }),
+        Fact::TakenUp(TakeoverCount {
+            still: 1,
+            in_tools: u32::MAX,
+            step: StepId(2),
+            attempt: 3,
+            newest: MessageId(u64::MAX),
+        }),
+        Fact::Tried(StepAttempts { attempts: u32::MAX, model: 2, spent, unchained: true, blind: false, owed: true }),
         Fact::Compacts(Box::new(Compacting {
             began: Timestamp(-1),
             model: samples::model(odd),
@@ -173,7 +188,7 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
             tokens: u64::MAX,
         })),
     ];
-    facts.extend(Kind::ALL.map(wait));
+    facts.extend(ErrorKind::ALL.map(wait));
     facts.extend(attempts(odd));
     facts
 }
@@ -181,7 +196,7 @@ pub(crate) fn in_a_turn(odd: &str) -> Vec<Fact> {
 /// What was added later. It stands apart so that stored texts of before stay as they are.
 pub(crate) fn later(odd: &str) -> Vec<Fact> {
     let rungs = [Rung::First, Rung::Reattach, Rung::Continue, Rung::Restart, Rung::FallBack];
-    let aims = rungs.map(Aim::Answer).into_iter().chain([Aim::Summary]);
+    let aims = rungs.map(AttemptPurpose::Answer).into_iter().chain([AttemptPurpose::Summary]);
     let aimed = aims.zip(100..).map(|(aim, number)| attempted(odd, number, aim, AttemptOutcome::Answered));
     let chosen = [Fact::Chose(Some(samples::model(odd))), Fact::Chose(None)];
     let progressed = Fact::Progressed { call: UID, text: odd.into() };
@@ -223,21 +238,21 @@ const KINDS: usize = 22;
 pub(crate) fn attempts(odd: &str) -> Vec<Fact> {
     use Cause::{ErrorFinish, GoAway, IdleStall, Malformed, Refused, Reset, Resumed, ServerError, Truncated};
     let causes = [Refused, Reset, GoAway, IdleStall, ServerError, Truncated, ErrorFinish, Malformed, Resumed];
-    let broke = causes.into_iter().zip(Kind::ALL).map(|(cause, kind)| AttemptOutcome::Broke(cause, kind));
+    let broke = causes.into_iter().zip(ErrorKind::ALL).map(|(cause, kind)| AttemptOutcome::Broke(cause, kind));
     let outcomes = [AttemptOutcome::Answered, AttemptOutcome::Interrupted, AttemptOutcome::Lost];
     let outcomes = outcomes.into_iter().chain(broke).zip(1..);
-    outcomes.map(|(outcome, number)| attempted(odd, number, Aim::Unknown, outcome)).collect()
+    outcomes.map(|(outcome, number)| attempted(odd, number, AttemptPurpose::Unknown, outcome)).collect()
 }
 
-fn attempted(odd: &str, number: u32, aim: Aim, outcome: AttemptOutcome) -> Fact {
+fn attempted(odd: &str, number: u32, aim: AttemptPurpose, outcome: AttemptOutcome) -> Fact {
     let (step, model, began) = (StepId(1), samples::model(odd), Timestamp(-1));
     let (took, tally, spend) = (Duration::from_millis(86_400_001), samples::tally(), samples::spend());
-    let row = Attempted { step, number, model, aim, began, took, tally, spend, outcome };
-    Fact::Attempted(Box::new(row), Tried::default())
+    let row = AttemptRecord { step, number, model, aim, began, took, tally, spend, outcome };
+    Fact::Attempted(Box::new(row), StepAttempts::default())
 }
 
 pub(crate) fn ends(odd: &str) -> Vec<TurnEnd> {
-    let failure = |kind| Failure { kind, message: odd.into(), detail: odd.into(), attempts: u32::MAX };
+    let failure = |kind| TurnFailure { kind, message: odd.into(), detail: odd.into(), attempts: u32::MAX };
     let mut ends = vec![
         TurnEnd::Done,
         TurnEnd::StopAfter(odd.into()),
@@ -251,7 +266,7 @@ pub(crate) fn ends(odd: &str) -> Vec<TurnEnd> {
         TurnEnd::CostMax,
         TurnEnd::SameCallMax,
     ];
-    ends.extend(Kind::ALL.map(|kind| TurnEnd::Failed(Box::new(failure(kind)))));
+    ends.extend(ErrorKind::ALL.map(|kind| TurnEnd::Failed(Box::new(failure(kind)))));
     ends
 }
 
@@ -281,7 +296,7 @@ async fn outcomes<S: Store>(mut witness: Witness<S>) {
     witness.limits.queue_len_max = refusals.len() + 1;
     let mut facts = Vec::new();
     for refusal in refusals {
-        let seq = witness.submit(send("x", When::Queue)).await.expect("there is room");
+        let seq = witness.submit(send("x", Delivery::Queue)).await.expect("there is room");
         facts.push(Fact::Obeyed(seq, Err(refusal)));
     }
     witness.commit(&facts).await;
@@ -298,7 +313,7 @@ pub async fn odd_names_and_keys_are_told_apart<S: Store>(store: Arc<S>) {
     limits.queue_len_max = keys.len();
     for round in 0..2 {
         for (key, seq) in keys.iter().zip(1..) {
-            let (command, key) = (send(&format!("{seq}"), When::Queue), Some((*key).to_string()));
+            let (command, key) = (send(&format!("{seq}"), Delivery::Queue), Some((*key).to_string()));
             let submission = Submission { command, key, at: Timestamp(round) };
             let receipt = store.submit(witness.chat(), submission, &limits).await;
             assert_eq!(receipt, Ok(Receipt { chat: witness.chat(), seq: InboxSeq(seq) }));
@@ -312,6 +327,6 @@ pub async fn odd_names_and_keys_are_told_apart<S: Store>(store: Arc<S>) {
         assert_eq!(store.headings(&of_owner).await, Ok(vec![heading]));
         let lease = store.acquire(chat_id(number)).await.expect("the chat was just made");
         let loaded = store.load(&lease).await.expect("the lease is ours");
-        assert_eq!((loaded.chat.agent.as_str(), loaded.chat.tail), (odd, Tail::Nothing));
+        assert_eq!((loaded.chat.agent.as_str(), loaded.chat.tail), (odd, TranscriptTail::Nothing));
     }
 }

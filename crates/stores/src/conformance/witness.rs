@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everturn_core::change::Change;
-use everturn_core::command::{Command, Inbound, Refusal, When};
+use everturn_core::command::{Command, Delivery, InboxCommand, Refusal};
 use everturn_core::delta::Delta;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, Seq, Timestamp, Version};
@@ -12,7 +12,7 @@ use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message};
 use everturn_core::rehearsal::sample::{attempt, chat_id, send};
 use everturn_core::rehearsal::{Stage, tiny_limits};
-use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
 
 use crate::tables::draft_of;
 use crate::{CallRecord, Heading, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
@@ -82,7 +82,7 @@ impl<S: Store> Witness<S> {
 
     /// Sends words to a chat that has nothing else to do, and begins the turn.
     pub async fn say(&mut self, words: &str) {
-        self.obey(send(words, When::Queue)).await;
+        self.obey(send(words, Delivery::Queue)).await;
     }
 
     /// Commits to both.
@@ -121,7 +121,7 @@ impl<S: Store> Witness<S> {
     }
 
     /// Journals to both.
-    pub async fn journal(&mut self, deltas: Vec<Delta>) -> Vec<Row> {
+    pub async fn journal(&mut self, deltas: Vec<Delta>) -> Vec<JournalRow> {
         let rows = self.stage.journal(deltas);
         assert_eq!(self.store.append(self.lease.pen(), rows.clone()).await, Ok(()));
         rows
@@ -151,7 +151,7 @@ impl<S: Store> Witness<S> {
     /// What a snapshot must show: all but bytes.
     pub fn snapshot(&self) -> Snapshot {
         let Stage { chat, transcript, rows, .. } = &self.stage;
-        let rows: Vec<Row> = rows.iter().map(Row::without_bytes).collect();
+        let rows: Vec<JournalRow> = rows.iter().map(JournalRow::without_bytes).collect();
         let draft = draft_of(&rows).expect("what was journalled has been folded before");
         Snapshot { messages: without_bytes(transcript), standing: Standing::of(chat, self.stage.pending()), draft }
     }
@@ -184,7 +184,7 @@ impl<S: Store> Witness<S> {
         }
         assert_eq!(store.standing(chat).await, Ok(Standing::of(&stage.chat, stage.pending())));
         assert_eq!(store.inbox(chat).await, Ok(stage.pending().cloned().collect()));
-        for (Inbound { seq, .. }, outcome) in &stage.inbox {
+        for (InboxCommand { seq, .. }, outcome) in &stage.inbox {
             assert_eq!(store.outcome(chat, *seq).await, Ok(*outcome), "command {seq}");
         }
         let news = self.since(None).await.expect("there is always a snapshot");
@@ -208,7 +208,7 @@ impl<S: Store> Witness<S> {
     pub async fn is_shut_out(&self, lease: &mut Lease, error: &WriteError) {
         let seq = Seq(self.stage.rows.len() as u64).next();
         let delta = Arc::new(attempt());
-        let row = Row { step: self.stage.chat.step, seq, at: self.stage.now, delta };
+        let row = JournalRow { step: self.stage.chat.step, seq, at: self.stage.now, delta };
         let facts = self.stage.change(|change| change.say(Body::Context("a ghost".into())));
         assert_eq!(self.store.load(lease).await.map(drop).as_ref(), Err(error));
         assert_eq!(self.store.append(lease.pen(), vec![row]).await.as_ref(), Err(error));

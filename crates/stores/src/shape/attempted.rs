@@ -12,8 +12,8 @@ use super::{BadShape, envelope};
 
 /// The text of an attempt.
 #[must_use]
-pub fn write(attempted: &fact::Attempted) -> String {
-    let fact::Attempted { step, number, model, aim, began, took, tally, spend, outcome } = attempted;
+pub fn write(attempted: &fact::AttemptRecord) -> String {
+    let fact::AttemptRecord { step, number, model, aim, began, took, tally, spend, outcome } = attempted;
     let shape = Attempted {
         step: step.0,
         number: *number,
@@ -29,10 +29,10 @@ pub fn write(attempted: &fact::Attempted) -> String {
 }
 
 /// Reads what [`write()`] wrote.
-pub fn read(text: &str) -> Result<fact::Attempted, BadShape> {
+pub fn read(text: &str) -> Result<fact::AttemptRecord, BadShape> {
     let shape: Attempted = envelope::read("attempt", text)?;
     let Attempted { step, number, model, aim, began, took_ns, tally, spend, outcome } = shape;
-    Ok(fact::Attempted {
+    Ok(fact::AttemptRecord {
         step: StepId(step),
         number,
         model: model.0,
@@ -71,16 +71,16 @@ enum Aim {
 }
 
 impl Aim {
-    fn of(aim: fact::Aim) -> Option<Self> {
+    fn of(aim: fact::AttemptPurpose) -> Option<Self> {
         match aim {
-            fact::Aim::Unknown => None,
-            fact::Aim::Answer(rung) => Some(Self::Answer(rung.into())),
-            fact::Aim::Summary => Some(Self::Summary),
+            fact::AttemptPurpose::Unknown => None,
+            fact::AttemptPurpose::Answer(rung) => Some(Self::Answer(rung.into())),
+            fact::AttemptPurpose::Summary => Some(Self::Summary),
         }
     }
 }
 
-impl From<Aim> for fact::Aim {
+impl From<Aim> for fact::AttemptPurpose {
     fn from(aim: Aim) -> Self {
         match aim {
             Aim::Answer(rung) => Self::Answer(rung.into()),

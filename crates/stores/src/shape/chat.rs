@@ -248,41 +248,41 @@ impl Shape for Chat<'_> {
     }
 }
 
-impl From<quarantine::Taken> for Taken {
-    fn from(quarantine::Taken { still, in_tools, step, attempt, newest }: quarantine::Taken) -> Self {
+impl From<quarantine::TakeoverCount> for Taken {
+    fn from(quarantine::TakeoverCount { still, in_tools, step, attempt, newest }: quarantine::TakeoverCount) -> Self {
         Self { still, in_tools, step: step.0, attempt, newest: newest.0 }
     }
 }
 
-impl From<Taken> for quarantine::Taken {
+impl From<Taken> for quarantine::TakeoverCount {
     fn from(Taken { still, in_tools, step, attempt, newest }: Taken) -> Self {
         Self { still, in_tools, step: StepId(step), attempt, newest: MessageId(newest) }
     }
 }
 
-impl From<inherited::Inherited> for Inherited {
-    fn from(inherited::Inherited { last, before }: inherited::Inherited) -> Self {
-        let pair = |inherited::Found { version, seq }| (version.0, seq.0);
+impl From<inherited::DraftTakeovers> for Inherited {
+    fn from(inherited::DraftTakeovers { last, before }: inherited::DraftTakeovers) -> Self {
+        let pair = |inherited::TakeoverPoint { version, seq }| (version.0, seq.0);
         Self { last: pair(last), before: pair(before) }
     }
 }
 
-impl From<Inherited> for inherited::Inherited {
+impl From<Inherited> for inherited::DraftTakeovers {
     fn from(Inherited { last, before }: Inherited) -> Self {
-        let found = |(version, seq)| inherited::Found { version: Version(version), seq: Seq(seq) };
+        let found = |(version, seq)| inherited::TakeoverPoint { version: Version(version), seq: Seq(seq) };
         Self { last: found(last), before: found(before) }
     }
 }
 
 impl<'a> Queued<'a> {
-    fn of(chat::Queued { id, at, parts, steers, key }: &'a chat::Queued, blobs: &mut Blobs) -> Self {
+    fn of(chat::QueuedMessage { id, at, parts, steers, key }: &'a chat::QueuedMessage, blobs: &mut Blobs) -> Self {
         let key = key.as_ref().map(Cow::from);
         Self { id: id.0, at: at.0, parts: Parts::of(parts, blobs), steers: *steers, key }
     }
 
-    fn build(self, bytes: &Bytes) -> Result<chat::Queued, BadShape> {
+    fn build(self, bytes: &Bytes) -> Result<chat::QueuedMessage, BadShape> {
         let (id, at, key) = (InboxSeq(self.id), Timestamp(self.at), self.key.map(Cow::into_owned));
-        Ok(chat::Queued { id, at, parts: self.parts.build(bytes)?, steers: self.steers, key })
+        Ok(chat::QueuedMessage { id, at, parts: self.parts.build(bytes)?, steers: self.steers, key })
     }
 }
 

@@ -159,16 +159,16 @@ impl Shape for Command<'_> {
     }
 }
 
-impl From<&command::Choice> for Choice {
-    fn from(choice: &command::Choice) -> Self {
+impl From<&command::ModelChoice> for Choice {
+    fn from(choice: &command::ModelChoice) -> Self {
         match choice {
-            command::Choice::Agents => Self::Agents,
-            command::Choice::Own(model) => Self::Own(AsText(model.clone())),
+            command::ModelChoice::Agents => Self::Agents,
+            command::ModelChoice::Own(model) => Self::Own(AsText(model.clone())),
         }
     }
 }
 
-impl From<Choice> for command::Choice {
+impl From<Choice> for command::ModelChoice {
     fn from(choice: Choice) -> Self {
         match choice {
             Choice::Agents => Self::Agents,
@@ -178,24 +178,24 @@ impl From<Choice> for command::Choice {
 }
 
 impl<'a> Answer<'a> {
-    fn of(command::Answer { call, what }: &'a command::Answer, blobs: &mut Blobs) -> Self {
+    fn of(command::CallAnswer { call, what }: &'a command::CallAnswer, blobs: &mut Blobs) -> Self {
         let what = match what {
-            command::Answered::Output(output) => Answered::Output(Output::of(output, blobs)),
-            command::Answered::Error(output) => Answered::Error(Output::of(output, blobs)),
-            command::Answered::Approve { input_hash } => Answered::Approve { input_hash: *input_hash },
-            command::Answered::Deny { reason } => Answered::Deny { reason: reason.into() },
+            command::AnswerContent::Output(output) => Answered::Output(Output::of(output, blobs)),
+            command::AnswerContent::Error(output) => Answered::Error(Output::of(output, blobs)),
+            command::AnswerContent::Approve { input_hash } => Answered::Approve { input_hash: *input_hash },
+            command::AnswerContent::Deny { reason } => Answered::Deny { reason: reason.into() },
         };
         Self { call: (*call).into(), what }
     }
 
-    fn build(self, bytes: &Bytes) -> Result<command::Answer, BadShape> {
+    fn build(self, bytes: &Bytes) -> Result<command::CallAnswer, BadShape> {
         let what = match self.what {
-            Answered::Output(output) => command::Answered::Output(output.build(bytes)?),
-            Answered::Error(output) => command::Answered::Error(output.build(bytes)?),
-            Answered::Approve { input_hash } => command::Answered::Approve { input_hash },
-            Answered::Deny { reason } => command::Answered::Deny { reason: reason.into_owned() },
+            Answered::Output(output) => command::AnswerContent::Output(output.build(bytes)?),
+            Answered::Error(output) => command::AnswerContent::Error(output.build(bytes)?),
+            Answered::Approve { input_hash } => command::AnswerContent::Approve { input_hash },
+            Answered::Deny { reason } => command::AnswerContent::Deny { reason: reason.into_owned() },
         };
-        Ok(command::Answer { call: self.call.into(), what })
+        Ok(command::CallAnswer { call: self.call.into(), what })
     }
 }
 

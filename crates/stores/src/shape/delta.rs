@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::delta;
 use everturn_core::ids::ModelId;
 use everturn_core::message::Meta;
@@ -93,7 +93,7 @@ impl<'a> Delta<'a> {
     pub(super) fn of(delta: &'a delta::Delta, blobs: &mut Blobs) -> Self {
         match delta {
             delta::Delta::Attempt(began) => {
-                let delta::Began { number, model, rung } = &**began;
+                let delta::AttemptBegan { number, model, rung } = &**began;
                 Self::Attempt(Began { number: *number, model: AsText(model.clone()), rung: (*rung).into() })
             }
             delta::Delta::Text(text) => Self::Text(text.into()),
@@ -111,7 +111,7 @@ impl<'a> Delta<'a> {
             delta::Delta::ReplyMeta(meta) => Self::ReplyMeta(Cow::Borrowed(meta)),
             delta::Delta::ResponseId(id) => Self::ResponseId(id.into()),
             delta::Delta::Handle(handle) => {
-                let delta::Handle { id, cursor } = &**handle;
+                let delta::GenerationHandle { id, cursor } = &**handle;
                 Self::Handle { id: id.into(), cursor: cursor.into() }
             }
             delta::Delta::Usage(report) => Self::Usage((**report).into()),
@@ -124,7 +124,7 @@ impl<'a> Delta<'a> {
     pub(super) fn build(self, bytes: &Bytes) -> delta::Delta {
         match self {
             Self::Attempt(Began { number, model, rung }) => {
-                delta::Delta::Attempt(Box::new(delta::Began { number, model: model.0, rung: rung.into() }))
+                delta::Delta::Attempt(Box::new(delta::AttemptBegan { number, model: model.0, rung: rung.into() }))
             }
             Self::Text(text) => delta::Delta::Text(text.into_owned()),
             Self::Reasoning(text) => delta::Delta::Reasoning(text.into_owned()),
@@ -140,9 +140,10 @@ impl<'a> Delta<'a> {
             Self::PartMeta(meta) => delta::Delta::PartMeta(Box::new(meta.into_owned())),
             Self::ReplyMeta(meta) => delta::Delta::ReplyMeta(Box::new(meta.into_owned())),
             Self::ResponseId(id) => delta::Delta::ResponseId(id.into_owned()),
-            Self::Handle { id, cursor } => {
-                delta::Delta::Handle(Box::new(delta::Handle { id: id.into_owned(), cursor: cursor.into_owned() }))
-            }
+            Self::Handle { id, cursor } => delta::Delta::Handle(Box::new(delta::GenerationHandle {
+                id: id.into_owned(),
+                cursor: cursor.into_owned(),
+            })),
             Self::Usage(counts) => delta::Delta::Usage(Box::new(counts.into())),
             Self::Seam(seam) => delta::Delta::Seam(seam.into()),
             Self::RetractCall(ordinal) => delta::Delta::RetractCall { ordinal },
@@ -177,8 +178,8 @@ impl From<Provided<'_>> for delta::ProvidedDelta {
     }
 }
 
-impl From<Report> for Counts {
-    fn from(Report { input, output, reasoning, cache_read, cache_write }: Report) -> Self {
+impl From<UsageReport> for Counts {
+    fn from(UsageReport { input, output, reasoning, cache_read, cache_write }: UsageReport) -> Self {
         Self {
             input: input.known(),
             output: output.known(),
@@ -189,9 +190,9 @@ impl From<Report> for Counts {
     }
 }
 
-impl From<Counts> for Report {
+impl From<Counts> for UsageReport {
     fn from(Counts { input, output, reasoning, cache_read, cache_write }: Counts) -> Self {
-        let reported = |count: Option<u64>| count.map_or(Reported::Unknown, Reported::Known);
+        let reported = |count: Option<u64>| count.map_or(TokenCount::Unknown, TokenCount::Known);
         Self {
             input: reported(input),
             output: reported(output),

@@ -47,12 +47,12 @@ struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    fn of(message::Sent { receipt, key }: &'a message::Sent) -> Self {
+    fn of(message::SendReceipt { receipt, key }: &'a message::SendReceipt) -> Self {
         Self { receipt: receipt.0, key: key.as_ref().map(Cow::from) }
     }
 
-    fn build(self) -> message::Sent {
-        message::Sent { receipt: InboxSeq(self.receipt), key: self.key.map(Cow::into_owned) }
+    fn build(self) -> message::SendReceipt {
+        message::SendReceipt { receipt: InboxSeq(self.receipt), key: self.key.map(Cow::into_owned) }
     }
 }
 

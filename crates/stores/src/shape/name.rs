@@ -2,11 +2,11 @@
 //!
 //! Each is stored by its name in the core, as it was when version 1 was made. Renaming one there leaves its word here.
 
-use everturn_core::chat::{Effect, Tail};
-use everturn_core::command::When;
+use everturn_core::chat::{Effect, TranscriptTail};
+use everturn_core::command::Delivery;
 use everturn_core::delta::Rung;
-use everturn_core::error::{Cause, Kind};
-use everturn_core::message::{RunBy, SummarySource, Verdict};
+use everturn_core::error::{Cause, ErrorKind};
+use everturn_core::message::{CallVerdict, RunBy, SummarySource};
 use everturn_core::status::{Status, Verb};
 use serde::{Deserialize, Serialize};
 
@@ -36,18 +36,18 @@ words! {
         Send, Steer, SendNow, Promote, Unqueue, Interrupt, Answer, Edit, Compact, Archive, Unarchive, Rename, Begin, Commit, Ask,
         Resume, Settle, Finish, Fail
     }
-    KindWord of Kind {
+    KindWord of ErrorKind {
         Overloaded, RateLimit, Timeout, Silence, Truncated, Auth, MissingKey, UsageLimit, Config, ContextFull,
         ContentFilter, ProviderDisabled, ChainBroken, Malformed, Generic, Budget, Quarantine
     }
     CauseWord of Cause {
         Refused, Reset, GoAway, IdleStall, ServerError, Truncated, ErrorFinish, Malformed, Resumed
     }
-    TailWord of Tail { Nothing, Input, Reply, CutReply, FilteredReply, EmptyReply, StoppedReply }
+    TailWord of TranscriptTail { Nothing, Input, Reply, CutReply, FilteredReply, EmptyReply, StoppedReply }
     EffectWord of Effect { Read, Idempotent, Once }
-    WhenWord of When { Queue, Steer, Now }
+    WhenWord of Delivery { Queue, Steer, Now }
     RungWord of Rung { First, Reattach, Continue, Restart, FallBack }
     RunByWord of RunBy { Us, Provider }
-    VerdictWord of Verdict { Done, Error, Denied, Interrupted, Unknown }
+    VerdictWord of CallVerdict { Done, Error, Denied, Interrupted, Unknown }
     SourceWord of SummarySource { Automatic, Asked, Overflow }
 }

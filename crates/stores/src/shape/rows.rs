@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use everturn_core::delta;
 use everturn_core::ids::{Seq, StepId, Timestamp};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -34,7 +34,7 @@ pub struct Piece {
 impl Piece {
     /// The rows, but for step, first number and count.
     #[must_use]
-    pub fn of(rows: &[Row]) -> Self {
+    pub fn of(rows: &[JournalRow]) -> Self {
         let mut blobs = Blobs::default();
         let first = rows.first().map_or(Timestamp(0), |row| row.at);
         let mut at = first.0;
@@ -141,7 +141,7 @@ impl Stored<Rows> {
 }
 
 impl Shape for Rows {
-    type Core = Vec<Row>;
+    type Core = Vec<JournalRow>;
 
     fn wants(&self, wanted: &mut Vec<BlobId>) {
         wanted.extend(self.entries.iter().filter_map(|(_, delta)| match delta {
@@ -150,10 +150,10 @@ impl Shape for Rows {
         }));
     }
 
-    fn build(self, bytes: &Bytes) -> Result<Vec<Row>, BadShape> {
+    fn build(self, bytes: &Bytes) -> Result<Vec<JournalRow>, BadShape> {
         let row = |((at, delta), seq): ((i64, Delta<'_>), u64)| {
             let (seq, at, delta) = (Seq(seq), Timestamp(at), Arc::new(delta.build(bytes)));
-            Row { step: self.step, seq, at, delta }
+            JournalRow { step: self.step, seq, at, delta }
         };
         Ok(self.entries.into_iter().zip(self.first.0..).map(row).collect())
     }

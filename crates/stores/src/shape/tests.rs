@@ -8,11 +8,11 @@ mod samples;
 use std::fmt::Debug;
 
 use everturn_core::chat::Chat;
-use everturn_core::command::{Answer, Answered, Command, Refusal};
-use everturn_core::fact::Attempted;
+use everturn_core::command::{AnswerContent, CallAnswer, Command, Refusal};
+use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, Seq, StepId, Timestamp};
 use everturn_core::message::{Body, Media, Message, Output};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 
 use super::bundle::{self, Bundle};
 use super::rows::Piece;
@@ -74,7 +74,7 @@ impl Kept for Result<(), Refusal> {
     }
 }
 
-impl Kept for Attempted {
+impl Kept for AttemptRecord {
     fn text(&self) -> Written {
         Written { json: attempted::write(self), blobs: Vec::new() }
     }
@@ -84,7 +84,7 @@ impl Kept for Attempted {
     }
 }
 
-impl Kept for Vec<Row> {
+impl Kept for Vec<JournalRow> {
     fn text(&self) -> Written {
         let Piece { at, json, blobs } = Piece::of(self);
         Written { json: rows::alone(at, &json), blobs }
@@ -97,7 +97,7 @@ impl Kept for Vec<Row> {
 }
 
 /// Wherever rows are cut in two or more, the texts of the pieces make up the text of the whole.
-fn is_joined(rows: &[Row]) {
+fn is_joined(rows: &[JournalRow]) {
     for len in 1..=rows.len() {
         let pieces: Vec<_> = rows.chunks(len).map(Piece::of).map(|piece| (piece.at, piece.json)).collect();
         assert_eq!(rows::join(&pieces), Ok((Piece::of(rows).json, rows.len() as u64)), "pieces of {len}");
@@ -114,7 +114,7 @@ fn pieces_of_a_journal_are_joined_as_if_they_had_come_together() {
 
 /// Appends of some chats that share a text. None is empty.
 #[derive(PartialEq, Debug)]
-pub(super) struct Appends(pub(super) Vec<(i64, Vec<Row>)>);
+pub(super) struct Appends(pub(super) Vec<(i64, Vec<JournalRow>)>);
 
 impl Kept for Appends {
     fn text(&self) -> Written {
@@ -180,7 +180,7 @@ fn an_output_may_not_lose_any() {
     let media = [b"first", b"other"].map(|bytes| Media { media_type: "x/y".into(), bytes: (*bytes).into() });
     let output = Output { text: "short".into(), media: media.into(), full: Some((*b"long").into()) };
     let call = CallUid { step: StepId(1), ordinal: 0 };
-    let command = Command::Answer([Answer { call, what: Answered::Output(output) }].into());
+    let command = Command::Answer([CallAnswer { call, what: AnswerContent::Output(output) }].into());
     comes_back(&command);
     let Written { json, blobs } = command::write(&command);
     assert_eq!(blobs.len(), 3);

@@ -69,7 +69,7 @@ impl<'a> From<&'a chat::Turn> for Turn<'a> {
             stop_after,
             reasked,
             overflowed,
-            repeats: chat::Repeats { newest, times, under_way, tools },
+            repeats: chat::RepeatedCalls { newest, times, under_way, tools },
             alive,
         } = turn;
         Self {
@@ -113,7 +113,7 @@ impl From<Turn<'_>> for chat::Turn {
             stop_after: turn.stop_after.map(Cow::into_owned),
             reasked: turn.reasked,
             overflowed: turn.overflowed,
-            repeats: chat::Repeats {
+            repeats: chat::RepeatedCalls {
                 newest: turn.same_call.0,
                 times: turn.same_call.1,
                 under_way: turn.same_call_under_way,
@@ -166,7 +166,7 @@ impl<'a> From<&'a chat::TurnEnd> for TurnEnd<'a> {
             chat::TurnEnd::CostMax => Self::CostMax,
             chat::TurnEnd::SameCallMax => Self::SameCallMax,
             chat::TurnEnd::Failed(failure) => {
-                let chat::Failure { kind, message, detail, attempts } = &**failure;
+                let chat::TurnFailure { kind, message, detail, attempts } = &**failure;
                 let (message, detail) = (message.into(), detail.into());
                 Self::Failed(Failure { kind: (*kind).into(), message, detail, attempts: *attempts })
             }
@@ -190,7 +190,7 @@ impl From<TurnEnd<'_>> for chat::TurnEnd {
             TurnEnd::SameCallMax => Self::SameCallMax,
             TurnEnd::Failed(Failure { kind, message, detail, attempts }) => {
                 let (message, detail) = (message.into_owned(), detail.into_owned());
-                Self::Failed(Box::new(chat::Failure { kind: kind.into(), message, detail, attempts }))
+                Self::Failed(Box::new(chat::TurnFailure { kind: kind.into(), message, detail, attempts }))
             }
         }
     }
@@ -226,18 +226,18 @@ struct Spent {
     cost: u64,
 }
 
-impl From<chat::Tried> for Tried {
-    fn from(chat::Tried { attempts, model, spent, unchained, blind, owed }: chat::Tried) -> Self {
-        let retry::Spent { tries, attempts: failed, once, time, cost } = spent;
+impl From<chat::StepAttempts> for Tried {
+    fn from(chat::StepAttempts { attempts, model, spent, unchained, blind, owed }: chat::StepAttempts) -> Self {
+        let retry::RetrySpent { tries, attempts: failed, once, time, cost } = spent;
         let spent = Spent { tries, attempts: failed, once, time_ns: Nanos(time), cost: cost.0 };
         Self { attempts, model, spent, unchained, blind, owed }
     }
 }
 
-impl From<Tried> for chat::Tried {
+impl From<Tried> for chat::StepAttempts {
     fn from(Tried { attempts, model, spent, unchained, blind, owed }: Tried) -> Self {
         let Spent { tries, attempts: failed, once, time_ns, cost } = spent;
-        let spent = retry::Spent { tries, attempts: failed, once, time: time_ns.0, cost: Micros(cost) };
+        let spent = retry::RetrySpent { tries, attempts: failed, once, time: time_ns.0, cost: Micros(cost) };
         Self { attempts, model, spent, unchained, blind, owed }
     }
 }
@@ -251,13 +251,13 @@ pub(super) struct Wait<'a> {
     attempt: u32,
 }
 
-impl<'a> From<&'a chat::Wait> for Wait<'a> {
-    fn from(chat::Wait { until, kind, message, attempt }: &'a chat::Wait) -> Self {
+impl<'a> From<&'a chat::RetryWait> for Wait<'a> {
+    fn from(chat::RetryWait { until, kind, message, attempt }: &'a chat::RetryWait) -> Self {
         Self { until: until.0, kind: (*kind).into(), message: message.into(), attempt: *attempt }
     }
 }
 
-impl From<Wait<'_>> for chat::Wait {
+impl From<Wait<'_>> for chat::RetryWait {
     fn from(Wait { until, kind, message, attempt }: Wait<'_>) -> Self {
         Self { until: Timestamp(until), kind: kind.into(), message: message.into_owned(), attempt }
     }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::command::Refusal;
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::fact::{AttemptRecord, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row, Standing};
+use everturn_core::view::{Cursor, JournalRow, Standing};
 use everturn_stores::sqlite::{Options, Sqlite};
 use everturn_stores::{
-    CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Query, Receipt, Store, StoreError,
+    CallRecord, Heading, InboxCommand, Lease, Loaded, MakeError, New, News, Pen, Query, Receipt, Store, StoreError,
     Submission, SubmitError, Unsettled, WriteError,
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
@@ -105,7 +105,7 @@ impl Store for Housed {
         self.at_hand().await.load(lease).await
     }
 
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         self.at_hand().await.inbox(chat).await
     }
 
@@ -113,7 +113,7 @@ impl Store for Housed {
         self.at_hand().await.unsettled().await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         self.at_hand().await.append(pen, rows).await
     }
 
@@ -145,7 +145,7 @@ impl Store for Housed {
         self.at_hand().await.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.at_hand().await.attempts(chat, seen, len).await
     }
 
@@ -153,7 +153,7 @@ impl Store for Housed {
         self.at_hand().await.working(owner, besides).await
     }
 
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         self.at_hand().await.used(owner, days).await
     }
 

@@ -15,7 +15,7 @@ mod unpolled;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::command::{Command, When};
+use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{ChatId, Timestamp};
 use everturn_core::rehearsal::sample::{chat_id, send};
 use everturn_core::rehearsal::tiny_limits;
@@ -60,6 +60,6 @@ async fn make(store: &Postgres, number: u128) -> ChatId {
 async fn submit(store: &Postgres, chat: ChatId, text: &str, key: Option<&str>) -> Result<Receipt, SubmitError> {
     let mut limits = tiny_limits();
     limits.queue_len_max = 10_000;
-    let command: Command = send(text, When::Queue);
+    let command: Command = send(text, Delivery::Queue);
     store.submit(chat, Submission { command, key: key.map(Into::into), at: Timestamp(0) }, &limits).await
 }

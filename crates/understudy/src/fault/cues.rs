@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_core::delta::Delta;
-use everturn_core::error::{Cause, Kind};
+use everturn_core::error::{Cause, ErrorKind};
 
 use super::{At, Break, CHATTER, Ends, Trouble};
 use crate::cue::{Cue, Script, cut, fail, hang, ping, raw, refuse, reset, text};
@@ -122,16 +122,16 @@ impl Ends {
     fn cues(self) -> Vec<Cue> {
         match self {
             Self::Cut => vec![cut()],
-            Self::Broken(Break::Closed) => vec![fail(Kind::Truncated, Cause::Truncated)],
+            Self::Broken(Break::Closed) => vec![fail(ErrorKind::Truncated, Cause::Truncated)],
             Self::Broken(Break::Reset) => vec![reset()],
-            Self::Broken(Break::GoAway) => vec![fail(Kind::Timeout, Cause::GoAway)],
+            Self::Broken(Break::GoAway) => vec![fail(ErrorKind::Timeout, Cause::GoAway)],
             Self::Stall => vec![hang()],
             Self::Chatter => {
                 let signs = (0..CHATTER.1).flat_map(|_| [ping(), Cue::Wait(CHATTER.0)]);
                 signs.chain([hang()]).collect()
             }
             Self::Malformed | Self::Line | Self::Event | Self::Flood => vec![raw("data: gibber")],
-            Self::Error => vec![fail(Kind::Overloaded, Cause::ServerError)],
+            Self::Error => vec![fail(ErrorKind::Overloaded, Cause::ServerError)],
         }
     }
 }

@@ -1,6 +1,6 @@
 use everturn_core::message::Part;
 use everturn_core::message::Text;
-use everturn_core::prompt::{Continue, Entry, Target, Unfinished};
+use everturn_core::prompt::{ContinueMode, PromptEntry, Target, UnfinishedAnswer};
 
 use super::*;
 
@@ -8,30 +8,30 @@ fn said(text: &str) -> PromptPart {
     PromptPart::text(text)
 }
 
-fn request(entries: Vec<Entry>) -> Request {
-    let target = Target::new(everturn_core::prompt::Wire::Anthropic, "understudy");
+fn request(entries: Vec<PromptEntry>) -> Request {
+    let target = Target::new(everturn_core::prompt::WireFormat::Anthropic, "understudy");
     Request::new("understudy/persona".parse().unwrap(), &target, entries.into())
 }
 
 #[test]
 fn the_newest_words_are_heard() {
     let heard = Heard::from(&request(vec![
-        Entry::new(Role::User, vec![said("one")]),
-        Entry::new(Role::Assistant, vec![said("1")]),
-        Entry::new(Role::User, vec![said(" two ")]),
+        PromptEntry::new(Role::User, vec![said("one")]),
+        PromptEntry::new(Role::Assistant, vec![said("1")]),
+        PromptEntry::new(Role::User, vec![said(" two ")]),
     ]));
     assert_eq!((heard.words.as_str(), heard.half_said.as_str(), heard.model.as_str()), ("two", "", "persona"));
 }
 
 #[test]
 fn an_answer_to_go_on_with_is_heard_in_both_forms() {
-    for (how, prefill) in [(Continue::Prefill, true), (Continue::Instruct, false)] {
-        let mut target = Target::new(everturn_core::prompt::Wire::Anthropic, "understudy");
+    for (how, prefill) in [(ContinueMode::Prefill, true), (ContinueMode::Instruct, false)] {
+        let mut target = Target::new(everturn_core::prompt::WireFormat::Anthropic, "understudy");
         target.prefill = prefill;
-        let asked = request(vec![Entry::new(Role::User, vec![said("count")])]);
+        let asked = request(vec![PromptEntry::new(Role::User, vec![said("count")])]);
         let by = asked.model.clone();
         let parts = [Part::Text(Text { text: "t1 t2".into(), ..Text::default() })];
-        let heard = Heard::from(&asked.continuing(&target, Unfinished { parts: &parts, by: &by }, how));
+        let heard = Heard::from(&asked.continuing(&target, UnfinishedAnswer { parts: &parts, by: &by }, how));
         assert_eq!((heard.words.as_str(), heard.half_said.as_str()), ("count", "t1 t2"), "{how:?}");
     }
 }

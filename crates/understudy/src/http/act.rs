@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use everturn_core::cost::Report;
+use everturn_core::cost::UsageReport;
 use everturn_core::delta::Delta;
-use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::error::{Cause, ErrorKind, ProviderError};
 use everturn_core::message::Stop;
 
 use crate::cue::{Cue, Script};
@@ -55,13 +55,13 @@ pub(crate) struct Opening {
     /// The name of the response.
     pub id: String,
     /// What is known of the tokens: what the script will report, else an estimate of the prompt.
-    pub report: Report,
+    pub report: UsageReport,
 }
 
 impl Opening {
     /// Looks ahead in the script: wires tell the id and the prompt's tokens first, scripts when they please.
     pub(crate) fn of(script: &Script, model: &str, id: String) -> Self {
-        let mut opening = Self { model: model.into(), id, report: Report::default() };
+        let mut opening = Self { model: model.into(), id, report: UsageReport::default() };
         let said = script.iter().filter_map(|cue| match cue {
             Cue::Say(deltas) => Some(deltas),
             _ => None,
@@ -154,15 +154,15 @@ pub(crate) const MALFORMED: &str = "data: {\"type\": \"gibber\n\n";
 /// The HTTP status of an error that names none.
 pub(crate) fn status(error: &ProviderError) -> u16 {
     error.status.unwrap_or(match error.kind {
-        Kind::Auth | Kind::MissingKey => 401,
-        Kind::ProviderDisabled => 403,
-        Kind::Config => 404,
-        Kind::ContextFull | Kind::ContentFilter | Kind::ChainBroken => 400,
-        Kind::RateLimit | Kind::UsageLimit | Kind::Budget => 429,
-        Kind::Overloaded => 529,
-        Kind::Timeout | Kind::Silence => 504,
-        Kind::Truncated | Kind::Malformed => 502,
-        Kind::Generic if error.retry == everturn_core::error::Retry::Never => 400,
-        Kind::Generic | Kind::Quarantine => 500,
+        ErrorKind::Auth | ErrorKind::MissingKey => 401,
+        ErrorKind::ProviderDisabled => 403,
+        ErrorKind::Config => 404,
+        ErrorKind::ContextFull | ErrorKind::ContentFilter | ErrorKind::ChainBroken => 400,
+        ErrorKind::RateLimit | ErrorKind::UsageLimit | ErrorKind::Budget => 429,
+        ErrorKind::Overloaded => 529,
+        ErrorKind::Timeout | ErrorKind::Silence => 504,
+        ErrorKind::Truncated | ErrorKind::Malformed => 502,
+        ErrorKind::Generic if error.retry == everturn_core::error::Retry::Never => 400,
+        ErrorKind::Generic | ErrorKind::Quarantine => 500,
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::error::{Cause, ProviderError, Retry};
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue};
@@ -77,7 +77,7 @@ fn named(want: &Want, body: Option<&Value>) -> String {
 struct Asked {
     house: Arc<House>,
     line: Line,
-    wire: Wire,
+    wire: WireFormat,
     body: Option<Value>,
     scribe: Scribe,
 }
@@ -203,7 +203,7 @@ impl Asked {
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 /// An error of a script as a refusal.
-fn refusal(wire: Wire, error: &ProviderError) -> Refusal {
+fn refusal(wire: WireFormat, error: &ProviderError) -> Refusal {
     let status = act::status(error);
     let words = if error.detail.is_empty() { wire::words(wire, status).into() } else { error.detail.clone() };
     let retry_after = match error.retry {
@@ -213,23 +213,23 @@ fn refusal(wire: Wire, error: &ProviderError) -> Refusal {
     Refusal { retry_after, ..wire::kinded(wire, error.kind, Refusal::new(status, words)) }
 }
 
-fn not_json(wire: Wire) -> Refusal {
+fn not_json(wire: WireFormat) -> Refusal {
     Refusal::new(
         400,
         match wire {
-            Wire::Anthropic => "The request body is not valid JSON: expected value at line 1 column 1",
-            Wire::OpenAiResponses | Wire::OpenAiChat => {
+            WireFormat::Anthropic => "The request body is not valid JSON: expected value at line 1 column 1",
+            WireFormat::OpenAiResponses | WireFormat::OpenAiChat => {
                 "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP \
              library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid JSON.)"
             }
-            Wire::Gemini => "Invalid JSON payload received. Expected a value.",
+            WireFormat::Gemini => "Invalid JSON payload received. Expected a value.",
         },
     )
 }
 
 /// Writes down what is said, and keeps a stored response once its last event is out.
-fn witness(house: &Arc<House>, wire: Wire, id: &str, is_stored: bool, scribe: Scribe) -> play::Witness {
-    let is_kept = wire == Wire::OpenAiResponses && is_stored;
+fn witness(house: &Arc<House>, wire: WireFormat, id: &str, is_stored: bool, scribe: Scribe) -> play::Witness {
+    let is_kept = wire == WireFormat::OpenAiResponses && is_stored;
     let (house, id) = (house.clone(), id.to_string());
     Box::new(move |seen: Seen<'_>| match seen {
         Seen::Said(delta) => scribe.said(delta),
@@ -256,26 +256,26 @@ fn says(dialect: Dialect, opening: &Opening, body: &Value) -> Says {
     let mut encoder = dialect.encoder(opening.clone(), body);
     let (mut ping, mut error) = (Vec::new(), Vec::new());
     encoder.ping(&mut ping);
-    let overloaded = ProviderError::new("understudy", everturn_core::error::Kind::Overloaded);
+    let overloaded = ProviderError::new("understudy", everturn_core::error::ErrorKind::Overloaded);
     encoder.error(&overloaded.with_cause(Cause::ServerError), &mut error);
     let acts = |frames: Vec<String>| frames.into_iter().map(|frame| Act::Frame(frame.into())).collect();
     Says { ping: acts(ping), error: acts(error) }
 }
 
-fn models(wire: Wire) -> Value {
+fn models(wire: WireFormat) -> Value {
     const NAMES: [&str; 3] = ["persona", "numbered", "drill"];
     match wire {
-        Wire::Anthropic => {
+        WireFormat::Anthropic => {
             let one = |id: &&str| json!({"type": "model", "id": id, "display_name": id, "created_at": "2026-01-01T00:00:00Z"});
             let data: Vec<Value> = NAMES.iter().map(one).collect();
             json!({"data": data, "has_more": false, "first_id": NAMES[0], "last_id": NAMES[NAMES.len() - 1]})
         }
-        Wire::OpenAiResponses | Wire::OpenAiChat => {
+        WireFormat::OpenAiResponses | WireFormat::OpenAiChat => {
             let one =
                 |id: &&str| json!({"id": id, "object": "model", "created": wire::CREATED, "owned_by": "everturn"});
             json!({"object": "list", "data": NAMES.iter().map(one).collect::<Vec<_>>()})
         }
-        Wire::Gemini => {
+        WireFormat::Gemini => {
             let methods = ["generateContent", "streamGenerateContent"];
             let one = |id: &&str| json!({"name": format!("models/{id}"), "displayName": id, "supportedGenerationMethods": methods});
             json!({"models": NAMES.iter().map(one).collect::<Vec<_>>()})
@@ -298,7 +298,7 @@ fn respond(status: u16, content_type: &'static str, body: Body) -> Response<Body
     response
 }
 
-fn refused(house: &House, wire: Wire, refusal: &Refusal) -> Response<Body> {
+fn refused(house: &House, wire: WireFormat, refusal: &Refusal) -> Response<Body> {
     let request_id = format!("req_understudy{:04}", house.number());
     let body = wire::error_body(wire, refusal, &request_id).to_string();
     let mut response = respond(refusal.status, "application/json", play::whole(body));
@@ -307,9 +307,9 @@ fn refused(house: &House, wire: Wire, refusal: &Refusal) -> Response<Body> {
         headers.insert("retry-after", HeaderValue::from(seconds));
     }
     let name = match wire {
-        Wire::Anthropic => "request-id",
-        Wire::OpenAiResponses | Wire::OpenAiChat => "x-request-id",
-        Wire::Gemini => return response,
+        WireFormat::Anthropic => "request-id",
+        WireFormat::OpenAiResponses | WireFormat::OpenAiChat => "x-request-id",
+        WireFormat::Gemini => return response,
     };
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert(name, id);

@@ -1,6 +1,6 @@
 //! What is spoken on a connection: a wire's usual protocol, or the other way to ask Google.
 
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use serde_json::{Map, Value};
 
 use super::act::{Encode, Opening};
@@ -10,7 +10,7 @@ use crate::heard::Heard;
 /// A protocol of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    Usual(Wire),
+    Usual(WireFormat),
     Interactions,
 }
 
@@ -53,7 +53,7 @@ impl Dialect {
     /// How an answer to this request goes on without a listener, if it does.
     pub(super) fn keeps(self, body: &Value) -> Option<Keeps> {
         match self {
-            Self::Usual(Wire::OpenAiResponses) if body["background"] == true => Some(Keeps::Responses),
+            Self::Usual(WireFormat::OpenAiResponses) if body["background"] == true => Some(Keeps::Responses),
             Self::Interactions if body["store"] != false => Some(Keeps::Interactions),
             Self::Usual(_) | Self::Interactions => None,
         }
@@ -69,8 +69,8 @@ pub(super) enum Keeps {
 
 impl Keeps {
     /// Those that a wire has.
-    pub(super) fn of(wire: Wire) -> Self {
-        if wire == Wire::Gemini { Self::Interactions } else { Self::Responses }
+    pub(super) fn of(wire: WireFormat) -> Self {
+        if wire == WireFormat::Gemini { Self::Interactions } else { Self::Responses }
     }
 
     /// What there is before anything was said.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_core::delta::Delta;
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) const PATH: &str = "/understudy/requests";
 #[derive(Debug, Clone)]
 pub struct Logged {
     /// The wire it came in on.
-    pub wire: Wire,
+    pub wire: WireFormat,
     /// Its method.
     pub method: String,
     /// Its path and query.

@@ -1,6 +1,6 @@
 //! Which provider a request is for, and what it wants.
 
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use hyper::header::HeaderMap;
 use hyper::{Method, Uri};
 
@@ -9,7 +9,7 @@ use super::wire::{Refusal, interactions};
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Route {
-    pub wire: Wire,
+    pub wire: WireFormat,
     pub want: Want,
 }
 
@@ -36,24 +36,24 @@ impl Route {
         let answer = Want::Answer { model: None, streams: None };
         let names = path.trim_matches('/').splitn(4, '/').collect::<Vec<_>>();
         let (wire, want) = match (method, names.as_slice()) {
-            (&Method::POST, ["v1", "messages"]) => (Wire::Anthropic, answer),
-            (&Method::POST, ["v1", "responses"]) => (Wire::OpenAiResponses, answer),
+            (&Method::POST, ["v1", "messages"]) => (WireFormat::Anthropic, answer),
+            (&Method::POST, ["v1", "responses"]) => (WireFormat::OpenAiResponses, answer),
             (&Method::POST, ["v1", "responses", id, "cancel"]) => {
-                (Wire::OpenAiResponses, Want::Cancel { id: (*id).into() })
+                (WireFormat::OpenAiResponses, Want::Cancel { id: (*id).into() })
             }
             (&Method::GET, ["v1", "responses", id]) => {
-                (Wire::OpenAiResponses, Want::Again { id: (*id).into(), stream: stream(uri) })
+                (WireFormat::OpenAiResponses, Want::Again { id: (*id).into(), stream: stream(uri) })
             }
-            (&Method::POST, ["v1", "chat", "completions"]) => (Wire::OpenAiChat, answer),
-            (&Method::POST, ["v1beta" | "v1", "models", rest @ ..]) => (Wire::Gemini, generate(&rest.join("/"))?),
-            (&Method::GET, ["v1beta", "models", ..]) => (Wire::Gemini, Want::Models),
-            (&Method::POST, ["v1beta" | "v1", "interactions"]) => (Wire::Gemini, Want::Interaction),
+            (&Method::POST, ["v1", "chat", "completions"]) => (WireFormat::OpenAiChat, answer),
+            (&Method::POST, ["v1beta" | "v1", "models", rest @ ..]) => (WireFormat::Gemini, generate(&rest.join("/"))?),
+            (&Method::GET, ["v1beta", "models", ..]) => (WireFormat::Gemini, Want::Models),
+            (&Method::POST, ["v1beta" | "v1", "interactions"]) => (WireFormat::Gemini, Want::Interaction),
             (&Method::POST, ["v1beta" | "v1", "interactions", id, "cancel"]) => {
-                (Wire::Gemini, Want::Cancel { id: (*id).into() })
+                (WireFormat::Gemini, Want::Cancel { id: (*id).into() })
             }
-            (&Method::GET, ["v1beta" | "v1", "interactions", id]) => (Wire::Gemini, interaction(id, uri)),
-            (&Method::GET, ["v1", "models", ..]) if is_anthropic(headers) => (Wire::Anthropic, Want::Models),
-            (&Method::GET, ["v1", "models", ..]) => (Wire::OpenAiResponses, Want::Models),
+            (&Method::GET, ["v1beta" | "v1", "interactions", id]) => (WireFormat::Gemini, interaction(id, uri)),
+            (&Method::GET, ["v1", "models", ..]) if is_anthropic(headers) => (WireFormat::Anthropic, Want::Models),
+            (&Method::GET, ["v1", "models", ..]) => (WireFormat::OpenAiResponses, Want::Models),
             _ => return None,
         };
         Some(Self { wire, want })
@@ -67,12 +67,12 @@ impl Route {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let bearer = header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         match self.wire {
-            Wire::Anthropic => match header("x-api-key").or(bearer) {
+            WireFormat::Anthropic => match header("x-api-key").or(bearer) {
                 Some(own) if own == key => version(headers),
                 Some(_) => Err(Refusal::new(401, "invalid x-api-key")),
                 None => Err(Refusal::new(401, "x-api-key header is required")),
             },
-            Wire::OpenAiResponses | Wire::OpenAiChat => match bearer {
+            WireFormat::OpenAiResponses | WireFormat::OpenAiChat => match bearer {
                 Some(own) if own == key => Ok(()),
                 Some(own) => Err(Refusal::new(401, format!("Incorrect API key provided: {}.", masked(own)))),
                 None => Err(Refusal::new(
@@ -81,7 +81,7 @@ impl Route {
                      Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
                 )),
             },
-            Wire::Gemini => match header("x-goog-api-key").map(Into::into).or_else(|| query(uri, "key")) {
+            WireFormat::Gemini => match header("x-goog-api-key").map(Into::into).or_else(|| query(uri, "key")) {
                 Some(own) if own == key => Ok(()),
                 Some(_) => {
                     Err(Refusal::new(400, "API key not valid. Please pass a valid API key.").coded("API_KEY_INVALID"))

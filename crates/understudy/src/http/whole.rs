@@ -1,6 +1,6 @@
 //! An answer in one piece, for those who do not stream: its own events, folded.
 
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use serde_json::{Value, json};
 
 use super::act::Act;
@@ -10,7 +10,7 @@ use super::wire::Refusal;
 ///
 /// # Errors
 /// If the answer breaks before its end: then there is nothing to tell but that.
-pub(super) async fn answer(wire: Wire, acts: Vec<Act>) -> Result<Value, Refusal> {
+pub(super) async fn answer(wire: WireFormat, acts: Vec<Act>) -> Result<Value, Refusal> {
     let mut events = Vec::new();
     for act in acts {
         match act {
@@ -23,10 +23,10 @@ pub(super) async fn answer(wire: Wire, acts: Vec<Act>) -> Result<Value, Refusal>
         }
     }
     let whole = match wire {
-        Wire::Anthropic => anthropic(&events),
-        Wire::OpenAiResponses => events.last().and_then(|last| last.get("response")).cloned(),
-        Wire::OpenAiChat => chat(&events),
-        Wire::Gemini => gemini(&events),
+        WireFormat::Anthropic => anthropic(&events),
+        WireFormat::OpenAiResponses => events.last().and_then(|last| last.get("response")).cloned(),
+        WireFormat::OpenAiChat => chat(&events),
+        WireFormat::Gemini => gemini(&events),
     };
     whole.ok_or_else(|| Refusal::new(500, "Internal server error"))
 }

@@ -11,9 +11,9 @@ pub(super) mod interactions;
 pub(super) mod openai;
 pub(super) mod responses;
 
-use everturn_core::error::Kind;
+use everturn_core::error::ErrorKind;
 use everturn_core::message::Stop;
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use serde_json::{Map, Value};
 
 use super::act::{Encode, Opening};
@@ -68,35 +68,35 @@ pub(super) struct Kept {
 
 /// Refuses what the provider would refuse. `kept` looks a stored response up.
 pub(super) fn check(
-    wire: Wire,
+    wire: WireFormat,
     body: &Map<String, Value>,
     model: &str,
     kept: &dyn Fn(&str) -> Option<Kept>,
 ) -> Checked {
     match wire {
-        Wire::Anthropic => anthropic::check::check(body),
-        Wire::OpenAiResponses => responses::check::check(body, kept),
-        Wire::OpenAiChat => chat::check::check(body),
-        Wire::Gemini => gemini::check::check(body, model),
+        WireFormat::Anthropic => anthropic::check::check(body),
+        WireFormat::OpenAiResponses => responses::check::check(body, kept),
+        WireFormat::OpenAiChat => chat::check::check(body),
+        WireFormat::Gemini => gemini::check::check(body, model),
     }
 }
 
 /// What a model hears of a request.
-pub(super) fn hear(wire: Wire, body: &Value, model: &str) -> Heard {
+pub(super) fn hear(wire: WireFormat, body: &Value, model: &str) -> Heard {
     let heard = Heard { model: model.into(), bytes: body.to_string().len(), ..Heard::default() };
     match wire {
-        Wire::Anthropic => anthropic::hear::hear(heard, body),
-        Wire::OpenAiResponses => responses::hear::hear(heard, body),
-        Wire::OpenAiChat => chat::hear::hear(heard, body),
-        Wire::Gemini => gemini::hear::hear(heard, body),
+        WireFormat::Anthropic => anthropic::hear::hear(heard, body),
+        WireFormat::OpenAiResponses => responses::hear::hear(heard, body),
+        WireFormat::OpenAiChat => chat::hear::hear(heard, body),
+        WireFormat::Gemini => gemini::hear::hear(heard, body),
     }
 }
 
 /// The encoder for the answer to this request.
-pub(super) fn encoder(wire: Wire, opening: Opening, body: &Value) -> Box<dyn Encode> {
+pub(super) fn encoder(wire: WireFormat, opening: Opening, body: &Value) -> Box<dyn Encode> {
     match wire {
-        Wire::Anthropic => Box::new(anthropic::encode::Encoder::new(opening)),
-        Wire::OpenAiResponses => {
+        WireFormat::Anthropic => Box::new(anthropic::encode::Encoder::new(opening)),
+        WireFormat::OpenAiResponses => {
             let echoed =
                 ["background", "store", "previous_response_id", "instructions", "tools", "tool_choice", "metadata"];
             let echo = echoed.iter().filter_map(|key| Some(((*key).to_string(), body.get(*key)?.clone()))).collect();
@@ -104,62 +104,64 @@ pub(super) fn encoder(wire: Wire, opening: Opening, body: &Value) -> Box<dyn Enc
             let shows_sealed = included.into_iter().any(|what| what == "reasoning.encrypted_content");
             Box::new(responses::encode::Encoder::new(opening, echo, shows_sealed))
         }
-        Wire::OpenAiChat => {
+        WireFormat::OpenAiChat => {
             // Whoever does not stream is always told.
             let tells_usage = body["stream_options"]["include_usage"] == true || body["stream"] != true;
             Box::new(chat::encode::Encoder::new(opening, tells_usage))
         }
-        Wire::Gemini => Box::new(gemini::encode::Encoder::new(opening)),
+        WireFormat::Gemini => Box::new(gemini::encode::Encoder::new(opening)),
     }
 }
 
 /// The body of an error, in the provider's shape.
-pub(super) fn error_body(wire: Wire, refusal: &Refusal, request_id: &str) -> Value {
+pub(super) fn error_body(wire: WireFormat, refusal: &Refusal, request_id: &str) -> Value {
     match wire {
-        Wire::Anthropic => anthropic::refusal::body(refusal, request_id),
-        Wire::OpenAiResponses | Wire::OpenAiChat => openai::body(refusal),
-        Wire::Gemini => gemini::refusal::body(refusal),
+        WireFormat::Anthropic => anthropic::refusal::body(refusal, request_id),
+        WireFormat::OpenAiResponses | WireFormat::OpenAiChat => openai::body(refusal),
+        WireFormat::Gemini => gemini::refusal::body(refusal),
     }
 }
 
 /// What a provider says with a status when it has nothing special to say.
-pub(super) fn words(wire: Wire, status: u16) -> &'static str {
+pub(super) fn words(wire: WireFormat, status: u16) -> &'static str {
     match wire {
-        Wire::Anthropic => anthropic::refusal::words(anthropic::refusal::kind(status)),
-        Wire::OpenAiResponses | Wire::OpenAiChat => openai::words(status),
-        Wire::Gemini => gemini::refusal::words(status),
+        WireFormat::Anthropic => anthropic::refusal::words(anthropic::refusal::kind(status)),
+        WireFormat::OpenAiResponses | WireFormat::OpenAiChat => openai::words(status),
+        WireFormat::Gemini => gemini::refusal::words(status),
     }
 }
 
 /// The refusal as this wire tells of a kind of trouble that its status does not show.
-pub(super) fn kinded(wire: Wire, kind: Kind, refusal: Refusal) -> Refusal {
-    let is_openai = matches!(wire, Wire::OpenAiResponses | Wire::OpenAiChat);
+pub(super) fn kinded(wire: WireFormat, kind: ErrorKind, refusal: Refusal) -> Refusal {
+    let is_openai = matches!(wire, WireFormat::OpenAiResponses | WireFormat::OpenAiChat);
     match kind {
-        Kind::UsageLimit if is_openai => {
+        ErrorKind::UsageLimit if is_openai => {
             Refusal { kind: Some("insufficient_quota"), ..refusal.coded("insufficient_quota") }
         }
-        Kind::ContextFull if is_openai => Refusal { status: 400, ..refusal.coded("context_length_exceeded") },
-        Kind::ContextFull => Refusal {
+        ErrorKind::ContextFull if is_openai => Refusal { status: 400, ..refusal.coded("context_length_exceeded") },
+        ErrorKind::ContextFull => Refusal {
             status: 400,
             message: match wire {
-                Wire::Anthropic => "prompt is too long: 200001 tokens > 200000 maximum".into(),
+                WireFormat::Anthropic => "prompt is too long: 200001 tokens > 200000 maximum".into(),
                 _ => "The input token count exceeds the maximum number of tokens allowed (1048576).".into(),
             },
             ..refusal
         },
-        Kind::ChainBroken if is_openai => refusal.about("previous_response_id").coded("previous_response_not_found"),
-        Kind::ContentFilter if is_openai => refusal.coded("content_policy_violation"),
+        ErrorKind::ChainBroken if is_openai => {
+            refusal.about("previous_response_id").coded("previous_response_not_found")
+        }
+        ErrorKind::ContentFilter if is_openai => refusal.coded("content_policy_violation"),
         _ => refusal,
     }
 }
 
 /// The name of a new response, in the provider's style.
-pub(super) fn response_id(wire: Wire, number: u64) -> String {
+pub(super) fn response_id(wire: WireFormat, number: u64) -> String {
     match wire {
-        Wire::Anthropic => format!("msg_understudy{number:04}"),
-        Wire::OpenAiResponses => format!("resp_understudy{number:04}"),
-        Wire::OpenAiChat => format!("chatcmpl-understudy{number:04}"),
-        Wire::Gemini => format!("understudy{number:04}"),
+        WireFormat::Anthropic => format!("msg_understudy{number:04}"),
+        WireFormat::OpenAiResponses => format!("resp_understudy{number:04}"),
+        WireFormat::OpenAiChat => format!("chatcmpl-understudy{number:04}"),
+        WireFormat::Gemini => format!("understudy{number:04}"),
     }
 }
 

@@ -10,13 +10,13 @@ mod talk;
 
 use std::sync::Arc;
 
-use everturn_core::doctor::changes::Changes;
+use everturn_core::doctor::changes::PromptChanges;
 use everturn_core::doctor::foreign::read;
-use everturn_core::doctor::{Repaired, Whose, repair};
+use everturn_core::doctor::{Repaired, TranscriptOrigin, repair};
 use everturn_core::ids::{ModelId, Timestamp};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::prompt::{Effort, Request, Target, Wire, prepare};
+use everturn_core::prompt::{Effort, Request, Target, WireFormat, prepare};
 use everturn_providers::Provider;
 use everturn_providers::anthropic::Anthropic;
 use everturn_providers::catalogue::Catalogue;
@@ -60,7 +60,7 @@ fn corpus() -> Vec<Case> {
 }
 
 fn mended(file: &str) -> Repaired {
-    repair(&read(file.as_bytes(), Timestamp(1)).unwrap().messages, Whose::Foreign)
+    repair(&read(file.as_bytes(), Timestamp(1)).unwrap().messages, TranscriptOrigin::Foreign)
 }
 
 /// The adapters of all four wires, each with a model.
@@ -119,8 +119,9 @@ async fn every_mended_session_is_taken_on_every_wire() {
     let requests = server.requests();
     assert!(refused(&requests).is_empty());
     assert_eq!(requests.len(), corpus.len() * 4 * 2);
-    let cut =
-        |request: &&Logged| request.wire == Wire::Anthropic && request.body.to_string().contains(shapes::CUT_SIGNATURE);
+    let cut = |request: &&Logged| {
+        request.wire == WireFormat::Anthropic && request.body.to_string().contains(shapes::CUT_SIGNATURE)
+    };
     assert_eq!(requests.iter().filter(cut).count(), 0, "what a signature was cut to is not sent");
 }
 
@@ -129,10 +130,10 @@ async fn every_mended_session_is_taken_on_every_wire() {
 fn mending_twice_changes_nothing() {
     for case in corpus() {
         let once = mended(&case.file);
-        let twice = repair(&once.messages, Whose::Foreign);
+        let twice = repair(&once.messages, TranscriptOrigin::Foreign);
         assert_eq!(twice.findings, [], "{}", case.name);
         assert_eq!(twice.messages, once.messages, "{}", case.name);
-        for (wire, changes) in Changes::on_all_wires(once.messages.iter().map(|message| &**message)) {
+        for (wire, changes) in PromptChanges::on_all_wires(once.messages.iter().map(|message| &**message)) {
             assert_eq!(changes.mended, [], "{} on {wire:?}: nothing is left for preparing to mend", case.name);
         }
         let shape = SHAPES.iter().find(|shape| case.name.starts_with(shape.name)).unwrap();
@@ -152,7 +153,7 @@ fn healthy_sessions_are_left_alone() {
         let talk = Talk::healthy(&mut Dice::new(seed));
         for format in FORMATS {
             let session = read((format.write)(&talk).as_bytes(), Timestamp(1)).unwrap();
-            let repaired = repair(&session.messages, Whose::Foreign);
+            let repaired = repair(&session.messages, TranscriptOrigin::Foreign);
             assert_eq!(repaired.findings, [], "{} {seed}", format.name);
             let is_same = |(one, other): (&Arc<Message>, &Arc<Message>)| Arc::ptr_eq(one, other);
             assert!(repaired.messages.iter().zip(&session.messages).all(is_same));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn_core::ids::{MessageId, Timestamp};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Meta, Part, Text};
-use everturn_core::prompt::{Effort, Request, Sampling, Wire, prepare, validate};
+use everturn_core::prompt::{Effort, Request, Sampling, WireFormat, prepare, validate};
 use everturn_providers::Provider;
 use everturn_providers::anthropic::Anthropic;
 use everturn_providers::catalogue::Catalogue;
@@ -89,7 +89,7 @@ async fn sent_to_each() -> String {
                     sampling: everything(),
                     max_output: 9000,
                     output_is_told: true,
-                    background: target.background && target.wire == Wire::Gemini,
+                    background: target.background && target.wire == WireFormat::Gemini,
                     ..Request::new(id, &target, prepare([&message], &target))
                 };
                 let request = request.fit(&target);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use everturn::core::doctor::foreign::Format;
+use everturn::core::doctor::foreign::SessionFormat;
 use everturn::core::ids::CallUid;
 use everturn::core::message::{Body, CallResult, Message};
 use serde_json::{Map, Value, json};
@@ -33,14 +33,14 @@ fn item(line: &Value) -> &Value {
 
 /// Makes entries, and keeps those of Claude Code in a chain: each names the one before it.
 pub(super) struct Maker<'a> {
-    format: Format,
+    format: SessionFormat,
     values: &'a [Value],
     /// The newest entry that came in behind an entry, by that one's name.
     newest: BTreeMap<String, String>,
 }
 
 impl<'a> Maker<'a> {
-    pub(super) const fn new(format: Format, values: &'a [Value]) -> Self {
+    pub(super) const fn new(format: SessionFormat, values: &'a [Value]) -> Self {
         Self { format, values, newest: BTreeMap::new() }
     }
 
@@ -48,13 +48,13 @@ impl<'a> Maker<'a> {
     pub(super) fn made(&self, body: &Body, messages: &[Arc<Message>], line: Option<usize>) -> Option<Value> {
         let at = line.map_or(&Value::Null, |line| &self.values[line]);
         match (self.format, body) {
-            (Format::ClaudeCode, Body::Result(result)) => {
+            (SessionFormat::ClaudeCode, Body::Result(result)) => {
                 let block = json!({"type": "tool_result", "tool_use_id": id_of(result, messages)?,
                     "content": result.output.text, "is_error": true});
                 Some(of_claude_code(at, json!([block]), false))
             }
-            (Format::ClaudeCode, Body::Context(text)) => Some(of_claude_code(at, json!(text), true)),
-            (Format::Codex, Body::Result(result)) => {
+            (SessionFormat::ClaudeCode, Body::Context(text)) => Some(of_claude_code(at, json!(text), true)),
+            (SessionFormat::Codex, Body::Result(result)) => {
                 let id = id_of(result, messages)?;
                 let kind = match self.values.iter().map(item).find(|item| item["call_id"] == id)?["type"].as_str()? {
                     "custom_tool_call" => "custom_tool_call_output",
@@ -62,7 +62,7 @@ impl<'a> Maker<'a> {
                 };
                 Some(of_codex(at, json!({"type": kind, "call_id": id, "output": result.output.text})))
             }
-            (Format::Codex, Body::Context(text)) => {
+            (SessionFormat::Codex, Body::Context(text)) => {
                 let content = json!([{"type": "input_text", "text": text}]);
                 Some(of_codex(at, json!({"type": "message", "role": "developer", "content": content})))
             }
@@ -85,7 +85,7 @@ impl<'a> Maker<'a> {
 
     /// The entry behind a line, and behind whatever came in there before.
     pub(super) fn linked(&mut self, mut entry: Value, line: Option<usize>) -> Value {
-        if self.format != Format::ClaudeCode {
+        if self.format != SessionFormat::ClaudeCode {
             return entry;
         }
         let before = line.and_then(|line| self.values[line]["uuid"].as_str()).unwrap_or_default().to_owned();
@@ -101,7 +101,7 @@ impl<'a> Maker<'a> {
     /// A line whose parent has got something behind it, which is its parent now. Nothing else of it changes.
     pub(super) fn relinked(&self, line: &str, value: &Value) -> String {
         let parent = value["parentUuid"].as_str().unwrap_or_default();
-        let is_linked = self.format == Format::ClaudeCode && !parent.is_empty() && !is_of_side_chain(value);
+        let is_linked = self.format == SessionFormat::ClaudeCode && !parent.is_empty() && !is_of_side_chain(value);
         match self.newest.get(parent).filter(|_| is_linked) {
             Some(newest) if value["uuid"].as_str() != Some(newest) => {
                 let (quoted, name) = (format!("\"{parent}\""), "\"parentUuid\"");

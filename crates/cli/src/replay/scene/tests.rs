@@ -1,7 +1,7 @@
 //! A chat in which everything went wrong once, told again.
 
 use everturn::core::cost::{Micros, Spend, Tally};
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::ids::ModelId;
 use everturn::core::message::{Call, Meta, Output, Reasoning, ReplyBody, RunBy, Summary, SummarySource, Text};
 use everturn::core::seam::Seam;
@@ -43,12 +43,12 @@ fn model(name: &str) -> ModelId {
     name.parse().unwrap()
 }
 
-fn attempt(step: u64, number: u32, by: &str, began: i64, outcome: AttemptOutcome) -> Attempted {
-    aimed(Aim::Unknown, step, number, by, began, outcome)
+fn attempt(step: u64, number: u32, by: &str, began: i64, outcome: AttemptOutcome) -> AttemptRecord {
+    aimed(AttemptPurpose::Unknown, step, number, by, began, outcome)
 }
 
-fn aimed(aim: Aim, step: u64, number: u32, by: &str, began: i64, outcome: AttemptOutcome) -> Attempted {
-    Attempted {
+fn aimed(aim: AttemptPurpose, step: u64, number: u32, by: &str, began: i64, outcome: AttemptOutcome) -> AttemptRecord {
+    AttemptRecord {
         aim,
         step: StepId(step),
         number,
@@ -71,7 +71,7 @@ fn called(step: u64) -> Part {
     Part::Call(Call { uid: uid(step), provider_id, tool, input, whole: true, run_by, at, meta })
 }
 
-fn result(step: u64, verdict: Verdict, ended: i64) -> Body {
+fn result(step: u64, verdict: CallVerdict, ended: i64) -> Body {
     let (tool, output, ended) = ("pay".into(), Output::text("paid\n twice"), Timestamp(ended));
     Body::Result(Box::new(CallResult { call: uid(step), tool, verdict, output, began: None, ended, meta: Meta::new() }))
 }
@@ -95,14 +95,14 @@ fn chat() -> Vec<Beat> {
     let transcript = [
         message(1, 0, Body::User(vec![text("Pay.\x1b[2J")])),
         message(2, 500, spoken(reply(1, vec![thought, called(1)], Stop::ToolUse))),
-        message(3, 2_500, result(1, Verdict::Done, 2_500)),
+        message(3, 2_500, result(1, CallVerdict::Done, 2_500)),
         message(4, 4_000, spoken(joined)),
         message(5, 5_000, Body::Context("Hurry.".into())),
         message(6, 6_000, Body::Summary(Box::new(summary))),
         message(7, 9_000, spoken(reply(4, vec![called(4)], Stop::Broken))),
-        message(8, 9_500, result(4, Verdict::Unknown, 9_500)),
+        message(8, 9_500, result(4, CallVerdict::Unknown, 9_500)),
     ];
-    let broke = AttemptOutcome::Broke(Cause::Reset, Kind::Overloaded);
+    let broke = AttemptOutcome::Broke(Cause::Reset, ErrorKind::Overloaded);
     let attempts = [
         attempt(1, 1, "a/one", 100, AttemptOutcome::Answered),
         attempt(2, 1, "a/one", 2_600, broke),
@@ -176,12 +176,12 @@ fn it_stops_where_it_is_told_to() {
 /// Each attempt says on which rung it was made, and what was salvaged is said too.
 #[test]
 fn attempts_name_their_rung() {
-    let broke = AttemptOutcome::Broke(Cause::Reset, Kind::Overloaded);
+    let broke = AttemptOutcome::Broke(Cause::Reset, ErrorKind::Overloaded);
     let rungs = [Rung::First, Rung::Continue, Rung::Restart, Rung::Reattach, Rung::FallBack];
-    let attempts: Vec<Attempted> = (1..)
+    let attempts: Vec<AttemptRecord> = (1..)
         .zip(rungs)
-        .map(|(number, rung)| aimed(Aim::Answer(rung), 1, number, "a/one", i64::from(number) * 10, broke))
-        .chain([aimed(Aim::Summary, 2, 1, "a/one", 900, AttemptOutcome::Answered)])
+        .map(|(number, rung)| aimed(AttemptPurpose::Answer(rung), 1, number, "a/one", i64::from(number) * 10, broke))
+        .chain([aimed(AttemptPurpose::Summary, 2, 1, "a/one", 900, AttemptOutcome::Answered)])
         .collect();
     let transcript = [
         message(1, 0, Body::User(vec![text("Pay.")])),

@@ -7,12 +7,12 @@ use expect_test::{Expect, expect};
 
 use super::lines;
 use crate::change::{Change, input_hash, refused};
-use crate::chat::{CallState, Effect, Failure, Tail, TurnEnd};
-use crate::command::{Answer, Answered, Command, When};
-use crate::error::Kind;
+use crate::chat::{CallState, Effect, TranscriptTail, TurnEnd, TurnFailure};
+use crate::command::{AnswerContent, CallAnswer, Command, Delivery};
+use crate::error::ErrorKind;
 use crate::fact::Fact;
 use crate::ids::{CallUid, MessageId, StepId, Timestamp};
-use crate::message::{Body, Call, Output, Stop, Summary, SummarySource, Verdict};
+use crate::message::{Body, Call, CallVerdict, Output, Stop, Summary, SummarySource};
 use crate::plan::{Next, plan};
 use crate::rehearsal::sample::{call, chat_id, reply, send, text, words};
 use crate::rehearsal::{Stage, tiny_limits};
@@ -31,14 +31,14 @@ fn next(stage: &Stage) -> Next {
     plan(&stage.chat, stage.draft.as_ref(), &tiny_limits(), stage.now)
 }
 
-fn failure() -> Failure {
-    Failure { kind: Kind::Auth, message: "no".into(), detail: String::new(), attempts: 1 }
+fn failure() -> TurnFailure {
+    TurnFailure { kind: ErrorKind::Auth, message: "no".into(), detail: String::new(), attempts: 1 }
 }
 
 /// A turn with four open calls: one not begun, one running, two that ask. Somebody waits.
 fn with_open_calls() -> Stage {
     let mut stage = Stage::new(chat_id(1));
-    obey(&mut stage, send("hello", When::Queue));
+    obey(&mut stage, send("hello", Delivery::Queue));
     let tools = ["look", "write", "client", "approve"];
     let calls: Vec<_> = tools.iter().zip(0..).flat_map(|(tool, slot)| call(slot, tool, "{}")).collect();
     let state = |call: &Call| match call.tool.as_str() {
@@ -49,7 +49,7 @@ fn with_open_calls() -> Stage {
     commit(&mut stage, |change| change.reply(reply(StepId(1), &calls, Stop::ToolUse), state));
     let started = Fact::Started { call: uid(1), effect: Effect::Once, at: Timestamp(3) };
     commit(&mut stage, |change| change.fact(started));
-    obey(&mut stage, send("and then", When::Queue));
+    obey(&mut stage, send("and then", Delivery::Queue));
     stage
 }
 
@@ -62,7 +62,7 @@ fn awaiting() -> Stage {
     let mut stage = with_open_calls();
     for ordinal in [1, 0] {
         let open = stage.chat.calls.iter().find(|open| open.uid == uid(ordinal)).cloned().unwrap();
-        commit(&mut stage, |change| change.answer_open(&[open], Verdict::Done, |_| "found"));
+        commit(&mut stage, |change| change.answer_open(&[open], CallVerdict::Done, |_| "found"));
     }
     stage.now = Timestamp(100);
     commit(&mut stage, |change| change.ask(Timestamp(1_000)));
@@ -118,7 +118,7 @@ fn failing_answers_what_is_open() {
 #[test]
 fn failing_keeps_the_broken_reply() {
     let mut stage = Stage::new(chat_id(1));
-    obey(&mut stage, send("hello", When::Queue));
+    obey(&mut stage, send("hello", Delivery::Queue));
     let broken = reply(StepId(1), &[vec![text("Let me")], call(0, "look", "{}")].concat(), Stop::Broken);
     commit(&mut stage, |change| change.fail(Some(broken), failure()));
     check(
@@ -158,7 +158,7 @@ fn what_nobody_answers_expires() {
 #[test]
 fn a_message_sent_now_is_heard_after_the_made_up_results() {
     let mut stage = awaiting();
-    obey(&mut stage, send("stop", When::Now));
+    obey(&mut stage, send("stop", Delivery::Now));
     assert_eq!(stage.chat.status, Status::Interrupting);
     commit(&mut stage, |change| change.settle(None));
     check(
@@ -182,11 +182,11 @@ fn answers_may_come_one_by_one() {
     let mut stage = awaiting();
     let input_hash = stage.chat.calls[1].input_hash;
     stage.now = Timestamp(400);
-    let approve = Answer { call: uid(3), what: Answered::Approve { input_hash } };
+    let approve = CallAnswer { call: uid(3), what: AnswerContent::Approve { input_hash } };
     obey(&mut stage, Command::Answer([approve].into()));
     assert_eq!((next(&stage), stage.chat.calls[1].state), (Next::Await, CallState::Approved));
     stage.now = Timestamp(700);
-    let output = Answer { call: uid(2), what: Answered::Error(Output::text("no camera")) };
+    let output = CallAnswer { call: uid(2), what: AnswerContent::Error(Output::text("no camera")) };
     obey(&mut stage, Command::Answer([output].into()));
     assert_eq!((next(&stage), stage.chat.status), (Next::RunCalls, Status::Running));
     assert_eq!(stage.chat.turn.as_ref().map(|turn| turn.rested.as_millis()), Some(600));
@@ -197,7 +197,7 @@ fn answers_may_come_one_by_one() {
 fn a_denied_call_tells_the_model_why() {
     for (reason, told) in [(" ", "The user did not allow this call."), ("too late", ": too late")] {
         let mut stage = awaiting();
-        let deny = Answer { call: uid(3), what: Answered::Deny { reason: reason.into() } };
+        let deny = CallAnswer { call: uid(3), what: AnswerContent::Deny { reason: reason.into() } };
         obey(&mut stage, Command::Answer([deny].into()));
         assert!(lines(&stage).trim_end().ends_with(told), "{}", lines(&stage));
         assert!(lines(&stage).contains("1.3 Denied"));
@@ -239,7 +239,7 @@ fn a_summary_asked_for_does_not_take_up_the_turn_before_it() {
     ];
     for (name, end) in endings {
         let mut stage = Stage::new(chat_id(1));
-        obey(&mut stage, send("hello", When::Queue));
+        obey(&mut stage, send("hello", Delivery::Queue));
         end(&mut stage);
         obey(&mut stage, Command::Compact);
         assert_eq!(next(&stage), Next::Compact, "{name}");
@@ -261,7 +261,7 @@ fn a_summary_asked_for_does_not_take_up_the_turn_before_it() {
 fn what_a_driver_does_leads_where_the_page_says() {
     let in_turn = || {
         let mut stage = Stage::new(chat_id(1));
-        obey(&mut stage, send("hello", When::Queue));
+        obey(&mut stage, send("hello", Delivery::Queue));
         stage
     };
     let led_to = |mut stage: Stage, facts: Vec<Fact>| {
@@ -293,7 +293,7 @@ fn a_turn_whose_message_was_deleted_does_not_begin() {
     let waits = stage.chat.queue[0].id;
     obey(&mut stage, Command::Promote(waits));
     obey(&mut stage, Command::Unqueue(waits));
-    assert_eq!((next(&stage), stage.chat.tail), (Next::Begin, Tail::Nothing));
+    assert_eq!((next(&stage), stage.chat.tail), (Next::Begin, TranscriptTail::Nothing));
     commit(&mut stage, |change| change.begin());
     assert_eq!((stage.chat.status, next(&stage)), (Status::Idle, Next::Rest));
 }
@@ -303,7 +303,7 @@ fn a_turn_whose_message_was_deleted_does_not_begin() {
 fn a_made_up_result_says_whose_it_is() {
     let reply = reply(StepId(1), &call(0, "look", "{}"), Stop::ToolUse);
     let call = reply.calls().next().unwrap();
-    let result = refused(call, Timestamp(7), Verdict::Error, "no");
+    let result = refused(call, Timestamp(7), CallVerdict::Error, "no");
     assert_eq!((result.call, result.tool.as_str()), (uid(0), "look"));
     assert_eq!((result.began, result.ended), (None, Timestamp(7)));
 }

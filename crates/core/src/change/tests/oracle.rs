@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::chat::{Chat, TurnEnd};
-use crate::command::{Command, When};
+use crate::command::{Command, Delivery};
 use crate::fact::Fact;
 use crate::ids::{CallUid, InboxSeq, MessageId, StepId, Version};
 use crate::message::{Body, Message, text_of};
@@ -111,9 +111,9 @@ impl Oracle {
             let place = self.said.iter().position(|said| *said == seq);
             match when {
                 _ if self.promoted.contains(&seq) => {}
-                When::Queue => waited.0.extend(place),
-                When::Steer => waited.1.extend(place),
-                When::Now => {}
+                Delivery::Queue => waited.0.extend(place),
+                Delivery::Steer => waited.1.extend(place),
+                Delivery::Now => {}
             }
         }
         assert!(waited.0.is_sorted() && waited.1.is_sorted(), "out of order: {waited:?}");

@@ -5,9 +5,9 @@ use std::time::Duration;
 use expect_test::expect;
 
 use super::lines;
-use crate::chat::{CallState, Tail};
-use crate::command::When;
-use crate::cost::{Report, Reported};
+use crate::chat::{CallState, TranscriptTail};
+use crate::command::Delivery;
+use crate::cost::{TokenCount, UsageReport};
 use crate::delta::{CallBegan, Delta, ProvidedDelta};
 use crate::draft::Draft;
 use crate::ids::{StepId, Timestamp};
@@ -18,7 +18,7 @@ use crate::rehearsal::{Stage, tiny_limits};
 
 fn asked() -> Stage {
     let mut stage = Stage::new(chat_id(1));
-    stage.submit(send("hello", When::Queue), &tiny_limits()).unwrap();
+    stage.submit(send("hello", Delivery::Queue), &tiny_limits()).unwrap();
     stage.commit(&stage.obey_next().unwrap());
     stage
 }
@@ -49,7 +49,7 @@ fn text_and_reasoning_of_a_step_are_one_reply() {
         2 reply End [(hm), Hello, again]
     "#]]
     .assert_eq(&lines(&stage));
-    assert_eq!((stage.chat.tail, &stage.chat.calls[..]), (Tail::Reply, &[][..]));
+    assert_eq!((stage.chat.tail, &stage.chat.calls[..]), (TranscriptTail::Reply, &[][..]));
 }
 
 /// MC03, CS18: what the provider ran itself stays inside the reply, and nobody owes it a result.
@@ -85,7 +85,7 @@ fn hosted_results_stay_inside_the_reply() {
 /// MC05: usage stands with the reply it belongs to.
 #[test]
 fn usage_is_kept_with_its_reply() {
-    let report = Report { input: Reported::Known(7), output: Reported::Known(3), ..Report::default() };
+    let report = UsageReport { input: TokenCount::Known(7), output: TokenCount::Known(3), ..UsageReport::default() };
     let stage = answered(reply(StepId(1), &[text("hi"), Delta::Usage(report.into())], Stop::End));
     let usage = only_reply(&stage).usage.unwrap();
     assert_eq!((usage.input, usage.output), (7, 3));

@@ -1,7 +1,7 @@
 //! Which answers fit.
 
 use crate::chat::{CallState, Chat, Effect, OpenCall};
-use crate::command::{Answer, Answered, Command, Refusal, check};
+use crate::command::{AnswerContent, CallAnswer, Command, Refusal, check};
 use crate::ids::{CallUid, StepId, Timestamp};
 use crate::message::Output;
 use crate::rehearsal::sample::chat_id;
@@ -25,27 +25,27 @@ fn awaiting() -> Chat {
     Chat { status: Status::Awaiting, calls, ..Chat::new(chat_id(1), "agent", "") }
 }
 
-fn output() -> Answered {
-    Answered::Output(Output::text("here"))
+fn output() -> AnswerContent {
+    AnswerContent::Output(Output::text("here"))
 }
 
-const fn approve(input_hash: u64) -> Answered {
-    Answered::Approve { input_hash }
+const fn approve(input_hash: u64) -> AnswerContent {
+    AnswerContent::Approve { input_hash }
 }
 
-fn deny() -> Answered {
-    Answered::Deny { reason: String::new() }
+fn deny() -> AnswerContent {
+    AnswerContent::Deny { reason: String::new() }
 }
 
-fn verdict(answers: Vec<(u16, Answered)>) -> Result<(), Refusal> {
-    let answers = answers.into_iter().map(|(ordinal, what)| Answer { call: uid(ordinal), what });
+fn verdict(answers: Vec<(u16, AnswerContent)>) -> Result<(), Refusal> {
+    let answers = answers.into_iter().map(|(ordinal, what)| CallAnswer { call: uid(ordinal), what });
     check(&awaiting(), &Command::Answer(answers.collect()), |_| true)
 }
 
 /// CS12: a client gives a result or an error, a person approves or denies; each refusal has its own name.
 #[test]
 fn an_answer_fits_the_question_or_is_refused_by_name() {
-    let error = Answered::Error(Output::text("no"));
+    let error = AnswerContent::Error(Output::text("no"));
     let cases = [
         (vec![(0, output())], Ok(())),
         (vec![(0, error.clone())], Ok(())),

@@ -1,8 +1,8 @@
 //! What may enter an inbox in which others wait.
 
-use crate::chat::{CallState, Chat, Failure, TurnEnd};
-use crate::command::{Command, Refusal, When, admit};
-use crate::error::Kind;
+use crate::chat::{CallState, Chat, TurnEnd, TurnFailure};
+use crate::command::{Command, Delivery, Refusal, admit};
+use crate::error::ErrorKind;
 use crate::ids::{InboxSeq, MessageId, StepId};
 use crate::message::{File, Meta, Part, Stop};
 use crate::rehearsal::sample::{chat_id, reply, send, text, words};
@@ -30,16 +30,16 @@ fn a_full_queue_refuses_the_next_message() {
         let mut stage = Stage::new(chat_id(1));
         let room = tiny_limits().queue_len_max;
         for _ in 0..=room {
-            submit(&mut stage, send("hello", When::Queue)).unwrap();
+            submit(&mut stage, send("hello", Delivery::Queue)).unwrap();
             if obeyed_between {
                 obey_all(&mut stage);
             }
         }
-        for when in [When::Queue, When::Steer, When::Now] {
+        for when in [Delivery::Queue, Delivery::Steer, Delivery::Now] {
             assert_eq!(submit(&mut stage, send("one more", when)), Err(Refusal::QueueFull));
         }
         submit(&mut stage, Command::Unqueue(InboxSeq(2))).unwrap();
-        submit(&mut stage, send("now there is room", When::Queue)).unwrap();
+        submit(&mut stage, send("now there is room", Delivery::Queue)).unwrap();
         obey_all(&mut stage);
         assert_eq!(stage.chat.queue.len(), room);
         assert!(stage.inbox.iter().all(|(_, outcome)| *outcome == Some(Ok(()))));
@@ -51,13 +51,13 @@ fn a_full_queue_refuses_the_next_message() {
 fn a_failed_chat_with_a_full_queue_takes_a_message() {
     let mut stage = Stage::new(chat_id(1));
     for _ in 0..=tiny_limits().queue_len_max {
-        submit(&mut stage, send("hello", When::Queue)).unwrap();
+        submit(&mut stage, send("hello", Delivery::Queue)).unwrap();
     }
     obey_all(&mut stage);
-    let failure = Failure { kind: Kind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
+    let failure = TurnFailure { kind: ErrorKind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
     stage.commit(&stage.change(|change| change.fail(None, failure)));
     assert_eq!((stage.chat.status, stage.chat.queue.len()), (Status::Failed, tiny_limits().queue_len_max));
-    submit(&mut stage, send("go on", When::Queue)).unwrap();
+    submit(&mut stage, send("go on", Delivery::Queue)).unwrap();
     obey_all(&mut stage);
     stage.commit(&stage.change(|change| change.begin()));
     assert_eq!((stage.chat.status, stage.chat.queue.len()), (Status::Running, tiny_limits().queue_len_max));
@@ -69,7 +69,7 @@ fn a_message_says_something() {
     let chat = Chat::new(chat_id(1), "agent", "");
     let file = File { name: "a.png".into(), media_type: "image/png".into(), bytes: None, meta: Meta::new() };
     let admitted = |parts: Vec<Part>| {
-        let command = Command::Send { parts: parts.into(), when: When::Queue };
+        let command = Command::Send { parts: parts.into(), when: Delivery::Queue };
         admit(&chat, &command, &tiny_limits(), |_| true)
     };
     assert_eq!(admitted(vec![]), Err(Refusal::Empty));
@@ -77,7 +77,7 @@ fn a_message_says_something() {
     assert_eq!(admitted([words(" ").to_vec(), words("x").to_vec()].concat()), Ok(()));
     assert_eq!(admitted(vec![Part::File(file)]), Ok(()));
     let mut stage = Stage::new(chat_id(1));
-    submit(&mut stage, send("hello", When::Steer)).unwrap();
+    submit(&mut stage, send("hello", Delivery::Steer)).unwrap();
     obey_all(&mut stage);
     assert_eq!((stage.chat.status, stage.transcript.len()), (Status::Running, 1));
 }
@@ -87,16 +87,16 @@ fn a_message_says_something() {
 #[test]
 fn a_command_is_checked_against_the_chat_it_will_meet() {
     let mut stage = Stage::new(chat_id(1));
-    submit(&mut stage, send("hello", When::Queue)).unwrap();
+    submit(&mut stage, send("hello", Delivery::Queue)).unwrap();
     let busy = |verb| Err(Refusal::Status(Status::Running, verb));
     assert_eq!(submit(&mut stage, Command::Archive), busy(Verb::Archive));
     assert_eq!(submit(&mut stage, Command::Compact), busy(Verb::Compact));
 
     let mut stage = Stage::new(chat_id(2));
     submit(&mut stage, Command::Archive).unwrap();
-    assert_eq!(submit(&mut stage, send("hello", When::Queue)), Err(Refusal::Archived));
+    assert_eq!(submit(&mut stage, send("hello", Delivery::Queue)), Err(Refusal::Archived));
     submit(&mut stage, Command::Unarchive).unwrap();
-    submit(&mut stage, send("hello", When::Queue)).unwrap();
+    submit(&mut stage, send("hello", Delivery::Queue)).unwrap();
     obey_all(&mut stage);
     assert_eq!((stage.chat.status, stage.chat.archived), (Status::Running, false));
     assert!(stage.inbox.iter().all(|(_, outcome)| *outcome == Some(Ok(()))));
@@ -106,8 +106,8 @@ fn a_command_is_checked_against_the_chat_it_will_meet() {
 #[test]
 fn an_interrupt_that_comes_late_spares_the_next_turn() {
     let mut stage = Stage::new(chat_id(1));
-    submit(&mut stage, send("first", When::Queue)).unwrap();
-    submit(&mut stage, send("second", When::Queue)).unwrap();
+    submit(&mut stage, send("first", Delivery::Queue)).unwrap();
+    submit(&mut stage, send("second", Delivery::Queue)).unwrap();
     obey_all(&mut stage);
     submit(&mut stage, Command::Interrupt).unwrap();
     stage.commit(&stage.change(|change| change.finish(TurnEnd::Done))); // And "second" begins.
@@ -125,7 +125,7 @@ fn an_interrupt_that_comes_late_spares_the_next_turn() {
 #[test]
 fn an_interrupt_reaches_the_turn_that_is_on_its_way() {
     let mut stage = Stage::new(chat_id(1));
-    submit(&mut stage, send("hello", When::Queue)).unwrap();
+    submit(&mut stage, send("hello", Delivery::Queue)).unwrap();
     submit(&mut stage, Command::Interrupt).unwrap();
     obey_all(&mut stage);
     assert_eq!(stage.chat.status, Status::Interrupting);
@@ -136,8 +136,8 @@ fn an_interrupt_reaches_the_turn_that_is_on_its_way() {
 fn an_interrupt_reaches_the_turn_of_an_edit() {
     let hello = || {
         let mut stage = Stage::new(chat_id(1));
-        submit(&mut stage, send("hello", When::Queue)).unwrap();
-        submit(&mut stage, send("and then", When::Queue)).unwrap();
+        submit(&mut stage, send("hello", Delivery::Queue)).unwrap();
+        submit(&mut stage, send("and then", Delivery::Queue)).unwrap();
         obey_all(&mut stage);
         stage
     };
@@ -168,7 +168,7 @@ fn an_interrupt_reaches_the_turn_of_an_edit() {
 #[test]
 fn a_chat_has_a_title() {
     let mut stage = Stage::new(chat_id(1));
-    submit(&mut stage, send("  how\n do I  ", When::Queue)).unwrap();
+    submit(&mut stage, send("  how\n do I  ", Delivery::Queue)).unwrap();
     obey_all(&mut stage);
     assert_eq!(stage.chat.title, "how do I");
     for bad in ["", " \n", &"x".repeat(401)] {
@@ -180,7 +180,7 @@ fn a_chat_has_a_title() {
     assert_eq!(stage.chat.title, "My chat");
 
     let mut long = Stage::new(chat_id(2));
-    submit(&mut long, send(&"ä".repeat(99), When::Queue)).unwrap();
+    submit(&mut long, send(&"ä".repeat(99), Delivery::Queue)).unwrap();
     obey_all(&mut long);
     assert_eq!(long.chat.title, format!("{}…", "ä".repeat(60)));
 }
@@ -190,7 +190,7 @@ fn a_chat_has_a_title() {
 fn an_edit_behind_an_edit_finds_what_that_leaves() {
     let mut stage = Stage::new(chat_id(1));
     for text in ["one", "two", "three"] {
-        submit(&mut stage, send(text, When::Steer)).unwrap();
+        submit(&mut stage, send(text, Delivery::Steer)).unwrap();
         obey_all(&mut stage);
         stage.commit(&stage.change(|change| change.begin()));
     }
@@ -211,7 +211,7 @@ fn a_requested_summary_is_asked_for_once() {
     let mut stage = Stage::new(chat_id(1));
     submit(&mut stage, Command::Compact).unwrap();
     assert_eq!(submit(&mut stage, Command::Compact), Err(Refusal::Status(Status::Running, Verb::Compact)));
-    submit(&mut stage, send("meanwhile", When::Queue)).unwrap();
+    submit(&mut stage, send("meanwhile", Delivery::Queue)).unwrap();
     obey_all(&mut stage);
     assert!(stage.chat.compaction_asked && stage.chat.queue.len() == 1);
     stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));

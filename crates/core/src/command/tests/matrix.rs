@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use expect_test::expect_file;
 
 use crate::change::Change;
-use crate::chat::{CallState, Chat, Failure, Queued, TurnEnd};
-use crate::command::{Answer, Answered, Choice, Command, Inbound, Refusal, When, check};
-use crate::error::Kind;
+use crate::chat::{CallState, Chat, QueuedMessage, TurnEnd, TurnFailure};
+use crate::command::{AnswerContent, CallAnswer, Command, Delivery, InboxCommand, ModelChoice, Refusal, check};
+use crate::error::ErrorKind;
 use crate::fact::Fact;
 use crate::ids::{InboxSeq, MessageId, StepId, Timestamp};
 use crate::message::{Body, Call, Message, Output, Stop, text_of};
@@ -42,7 +42,7 @@ fn in_status(status: Status) -> Stage {
         stage.submit(command, &tiny_limits()).unwrap();
         stage.commit(&stage.obey_next().unwrap());
     };
-    obey(&mut stage, send("hello", When::Queue));
+    obey(&mut stage, send("hello", Delivery::Queue));
     match status {
         Status::Running => {}
         Status::Idle => {
@@ -51,7 +51,8 @@ fn in_status(status: Status) -> Stage {
             stage.commit(&stage.change(|change| change.finish(TurnEnd::Done)));
         }
         Status::Failed => {
-            let failure = Failure { kind: Kind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
+            let failure =
+                TurnFailure { kind: ErrorKind::Auth, message: "no".into(), detail: String::new(), attempts: 1 };
             stage.commit(&stage.change(|change| change.fail(None, failure)));
         }
         Status::Awaiting | Status::Interrupting => {
@@ -70,30 +71,35 @@ fn in_status(status: Status) -> Stage {
     stage
 }
 
-fn waiting() -> Vec<Queued> {
-    let queued =
-        |id, text: &str| Queued { id: InboxSeq(id), at: Timestamp(0), parts: words(text), steers: false, key: None };
+fn waiting() -> Vec<QueuedMessage> {
+    let queued = |id, text: &str| QueuedMessage {
+        id: InboxSeq(id),
+        at: Timestamp(0),
+        parts: words(text),
+        steers: false,
+        key: None,
+    };
     vec![queued(41, "first"), queued(42, "second")]
 }
 
 /// Every command, with arguments that fit if anything does.
 fn commands(chat: &Chat) -> Vec<(&'static str, Command)> {
     let waits = chat.queue.last().map_or(GONE, |queued| queued.id);
-    let answers: Vec<Answer> = chat
+    let answers: Vec<CallAnswer> = chat
         .calls
         .iter()
         .map(|open| {
-            let approve = Answered::Approve { input_hash: open.input_hash };
-            let given = Answered::Output(Output::text("here"));
-            Answer { call: open.uid, what: if open.state == CallState::AsksClient { given } else { approve } }
+            let approve = AnswerContent::Approve { input_hash: open.input_hash };
+            let given = AnswerContent::Output(Output::text("here"));
+            CallAnswer { call: open.uid, what: if open.state == CallState::AsksClient { given } else { approve } }
         })
         .collect();
-    let some: Vec<Answer> = answers.iter().take(1).cloned().collect();
+    let some: Vec<CallAnswer> = answers.iter().take(1).cloned().collect();
     vec![
-        ("send", send("new", When::Queue)),
-        ("steer", send("new", When::Steer)),
-        ("send now", send("new", When::Now)),
-        ("send nothing", send(" ", When::Queue)),
+        ("send", send("new", Delivery::Queue)),
+        ("steer", send("new", Delivery::Steer)),
+        ("send now", send("new", Delivery::Now)),
+        ("send nothing", send(" ", Delivery::Queue)),
         ("promote", Command::Promote(waits)),
         ("promote a gone one", Command::Promote(GONE)),
         ("unqueue", Command::Unqueue(waits)),
@@ -108,11 +114,11 @@ fn commands(chat: &Chat) -> Vec<(&'static str, Command)> {
         ("rename", Command::Rename("another".into())),
         ("rename and archive", patch(Some(true), None)),
         ("rename and unarchive", patch(Some(false), None)),
-        ("choose a model", patch(None, Some(Choice::Own("understudy/another".parse().unwrap())))),
+        ("choose a model", patch(None, Some(ModelChoice::Own("understudy/another".parse().unwrap())))),
     ]
 }
 
-fn patch(archived: Option<bool>, model: Option<Choice>) -> Command {
+fn patch(archived: Option<bool>, model: Option<ModelChoice>) -> Command {
     Command::Patch { title: Some("another".into()), archived, model, debug: None }
 }
 
@@ -136,7 +142,7 @@ fn obeyed(chat: &Chat, command: &Command) -> (Result<(), Refusal>, Vec<Fact>) {
     let verdict = check(chat, command, |id| id == MessageId(1));
     let mut change = Change::new(chat, Timestamp(70));
     let (at, key) = (Timestamp(60), Some("theirs".into()));
-    change.obey(&Inbound { seq: InboxSeq(50), aimed: chat.step, at, key, command: command.clone() }, verdict);
+    change.obey(&InboxCommand { seq: InboxSeq(50), aimed: chat.step, at, key, command: command.clone() }, verdict);
     (verdict, change.facts())
 }
 

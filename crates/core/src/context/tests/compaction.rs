@@ -1,17 +1,19 @@
 use proptest::prelude::*;
 
-use crate::context::{Compaction, Fallback, Slack, Threshold, TooLong, Trigger, compaction};
+use crate::context::{
+    Compaction, CompactionFallback, CompactionInput, CompactionThreshold, CompactionTrigger, PromptTooLong, compaction,
+};
 
 use Compaction::{Hopeless, Needed, NotNeeded, StillOver};
 
 const SEVENTY: i64 = 70;
 
-fn fresh() -> Slack {
-    Slack { foldable: 10, compactions_left: 3, ..Slack::default() }
+fn fresh() -> CompactionInput {
+    CompactionInput { foldable: 10, compactions_left: 3, ..CompactionInput::default() }
 }
 
-fn measured(next: u64, threshold: i64, slack: &Slack) -> Compaction {
-    compaction(Trigger::Measured, next, Some(1_000), Threshold::percent(threshold), slack)
+fn measured(next: u64, threshold: i64, slack: &CompactionInput) -> Compaction {
+    compaction(CompactionTrigger::Measured, next, Some(1_000), CompactionThreshold::percent(threshold), slack)
 }
 
 /// MC16, W13: the next request decides, at the threshold and above.
@@ -21,12 +23,12 @@ fn the_next_request_is_held_against_the_threshold() {
         assert_eq!(measured(next, SEVENTY, &fresh()), expected, "{next}");
     }
     assert_eq!(
-        compaction(Trigger::Measured, u64::MAX, None, Threshold::default(), &fresh()),
+        compaction(CompactionTrigger::Measured, u64::MAX, None, CompactionThreshold::default(), &fresh()),
         NotNeeded,
         "no limit known"
     );
     assert_eq!(
-        compaction(Trigger::Measured, u64::MAX, Some(u64::MAX), Threshold::default(), &fresh()),
+        compaction(CompactionTrigger::Measured, u64::MAX, Some(u64::MAX), CompactionThreshold::default(), &fresh()),
         Needed,
         "no overflow"
     );
@@ -36,9 +38,9 @@ fn the_next_request_is_held_against_the_threshold() {
 #[test]
 fn thresholds_out_of_range_are_the_default() {
     for setting in [-1, 101, 255, 256, 326, i64::MIN, i64::MAX] {
-        assert_eq!(Threshold::percent(setting), Threshold::default(), "{setting}");
+        assert_eq!(CompactionThreshold::percent(setting), CompactionThreshold::default(), "{setting}");
     }
-    assert_eq!(Threshold::percent(100), Threshold::OFF);
+    assert_eq!(CompactionThreshold::percent(100), CompactionThreshold::OFF);
     assert_eq!(measured(5_000, 100, &fresh()), NotNeeded, "off");
     assert_eq!(measured(0, 0, &fresh()), Needed);
     assert_eq!((measured(989, 99, &fresh()), measured(990, 99, &fresh())), (NotNeeded, Needed));
@@ -48,44 +50,48 @@ fn thresholds_out_of_range_are_the_default() {
 /// turn's share; but not where there is nothing to fold.
 #[test]
 fn asking_bypasses_the_gates() {
-    let spent = Slack { compactions_left: 0, ..fresh() };
+    let spent = CompactionInput { compactions_left: 0, ..fresh() };
     for (next, limit, threshold) in [(1, Some(1_000), SEVENTY), (0, None, SEVENTY), (1, Some(1_000), 100)] {
         for slack in [fresh(), spent] {
-            let verdict = compaction(Trigger::Asked, next, limit, Threshold::percent(threshold), &slack);
+            let verdict =
+                compaction(CompactionTrigger::Asked, next, limit, CompactionThreshold::percent(threshold), &slack);
             assert_eq!(verdict, Needed);
         }
     }
-    let folded = Slack { foldable: 0, ..fresh() };
-    assert_eq!(compaction(Trigger::Asked, 900, Some(1_000), Threshold::default(), &folded), NotNeeded);
+    let folded = CompactionInput { foldable: 0, ..fresh() };
+    assert_eq!(
+        compaction(CompactionTrigger::Asked, 900, Some(1_000), CompactionThreshold::default(), &folded),
+        NotNeeded
+    );
 }
 
 /// With nothing new to fold, or the turn's share used up, a request that fits is sent as it is.
 #[test]
 fn compaction_that_gains_nothing_is_not_made() {
-    let just_folded = Slack { foldable: 0, summary_tokens: 5, ..fresh() };
-    let used_up = Slack { compactions_left: 0, summary_tokens: 5, ..fresh() };
+    let just_folded = CompactionInput { foldable: 0, summary_tokens: 5, ..fresh() };
+    let used_up = CompactionInput { compactions_left: 0, summary_tokens: 5, ..fresh() };
     for slack in [just_folded, used_up] {
         assert_eq!(measured(999, SEVENTY, &slack), NotNeeded);
         assert_eq!(measured(1_000, SEVENTY, &slack), NotNeeded);
-        assert_eq!(measured(1_001, SEVENTY, &slack), StillOver(Fallback::StrongerSummary));
+        assert_eq!(measured(1_001, SEVENTY, &slack), StillOver(CompactionFallback::StrongerSummary));
     }
 }
 
 /// W18, #26377: where compaction cannot get below the threshold, it is not tried after every step, only at the limit.
 #[test]
 fn a_threshold_out_of_reach_gives_way_to_the_limit() {
-    let heavy = Slack { after_last: Some(750), ..fresh() };
+    let heavy = CompactionInput { after_last: Some(750), ..fresh() };
     for (next, expected) in [(700, NotNeeded), (760, NotNeeded), (1_000, NotNeeded), (1_001, Needed)] {
         assert_eq!(measured(next, SEVENTY, &heavy), expected, "{next}");
     }
-    let light = Slack { after_last: Some(699), ..fresh() };
+    let light = CompactionInput { after_last: Some(699), ..fresh() };
     assert_eq!(measured(700, SEVENTY, &light), Needed);
 }
 
 /// W18: stages come in order, those that would gain nothing are skipped, and after the last come the numbers.
 #[test]
 fn stages_are_taken_in_order() {
-    let stuck = |summary_tokens, media_tokens, result_tokens, taken| Slack {
+    let stuck = |summary_tokens, media_tokens, result_tokens, taken| CompactionInput {
         foldable: 0,
         summary_tokens,
         media_tokens,
@@ -93,22 +99,22 @@ fn stages_are_taken_in_order() {
         taken,
         ..fresh()
     };
-    let unheard = |slack| Slack { earlier_tokens: 9, cut_tokens: 9, ..slack };
-    let hopeless = Hopeless(TooLong { tokens: 1_500, fixed: 0, limit: Some(1_000) });
+    let unheard = |slack| CompactionInput { earlier_tokens: 9, cut_tokens: 9, ..slack };
+    let hopeless = Hopeless(PromptTooLong { tokens: 1_500, fixed: 0, limit: Some(1_000) });
     let cases = [
-        (stuck(9, 9, 9, None), StillOver(Fallback::StrongerSummary)),
-        (stuck(9, 9, 9, Some(Fallback::StrongerSummary)), StillOver(Fallback::DropMedia)),
-        (stuck(9, 9, 9, Some(Fallback::DropMedia)), StillOver(Fallback::DropResults)),
-        (stuck(9, 9, 9, Some(Fallback::DropResults)), hopeless),
-        (stuck(0, 9, 9, None), StillOver(Fallback::DropMedia)),
-        (stuck(0, 0, 9, None), StillOver(Fallback::DropResults)),
-        (stuck(9, 0, 9, Some(Fallback::StrongerSummary)), StillOver(Fallback::DropResults)),
-        (stuck(9, 0, 0, Some(Fallback::StrongerSummary)), hopeless),
+        (stuck(9, 9, 9, None), StillOver(CompactionFallback::StrongerSummary)),
+        (stuck(9, 9, 9, Some(CompactionFallback::StrongerSummary)), StillOver(CompactionFallback::DropMedia)),
+        (stuck(9, 9, 9, Some(CompactionFallback::DropMedia)), StillOver(CompactionFallback::DropResults)),
+        (stuck(9, 9, 9, Some(CompactionFallback::DropResults)), hopeless),
+        (stuck(0, 9, 9, None), StillOver(CompactionFallback::DropMedia)),
+        (stuck(0, 0, 9, None), StillOver(CompactionFallback::DropResults)),
+        (stuck(9, 0, 9, Some(CompactionFallback::StrongerSummary)), StillOver(CompactionFallback::DropResults)),
+        (stuck(9, 0, 0, Some(CompactionFallback::StrongerSummary)), hopeless),
         (stuck(0, 0, 0, None), hopeless),
-        (unheard(stuck(0, 0, 9, None)), StillOver(Fallback::DropResults)),
-        (unheard(stuck(0, 0, 9, Some(Fallback::DropResults))), StillOver(Fallback::CutEarlier)),
-        (unheard(stuck(9, 9, 9, Some(Fallback::CutEarlier))), StillOver(Fallback::DropEarlier)),
-        (unheard(stuck(9, 9, 9, Some(Fallback::DropEarlier))), hopeless),
+        (unheard(stuck(0, 0, 9, None)), StillOver(CompactionFallback::DropResults)),
+        (unheard(stuck(0, 0, 9, Some(CompactionFallback::DropResults))), StillOver(CompactionFallback::CutEarlier)),
+        (unheard(stuck(9, 9, 9, Some(CompactionFallback::CutEarlier))), StillOver(CompactionFallback::DropEarlier)),
+        (unheard(stuck(9, 9, 9, Some(CompactionFallback::DropEarlier))), hopeless),
     ];
     for (slack, expected) in cases {
         assert_eq!(measured(1_500, SEVENTY, &slack), expected, "{slack:?}");
@@ -118,18 +124,20 @@ fn stages_are_taken_in_order() {
 /// W14: a refusal counts whatever we measured, and whether or not the limit is known.
 #[test]
 fn a_refused_request_is_compacted_whatever_was_measured() {
-    let refused = |limit, slack: &Slack| compaction(Trigger::Refused, 100, limit, Threshold::OFF, slack);
+    let refused = |limit, slack: &CompactionInput| {
+        compaction(CompactionTrigger::Refused, 100, limit, CompactionThreshold::OFF, slack)
+    };
     assert_eq!(refused(Some(1_000), &fresh()), Needed);
     assert_eq!(refused(None, &fresh()), Needed);
-    let folded = Slack { foldable: 0, result_tokens: 50, ..fresh() };
-    assert_eq!(refused(None, &folded), StillOver(Fallback::DropResults));
-    let empty = Slack { foldable: 0, ..fresh() };
-    assert_eq!(refused(None, &empty), Hopeless(TooLong { tokens: 100, fixed: 0, limit: None }));
+    let folded = CompactionInput { foldable: 0, result_tokens: 50, ..fresh() };
+    assert_eq!(refused(None, &folded), StillOver(CompactionFallback::DropResults));
+    let empty = CompactionInput { foldable: 0, ..fresh() };
+    assert_eq!(refused(None, &empty), Hopeless(PromptTooLong { tokens: 100, fixed: 0, limit: None }));
 }
 
 #[test]
 fn the_last_word_has_the_numbers() {
-    let told = |fixed, limit| TooLong { tokens: 203_000, fixed, limit }.to_string();
+    let told = |fixed, limit| PromptTooLong { tokens: 203_000, fixed, limit }.to_string();
     for (fixed, limit, advice) in [
         (2_000, Some(4_096), "and the model reads 4096; edit the newest message to about 3144 bytes, or choose"),
         (5_000, Some(4_096), "and the model reads 4096; 5000 are instructions and tools: shorten those, or choose"),
@@ -146,14 +154,14 @@ proptest! {
         next in 0..5_000_u64, foldable in 0..5_u64, left in 0..4_u32, after in proptest::option::of(0..2_000_u64),
         tokens in (0..3_u64, 0..3_u64, 0..3_u64, 0..3_u64, 0..3_u64), refused in any::<bool>(),
     ) {
-        let trigger = if refused { Trigger::Refused } else { Trigger::Measured };
-        let mut slack = Slack {
+        let trigger = if refused { CompactionTrigger::Refused } else { CompactionTrigger::Measured };
+        let mut slack = CompactionInput {
             foldable, compactions_left: left, after_last: after,
             summary_tokens: tokens.0, media_tokens: tokens.1, result_tokens: tokens.2, earlier_tokens: tokens.3,
             cut_tokens: tokens.4, fixed_tokens: 0, taken: None,
         };
         for _ in 0..10 {
-            match compaction(trigger, next, Some(1_000), Threshold::default(), &slack) {
+            match compaction(trigger, next, Some(1_000), CompactionThreshold::default(), &slack) {
                 NotNeeded | Hopeless(_) => return Ok(()),
                 Needed => {
                     slack.foldable = 0;

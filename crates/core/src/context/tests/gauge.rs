@@ -3,15 +3,15 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::context::{Gauge, Size, size_of_body, size_of_output, size_of_parts};
+use crate::context::{PromptSize, TokenGauge, size_of_body, size_of_output, size_of_parts};
 use crate::ids::{CallUid, StepId, Timestamp};
 use crate::message::{
-    Body, Call, CallResult, File, Media, Meta, Output, Part, Provided, Reasoning, RunBy, Seal, Source, Summary,
-    SummarySource, Text, Verdict,
+    Body, Call, CallResult, CallVerdict, File, Media, Meta, Output, Part, Provided, Reasoning, RunBy, Seal, Source,
+    Summary, SummarySource, Text,
 };
 
-fn text(bytes: u64) -> Size {
-    Size { text: bytes, ..Size::default() }
+fn text(bytes: u64) -> PromptSize {
+    PromptSize { text: bytes, ..PromptSize::default() }
 }
 
 fn words(words: &str) -> Part {
@@ -58,10 +58,10 @@ fn every_part_counts_with_what_is_sent_of_it() {
         (Part::Other(Meta::new()), text(0)),
         (file("text/csv", Some(100)), text(104)),
         (file("image/png", None), text(4)),
-        (file("image/png", Some(90_000)), Size { text: 4, media: 90_000, media_tokens: 1_600 }),
-        (file("application/pdf", Some(640_000)), Size { text: 4, media: 640_000, media_tokens: 10_000 }),
+        (file("image/png", Some(90_000)), PromptSize { text: 4, media: 90_000, media_tokens: 1_600 }),
+        (file("application/pdf", Some(640_000)), PromptSize { text: 4, media: 640_000, media_tokens: 10_000 }),
     ];
-    let mut all = Size::default();
+    let mut all = PromptSize::default();
     for (part, size) in &cases {
         assert_eq!(size_of_parts(std::slice::from_ref(part)), *size, "{part:?}");
         all = all.plus(*size);
@@ -69,7 +69,7 @@ fn every_part_counts_with_what_is_sent_of_it() {
     let parts: Vec<_> = cases.into_iter().map(|(part, _)| part).collect();
     assert_eq!(size_of_parts(&parts), all);
     assert_eq!(all.bytes(), all.text + 730_000);
-    assert_eq!(size_of_parts(&[]), Size::default());
+    assert_eq!(size_of_parts(&[]), PromptSize::default());
 }
 
 /// CL49: a result counts with its text, its media, or nothing; an error is text like any other.
@@ -81,7 +81,7 @@ fn a_result_counts_with_what_the_model_is_shown() {
     let cases = [
         (Output::text("hello"), text(5)),
         (Output::text("error: no such file"), text(19)),
-        (picture, Size { text: 3, media: 100, media_tokens: 3_200 }),
+        (picture, PromptSize { text: 3, media: 100, media_tokens: 3_200 }),
         (Output::default(), text(0)),
         (cut, text(5)),
     ];
@@ -96,7 +96,7 @@ fn a_message_counts_with_all_its_parts() {
     let result = CallResult {
         call: UID,
         tool: "grep".into(),
-        verdict: Verdict::Done,
+        verdict: CallVerdict::Done,
         output: Output::text("hello"),
         began: None,
         ended: Timestamp(0),
@@ -118,15 +118,15 @@ fn a_message_counts_with_all_its_parts() {
 /// W13: the ratio is three bytes a token until a report teaches a better one.
 #[test]
 fn the_ratio_is_learnt_from_the_last_report() {
-    let mut gauge = Gauge::default();
+    let mut gauge = TokenGauge::default();
     assert_eq!(gauge.tokens(text(3_000)), 1_000);
     assert_eq!(gauge.tokens(text(1)), 1);
-    assert_eq!(gauge.tokens(Size { media_tokens: 1_600, ..text(3_000) }), 2_600);
+    assert_eq!(gauge.tokens(PromptSize { media_tokens: 1_600, ..text(3_000) }), 2_600);
     gauge.learn(text(40_000), 10_000);
     assert_eq!(gauge.tokens(text(4_000)), 1_000);
     gauge.learn(text(20_000), 8_000);
     assert_eq!(gauge.tokens(text(5_000)), 2_000, "the last one counts");
-    gauge.learn(Size { media_tokens: 1_600, media: 500_000, ..text(40_000) }, 11_600);
+    gauge.learn(PromptSize { media_tokens: 1_600, media: 500_000, ..text(40_000) }, 11_600);
     assert_eq!(gauge.tokens(text(4_000)), 1_000, "media do not spoil it");
 }
 
@@ -134,7 +134,7 @@ fn the_ratio_is_learnt_from_the_last_report() {
 #[test]
 fn absurd_reports_teach_little() {
     let ratio = |sent, tokens| {
-        let mut gauge = Gauge::default();
+        let mut gauge = TokenGauge::default();
         gauge.learn(text(sent), tokens);
         gauge.tokens(text(6_000))
     };
@@ -150,7 +150,7 @@ proptest! {
     fn an_estimate_is_monotone_and_within_the_clamps(
         sent in any::<u64>(), tokens in any::<u64>(), a in any::<u32>(), b in any::<u32>(),
     ) {
-        let mut gauge = Gauge::default();
+        let mut gauge = TokenGauge::default();
         gauge.learn(text(sent), tokens);
         let (small, large) = (u64::from(a.min(b)), u64::from(a.max(b)));
         prop_assert!(gauge.tokens(text(small)) <= gauge.tokens(text(large)));

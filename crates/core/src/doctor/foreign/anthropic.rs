@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::Harm;
+use super::Loss;
 use super::scribe::{Answer, Asked, Here, Outcome, Piece, Scribe, file, input, media, reasoning, text};
-use crate::message::{File, Meta, Output, Part, RunBy, Seal, Stop, Text, Verdict};
+use crate::message::{CallVerdict, File, Meta, Output, Part, RunBy, Seal, Stop, Text};
 
 /// Whether a kind of block is Anthropic's alone.
 pub(super) fn is_block(kind: &str) -> bool {
@@ -28,7 +28,7 @@ pub(super) fn message(scribe: &mut Scribe, here: Here, item: &Value) {
         Some("user") => user(scribe, here, &item["content"]),
         Some("assistant") => assistant(scribe, here, item),
         Some("system") => texts(&item["content"]).for_each(|text| scribe.context(here, text)),
-        other => scribe.skip(here.place, format!("a message of {}", other.unwrap_or("nobody")), Harm::Lost),
+        other => scribe.skip(here.place, format!("a message of {}", other.unwrap_or("nobody")), Loss::Lost),
     }
 }
 
@@ -49,12 +49,12 @@ pub(super) fn user(scribe: &mut Scribe, here: Here, content: &Value) {
                     Outcome {
                         id: block["tool_use_id"].as_str().unwrap_or_default().into(),
                         tool: String::new(),
-                        verdict: if is_error { Verdict::Error } else { Verdict::Done },
+                        verdict: if is_error { CallVerdict::Error } else { CallVerdict::Done },
                         output: output(&block["content"]),
                     },
                 );
             }
-            other => scribe.skip(here.place, format!("a block `{}`", other.unwrap_or("?")), Harm::Lost),
+            other => scribe.skip(here.place, format!("a block `{}`", other.unwrap_or("?")), Loss::Lost),
         }
     }
     let is_only_results = blocks.iter().any(|block| block["type"] == "tool_result") && parts.is_empty();
@@ -87,7 +87,7 @@ pub(super) fn answer(scribe: &mut Scribe, here: Here, item: &Value) -> Answer {
                     Some(piece) => answer.parts.push(piece),
                     None => {
                         let kind = block["type"].as_str().unwrap_or("?");
-                        scribe.skip(here.place, format!("a block `{kind}`"), Harm::Lost);
+                        scribe.skip(here.place, format!("a block `{kind}`"), Loss::Lost);
                     }
                 }
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Harm;
+use super::Loss;
 use super::anthropic;
 use super::scribe::{Asked, Here, Piece, Scribe};
 
@@ -26,11 +26,11 @@ pub(super) fn read(scribe: &mut Scribe, lines: &[(usize, &Value)]) {
     for (place, line) in lines {
         let uuid = line["uuid"].as_str().unwrap_or_default();
         if !uuid.is_empty() && entries.insert(uuid, *place).is_some() {
-            scribe.skip(*place, "an entry that is there already", Harm::None);
+            scribe.skip(*place, "an entry that is there already", Loss::None);
             continue;
         }
         if line["isSidechain"] == true {
-            scribe.skip(*place, "an entry of a sub-agent", Harm::None);
+            scribe.skip(*place, "an entry of a sub-agent", Loss::None);
             continue;
         }
         if is_prompt(line)
@@ -38,7 +38,7 @@ pub(super) fn read(scribe: &mut Scribe, lines: &[(usize, &Value)]) {
             && let Some(left) = prompts.insert(parent, *place)
         {
             for _ in 0..scribe.take_back(left) {
-                scribe.skip(left, "a message on a way that was left", Harm::None);
+                scribe.skip(left, "a message on a way that was left", Loss::None);
             }
         }
         entry(scribe, *place, line);
@@ -65,11 +65,11 @@ fn entry(scribe: &mut Scribe, place: usize, line: &Value) {
         }
         Some("user") => anthropic::user(scribe, here, &message["content"]),
         Some("assistant") if line["isApiErrorMessage"] == true => {
-            scribe.skip(place, "an error the program showed", Harm::None);
+            scribe.skip(place, "an error the program showed", Loss::None);
         }
         Some("assistant") => assistant(scribe, here, message),
-        Some(other) => scribe.skip(place, format!("an entry `{other}`"), Harm::None),
-        None => scribe.skip(place, "an entry without a type", Harm::Lost),
+        Some(other) => scribe.skip(place, format!("an entry `{other}`"), Loss::None),
+        None => scribe.skip(place, "an entry without a type", Loss::Lost),
     }
 }
 
@@ -87,7 +87,7 @@ fn assistant(scribe: &mut Scribe, here: Here, message: &Value) {
         }
     }
     begun.stop = answer.stop.or(begun.stop.take());
-    (0..repeated).for_each(|_| scribe.skip(here.place, "a call that is there already", Harm::None));
+    (0..repeated).for_each(|_| scribe.skip(here.place, "a call that is there already", Loss::None));
 }
 
 fn is_call(piece: &Piece, asked: &Asked) -> bool {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::openai_responses::{self, words};
 use super::scribe::{Here, Scribe};
-use super::{Harm, anthropic};
+use super::{Loss, anthropic};
 
 const KINDS: [&str; 5] = ["session_meta", "response_item", "event_msg", "turn_context", "compacted"];
 
@@ -41,9 +41,9 @@ pub(super) fn read(scribe: &mut Scribe, lines: &[(usize, &Value)]) {
             Some("event_msg") => event(scribe, *place, payload),
             Some(kind) if openai_responses::is_item(kind) => item(scribe, here, line),
             None if line.get("record_type").is_some() || line.get("instructions").is_some() => {
-                scribe.skip(*place, "an entry of the program's state", Harm::None);
+                scribe.skip(*place, "an entry of the program's state", Loss::None);
             }
-            other => scribe.skip(*place, format!("an entry `{}`", other.unwrap_or("?")), Harm::Lost),
+            other => scribe.skip(*place, format!("an entry `{}`", other.unwrap_or("?")), Loss::Lost),
         }
     }
 }
@@ -54,7 +54,7 @@ fn item(scribe: &mut Scribe, here: Here, item: &Value) {
         return scribe.context(here, said);
     }
     match item["type"].as_str() {
-        Some("ghost_snapshot" | "other") => scribe.skip(here.place, "an item of the program's own", Harm::None),
+        Some("ghost_snapshot" | "other") => scribe.skip(here.place, "an item of the program's own", Loss::None),
         _ => openai_responses::item(scribe, here, item),
     }
 }
@@ -73,12 +73,12 @@ fn compacted(scribe: &mut Scribe, here: Here, payload: &Value) {
 fn event(scribe: &mut Scribe, place: usize, payload: &Value) {
     let kind = payload["type"].as_str().unwrap_or("?");
     if kind != "thread_rolled_back" {
-        return scribe.skip(place, format!("an event `{kind}`"), Harm::None);
+        return scribe.skip(place, format!("an event `{kind}`"), Loss::None);
     }
     let turns = payload["num_turns"].as_u64().and_then(|turns| usize::try_from(turns).ok()).unwrap_or(1);
     if let Some(from) = scribe.turns_began(turns) {
         for _ in 0..scribe.take_back(from) {
-            scribe.skip(place, "a message of a turn that was taken back", Harm::None);
+            scribe.skip(place, "a message of a turn that was taken back", Loss::None);
         }
     }
 }

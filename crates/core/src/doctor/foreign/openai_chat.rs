@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::Harm;
+use super::Loss;
 use super::anthropic::texts;
 use super::scribe::{Answer, Asked, Here, Outcome, Piece, Scribe, file, input, reasoning, text};
-use crate::message::{Meta, Output, Part, RunBy, Verdict};
+use crate::message::{CallVerdict, Meta, Output, Part, RunBy};
 
 pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)]) {
     let mut began = false;
@@ -30,10 +30,10 @@ pub(super) fn read(scribe: &mut Scribe, items: &[(usize, &Value)]) {
                 // The first form had no ids: a function answered the call of its name.
                 let id = item["tool_call_id"].as_str().unwrap_or(name).into();
                 let words: Vec<String> = texts(content).collect();
-                let (tool, verdict, output) = (name.into(), Verdict::Done, Output::text(words.join("\n")));
+                let (tool, verdict, output) = (name.into(), CallVerdict::Done, Output::text(words.join("\n")));
                 scribe.result(here, Outcome { id, tool, verdict, output });
             }
-            other => scribe.skip(*place, format!("a message of {}", other.unwrap_or("nobody")), Harm::Lost),
+            other => scribe.skip(*place, format!("a message of {}", other.unwrap_or("nobody")), Loss::Lost),
         }
         began |= !matches!(item["role"].as_str(), Some("system" | "developer"));
     }
@@ -83,7 +83,7 @@ fn parts(scribe: &mut Scribe, here: Here, content: &Value) -> Vec<Part> {
                 let name = about["filename"].as_str().unwrap_or_default();
                 said.push(Part::File(file(name, about["file_data"].as_str().unwrap_or_default())));
             }
-            other => scribe.skip(here.place, format!("a part `{}`", other.unwrap_or("?")), Harm::Lost),
+            other => scribe.skip(here.place, format!("a part `{}`", other.unwrap_or("?")), Loss::Lost),
         }
     }
     said

@@ -4,9 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Harm;
+use super::Loss;
 use super::scribe::{Answer, Asked, Here, Outcome, Piece, Scribe, file, input, reasoning, text};
-use crate::message::{Media, Output, Part, RunBy, Seal, Text, Verdict};
+use crate::message::{CallVerdict, Media, Output, Part, RunBy, Seal, Text};
 
 /// Whether a kind of item is one of these.
 pub(super) fn is_item(kind: &str) -> bool {
@@ -54,7 +54,7 @@ pub(super) fn item(scribe: &mut Scribe, here: Here, item: &Value) {
         }
         (kind, _) if kind.ends_with("_call_output") => scribe.result(here, outcome(item)),
         (kind, _) if kind.ends_with("_call") => hosted(scribe, here, kind, item),
-        (other, _) => scribe.skip(here.place, format!("an item `{other}`"), Harm::Lost),
+        (other, _) => scribe.skip(here.place, format!("an item `{other}`"), Loss::Lost),
     }
 }
 
@@ -131,7 +131,7 @@ fn outcome(item: &Value) -> Outcome {
         Value::Object(about) => output.text = about.get("content").map_or_else(|| given.to_string(), input),
         other => output.text = input(other),
     }
-    let verdict = if failed { Verdict::Error } else { Verdict::Done };
+    let verdict = if failed { CallVerdict::Error } else { CallVerdict::Done };
     Outcome { id, tool: String::new(), verdict, output }
 }
 
@@ -157,7 +157,7 @@ fn shown(scribe: &mut Scribe, here: Here, content: &Value) -> Vec<Part> {
                 let name = part["filename"].as_str().unwrap_or_default();
                 said.push(Part::File(file(name, part["file_data"].as_str().unwrap_or_default())));
             }
-            other => scribe.skip(here.place, format!("a part `{}`", other.unwrap_or("?")), Harm::Lost),
+            other => scribe.skip(here.place, format!("a part `{}`", other.unwrap_or("?")), Loss::Lost),
         }
     }
     said

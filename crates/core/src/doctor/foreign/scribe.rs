@@ -13,11 +13,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 
-use super::{Format, Harm, Session, Skipped};
+use super::{ForeignSession, Loss, SessionFormat, SkippedRecord};
 use crate::ids::{CallUid, MessageId, ModelId, StepId, Timestamp};
 use crate::message::{
-    Body, Call, CallResult, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply, ReplyBody, RunBy,
-    Seal, Stop, Summary, SummarySource, Text, Verdict,
+    Body, Call, CallResult, CallVerdict, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply,
+    ReplyBody, RunBy, Seal, Stop, Summary, SummarySource, Text,
 };
 
 /// The tool of a result that names none and has no call.
@@ -36,9 +36,9 @@ pub(super) struct Scribe {
     pub at: Timestamp,
     /// The model of replies that name none.
     pub model: ModelId,
-    format: Format,
+    format: SessionFormat,
     said: Vec<(Here, Said)>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedRecord>,
 }
 
 /// What was said, before calls and results have found each other.
@@ -83,15 +83,15 @@ pub(super) struct Asked {
 pub(super) struct Outcome {
     pub id: String,
     pub tool: String,
-    pub verdict: Verdict,
+    pub verdict: CallVerdict,
     pub output: Output,
 }
 
 impl Scribe {
-    pub fn new(format: Format, at: Timestamp, model: Option<&str>) -> Self {
+    pub fn new(format: SessionFormat, at: Timestamp, model: Option<&str>) -> Self {
         let provider = match format {
-            Format::Anthropic | Format::ClaudeCode => "anthropic",
-            Format::OpenAiChat | Format::OpenAiResponses | Format::Codex => "openai",
+            SessionFormat::Anthropic | SessionFormat::ClaudeCode => "anthropic",
+            SessionFormat::OpenAiChat | SessionFormat::OpenAiResponses | SessionFormat::Codex => "openai",
         };
         let unknown = ModelId::of(provider, "unknown");
         let model = model.map_or(unknown, |name| ModelId::of(provider, name));
@@ -168,16 +168,16 @@ impl Scribe {
     }
 
     /// Notes something that is not taken over; the same again is counted.
-    pub fn skip(&mut self, place: usize, what: impl Into<String>, harm: Harm) {
+    pub fn skip(&mut self, place: usize, what: impl Into<String>, harm: Loss) {
         let what = what.into();
         match self.skipped.iter_mut().find(|skipped| skipped.what == what && skipped.harm == harm) {
             Some(skipped) => skipped.count += 1,
-            None => self.skipped.push(Skipped { place, what, count: 1, harm }),
+            None => self.skipped.push(SkippedRecord { place, what, count: 1, harm }),
         }
     }
 
     /// The session, with results at their calls.
-    pub fn finish(self) -> Session {
+    pub fn finish(self) -> ForeignSession {
         let Self { system, model, format, said, skipped, .. } = self;
         let uids = Uids::of(&said);
         let mut answered = uids.matched(&said);
@@ -200,7 +200,7 @@ impl Scribe {
             places.push(here.place);
             messages.push(Arc::new(Message { id: MessageId(places.len() as u64), at: here.at, body, sent: None }));
         }
-        Session { format, system, messages, skipped, cut: None, places }
+        ForeignSession { format, system, messages, skipped, cut: None, places }
     }
 }
 

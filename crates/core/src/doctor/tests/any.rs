@@ -5,13 +5,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::mended;
-use crate::doctor::changes::Changes;
-use crate::doctor::{Known, Whose, repair};
+use crate::doctor::changes::PromptChanges;
+use crate::doctor::{CallKnowledge, TranscriptOrigin, repair};
 use crate::ids::ChatId;
 use crate::message::{Body, Message};
 use crate::prompt::tests::build::{model, target};
 use crate::prompt::tests::generate::{corrupted, healthy};
-use crate::prompt::{Prompt, Repair, RepairKind, Request, Target, Wire, prepare, validate};
+use crate::prompt::{Prompt, Repair, RepairKind, Request, Target, WireFormat, prepare, validate};
 use crate::rehearsal::{Deed, Dice, Stage, tiny_limits, wish};
 
 /// What preparing still mends, but for the provider's own tools: those stay as they came.
@@ -30,11 +30,11 @@ proptest! {
     #[test]
     fn what_was_mended_is_healthy(messages in corrupted()) {
         let once = mended(messages);
-        let twice = repair(&once.messages, Whose::Foreign);
+        let twice = repair(&once.messages, TranscriptOrigin::Foreign);
         prop_assert_eq!(&twice.findings, &[]);
         prop_assert_eq!(twice.kept, once.messages.len());
         prop_assert!(twice.messages.iter().zip(&once.messages).all(|(one, other)| Arc::ptr_eq(one, other)));
-        for wire in Wire::ALL {
+        for wire in WireFormat::ALL {
             let target = target(wire);
             prop_assert_eq!(mended_each_time(&once.messages, &target), []);
             let entries = prepare(once.messages.iter().map(|message| &**message), &target);
@@ -47,8 +47,8 @@ proptest! {
     #[test]
     fn nothing_is_mended_that_was_not_found(messages in corrupted()) {
         let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
-        let is_found = !repair(&messages, Whose::Foreign).is_healthy();
-        for wire in Wire::ALL {
+        let is_found = !repair(&messages, TranscriptOrigin::Foreign).is_healthy();
+        for wire in WireFormat::ALL {
             prop_assert!(is_found || mended_each_time(&messages, &target(wire)).is_empty());
         }
     }
@@ -63,7 +63,7 @@ proptest! {
             .filter(|at| !is_between(*at))
             .map(|at| Arc::new(messages[at].clone()))
             .collect();
-        let repaired = repair(&messages, Whose::Foreign);
+        let repaired = repair(&messages, TranscriptOrigin::Foreign);
         prop_assert_eq!(&repaired.findings, &[]);
         prop_assert!(repaired.messages.iter().zip(&messages).all(|(one, other)| Arc::ptr_eq(one, other)));
         prop_assert_eq!(repaired.messages.len(), messages.len());
@@ -101,7 +101,7 @@ proptest! {
                 }
             }
             if !stage.chat.is_busy() {
-                let repaired = repair(&stage.transcript, Whose::Ours(&|_| Known::Nothing));
+                let repaired = repair(&stage.transcript, TranscriptOrigin::Ours(&|_| CallKnowledge::Nothing));
                 prop_assert_eq!(&repaired.findings, &[]);
             }
         }
@@ -114,7 +114,7 @@ fn what_is_not_sent_is_counted() {
     use crate::message::Seal;
     use crate::prompt::tests::build::{calls, file, reply, result, says, signed, thinks, transcript, user};
     let plain = transcript([user("Hi."), reply([says("Hello.")]), user("Bye.")]);
-    assert!(Changes::on_all_wires(&plain).iter().all(|(_, changes)| changes.is_none()));
+    assert!(PromptChanges::on_all_wires(&plain).iter().all(|(_, changes)| changes.is_none()));
     let rich = transcript([
         crate::message::Body::User(vec![says(" "), file("a.zip", "application/zip", Some(b"zip"))]),
         reply([signed("Hm.", "sig"), thinks("never sealed", None), says("Look."), calls(0, "bad name", "{}")]),
@@ -122,7 +122,7 @@ fn what_is_not_sent_is_counted() {
         user(" "),
         reply([thinks("", Some(Seal::Redacted("red".into()))), says("Done."), calls(1, "look", "{}")]),
     ]);
-    let told: Vec<String> = Changes::on_all_wires(&rich).iter().map(|(_, changes)| changes.to_string()).collect();
+    let told: Vec<String> = PromptChanges::on_all_wires(&rich).iter().map(|(_, changes)| changes.to_string()).collect();
     let rest = "1 of media not sent as they are, 1 with another tool name, 1 with nothing to send, 1 mended each time";
     assert_eq!(
         told,

@@ -6,11 +6,11 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::shown;
-use crate::doctor::foreign::{Format, NotASession, Session, read};
+use crate::doctor::foreign::{ForeignSession, NotASession, SessionFormat, read};
 use crate::ids::{MessageId, Timestamp};
 use crate::message::{Body, Part};
 
-fn session(text: &str) -> Session {
+fn session(text: &str) -> ForeignSession {
     read(text.as_bytes(), Timestamp(0)).unwrap()
 }
 
@@ -60,7 +60,7 @@ fn openai_chat_messages() {
         not read: 1 × a message of critic from 10 (Lost)
     "#]];
     check(&messages.to_string(), expected);
-    assert_eq!(session(&json!({"messages": messages}).to_string()).format, Format::OpenAiChat);
+    assert_eq!(session(&json!({"messages": messages}).to_string()).format, SessionFormat::OpenAiChat);
     let each: Vec<Value> = messages.as_array().unwrap().clone();
     assert_eq!(session(&lines(&each)).messages.len(), session(&messages.to_string()).messages.len());
 }
@@ -127,7 +127,7 @@ fn anthropic_messages() {
     "#]],
     );
     let bare = &messages["messages"];
-    assert_eq!(session(&bare.to_string()).format, Format::Anthropic);
+    assert_eq!(session(&bare.to_string()).format, SessionFormat::Anthropic);
 }
 
 #[test]
@@ -309,8 +309,8 @@ fn any_damage_is_survived() {
 
 fn survives(bytes: &[u8]) {
     if let Ok(session) = read(bytes, Timestamp(0)) {
-        let once = crate::doctor::repair(&session.messages, crate::doctor::Whose::Foreign);
-        let twice = crate::doctor::repair(&once.messages, crate::doctor::Whose::Foreign);
+        let once = crate::doctor::repair(&session.messages, crate::doctor::TranscriptOrigin::Foreign);
+        let twice = crate::doctor::repair(&once.messages, crate::doctor::TranscriptOrigin::Foreign);
         assert_eq!(twice.findings, []);
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 
 use super::{mended, shown};
-use crate::doctor::{Known, Whose, repair};
+use crate::doctor::{CallKnowledge, TranscriptOrigin, repair};
 use crate::ids::{CallUid, StepId};
-use crate::message::{Body, Call, CallResult, Media, Message, Output, Part, ReplyBody, RunBy, Seal, Verdict};
-use crate::prompt::Wire;
+use crate::message::{Body, Call, CallResult, CallVerdict, Media, Message, Output, Part, ReplyBody, RunBy, Seal};
+use crate::prompt::WireFormat;
 use crate::prompt::tests::build::{
     a_call, calls, model, reply, reply_body, result, result_with, says, signed, spoken, summary, thinks, transcript,
     user,
@@ -28,7 +28,7 @@ fn check<const N: usize>(bodies: [Body; N], expected: Expect) {
 
 /// A reply of a later step.
 fn later(step: u64, parts: Vec<Part>) -> Body {
-    spoken(ReplyBody { step: StepId(step), ..reply_body(model(Wire::Anthropic), parts) })
+    spoken(ReplyBody { step: StepId(step), ..reply_body(model(WireFormat::Anthropic), parts) })
 }
 
 fn later_call(step: u64, tool: &str) -> Part {
@@ -59,14 +59,14 @@ fn a_call_without_a_result_is_answered_with_what_is_known() {
         "#]],
     );
     let messages: Vec<Arc<Message>> = transcript([reply([calls(0, "look", "{}")])]).into_iter().map(Arc::new).collect();
-    let said = |known: Known| match &repair(&messages, Whose::Ours(&|_| known)).messages[1].body {
+    let said = |known: CallKnowledge| match &repair(&messages, TranscriptOrigin::Ours(&|_| known)).messages[1].body {
         Body::Result(result) => (result.verdict, result.output.text.clone()),
         other => panic!("{other:?}"),
     };
-    assert_eq!(said(Known::Nothing).0, Verdict::Unknown);
+    assert_eq!(said(CallKnowledge::Nothing).0, CallVerdict::Unknown);
     assert_eq!(
-        said(Known::Started),
-        (Verdict::Unknown, "The call was started, and it is not known how it ended.".into())
+        said(CallKnowledge::Started),
+        (CallVerdict::Unknown, "The call was started, and it is not known how it ended.".into())
     );
 }
 
@@ -89,7 +89,7 @@ fn a_cut_call_is_said_never_to_have_run() {
 #[test]
 fn a_result_without_a_call_becomes_a_note_with_what_it_shows() {
     let media = vec![Media { media_type: "image/png".into(), bytes: b"png"[..].into() }];
-    let shot = result_with(3, Verdict::Done, Output { text: String::new(), media, full: None });
+    let shot = result_with(3, CallVerdict::Done, Output { text: String::new(), media, full: None });
     check(
         [user("a"), reply([says("b")]), result(2, "late"), shot, user("c")],
         expect![[r#"
@@ -251,7 +251,7 @@ fn copies_of_reasoning_and_replies_are_left_out() {
         spoken(ReplyBody {
             step: StepId(step),
             response_id: Some("msg_1".into()),
-            ..reply_body(model(Wire::Anthropic), parts)
+            ..reply_body(model(WireFormat::Anthropic), parts)
         })
     };
     check(

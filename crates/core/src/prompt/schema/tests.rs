@@ -2,11 +2,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{ToolSpec, gemini_schema, normal_schema};
-use crate::prompt::{Entries, Entry, PromptPart, Request, Role, Target, Wire, validate};
+use crate::prompt::{PromptEntries, PromptEntry, PromptPart, Request, Role, Target, WireFormat, validate};
 
-fn taken(tool: ToolSpec, wire: Wire) -> Result<(), Vec<crate::prompt::Violation>> {
+fn taken(tool: ToolSpec, wire: WireFormat) -> Result<(), Vec<crate::prompt::Violation>> {
     let target = Target::new(wire, "p");
-    let entries = Entries::from(vec![Entry::new(Role::User, vec![PromptPart::text("go")])]);
+    let entries = PromptEntries::from(vec![PromptEntry::new(Role::User, vec![PromptPart::text("go")])]);
     let request = Request::new("p/m".parse().unwrap(), &target, entries);
     validate(&Request { tools: [tool].into(), ..request }, &target)
 }
@@ -144,7 +144,7 @@ fn a_schema_that_unfolds_without_end_is_cut() {
     let schema = json!({"$ref": "#/$defs/N0", "$defs": defs});
     let cut = gemini_schema(&schema).unwrap();
     assert!(cut.to_string().len() < 200_000);
-    assert_eq!(taken(ToolSpec::new("walk", "", schema), Wire::Anthropic), Ok(()));
+    assert_eq!(taken(ToolSpec::new("walk", "", schema), WireFormat::Anthropic), Ok(()));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_tool_the_provider_defines_keeps_its_definition() {
     let definition = json!({"type": "computer_20250124", "display_width_px": 800});
     let tool = ToolSpec::provider_defined("computer", definition.clone());
     assert_eq!(tool.provider_defined, Some(definition));
-    assert_eq!(taken(tool, Wire::Anthropic), Ok(()));
+    assert_eq!(taken(tool, WireFormat::Anthropic), Ok(()));
 }
 
 /// Schemas by chance, from the keywords that matter and values that do not fit them.
@@ -220,8 +220,8 @@ proptest! {
         // No wire takes a type that there is not, and only the tool's author knows which was meant.
         prop_assume!(!normal.to_string().contains(r##""type":"#"##));
         // Anthropic takes no `$` in the names of properties, and only the tool's author could change those.
-        let nameable = |wire| wire != Wire::Anthropic || !normal["properties"].to_string().contains("\"$");
-        for wire in Wire::ALL.into_iter().filter(|wire| nameable(*wire)) {
+        let nameable = |wire| wire != WireFormat::Anthropic || !normal["properties"].to_string().contains("\"$");
+        for wire in WireFormat::ALL.into_iter().filter(|wire| nameable(*wire)) {
             prop_assert_eq!(taken(ToolSpec::new("t", "", schema.clone()), wire), Ok(()), "{}", normal);
         }
         if let Some(gemini) = gemini_schema(&schema) {

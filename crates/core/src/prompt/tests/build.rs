@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 
 use crate::ids::{CallUid, MessageId, ModelId, StepId, Timestamp};
 use crate::message::{
-    Body, Call, CallResult, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply, ReplyBody, RunBy,
-    Seal, Source, Stop, Summary, SummarySource, Text, Verdict,
+    Body, Call, CallResult, CallVerdict, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply,
+    ReplyBody, RunBy, Seal, Source, Stop, Summary, SummarySource, Text,
 };
-use crate::prompt::{Entries, Entry, PromptPart, Role, Target, Wire, prepare};
+use crate::prompt::{PromptEntries, PromptEntry, PromptPart, Role, Target, WireFormat, prepare};
 
 /// The usual target behind a wire.
-pub fn target(wire: Wire) -> Target {
+pub fn target(wire: WireFormat) -> Target {
     Target::new(wire, provider(wire))
 }
 
-pub fn provider(wire: Wire) -> &'static str {
+pub fn provider(wire: WireFormat) -> &'static str {
     match wire {
-        Wire::Anthropic => "anthropic",
-        Wire::OpenAiResponses => "openai",
-        Wire::OpenAiChat => "compatible",
-        Wire::Gemini => "gemini",
+        WireFormat::Anthropic => "anthropic",
+        WireFormat::OpenAiResponses => "openai",
+        WireFormat::OpenAiChat => "compatible",
+        WireFormat::Gemini => "gemini",
     }
 }
 
-pub fn model(wire: Wire) -> ModelId {
+pub fn model(wire: WireFormat) -> ModelId {
     format!("{}/model", provider(wire)).parse().unwrap()
 }
 
 /// Prepares for Anthropic and compares what is sent.
 pub fn check<const N: usize>(bodies: [Body; N], sent: Expect) {
-    check_for(&target(Wire::Anthropic), bodies, sent);
+    check_for(&target(WireFormat::Anthropic), bodies, sent);
 }
 
 pub fn check_for<const N: usize>(target: &Target, bodies: [Body; N], sent: Expect) {
@@ -59,10 +59,10 @@ pub fn context(text: &str) -> Body {
 
 /// A reply of the Anthropic model.
 pub fn reply<const N: usize>(parts: [Part; N]) -> Body {
-    reply_of(Wire::Anthropic, parts)
+    reply_of(WireFormat::Anthropic, parts)
 }
 
-pub fn reply_of<const N: usize>(wire: Wire, parts: [Part; N]) -> Body {
+pub fn reply_of<const N: usize>(wire: WireFormat, parts: [Part; N]) -> Body {
     spoken(reply_body(model(wire), parts.to_vec()))
 }
 
@@ -150,10 +150,10 @@ pub fn meta(provider: &str, value: Value) -> Meta {
 }
 
 pub fn result(ordinal: u16, text: &str) -> Body {
-    result_with(ordinal, Verdict::Done, Output::text(text))
+    result_with(ordinal, CallVerdict::Done, Output::text(text))
 }
 
-pub fn result_with(ordinal: u16, verdict: Verdict, output: Output) -> Body {
+pub fn result_with(ordinal: u16, verdict: CallVerdict, output: Output) -> Body {
     let (call, tool) = (uid(ordinal), "look".into());
     Body::Result(Box::new(CallResult {
         call,
@@ -172,7 +172,7 @@ pub fn summary(text: &str, newest_user: Vec<Part>) -> Body {
 }
 
 /// A prompt as people read it: a line a part.
-pub fn shown(entries: &Entries) -> String {
+pub fn shown(entries: &PromptEntries) -> String {
     let mut out = String::new();
     for entry in entries.iter() {
         let who = match entry.role {
@@ -211,7 +211,7 @@ fn shown_meta(meta: &Meta) -> String {
 }
 
 /// A transcript that says what these entries say, so that preparing can be tried on what was prepared.
-pub fn told_again(entries: &Entries, target: &Target) -> Vec<Message> {
+pub fn told_again(entries: &PromptEntries, target: &Target) -> Vec<Message> {
     let mut step = 0;
     let mut bodies = Vec::new();
     for entry in entries.iter() {
@@ -227,7 +227,7 @@ pub fn told_again(entries: &Entries, target: &Target) -> Vec<Message> {
     transcript(bodies)
 }
 
-fn reply_again(entry: &Entry, step: u64, target: &Target) -> Body {
+fn reply_again(entry: &PromptEntry, step: u64, target: &Target) -> Body {
     let (mut parts, mut ours, mut hosted) = (Vec::new(), 0, Vec::new());
     for part in &entry.parts {
         let mut part = part_again(part);
@@ -285,7 +285,7 @@ fn part_again(part: &PromptPart) -> Part {
 
 fn result_again(part: &PromptPart, step: u64, at: usize) -> Body {
     let PromptPart::Result(result) = part.clone() else { unreachable!("tools only give results") };
-    let verdict = if result.is_error { Verdict::Error } else { Verdict::Done };
+    let verdict = if result.is_error { CallVerdict::Error } else { CallVerdict::Done };
     let media = result.media.into_iter().map(|shot| Media { media_type: shot.media_type, bytes: shot.bytes.into() });
     Body::Result(Box::new(CallResult {
         call: CallUid { step: StepId(step), ordinal: at as u16 },

@@ -12,10 +12,10 @@ use super::build::{
 };
 use crate::ids::{CallUid, StepId, Timestamp};
 use crate::message::{
-    Body, Call, CallResult, Message, Meta, Output, Part, Provided, Reasoning, ReplyBody, RunBy, Seal, Stop, Text,
-    Verdict,
+    Body, Call, CallResult, CallVerdict, Message, Meta, Output, Part, Provided, Reasoning, ReplyBody, RunBy, Seal,
+    Stop, Text,
 };
-use crate::prompt::Wire;
+use crate::prompt::WireFormat;
 
 /// Anything a store could ever hand us.
 pub fn corrupted() -> impl Strategy<Value = Vec<Message>> {
@@ -156,7 +156,7 @@ fn any_parts() -> impl Strategy<Value = Vec<Part>> {
 
 fn any_reply() -> impl Strategy<Value = Body> {
     let stops = select(vec![Stop::End, Stop::ToolUse, Stop::Length, Stop::Interrupted, Stop::Broken]);
-    let wires = prop_oneof![1 => Just(Wire::Anthropic), 1 => select(Wire::ALL.to_vec())];
+    let wires = prop_oneof![1 => Just(WireFormat::Anthropic), 1 => select(WireFormat::ALL.to_vec())];
     (any_parts(), stops, wires, vec(any_tool(), 0..2), any::<bool>()).prop_map(
         |(parts, stop, wire, retracted, known)| {
             let response_id = known.then(|| "resp_1".into());
@@ -167,7 +167,13 @@ fn any_reply() -> impl Strategy<Value = Body> {
 }
 
 fn any_result() -> impl Strategy<Value = Body> {
-    let verdicts = vec![Verdict::Done, Verdict::Error, Verdict::Denied, Verdict::Interrupted, Verdict::Unknown];
+    let verdicts = vec![
+        CallVerdict::Done,
+        CallVerdict::Error,
+        CallVerdict::Denied,
+        CallVerdict::Interrupted,
+        CallVerdict::Unknown,
+    ];
     let shots = vec((any_media_type(), any_bytes()).prop_map(|(kind, bytes)| media(kind, bytes)), 0..3);
     (any_uid(), any_tool(), select(verdicts), any_text(), shots, any_meta()).prop_map(
         |(call, tool, verdict, text, media, meta)| {
@@ -214,7 +220,7 @@ pub fn healthy() -> impl Strategy<Value = Vec<Message>> {
             }
             number += 1;
             let parts = vec![says(&format!("answer {turn}"))];
-            bodies.push(spoken(reply_body(model(Wire::Anthropic), parts)));
+            bodies.push(spoken(reply_body(model(WireFormat::Anthropic), parts)));
             if compacted {
                 bodies.push(summary(&format!("summary {turn}"), vec![says("newest")]));
             }
@@ -240,10 +246,10 @@ fn act(step: &Step, number: u64, bodies: &mut Vec<Body>) {
     let input = format!(r#"{{"n":{number}}}"#);
     let call = |ordinal| Part::Call(Call { uid: uid(ordinal), ..a_call(0, "look", &input, RunBy::Us) });
     parts.extend((0..step.calls).map(call));
-    bodies.push(spoken(reply_body(model(Wire::Anthropic), parts)));
+    bodies.push(spoken(reply_body(model(WireFormat::Anthropic), parts)));
     for turn in 0..step.calls {
         let ordinal = (turn + step.first_result.index(step.calls.into()) as u16) % step.calls;
-        let Body::Result(plain) = result_with(0, Verdict::Done, Output::text(format!("saw {ordinal}"))) else {
+        let Body::Result(plain) = result_with(0, CallVerdict::Done, Output::text(format!("saw {ordinal}"))) else {
             unreachable!("a result is a result")
         };
         bodies.push(Body::Result(Box::new(CallResult { call: uid(ordinal), ..*plain })));

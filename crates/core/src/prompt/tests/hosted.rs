@@ -8,11 +8,11 @@ use super::build::{
     signed, target, transcript, uid, user,
 };
 use crate::message::{Body, Call, Part, Provided, RunBy};
-use crate::prompt::{PromptPart, Target, Wire, prepare};
+use crate::prompt::{PromptPart, Target, WireFormat, prepare};
 
 /// How many halves of hosted pairs, and of which text, reach Anthropic.
 fn sent<const N: usize>(parts: [Part; N]) -> (usize, String) {
-    let entries = prepare(&transcript([user("go"), reply(parts), user("on")]), &target(Wire::Anthropic));
+    let entries = prepare(&transcript([user("go"), reply(parts), user("on")]), &target(WireFormat::Anthropic));
     let parts = entries.iter().flat_map(|entry| &entry.parts);
     let is_hosted = |part: &&PromptPart| matches!(part, PromptPart::HostedCall(_) | PromptPart::HostedResult(_));
     (parts.filter(is_hosted).count(), shown(&entries))
@@ -223,7 +223,7 @@ fn signed_reasoning_around_a_broken_half_is_untouched() {
 fn hosted_parts_of_another_provider_become_words() {
     for (wire, expected) in [
         (
-            Wire::OpenAiResponses,
+            WireFormat::OpenAiResponses,
             expect![[r#"
         user
           "go"
@@ -235,7 +235,7 @@ fn hosted_parts_of_another_provider_become_words() {
     "#]],
         ),
         (
-            Wire::Gemini,
+            WireFormat::Gemini,
             expect![[r#"
         user
           "go"
@@ -254,10 +254,11 @@ fn hosted_parts_of_another_provider_become_words() {
 /// CR46: what can be sent back is a matter of the target, not of the tools offered in this request.
 #[test]
 fn a_target_says_what_it_takes_back() {
-    let openai = target(Wire::OpenAiResponses);
+    let openai = target(WireFormat::OpenAiResponses);
     let able = Target { replays: vec!["web_search".into()], ..openai.clone() };
     let search = Part::Call(Call { provider_id: "ws_1-a".into(), ..a_search(1) });
-    let bodies = || [user("go"), reply_of(Wire::OpenAiResponses, [search.clone(), finds(1), says("a")]), user("on")];
+    let bodies =
+        || [user("go"), reply_of(WireFormat::OpenAiResponses, [search.clone(), finds(1), says("a")]), user("on")];
     check_for(
         &openai,
         bodies(),

@@ -7,13 +7,15 @@ use proptest::prelude::*;
 
 use super::build::{calls, file, media, model, reply, result, result_with, shown, target, transcript, user};
 use super::generate::{corrupted, healthy};
-use crate::context::Fallback::{self, CutEarlier, DropEarlier, DropMedia, DropResults, StrongerSummary};
+use crate::context::CompactionFallback::{self, CutEarlier, DropEarlier, DropMedia, DropResults, StrongerSummary};
 use crate::context::{cut_earlier, spare_bytes};
 use crate::ids::MessageId;
-use crate::message::{Body, Message, Output, Part, Verdict};
-use crate::prompt::{Effort, Entries, Entry, Prompt, PromptPart, Request, Target, Wire, prepare, validate};
+use crate::message::{Body, CallVerdict, Message, Output, Part};
+use crate::prompt::{
+    Effort, Prompt, PromptEntries, PromptEntry, PromptPart, Request, Target, WireFormat, prepare, validate,
+};
 
-const STAGES: [Fallback; 3] = [StrongerSummary, DropMedia, DropResults];
+const STAGES: [CompactionFallback; 3] = [StrongerSummary, DropMedia, DropResults];
 
 /// An image by the person, an image and a long listing by tools, and the newest step with as much again.
 fn laden() -> Vec<Message> {
@@ -23,23 +25,23 @@ fn laden() -> Vec<Message> {
     transcript([
         seen,
         reply([calls(0, "look", "{}"), calls(1, "look", "{}")]),
-        result_with(0, Verdict::Done, shot()),
+        result_with(0, CallVerdict::Done, shot()),
         result(1, &listing),
         user("And now?"),
         reply([calls(2, "look", "{}"), calls(3, "look", "{}")]),
-        result_with(2, Verdict::Done, shot()),
+        result_with(2, CallVerdict::Done, shot()),
         result(3, &listing),
     ])
 }
 
-fn check(stage: Fallback, sent: Expect) {
-    let lean = prepare(&laden(), &target(Wire::Anthropic)).leaner(stage);
+fn check(stage: CompactionFallback, sent: Expect) {
+    let lean = prepare(&laden(), &target(WireFormat::Anthropic)).leaner(stage);
     sent.assert_eq(&shown(&lean).replace(&"a file\\n".repeat(40), "…"));
 }
 
 #[test]
 fn a_stronger_summary_leaves_nothing_out_of_a_request() {
-    let whole = prepare(&laden(), &target(Wire::Anthropic));
+    let whole = prepare(&laden(), &target(WireFormat::Anthropic));
     assert!(whole.leaner(StrongerSummary) == whole);
 }
 
@@ -100,7 +102,7 @@ fn cutting_spares_nothing() {
     bodies.push(result(3, "once more"));
     bodies.insert(0, user(&long));
     bodies.insert(1, reply([super::build::says(&long)]));
-    let whole = prepare(&transcript(bodies), &target(Wire::Anthropic));
+    let whole = prepare(&transcript(bodies), &target(WireFormat::Anthropic));
     let cut = whole.cut(1024);
     let texts: Vec<usize> = cut.iter().flat_map(|entry| &entry.parts).map(text_len).collect();
     expect!["[886, 886, 47, 0, 0, 56, 280, 8, 0, 0, 56, 280]"].assert_eq(&format!("{texts:?}"));
@@ -134,28 +136,29 @@ fn lengthened(mut messages: Vec<Message>) -> Vec<Message> {
 /// Each wire's usual model, and one that also takes media from tools.
 fn targets() -> impl Iterator<Item = Target> {
     let shown = |wire| Target { result_media: vec!["image/*".into()], leading_reasoning: true, ..target(wire) };
-    Wire::ALL.into_iter().flat_map(move |wire| [target(wire), shown(wire)])
+    WireFormat::ALL.into_iter().flat_map(move |wire| [target(wire), shown(wire)])
 }
 
-fn assert_taken(entries: &Entries, target: &Target) -> Result<(), TestCaseError> {
+fn assert_taken(entries: &PromptEntries, target: &Target) -> Result<(), TestCaseError> {
     let request = Request { effort: Some(Effort::High), ..Request::new(model(target.wire), target, entries.clone()) };
     let verdict = validate(&request.fit(target), target);
     prop_assert!(verdict.is_ok(), "{:?} refuses {:?}:\n{}", target.wire, verdict, shown(entries));
     Ok(())
 }
 
-fn assert_same_shape(lean: &Entries, whole: &Entries) -> Result<(), TestCaseError> {
-    let shape = |entries: &Entries| entries.iter().map(|entry| (entry.role, entry.parts.len())).collect::<Vec<_>>();
+fn assert_same_shape(lean: &PromptEntries, whole: &PromptEntries) -> Result<(), TestCaseError> {
+    let shape =
+        |entries: &PromptEntries| entries.iter().map(|entry| (entry.role, entry.parts.len())).collect::<Vec<_>>();
     prop_assert_eq!(shape(lean), shape(whole), "calls keep their results, entries their places");
     prop_assert!(lean.bytes() <= whole.bytes(), "{} > {}", lean.bytes(), whole.bytes());
     Ok(())
 }
 
-fn old(entries: &Entries) -> impl Iterator<Item = &Entry> {
+fn old(entries: &PromptEntries) -> impl Iterator<Item = &PromptEntry> {
     entries.iter().rev().skip(2)
 }
 
-fn gain(entries: &Entries, stage: Fallback) -> usize {
+fn gain(entries: &PromptEntries, stage: CompactionFallback) -> usize {
     let weigh: fn(&PromptPart) -> usize = match stage {
         StrongerSummary => |_| 0,
         DropMedia => PromptPart::media_bytes,
@@ -212,9 +215,9 @@ proptest! {
     /// A chain names a place among the entries: leaving out must not move it.
     #[test]
     fn a_healthy_transcript_keeps_every_call_and_answer(transcript in healthy().prop_map(lengthened)) {
-        let target = target(Wire::Anthropic);
+        let target = target(WireFormat::Anthropic);
         let whole = prepare(&transcript, &target);
-        let ids = |entries: &Entries| entries.iter().flat_map(|entry| &entry.parts).filter_map(|part| match part {
+        let ids = |entries: &PromptEntries| entries.iter().flat_map(|entry| &entry.parts).filter_map(|part| match part {
             PromptPart::Call(call) => Some((call.id.clone(), call.input.clone())),
             PromptPart::Result(result) => Some((result.id.clone(), serde_json::Map::new())),
             _ => None,

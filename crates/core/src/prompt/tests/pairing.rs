@@ -6,11 +6,11 @@ use super::build::{
     a_call, calls, check, check_for, context, model, reply, reply_body, reply_of, result, result_with, says, searches,
     signed, spoken, summary, target, transcript, uid, user,
 };
-use crate::message::{Body, Call, CallResult, Output, Part, ReplyBody, RunBy, Stop, Verdict};
-use crate::prompt::{Prompt, PromptPart, RepairKind, Wire, prepare};
+use crate::message::{Body, Call, CallResult, CallVerdict, Output, Part, ReplyBody, RunBy, Stop};
+use crate::prompt::{Prompt, PromptPart, RepairKind, WireFormat, prepare};
 
 fn repairs<const N: usize>(bodies: [Body; N]) -> Vec<(u64, RepairKind)> {
-    let mut prompt = Prompt::new(target(Wire::Anthropic));
+    let mut prompt = Prompt::new(target(WireFormat::Anthropic));
     transcript(bodies).iter().for_each(|message| prompt.push(message));
     prompt.repairs().iter().map(|repair| (repair.message.0, repair.kind)).collect()
 }
@@ -79,7 +79,7 @@ fn a_result_without_a_call_becomes_a_note() {
             reply([calls(1, "look", "{}")]),
             summary("they looked", vec![says("go")]),
             result(1, "late"),
-            result_with(2, Verdict::Unknown, Output::default()),
+            result_with(2, CallVerdict::Unknown, Output::default()),
         ],
         expect![[r#"
             user
@@ -181,7 +181,7 @@ fn call_ids_are_counted_and_the_same_in_call_and_result() {
         reply([odd(4, "functions.look:0 ⚠")]),
         result(4, "d"),
     ];
-    let entries = prepare(&transcript(bodies), &target(Wire::Anthropic));
+    let entries = prepare(&transcript(bodies), &target(WireFormat::Anthropic));
     let mut ids = Vec::new();
     for part in entries.iter().flat_map(|entry| &entry.parts) {
         match part {
@@ -221,7 +221,7 @@ fn a_summary_starts_the_count_anew() {
 fn an_input_that_is_no_object_becomes_an_empty_one() {
     for input in ["[1]", "null", "\"{}\"", "{\"a\":", "12", "\u{0}"] {
         let bodies = [user("go"), reply([calls(1, "look", input)]), result(1, "bad input")];
-        let entries = prepare(&transcript(bodies), &target(Wire::Gemini));
+        let entries = prepare(&transcript(bodies), &target(WireFormat::Gemini));
         let Some(PromptPart::Call(call)) = entries.get(1).and_then(|entry| entry.parts.first()) else {
             panic!("the call is sent: {input}")
         };
@@ -246,11 +246,11 @@ fn every_verdict_but_done_is_sent_as_an_error() {
                 calls(4, "look", "{}"),
                 calls(5, "look", "{}"),
             ]),
-            result_with(1, Verdict::Done, Output::default()),
-            result_with(2, Verdict::Error, Output::text(r#"{"error":{"code":7}}"#)),
-            result_with(3, Verdict::Denied, Output::default()),
-            result_with(4, Verdict::Interrupted, Output::text(" \n")),
-            result_with(5, Verdict::Unknown, Output::default()),
+            result_with(1, CallVerdict::Done, Output::default()),
+            result_with(2, CallVerdict::Error, Output::text(r#"{"error":{"code":7}}"#)),
+            result_with(3, CallVerdict::Denied, Output::default()),
+            result_with(4, CallVerdict::Interrupted, Output::text(" \n")),
+            result_with(5, CallVerdict::Unknown, Output::default()),
         ],
         expect![[r#"
             user
@@ -276,7 +276,7 @@ fn retracted_calls_are_told_after_the_results() {
     let body = ReplyBody {
         retracted: vec!["write file".into(), "look".into()],
         stop: Stop::ToolUse,
-        ..reply_body(model(Wire::Anthropic), vec![calls(1, "look", "{}")])
+        ..reply_body(model(WireFormat::Anthropic), vec![calls(1, "look", "{}")])
     };
     check(
         [user("go"), spoken(body), user("and?"), result(1, "a")],
@@ -298,7 +298,7 @@ fn retracted_calls_are_told_after_the_results() {
 fn a_name_the_model_made_up_is_cleaned_alike_in_call_and_result() {
     for (wire, expected) in [
         (
-            Wire::Anthropic,
+            WireFormat::Anthropic,
             expect![[r#"
         user
           "go"
@@ -313,7 +313,7 @@ fn a_name_the_model_made_up_is_cleaned_alike_in_call_and_result() {
     "#]],
         ),
         (
-            Wire::Gemini,
+            WireFormat::Gemini,
             expect![[r#"
         user
           "go"
@@ -340,7 +340,7 @@ fn a_name_the_model_made_up_is_cleaned_alike_in_call_and_result() {
 #[test]
 fn an_interrupted_search_gets_no_result_while_the_call_beside_it_does() {
     let parts = vec![says("both"), searches(1), calls(2, "look", "{}")];
-    let body = ReplyBody { stop: Stop::Interrupted, ..reply_body(model(Wire::Anthropic), parts) };
+    let body = ReplyBody { stop: Stop::Interrupted, ..reply_body(model(WireFormat::Anthropic), parts) };
     check(
         [user("go"), spoken(body), user("stop")],
         expect![[r#"
@@ -361,7 +361,7 @@ fn an_interrupted_search_gets_no_result_while_the_call_beside_it_does() {
 fn neighbouring_replies_merge_where_the_wire_alternates() {
     let bodies = || [user("go"), reply([says("one")]), reply([says("two")]), user("on")];
     let roles = |wire| prepare(&transcript(bodies()), &target(wire)).len();
-    let sent = Wire::ALL.map(roles);
+    let sent = WireFormat::ALL.map(roles);
     assert_eq!(sent, [3, 4, 3, 3]);
 }
 
@@ -407,7 +407,7 @@ fn every_repair_is_noted_with_its_message() {
             reply([calls(1, "look", "{}"), calls(2, "look", "nonsense"), searches(3)]),
             mine(1, "first"),
             mine(1, "again"),
-            reply_of(Wire::Gemini, [says("done"), searches(4)]),
+            reply_of(WireFormat::Gemini, [says("done"), searches(4)]),
         ]),
         [
             (2, RepairKind::OrphanResult),

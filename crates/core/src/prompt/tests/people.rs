@@ -6,8 +6,8 @@ use super::build::{
     calls, check, check_for, context, file, media, reply, result_with, says, shown, signed, source, summary, target,
     transcript, user,
 };
-use crate::message::{Body, Output, Verdict};
-use crate::prompt::{INLINE_BYTES_MAX, PromptPart, Target, Wire, prepare};
+use crate::message::{Body, CallVerdict, Output};
+use crate::prompt::{INLINE_BYTES_MAX, PromptPart, Target, WireFormat, prepare};
 
 #[test]
 fn context_is_told_as_the_person_would() {
@@ -66,7 +66,7 @@ fn text_files_go_as_words() {
               "(A file: d.txt, text/plain, as text.)\n�␀!"
         "#]],
     );
-    let reader = Target { user_media: vec!["text/plain".into()], ..target(Wire::Anthropic) };
+    let reader = Target { user_media: vec!["text/plain".into()], ..target(WireFormat::Anthropic) };
     check_for(
         &reader,
         [Body::User(vec![file("a.txt", "text/plain", Some(b"x"))])],
@@ -82,7 +82,7 @@ fn text_files_go_as_words() {
 fn a_long_text_file_is_cut_between_characters() {
     let text = "ä".repeat(INLINE_BYTES_MAX);
     let bodies = [Body::User(vec![file("a.txt", "text/plain", Some(&text.as_bytes()[..text.len() - 2]))])];
-    let entries = prepare(&transcript(bodies), &target(Wire::Anthropic));
+    let entries = prepare(&transcript(bodies), &target(WireFormat::Anthropic));
     let sent = shown(&entries);
     assert!(sent.contains(&format!("({} more bytes of the file are left out.)", INLINE_BYTES_MAX - 2)));
     assert!(!sent.contains('\u{fffd}'));
@@ -106,14 +106,16 @@ fn a_picture_goes_by_its_true_type() {
         let bodies = [
             Body::User(vec![file("a", said, Some(bytes))]),
             reply([calls(1, "shoot", "{}")]),
-            result_with(1, Verdict::Done, output),
+            result_with(1, CallVerdict::Done, output),
         ];
-        let sent = shown(&prepare(&transcript(bodies), &target(Wire::Anthropic)));
+        let sent = shown(&prepare(&transcript(bodies), &target(WireFormat::Anthropic)));
         assert!(sent.contains(&format!("file {seen} {}", bytes.len())), "{said}: {sent}");
         assert!(sent.contains(&format!("gave \"\" {seen}")), "{said}: {sent}");
     }
-    let sent =
-        prepare(&transcript([Body::User(vec![file("a", "text/plain", Some(b"%PDF-1.7"))])]), &target(Wire::Anthropic));
+    let sent = prepare(
+        &transcript([Body::User(vec![file("a", "text/plain", Some(b"%PDF-1.7"))])]),
+        &target(WireFormat::Anthropic),
+    );
     assert!(shown(&sent).contains("as text"), "a text may look like anything");
 }
 
@@ -128,8 +130,8 @@ fn shots() -> [Body; 5] {
     [
         user("go"),
         reply([calls(1, "shoot", "{}"), calls(2, "shoot", "{}")]),
-        result_with(1, Verdict::Done, output),
-        result_with(2, Verdict::Done, silent),
+        result_with(1, CallVerdict::Done, output),
+        result_with(2, CallVerdict::Done, silent),
         user("nice"),
     ]
 }
@@ -140,7 +142,7 @@ fn shots() -> [Body; 5] {
 fn media_of_a_result_are_shown_where_the_target_can_see_them() {
     for (wire, expected) in [
         (
-            Wire::Anthropic,
+            WireFormat::Anthropic,
             expect![[r#"
             user
               "go"
@@ -155,7 +157,7 @@ fn media_of_a_result_are_shown_where_the_target_can_see_them() {
         "#]],
         ),
         (
-            Wire::OpenAiResponses,
+            WireFormat::OpenAiResponses,
             expect![[r#"
             user
               "go"
@@ -174,7 +176,7 @@ fn media_of_a_result_are_shown_where_the_target_can_see_them() {
         "#]],
         ),
         (
-            Wire::Gemini,
+            WireFormat::Gemini,
             expect![[r#"
             user
               "go"
@@ -205,7 +207,7 @@ fn nul_is_made_visible() {
         [
             user("a\0b"),
             reply([says("c\0"), calls(1, "look", "{}")]),
-            result_with(1, Verdict::Done, Output::text("d\0e")),
+            result_with(1, CallVerdict::Done, Output::text("d\0e")),
             context("\0"),
         ],
         expect![[r#"
@@ -267,6 +269,6 @@ fn a_summary_stands_for_everything_before_it() {
 #[test]
 fn a_person_cannot_say_what_only_models_say() {
     let odd = Body::User(vec![says("a"), calls(1, "look", "{}"), signed("x", "sig"), source()]);
-    let entries = prepare(&transcript([odd]), &target(Wire::Anthropic));
+    let entries = prepare(&transcript([odd]), &target(WireFormat::Anthropic));
     assert_eq!(entries.get(0).map(|entry| entry.parts.clone()), Some(vec![PromptPart::text("a")]));
 }

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::build::{model, shown, target, told_again};
 use super::generate::{broken_off, corrupted, healthy};
-use crate::context::Fallback;
+use crate::context::CompactionFallback;
 use crate::message::{Body, Message, Part};
 use crate::prompt::{
-    Continue, Effort, Entries, Entry, Prompt, PromptPart, Request, Role, Sampling, TakesSampling, Target, Unfinished,
-    Wire, prepare, validate,
+    ContinueMode, Effort, Prompt, PromptEntries, PromptEntry, PromptPart, Request, Role, Sampling, TakesSampling,
+    Target, UnfinishedAnswer, WireFormat, prepare, validate,
 };
 
 /// Each wire's usual model, and one with the opposite abilities.
@@ -24,10 +24,10 @@ fn targets() -> Vec<Target> {
     };
     let takes_sampling = TakesSampling::IfNotReasoning;
     let plain = |wire| Target { user_media: vec![], replays: vec![], reasoning: false, takes_sampling, ..target(wire) };
-    Wire::ALL.iter().flat_map(|wire| [target(*wire), able(*wire), plain(*wire)]).collect()
+    WireFormat::ALL.iter().flat_map(|wire| [target(*wire), able(*wire), plain(*wire)]).collect()
 }
 
-fn request(entries: Entries, target: &Target) -> Request {
+fn request(entries: PromptEntries, target: &Target) -> Request {
     let system = vec![" ".into(), "You are a crab.".into()];
     let effort = Some(Effort::High);
     let stop = vec![" ".into(), "END".into()];
@@ -41,7 +41,7 @@ fn assert_taken(request: &Request, target: &Target) -> Result<(), TestCaseError>
     Ok(())
 }
 
-fn is_prefix(short: &Entries, of: usize, long: &Entries) -> bool {
+fn is_prefix(short: &PromptEntries, of: usize, long: &PromptEntries) -> bool {
     of <= long.len() && short.iter().take(of).eq(long.iter().take(of))
 }
 
@@ -55,7 +55,7 @@ fn may_send(messages: &[Message]) -> bool {
     !open && !messages.is_empty()
 }
 
-fn texts(entries: &Entries) -> Vec<&str> {
+fn texts(entries: &PromptEntries) -> Vec<&str> {
     let parts = entries.iter().flat_map(|entry| &entry.parts);
     let texts = parts.filter_map(|part| match part {
         PromptPart::Text(text) => Some(text.text.as_str()),
@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn a_leaner_request_is_taken_like_the_whole(transcript in corrupted()) {
         for target in targets() {
-            for fallback in [Fallback::StrongerSummary, Fallback::DropMedia, Fallback::DropResults] {
+            for fallback in [CompactionFallback::StrongerSummary, CompactionFallback::DropMedia, CompactionFallback::DropResults] {
                 let entries = prepare(&transcript, &target);
                 let leaner = entries.leaner(fallback);
                 prop_assert_eq!(leaner.len(), entries.len());
@@ -110,7 +110,7 @@ proptest! {
                 let after = prompt.entries();
                 let anew = matches!(message.body, Body::Summary(_));
                 prop_assert!(anew || is_prefix(&before, before.closed_len(), &after));
-                prop_assert_eq!(after.bytes(), Entries::from(after.iter().cloned().collect::<Vec<_>>()).bytes());
+                prop_assert_eq!(after.bytes(), PromptEntries::from(after.iter().cloned().collect::<Vec<_>>()).bytes());
             }
         }
     }
@@ -118,16 +118,16 @@ proptest! {
     #[test]
     fn an_answer_that_broke_off_anywhere_can_be_continued(transcript in corrupted(), parts in broken_off(), wire in 0..4usize) {
         for target in targets() {
-            let by = model(Wire::ALL[wire]);
+            let by = model(WireFormat::ALL[wire]);
             let ways = [
-                (Continue::Prefill, None),
-                (Continue::Prefill, Some(Effort::Low)),
-                (Continue::Instruct, None),
-                (Continue::Echo, Some(Effort::Low)),
+                (ContinueMode::Prefill, None),
+                (ContinueMode::Prefill, Some(Effort::Low)),
+                (ContinueMode::Instruct, None),
+                (ContinueMode::Echo, Some(Effort::Low)),
             ];
             for (how, effort) in ways {
                 let request = Request { effort, ..request(prepare(&transcript, &target), &target) };
-                let request = request.fit(&target).continuing(&target, Unfinished { parts: &parts, by: &by }, how);
+                let request = request.fit(&target).continuing(&target, UnfinishedAnswer { parts: &parts, by: &by }, how);
                 assert_taken(&request, &target)?;
             }
         }
@@ -135,7 +135,7 @@ proptest! {
 
     #[test]
     fn a_chain_that_is_offered_is_taken(transcript in corrupted()) {
-        let target = target(Wire::OpenAiResponses);
+        let target = target(WireFormat::OpenAiResponses);
         let mut prompt = Prompt::new(target.clone());
         for message in &transcript {
             prompt.push(message);
@@ -146,7 +146,7 @@ proptest! {
 
     #[test]
     fn a_healthy_transcript_needs_no_repair_and_loses_nothing(transcript in healthy()) {
-        let target = target(Wire::Anthropic);
+        let target = target(WireFormat::Anthropic);
         let mut prompt = Prompt::new(target);
         transcript.iter().for_each(|message| prompt.push(message));
         prop_assert_eq!(prompt.repairs(), &[]);
@@ -176,8 +176,8 @@ proptest! {
     /// holds to the last entry. Only words added to the person's last entry may make it longer.
     #[test]
     fn what_was_sent_begins_what_is_sent_next(transcript in healthy(), wire in 0..4usize) {
-        let mut prompt = Prompt::new(target(Wire::ALL[wire]));
-        let mut sent: Option<Entries> = None;
+        let mut prompt = Prompt::new(target(WireFormat::ALL[wire]));
+        let mut sent: Option<PromptEntries> = None;
         for (at, message) in transcript.iter().enumerate() {
             if matches!(message.body, Body::Summary(_)) {
                 sent = None;
@@ -198,7 +198,7 @@ proptest! {
     }
 }
 
-fn grew(last: &Entry, again: &Entry) -> bool {
+fn grew(last: &PromptEntry, again: &PromptEntry) -> bool {
     last.role == Role::User && again.role == Role::User && again.parts.starts_with(&last.parts)
 }
 
@@ -211,7 +211,7 @@ fn the_generators_reach_the_hard_cases() {
     let (mut hosted, mut sealed, mut repaired, mut neighbours, mut chained) = (0, 0, 0, 0, 0);
     for _ in 0..400 {
         let transcript = corrupted().new_tree(&mut runner).unwrap().current();
-        let mut prompt = Prompt::new(target(Wire::Anthropic));
+        let mut prompt = Prompt::new(target(WireFormat::Anthropic));
         transcript.iter().for_each(|message| prompt.push(message));
         repaired += usize::from(!prompt.repairs().is_empty());
         let entries = prompt.entries();
@@ -220,10 +220,10 @@ fn the_generators_reach_the_hard_cases() {
         sealed += parts.iter().filter(|part| matches!(part, PromptPart::Reasoning(_))).count();
         let roles: Vec<_> = entries.iter().map(|entry| entry.role).collect();
         neighbours += roles.windows(2).filter(|pair| pair[0] == pair[1]).count();
-        let mut prompt = Prompt::new(target(Wire::OpenAiResponses));
+        let mut prompt = Prompt::new(target(WireFormat::OpenAiResponses));
         for message in &transcript {
             prompt.push(message);
-            chained += usize::from(prompt.chain(&model(Wire::OpenAiResponses)).is_some());
+            chained += usize::from(prompt.chain(&model(WireFormat::OpenAiResponses)).is_some());
         }
     }
     let reached = [hosted, sealed, repaired, neighbours, chained];

@@ -8,7 +8,7 @@ use super::build::{
     signed, source, spoken, target, thinks, transcript, user,
 };
 use crate::message::{Body, Call, Meta, Part, Provided, Reasoning, ReplyBody, RunBy, Seal, Stop, Text};
-use crate::prompt::{PromptPart, Sealed, Target, Wire, prepare};
+use crate::prompt::{PromptPart, SealedReasoning, Target, WireFormat, prepare};
 
 fn attached(part: Part, meta: Meta) -> Part {
     match part {
@@ -20,7 +20,7 @@ fn attached(part: Part, meta: Meta) -> Part {
     }
 }
 
-fn sealed<const N: usize>(target: &Target, bodies: [Body; N]) -> Vec<Sealed> {
+fn sealed<const N: usize>(target: &Target, bodies: [Body; N]) -> Vec<SealedReasoning> {
     let entries = prepare(&transcript(bodies), target);
     let parts = entries.iter().flat_map(|entry| entry.parts.clone());
     let sealed = parts.filter_map(|part| if let PromptPart::Reasoning(sealed) = part { Some(sealed) } else { None });
@@ -85,8 +85,8 @@ fn sealed_reasoning_is_kept_even_when_empty_and_in_its_place() {
 fn sealed_reasoning_is_byte_equal_with_its_own_metadata() {
     let both = Meta::from([("anthropic".to_string(), json!({"k": "\0"})), ("gateway".to_string(), json!(1))]);
     let part = attached(signed("a\0b \u{fffd}", "s\0ig=="), both);
-    let sent = sealed(&target(Wire::Anthropic), [user("go"), reply([part, says("x")])]);
-    let expected = Sealed {
+    let sent = sealed(&target(WireFormat::Anthropic), [user("go"), reply([part, says("x")])]);
+    let expected = SealedReasoning {
         provider: "anthropic".into(),
         text: "a\0b \u{fffd}".into(),
         seal: Seal::Signature("s\0ig==".into()),
@@ -98,7 +98,7 @@ fn sealed_reasoning_is_byte_equal_with_its_own_metadata() {
 #[test]
 fn unsealed_reasoning_is_never_sent() {
     let blank = || Some(Seal::Signature(" ".into()));
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let parts = [thinks("secret", None), thinks("secret", blank()), says("x"), calls(1, "look", "{}")];
         assert_eq!(sealed(&target(wire), [user("go"), reply_of(wire, parts)]), [], "{wire:?}");
     }
@@ -106,8 +106,8 @@ fn unsealed_reasoning_is_never_sent() {
 
 #[test]
 fn reasoning_of_another_provider_is_never_sent() {
-    let anthropic = target(Wire::Anthropic);
-    assert_eq!(sealed(&anthropic, [user("go"), reply_of(Wire::Gemini, [signed("a", "sig"), says("x")])]), []);
+    let anthropic = target(WireFormat::Anthropic);
+    assert_eq!(sealed(&anthropic, [user("go"), reply_of(WireFormat::Gemini, [signed("a", "sig"), says("x")])]), []);
     // A fallback finished this reply, so it carries the last model's name; the part still knows who thought it.
     let carried = attached(signed("a", "sig"), meta("openai", json!({})));
     assert_eq!(sealed(&anthropic, [user("go"), reply([carried, says("x")])]), []);
@@ -115,8 +115,8 @@ fn reasoning_of_another_provider_is_never_sent() {
 
 #[test]
 fn a_target_that_takes_no_reasoning_gets_none() {
-    let compatible = target(Wire::OpenAiChat);
-    let bodies = || [user("go"), reply_of(Wire::OpenAiChat, [signed("a", "sig"), says("x")])];
+    let compatible = target(WireFormat::OpenAiChat);
+    let bodies = || [user("go"), reply_of(WireFormat::OpenAiChat, [signed("a", "sig"), says("x")])];
     assert_eq!(sealed(&compatible, bodies()), []);
     assert_eq!(sealed(&Target { reasoning: true, ..compatible }, bodies()).len(), 1);
 }
@@ -124,14 +124,15 @@ fn a_target_that_takes_no_reasoning_gets_none() {
 #[test]
 fn reasoning_stands_where_each_wire_wants_it() {
     let parts = || [says("first"), signed("a", "sig a"), says("second"), signed("b", "sig b")];
-    let sent = Wire::ALL.map(|wire| sealed(&target(wire), [user("go"), reply_of(wire, parts()), user("on")]).len());
+    let sent =
+        WireFormat::ALL.map(|wire| sealed(&target(wire), [user("go"), reply_of(wire, parts()), user("on")]).len());
     // Anthropic wants it first, OpenAI wants something after it, the compatible ones do not want it, Gemini does not mind.
     assert_eq!(sent, [0, 1, 0, 2]);
 }
 
 #[test]
 fn reasoning_alone_is_no_reply() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let bodies = [user("go"), reply_of(wire, [signed("a", "sig")]), user("on")];
         assert_eq!(prepare(&transcript(bodies), &target(wire)).len(), 1, "{wire:?}");
     }
@@ -142,11 +143,11 @@ fn reasoning_alone_is_no_reply() {
 fn reasoning_whose_follower_is_gone_goes_too_and_the_ids_that_named_it() {
     let id = |name: &str| meta("openai", json!({"id": name}));
     check_for(
-        &target(Wire::OpenAiResponses),
+        &target(WireFormat::OpenAiResponses),
         [
             user("go"),
             reply_of(
-                Wire::OpenAiResponses,
+                WireFormat::OpenAiResponses,
                 [
                     signed("", "sig a"),
                     Part::Call(a_call(9, "web_search", "{}", RunBy::Provider)),
@@ -157,7 +158,7 @@ fn reasoning_whose_follower_is_gone_goes_too_and_the_ids_that_named_it() {
             ),
             result(1, "a"),
             reply_of(
-                Wire::OpenAiResponses,
+                WireFormat::OpenAiResponses,
                 [attached(signed("", "sig c"), id("rs_2")), attached(says("y"), id("msg_2"))],
             ),
             user("on"),
@@ -186,7 +187,7 @@ fn metadata_comes_back_to_whoever_attached_it() {
     let thought = |name: &str| meta(name, json!({"thought_signature": "t"}));
     for (wire, expected) in [
         (
-            Wire::Gemini,
+            WireFormat::Gemini,
             expect![[r#"
         user
           "go"
@@ -198,7 +199,7 @@ fn metadata_comes_back_to_whoever_attached_it() {
     "#]],
         ),
         (
-            Wire::Anthropic,
+            WireFormat::Anthropic,
             expect![[r#"
         user
           "go"
@@ -215,7 +216,7 @@ fn metadata_comes_back_to_whoever_attached_it() {
             [
                 user("go"),
                 reply_of(
-                    Wire::Gemini,
+                    WireFormat::Gemini,
                     [attached(says("x"), thought("gemini")), attached(calls(1, "look", "{}"), thought("gemini"))],
                 ),
                 result(1, "a"),
@@ -269,8 +270,8 @@ fn what_is_only_for_people_is_not_sent() {
 fn interrupted_and_broken_replies_are_sent_like_others() {
     let sent = |stop| {
         let parts = vec![signed("a", "sig"), says("half"), thinks("unsealed", None)];
-        let body = ReplyBody { stop, ..reply_body(model(Wire::Anthropic), parts) };
-        shown(&prepare(&transcript([user("go"), spoken(body), user("on")]), &target(Wire::Anthropic)))
+        let body = ReplyBody { stop, ..reply_body(model(WireFormat::Anthropic), parts) };
+        shown(&prepare(&transcript([user("go"), spoken(body), user("on")]), &target(WireFormat::Anthropic)))
     };
     for stop in [Stop::Interrupted, Stop::Broken, Stop::Length] {
         assert_eq!(sent(stop), sent(Stop::End));

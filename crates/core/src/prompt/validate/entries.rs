@@ -3,7 +3,7 @@
 use super::law::Neighbours;
 use super::{Check, Violation};
 use crate::message::{Meta, Seal};
-use crate::prompt::entry::{Entry, PromptMedia, PromptPart, Role, Sealed};
+use crate::prompt::entry::{PromptEntry, PromptMedia, PromptPart, Role, SealedReasoning};
 
 impl Check<'_> {
     pub(super) fn order(&mut self) {
@@ -23,7 +23,7 @@ impl Check<'_> {
         }
     }
 
-    fn is_prefill(&self, last: &Entry) -> bool {
+    fn is_prefill(&self, last: &PromptEntry) -> bool {
         let Some(PromptPart::Text(text)) = last.parts.last() else { return false };
         self.target.prefill
             && !last.parts.iter().any(|part| matches!(part, PromptPart::Call(_)))
@@ -107,7 +107,7 @@ impl Check<'_> {
         }
     }
 
-    fn sealed(&mut self, entry: usize, part: usize, sealed: &Sealed) {
+    fn sealed(&mut self, entry: usize, part: usize, sealed: &SealedReasoning) {
         let (Seal::Signature(token) | Seal::Redacted(token)) = &sealed.seal;
         self.expect(self.target.reasoning, Violation::ReasoningUnwanted { entry, part });
         self.expect(sealed.provider == self.target.provider, Violation::ReasoningForeign { entry, part });
@@ -136,7 +136,7 @@ const PDF: &str = "application/pdf";
 const SIGNATURES: [(&str, &[u8]); 4] =
     [("image/png", b"\x89PNG\r\n\x1a\n"), ("image/jpeg", b"\xff\xd8\xff"), ("image/gif", b"GIF89a"), (PDF, b"%PDF-")];
 
-fn thinks(entry: &Entry) -> bool {
+fn thinks(entry: &PromptEntry) -> bool {
     entry.parts.iter().any(|part| matches!(part, PromptPart::Reasoning(_)))
 }
 

@@ -3,7 +3,7 @@
 //! These are the providers' rules as the providers put them, not as the preparation found it easiest to obey them: it
 //! may be stricter, never laxer. A new wire needs a row here and a row there, and the property test compares them.
 
-use crate::prompt::target::Wire;
+use crate::prompt::target::WireFormat;
 
 pub(super) struct Law {
     /// Which neighbours may have the same role.
@@ -142,12 +142,12 @@ static GEMINI: Law = Law {
 };
 
 impl Law {
-    pub(super) const fn of(wire: Wire) -> &'static Self {
+    pub(super) const fn of(wire: WireFormat) -> &'static Self {
         match wire {
-            Wire::Anthropic => &ANTHROPIC,
-            Wire::OpenAiResponses => &OPENAI_RESPONSES,
-            Wire::OpenAiChat => &OPENAI_CHAT,
-            Wire::Gemini => &GEMINI,
+            WireFormat::Anthropic => &ANTHROPIC,
+            WireFormat::OpenAiResponses => &OPENAI_RESPONSES,
+            WireFormat::OpenAiChat => &OPENAI_CHAT,
+            WireFormat::Gemini => &GEMINI,
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Check, Violation};
 use crate::prompt::entry::{PromptPart, Role};
-use crate::prompt::request::{Chain, Effort, ToolChoice};
+use crate::prompt::request::{Effort, ResponseChain, ToolChoice};
 use crate::prompt::sampling::{Sampling, TakesSampling};
 use crate::prompt::schema::ToolSpec;
 
@@ -91,7 +91,7 @@ impl Check<'_> {
     }
 
     pub(super) fn chain(&mut self) {
-        let Some(Chain { response_id, from }) = &self.request.chain else { return };
+        let Some(ResponseChain { response_id, from }) = &self.request.chain else { return };
         let entries = &self.request.entries;
         self.expect(self.law.chains, Violation::NoChains);
         self.expect(!response_id.trim().is_empty() && *from < entries.len(), Violation::EmptyChain);

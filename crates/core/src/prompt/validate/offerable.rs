@@ -5,10 +5,10 @@
 //! one that all of them take, and whoever makes one is told at once.
 
 use crate::ids::ModelId;
-use crate::prompt::entry::{Entry, PromptPart, Role};
+use crate::prompt::entry::{PromptEntry, PromptPart, Role};
 use crate::prompt::request::Request;
 use crate::prompt::schema::ToolSpec;
-use crate::prompt::target::{Target, Wire};
+use crate::prompt::target::{Target, WireFormat};
 
 use super::{Violation, validate};
 
@@ -30,21 +30,21 @@ pub enum NotOfferable {
 /// # Errors
 /// The first that does not, and what it refuses.
 pub fn offerable(spec: &ToolSpec) -> Result<(), NotOfferable> {
-    Wire::ALL.into_iter().try_for_each(|wire| taken_by(wire, spec))
+    WireFormat::ALL.into_iter().try_for_each(|wire| taken_by(wire, spec))
 }
 
-fn taken_by(wire: Wire, spec: &ToolSpec) -> Result<(), NotOfferable> {
+fn taken_by(wire: WireFormat, spec: &ToolSpec) -> Result<(), NotOfferable> {
     let model: ModelId = "any/any".parse().expect("a model has a provider and a name");
     let target = Target::new(wire, model.provider());
-    let hello = Entry::new(Role::User, vec![PromptPart::text("hello")]);
+    let hello = PromptEntry::new(Role::User, vec![PromptPart::text("hello")]);
     let mut request = Request::new(model, &target, vec![hello].into());
     request.tools = [spec.clone()].into();
     let refused = validate(&request.fit(&target), &target).err().unwrap_or_default();
     let name = match wire {
-        Wire::Anthropic => "Anthropic",
-        Wire::OpenAiResponses => "OpenAI Responses",
-        Wire::OpenAiChat => "OpenAI Chat",
-        Wire::Gemini => "Gemini",
+        WireFormat::Anthropic => "Anthropic",
+        WireFormat::OpenAiResponses => "OpenAI Responses",
+        WireFormat::OpenAiChat => "OpenAI Chat",
+        WireFormat::Gemini => "Gemini",
     };
     let found = refused.into_iter().find_map(|violation| match violation {
         Violation::BadToolName { .. } => Some(NotOfferable::Name(name)),

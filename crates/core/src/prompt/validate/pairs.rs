@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::law::call_id;
 use super::{Check, Violation};
-use crate::prompt::entry::{Entry, PromptCall, PromptPart, PromptResult, Role};
+use crate::prompt::entry::{PromptCall, PromptEntry, PromptPart, PromptResult, Role};
 
 impl Check<'_> {
     pub(super) fn calls(&mut self) {
@@ -76,7 +76,7 @@ impl Check<'_> {
     }
 }
 
-fn results(entry: &Entry) -> Vec<(usize, &PromptResult)> {
+fn results(entry: &PromptEntry) -> Vec<(usize, &PromptResult)> {
     let parts = entry.parts.iter().enumerate();
     let results = parts.filter_map(|(nth, part)| match part {
         PromptPart::Result(result) => Some((nth, result)),

@@ -8,21 +8,22 @@ use serde_json::{Map, json};
 use super::Violation::{self, *};
 use crate::message::{Meta, Seal, Text};
 use crate::prompt::{
-    CacheMarks, Chain, Effort, Entry, HostedCall, HostedResult, PromptCall, PromptFile, PromptMedia, PromptPart,
-    PromptResult, Request, Role, Sealed, TakesSampling, Target, ToolChoice, ToolSpec, Wire, validate,
+    CacheMarks, Effort, HostedCall, HostedResult, PromptCall, PromptEntry, PromptFile, PromptMedia, PromptPart,
+    PromptResult, Request, ResponseChain, Role, SealedReasoning, TakesSampling, Target, ToolChoice, ToolSpec,
+    WireFormat, validate,
 };
 
 /// A request that every wire takes, in pieces that can be broken.
 #[derive(Clone)]
 struct Case {
     target: Target,
-    entries: Vec<Entry>,
+    entries: Vec<PromptEntry>,
     request: Request,
 }
 
 impl Case {
     /// Entry 1 holds reasoning, words and two calls; entry 2 their results; entry 3 words and a file; entry 4 a search.
-    fn new(wire: Wire) -> Self {
+    fn new(wire: WireFormat) -> Self {
         let able = vec!["image/png".to_string(), "audio/*".to_string()];
         let target = Target {
             reasoning: true,
@@ -34,18 +35,18 @@ impl Case {
         };
         let text = PromptPart::text;
         let entries = vec![
-            Entry::new(Role::User, vec![text("go")]),
-            Entry::new(Role::Assistant, vec![sealed("sig"), text("I look."), call("call_1"), call("call_2")]),
-            Entry::new(Role::Tool, vec![result("call_1"), result("call_2")]),
-            Entry::new(Role::User, vec![text("and this?"), file("image/png", b"png")]),
-            Entry::new(Role::Assistant, vec![search("srvtoolu_1"), found("srvtoolu_1"), text("kelp")]),
-            Entry::new(Role::User, vec![text("thanks")]),
+            PromptEntry::new(Role::User, vec![text("go")]),
+            PromptEntry::new(Role::Assistant, vec![sealed("sig"), text("I look."), call("call_1"), call("call_2")]),
+            PromptEntry::new(Role::Tool, vec![result("call_1"), result("call_2")]),
+            PromptEntry::new(Role::User, vec![text("and this?"), file("image/png", b"png")]),
+            PromptEntry::new(Role::Assistant, vec![search("srvtoolu_1"), found("srvtoolu_1"), text("kelp")]),
+            PromptEntry::new(Role::User, vec![text("thanks")]),
         ];
         let tools = [ToolSpec::new("look", "Looks.", json!({"properties": {"at": {"type": "string"}}}))];
         let request = Request::new("p/m".parse().unwrap(), &target, Vec::new().into());
         let request = Request { system: vec!["You are a crab.".into()], tools: tools.into(), ..request };
         let marks = CacheMarks { system: true, entries: [Some(4), Some(5)] };
-        let marks = if wire == Wire::Anthropic { marks } else { CacheMarks::default() };
+        let marks = if wire == WireFormat::Anthropic { marks } else { CacheMarks::default() };
         Self { target, entries, request: Request { marks, ..request } }
     }
 
@@ -71,7 +72,7 @@ impl Case {
 }
 
 fn sealed(seal: &str) -> PromptPart {
-    PromptPart::Reasoning(Sealed {
+    PromptPart::Reasoning(SealedReasoning {
         provider: "p".into(),
         text: String::new(),
         seal: Seal::Signature(seal.into()),
@@ -118,11 +119,11 @@ macro_rules! of {
 }
 
 type Break = fn(&mut Case);
-use Wire::{Anthropic as A, Gemini as G, OpenAiChat as C, OpenAiResponses as R};
+use WireFormat::{Anthropic as A, Gemini as G, OpenAiChat as C, OpenAiResponses as R};
 
 /// Every rule about entries, with a request that breaks it and nothing else.
-const ENTRIES: &[(Wire, Violation, Break)] = &[
-    (A, OtherWire, |case| case.request.wire = Wire::Gemini),
+const ENTRIES: &[(WireFormat, Violation, Break)] = &[
+    (A, OtherWire, |case| case.request.wire = WireFormat::Gemini),
     (A, OtherProvider, |case| case.request.model = "q/m".parse().unwrap()),
     (A, NoEntries, |case| case.cut(0)),
     (G, FirstNotUser, |case| drop(case.entries.remove(0))),
@@ -148,7 +149,9 @@ const ENTRIES: &[(Wire, Violation, Break)] = &[
     }),
     (C, SameRole { entry: 1 }, |case| case.entries.insert(0, case.entries[0].clone())),
     (G, SameRole { entry: 1 }, |case| case.entries.insert(0, case.entries[0].clone())),
-    (A, SameRole { entry: 5 }, |case| case.entries.insert(5, Entry::new(Role::Assistant, vec![PromptPart::text("x")]))),
+    (A, SameRole { entry: 5 }, |case| {
+        case.entries.insert(5, PromptEntry::new(Role::Assistant, vec![PromptPart::text("x")]))
+    }),
     (A, EmptyEntry { entry: 5 }, |case| case.entries[5].parts.clear()),
     (A, WrongRole { entry: 5, part: 0 }, |case| *case.part(5, 0) = search("srvtoolu_2")),
     (A, WrongRole { entry: 5, part: 1 }, |case| case.entries[5].parts.push(sealed("sig"))),
@@ -186,7 +189,7 @@ const ENTRIES: &[(Wire, Violation, Break)] = &[
     }),
 ];
 
-const PAIRS: &[(Wire, Violation, Break)] = &[
+const PAIRS: &[(WireFormat, Violation, Break)] = &[
     (A, BadId { entry: 1, part: 2 }, |case| {
         of!(case, 1, 2, Call).id = "call 1".into();
         of!(case, 2, 0, Result).id = "call 1".into();
@@ -221,7 +224,7 @@ const PAIRS: &[(Wire, Violation, Break)] = &[
         case.cut(5);
         case.entries[4].parts.push(call("call_3"));
     }),
-    (A, Unasked { entry: 5 }, |case| case.entries.insert(5, Entry::new(Role::Tool, vec![result("call_2")]))),
+    (A, Unasked { entry: 5 }, |case| case.entries.insert(5, PromptEntry::new(Role::Tool, vec![result("call_2")]))),
     (A, NameDiffers { entry: 2, part: 1 }, |case| of!(case, 2, 1, Result).tool = "see".into()),
     (A, HostedForeign { entry: 4, part: 0 }, |case| of!(case, 4, 0, HostedCall).provider = "q".into()),
     (A, HostedUnwanted { entry: 4, part: 1 }, |case| case.target.replays.clear()),
@@ -231,7 +234,7 @@ const PAIRS: &[(Wire, Violation, Break)] = &[
     (A, HostedUnpaired { entry: 4, part: 1 }, |case| of!(case, 4, 1, HostedResult).tool = "web_fetch".into()),
 ];
 
-const OFFERS: &[(Wire, Violation, Break)] = &[
+const OFFERS: &[(WireFormat, Violation, Break)] = &[
     (A, BlankSystem { piece: 1 }, |case| case.request.system.push("\t".into())),
     (C, TooManyTools, |case| {
         let tool = |n| ToolSpec::new(format!("t{n}"), "", json!({}));
@@ -300,31 +303,31 @@ const OFFERS: &[(Wire, Violation, Break)] = &[
     (A, MisplacedMark, |case| case.request.marks.entries = [Some(5), Some(6)]),
     (A, MisplacedMark, |case| case.request.marks.entries = [Some(5), Some(5)]),
     (A, MisplacedMark, |case| case.request.system.clear()),
-    (A, NoChains, |case| case.request.chain = Some(Chain { response_id: "r".into(), from: 5 })),
-    (R, EmptyChain, |case| case.request.chain = Some(Chain { response_id: " ".into(), from: 5 })),
-    (R, EmptyChain, |case| case.request.chain = Some(Chain { response_id: "r".into(), from: 6 })),
-    (R, MisplacedChain, |case| case.request.chain = Some(Chain { response_id: "r".into(), from: 2 })),
-    (R, MisplacedChain, |case| case.request.chain = Some(Chain { response_id: "r".into(), from: 0 })),
+    (A, NoChains, |case| case.request.chain = Some(ResponseChain { response_id: "r".into(), from: 5 })),
+    (R, EmptyChain, |case| case.request.chain = Some(ResponseChain { response_id: " ".into(), from: 5 })),
+    (R, EmptyChain, |case| case.request.chain = Some(ResponseChain { response_id: "r".into(), from: 6 })),
+    (R, MisplacedChain, |case| case.request.chain = Some(ResponseChain { response_id: "r".into(), from: 2 })),
+    (R, MisplacedChain, |case| case.request.chain = Some(ResponseChain { response_id: "r".into(), from: 0 })),
     (R, ChainLosesId { entry: 2, part: 1 }, |case| {
         case.cut(4);
-        case.request.chain = Some(Chain { response_id: "r".into(), from: 2 });
+        case.request.chain = Some(ResponseChain { response_id: "r".into(), from: 2 });
         of!(case, 2, 1, Result).provider_id = String::new();
     }),
 ];
 
-fn cases() -> impl Iterator<Item = &'static (Wire, Violation, Break)> {
+fn cases() -> impl Iterator<Item = &'static (WireFormat, Violation, Break)> {
     ENTRIES.iter().chain(PAIRS).chain(OFFERS)
 }
 
 #[test]
 fn the_request_that_is_broken_below_is_sound() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         assert_eq!(Case::new(wire).violations(), [], "{wire:?}");
     }
-    let mut chained = Case::new(Wire::OpenAiResponses);
-    chained.request.chain = Some(Chain { response_id: "r".into(), from: 5 });
+    let mut chained = Case::new(WireFormat::OpenAiResponses);
+    chained.request.chain = Some(ResponseChain { response_id: "r".into(), from: 5 });
     assert_eq!(chained.violations(), []);
-    let mut prefilled = Case::new(Wire::Anthropic);
+    let mut prefilled = Case::new(WireFormat::Anthropic);
     prefilled.cut(5);
     assert_eq!(prefilled.violations(), []);
 }

@@ -12,16 +12,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::chat::{Compacting, Tried};
-use everturn_core::context::{Fallback, Size, TooLong, size_of_parts, spare_bytes, summary};
+use everturn_core::chat::{Compacting, StepAttempts};
+use everturn_core::context::{CompactionFallback, PromptSize, PromptTooLong, size_of_parts, spare_bytes, summary};
 use everturn_core::cost::Price;
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
-use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
+use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
 use everturn_core::prompt::{OUTPUT_MAX, Request, Sampling, ToolChoice, told_of};
-use everturn_core::retry::{Progress, Verdict, verdict};
+use everturn_core::retry::{AttemptProgress, RetryDecision, decide};
 use everturn_providers::record::recording;
 use everturn_providers::{Frame, Provider};
 use everturn_stores::WriteError;
@@ -48,7 +48,7 @@ impl Driver {
         &mut self,
         asked: &Asked,
         source: SummarySource,
-        stage: Option<Fallback>,
+        stage: Option<CompactionFallback>,
     ) -> Result<(), WriteError> {
         Box::pin(self.try_compact(asked, source, stage)).await
     }
@@ -57,13 +57,13 @@ impl Driver {
         &mut self,
         asked: &Asked,
         source: SummarySource,
-        stage: Option<Fallback>,
+        stage: Option<CompactionFallback>,
     ) -> Result<(), WriteError> {
         let how = if self.room.short || stage.is_some() { summary::SHORTER } else { summary::INSTRUCTIONS };
         let Some(request) = self.fitting_summary(asked, how) else {
             let request = self.request(asked);
-            let fixed = self.gauge.tokens(Size::text(request.bytes().saturating_sub(request.entries.bytes())));
-            let too_long = TooLong { tokens: self.tokens(&request), fixed, limit: self.context_limit() };
+            let fixed = self.gauge.tokens(PromptSize::text(request.bytes().saturating_sub(request.entries.bytes())));
+            let too_long = PromptTooLong { tokens: self.tokens(&request), fixed, limit: self.context_limit() };
             return self.do_without(&self.too_long(asked, too_long), source, None).await;
         };
         let Some(permit) = self.permit(asked).await? else { return Ok(()) };
@@ -152,7 +152,7 @@ impl Driver {
         request: Request,
         permit: Permit,
     ) -> Result<(Draft, Ended, Option<f64>), WriteError> {
-        let (size, step) = (Size::text(request.bytes()), self.chat.step);
+        let (size, step) = (PromptSize::text(request.bytes()), self.chat.step);
         let cancel = CancellationToken::new();
         let teller = Teller {
             provider: asked.provider.clone(),
@@ -174,8 +174,8 @@ impl Driver {
         &mut self,
         text: String,
         source: SummarySource,
-        stage: Option<Fallback>,
-        row: Box<Attempted>,
+        stage: Option<CompactionFallback>,
+        row: Box<AttemptRecord>,
     ) -> Result<(), WriteError> {
         let text = summary::keep_constraints(self.summary().map_or("", |earlier| &earlier.text), &text);
         let (tokens_before, runtime) = (row.tally.known.prompt() + row.tally.estimated.prompt(), row.took);
@@ -186,7 +186,7 @@ impl Driver {
         });
         let (told, tail): (Vec<Body>, _) = (told.collect(), self.chat.tail);
         let spent = self.chat.tried.spent.anew();
-        let tried = Tried { attempts: row.number, spent, ..self.chat.tried };
+        let tried = StepAttempts { attempts: row.number, spent, ..self.chat.tried };
         self.change(|change| {
             change.fact(Fact::Attempted(row, tried)).say_as(Body::Summary(Box::new(summary)), tail);
             told.into_iter().fold(change, |change, body| change.say_as(body, tail))
@@ -225,30 +225,30 @@ impl Driver {
         &mut self,
         error: ProviderError,
         source: SummarySource,
-        row: Box<Attempted>,
+        row: Box<AttemptRecord>,
         jitter: Option<f64>,
     ) -> Result<(), WriteError> {
         self.room.short |= error.cause == Cause::ErrorFinish;
-        if error.kind == Kind::ContextFull || (self.room.cuts == 0 && self.may_be_media(&error)) {
+        if error.kind == ErrorKind::ContextFull || (self.room.cuts == 0 && self.may_be_media(&error)) {
             self.room.cuts += 1;
             return self.record(row, self.chat.tried).await;
         }
         let limits = &self.agent.limits.retry;
-        let spent = self.chat.tried.spent.failed(Progress::None, row.took, row.spend.total(), limits);
+        let spent = self.chat.tried.spent.failed(AttemptProgress::None, row.took, row.spend.total(), limits);
         let spent = spent.leaving(error.retry);
         let jitter = jitter.unwrap_or_else(|| self.ports.entropy.unit());
-        match verdict(error.retry, &spent, limits, jitter) {
-            Verdict::Wait(span) => {
-                let tried = Tried { attempts: row.number, spent: spent.waited(span), ..self.chat.tried };
+        match decide(error.retry, &spent, limits, jitter) {
+            RetryDecision::Wait(span) => {
+                let tried = StepAttempts { attempts: row.number, spent: spent.waited(span), ..self.chat.tried };
                 let wait = self.wait(self.now() + span, &error, row.number);
                 self.change(|change| change.fact(Fact::Attempted(row, tried)).fact(wait)).await
             }
-            Verdict::GiveUp(why) if self.is_total(why, &spent) => {
-                let tried = Tried { attempts: row.number, spent, ..self.chat.tried };
+            RetryDecision::GiveUp(why) if self.is_total(why, &spent) => {
+                let tried = StepAttempts { attempts: row.number, spent, ..self.chat.tried };
                 self.fail(&gave_up(error, why), Some(Fact::Attempted(row, tried))).await
             }
-            Verdict::GiveUp(why) => match self.elsewhere(&error) {
-                Some(tried) => self.record(row, Tried { spent: spent.anew(), ..tried }).await,
+            RetryDecision::GiveUp(why) => match self.elsewhere(&error) {
+                Some(tried) => self.record(row, StepAttempts { spent: spent.anew(), ..tried }).await,
                 None => self.do_without(&gave_up(error, why), source, Some(row)).await,
             },
         }
@@ -259,9 +259,9 @@ impl Driver {
         &mut self,
         error: &ProviderError,
         source: SummarySource,
-        row: Option<Box<Attempted>>,
+        row: Option<Box<AttemptRecord>>,
     ) -> Result<(), WriteError> {
-        let tried = Tried { spent: self.chat.tried.spent.anew(), ..self.chat.tried };
+        let tried = StepAttempts { spent: self.chat.tried.spent.anew(), ..self.chat.tried };
         if source == SummarySource::Asked {
             return self.fail(error, row.map(|row| Fact::Attempted(row, tried))).await;
         }
@@ -273,8 +273,8 @@ impl Driver {
     }
 
     /// Commits the row of a summary, and on which terms to go on.
-    async fn record(&mut self, row: Box<Attempted>, tried: Tried) -> Result<(), WriteError> {
-        let tried = Tried { attempts: row.number, ..tried };
+    async fn record(&mut self, row: Box<AttemptRecord>, tried: StepAttempts) -> Result<(), WriteError> {
+        let tried = StepAttempts { attempts: row.number, ..tried };
         self.change(|change| change.fact(Fact::Attempted(row, tried))).await
     }
 
@@ -284,20 +284,31 @@ impl Driver {
         draft: &Draft,
         took: Duration,
         outcome: AttemptOutcome,
-    ) -> Box<Attempted> {
+    ) -> Box<AttemptRecord> {
         let Compacting { began, model, tokens, .. } = compacting.clone();
         let tally = draft.usage().settle(outcome.end(), tokens, draft.bytes() as u64);
         let facts = self.ports.providers.get(model.provider()).map(|provider| provider.facts(model.name()));
         let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
         let (step, number, spend) = (self.chat.step, self.chat.tried.attempts + 1, tally.cost(&price));
-        Box::new(Attempted { step, number, model, aim: Aim::Summary, began, took, tally, spend, outcome })
+        Box::new(AttemptRecord {
+            step,
+            number,
+            model,
+            aim: AttemptPurpose::Summary,
+            began,
+            took,
+            tally,
+            spend,
+            outcome,
+        })
     }
 }
 
 /// The summary in an answer, if it is one: a summary that was cut, or stopped by a policy, must not stand for everything.
 fn written(draft: &Draft, stop: &Stop, provider: &str) -> Result<String, ProviderError> {
     let finished = |error: ProviderError| Err(error.with_cause(Cause::ErrorFinish));
-    let no_use = |why| finished(ProviderError::new(provider, Kind::Truncated).with_retry(Retry::Once).with_detail(why));
+    let no_use =
+        |why| finished(ProviderError::new(provider, ErrorKind::Truncated).with_retry(Retry::Once).with_detail(why));
     let texts = draft.parts().iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.text.trim()).filter(|text| !text.is_empty()),
         _ => None,
@@ -334,8 +345,8 @@ impl Teller {
 
     async fn listen(&mut self, request: Request) -> Result<Ended, ProviderError> {
         let provider = self.provider.clone();
-        let error = |kind: Kind| ProviderError::new(provider.name(), kind);
-        let silent = |_| error(Kind::Silence);
+        let error = |kind: ErrorKind| ProviderError::new(provider.name(), kind);
+        let silent = |_| error(ErrorKind::Silence);
         let mut frames = timeout(self.windows.open_max, provider.open(request)).await.map_err(silent)??;
         self.permit.opened();
         let mut progress = Instant::now();
@@ -344,7 +355,9 @@ impl Teller {
                 Some(Ok(frame @ (Frame::Delta(_) | Frame::Together(_)))) => {
                     for delta in frame.deltas() {
                         let fits = self.draft.push(self.clock.now(), delta);
-                        fits.map_err(|out_of_order| error(Kind::Malformed).with_detail(&out_of_order.to_string()))?;
+                        fits.map_err(|out_of_order| {
+                            error(ErrorKind::Malformed).with_detail(&out_of_order.to_string())
+                        })?;
                         if delta.is_progress() {
                             progress = Instant::now();
                             self.permit.spoke();
@@ -354,7 +367,7 @@ impl Teller {
                 Some(Ok(Frame::Ping)) => {}
                 Some(Ok(Frame::Stop(stop))) => return Ok(Ended::Answered(stop)),
                 Some(Err(error)) => return Err(error),
-                None => return Err(error(Kind::Truncated)),
+                None => return Err(error(ErrorKind::Truncated)),
             }
         }
         Ok(Ended::Answered(Stop::Length))

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_stores::{Ack, Pen, Store, Stored};
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) struct Storing<'a> {
     /// Until it stands in line.
     handing: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
     /// What was handed in last.
-    rows: Vec<Row>,
+    rows: Vec<JournalRow>,
 }
 
 /// What whoever handed rows in wants to be woken for.
@@ -57,7 +57,7 @@ impl<'a> Storing<'a> {
     }
 
     /// Hands rows in, as soon as somebody waits below. Those before them are stored.
-    pub(crate) fn begin(&mut self, rows: Vec<Row>) {
+    pub(crate) fn begin(&mut self, rows: Vec<JournalRow>) {
         if rows.is_empty() {
             return;
         }
@@ -75,7 +75,7 @@ impl<'a> Storing<'a> {
     }
 
     /// What was handed in last.
-    pub(crate) fn rows(&self) -> &[Row] {
+    pub(crate) fn rows(&self) -> &[JournalRow] {
         &self.rows
     }
 

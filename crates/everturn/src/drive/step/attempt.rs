@@ -13,13 +13,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::delta::{Began, Delta, Handle};
+use everturn_core::delta::{AttemptBegan, Delta, GenerationHandle};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind, ProviderError};
+use everturn_core::error::{Cause, ErrorKind, ProviderError};
 use everturn_core::message::Stop;
 use everturn_core::prompt::Request;
 use everturn_core::seam::{Joined, Joiner};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_providers::{Frame, Frames, Provider};
 use everturn_stores::{Pen, Store, StoreError, WriteError};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -78,7 +78,7 @@ pub(crate) struct Windows {
 /// How the stream is come by.
 pub(crate) enum Opening {
     Ask(Box<Request>),
-    Reattach(Handle),
+    Reattach(GenerationHandle),
 }
 
 impl Opening {
@@ -105,7 +105,12 @@ pub(crate) struct Outcome {
 
 impl Attempt {
     /// Takes back `retract`, begins the attempt in the draft, and streams until it is over.
-    pub(crate) async fn run(mut self: Box<Self>, retract: Vec<Delta>, began: Began, opening: Opening) -> Outcome {
+    pub(crate) async fn run(
+        mut self: Box<Self>,
+        retract: Vec<Delta>,
+        began: AttemptBegan,
+        opening: Opening,
+    ) -> Outcome {
         let mut first_after = None;
         let ended = self.stream(retract, began, opening, &mut first_after).await;
         Outcome { attempt: self, ended, first_after }
@@ -114,7 +119,7 @@ impl Attempt {
     async fn stream(
         &mut self,
         retract: Vec<Delta>,
-        began: Began,
+        began: AttemptBegan,
         opening: Opening,
         first_after: &mut Option<Duration>,
     ) -> Result<Ended, WriteError> {
@@ -138,7 +143,7 @@ impl Attempt {
         let frames = match frames {
             Ok(Ok(frames)) => frames,
             Ok(Err(error)) => return Ok(Ended::Broke(error)),
-            Err(_) => return Ok(Ended::Broke(self.error(Kind::Silence, Cause::IdleStall))),
+            Err(_) => return Ok(Ended::Broke(self.error(ErrorKind::Silence, Cause::IdleStall))),
         };
         self.permit.opened();
         let ended = self.pump(frames, &mut batch, &mut storing, (started, first_after)).await;
@@ -175,7 +180,7 @@ impl Attempt {
                         if !self.is_silent(progress, watchdog.get_mut().as_mut()) {
                             continue;
                         }
-                        Some(Some(Err(self.error(Kind::Silence, Cause::IdleStall))))
+                        Some(Some(Err(self.error(ErrorKind::Silence, Cause::IdleStall))))
                     }
                 };
                 over = frame.and_then(|frame| batch.gather(frame, &mut frames, self.windows));
@@ -194,7 +199,7 @@ impl Attempt {
                 (None, Ok(())) => continue,
                 (Some(Over::Stop(stop)), Ok(())) => Ended::Answered(stop),
                 (Some(Over::Error(error)), Ok(())) => Ended::Broke(error),
-                (Some(Over::Eof), Ok(())) => Ended::Broke(self.error(Kind::Truncated, Cause::Truncated)),
+                (Some(Over::Eof), Ok(())) => Ended::Broke(self.error(ErrorKind::Truncated, Cause::Truncated)),
             };
             return self.stored(storing).await.map(|()| ended);
         }
@@ -249,14 +254,14 @@ impl Attempt {
     }
 
     /// Folds deltas into the draft, up to one that does not fit.
-    fn fold(&mut self, deltas: Vec<Delta>) -> (Vec<Row>, Result<(), ProviderError>) {
+    fn fold(&mut self, deltas: Vec<Delta>) -> (Vec<JournalRow>, Result<(), ProviderError>) {
         let (at, step) = (self.clock.now(), self.draft.step());
         let mut rows = Vec::with_capacity(deltas.len());
         for delta in deltas {
             match self.draft.push(at, &delta) {
-                Ok(seq) => rows.push(Row { step, seq, at, delta: Arc::new(delta) }),
+                Ok(seq) => rows.push(JournalRow { step, seq, at, delta: Arc::new(delta) }),
                 Err(out_of_order) => {
-                    let error = self.error(Kind::Malformed, Cause::Malformed);
+                    let error = self.error(ErrorKind::Malformed, Cause::Malformed);
                     return (rows, Err(error.with_detail(&out_of_order.to_string())));
                 }
             }
@@ -266,7 +271,7 @@ impl Attempt {
 
     /// Stores rows as soon as the store can take them, unless somebody wants the attempt stopped meanwhile: what is still to
     /// come would be paid for twice.
-    async fn append_later(&self, rows: &[Row], away: StoreError) -> Result<(), WriteError> {
+    async fn append_later(&self, rows: &[JournalRow], away: StoreError) -> Result<(), WriteError> {
         tracing::warn!(chat = %self.pen.chat, %away, "an answer waits until it can be stored");
         while self.cancel.run_until_cancelled(sleep(APPEND_AGAIN)).await.is_some() {
             match self.store.append(self.pen, rows.to_vec()).await {
@@ -279,7 +284,7 @@ impl Attempt {
         Err(away.into())
     }
 
-    fn error(&self, kind: Kind, cause: Cause) -> ProviderError {
+    fn error(&self, kind: ErrorKind, cause: Cause) -> ProviderError {
         ProviderError::new(self.provider.name(), kind).with_cause(cause)
     }
 }
@@ -308,7 +313,7 @@ struct Head {
     /// Whether there is any text.
     begun: bool,
     /// The newest handle behind that. It comes into the draft with what it covers, or not at all.
-    handle: Option<Box<Handle>>,
+    handle: Option<Box<GenerationHandle>>,
 }
 
 /// Why a stream gives no more.
@@ -400,7 +405,7 @@ impl Batch {
         }
     }
 
-    fn add_joined(&mut self, joined: Joined, handle: Option<Box<Handle>>) {
+    fn add_joined(&mut self, joined: Joined, handle: Option<Box<GenerationHandle>>) {
         self.add(Delta::Seam(joined.seam));
         if !joined.text.is_empty() {
             self.add(Delta::Text(joined.text));

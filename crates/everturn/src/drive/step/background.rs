@@ -4,7 +4,7 @@
 //! one generation however many attempts read it, so what it came to is counted once, by the attempt that ends it or by
 //! whoever gives it up. And it does not stop because nobody listens: whoever gives it up has to say so.
 
-use everturn_core::delta::{Began, Handle, Rung};
+use everturn_core::delta::{AttemptBegan, GenerationHandle, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::Cause;
 use everturn_core::fact::{AttemptOutcome, Fact};
@@ -18,7 +18,7 @@ use crate::drive::Driver;
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     model: ModelId,
-    handle: Handle,
+    handle: GenerationHandle,
 }
 
 impl Kept {
@@ -31,10 +31,10 @@ impl Kept {
 
 impl Driver {
     /// The attempt that would find the draft's generation again, if nobody has counted yet what that came to.
-    pub(crate) fn owed(&self) -> Option<Began> {
+    pub(crate) fn owed(&self) -> Option<AttemptBegan> {
         let number = self.chat.tried.attempts + 1;
         let last = self.draft.as_ref().filter(|_| self.chat.tried.owed)?.current()?;
-        Some(Began { number, rung: Rung::Reattach, ..last.clone() })
+        Some(AttemptBegan { number, rung: Rung::Reattach, ..last.clone() })
     }
 
     /// Ends the generation at its provider if these facts, which are committed, give it up. Nobody waits for that: it is

@@ -10,9 +10,9 @@ use everturn_core::delta::{Delta, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::error::Cause;
 use everturn_core::fact::AttemptOutcome;
-use everturn_core::prompt::{Continue, Request, Unfinished, echoes};
-use everturn_core::recovery::{self, Budget, Capabilities, Continuation, Echo, Reattach, Recovery};
-use everturn_core::retry::{Progress, Spent};
+use everturn_core::prompt::{ContinueMode, Request, UnfinishedAnswer, echoes};
+use everturn_core::recovery::{self, Capabilities, Continuation, Echo, Reattach, Recovery, RetryBudget};
+use everturn_core::retry::{AttemptProgress, RetrySpent};
 
 use crate::agent::Background;
 use crate::drive::Driver;
@@ -38,16 +38,16 @@ impl Driver {
         let can = self.can(asked);
         let shown = (!draft.parts().is_empty()).then_some(Delta::RetractAll);
         let anew = |rung| Climb { rung, retract: shown.into_iter().collect(), opening: ask(request.clone()) };
-        match recovery::plan(draft, self.cause, can, Budget::Left) {
+        match recovery::plan(draft, self.cause, can, RetryBudget::Left) {
             Recovery::Reattach(handle) => {
                 Climb { rung: Rung::Reattach, retract: Vec::new(), opening: Opening::Reattach(handle) }
             }
             Recovery::Continue { retract, how } => {
-                let unfinished = Unfinished { parts: draft.parts(), by: &began.model };
+                let unfinished = UnfinishedAnswer { parts: draft.parts(), by: &began.model };
                 let how = match how {
-                    Continuation::Prefill => Continue::Prefill,
-                    Continuation::Instruct => Continue::Instruct,
-                    Continuation::Echo => Continue::Echo,
+                    Continuation::Prefill => ContinueMode::Prefill,
+                    Continuation::Instruct => ContinueMode::Instruct,
+                    Continuation::Echo => ContinueMode::Echo,
                 };
                 let retract = retract.into_iter().map(|ordinal| Delta::RetractCall { ordinal }).collect();
                 let rung = if moved_on { Rung::FallBack } else { Rung::Continue };
@@ -65,7 +65,7 @@ impl Driver {
     /// The calls to take back, if others are whole and nobody is asked for the rest any more: the model that said them
     /// was left for another, or may no longer be re-attached to.
     pub(crate) fn salvageable(&self, asked: &Asked) -> Option<Vec<u16>> {
-        match recovery::plan(self.draft.as_ref()?, self.cause, self.can(asked), Budget::Left) {
+        match recovery::plan(self.draft.as_ref()?, self.cause, self.can(asked), RetryBudget::Left) {
             Recovery::Salvage { retract } => Some(retract),
             _ => None,
         }
@@ -80,7 +80,7 @@ impl Driver {
             (Background::On, reattach) if own.is_some() => reattach,
             (Background::On | Background::Off, _) => Reattach::No,
         };
-        let echo = match own.map(|draft| Unfinished { parts: draft.parts(), by: &asked.model }) {
+        let echo = match own.map(|draft| UnfinishedAnswer { parts: draft.parts(), by: &asked.model }) {
             Some(unfinished) if echoes(unfinished, &asked.facts.target) => Echo::Yes,
             Some(_) | None => Echo::No,
         };
@@ -90,7 +90,7 @@ impl Driver {
     /// What would be done about the draft if another attempt was made.
     fn rung(&self, draft: &Draft, cause: Cause) -> Recovery {
         let can = self.asked().map(|asked| self.can(&asked)).unwrap_or_default();
-        recovery::plan(draft, cause, can, Budget::Left)
+        recovery::plan(draft, cause, can, RetryBudget::Left)
     }
 
     /// Whether the answer would be gone on with where it is.
@@ -100,17 +100,17 @@ impl Driver {
     }
 
     /// Whether the attempt that ended so brought the answer forward. What the next one takes back did not.
-    pub(crate) fn progress(&self, cause: Cause) -> Progress {
+    pub(crate) fn progress(&self, cause: Cause) -> AttemptProgress {
         let kept = self.draft.as_ref().is_some_and(|draft| match self.rung(draft, cause) {
             Recovery::Reattach(_) => draft.current_bytes() > 0,
             Recovery::Salvage { .. } | Recovery::Continue { .. } => draft.got_on(),
             Recovery::Restart | Recovery::FallBack { .. } | Recovery::GiveUp => false,
         });
-        if kept { Progress::Output } else { Progress::None }
+        if kept { AttemptProgress::Output } else { AttemptProgress::None }
     }
 
     /// What the step has spent on failures, now that an attempt has ended at which nothing came for so long.
-    pub(crate) fn spent(&self, outcome: AttemptOutcome, silent: Duration, cost: Micros) -> Spent {
+    pub(crate) fn spent(&self, outcome: AttemptOutcome, silent: Duration, cost: Micros) -> RetrySpent {
         let (spent, limits) = (self.chat.tried.spent, &self.agent.limits.retry);
         match outcome {
             AttemptOutcome::Broke(Cause::Resumed, _) => spent.resumed(cost),

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::ids::MessageId;
 use everturn_core::message::Message;
-use everturn_core::prompt::{Entries, Prompt, Target};
+use everturn_core::prompt::{Prompt, PromptEntries, Target};
 
 use crate::drive::Driver;
 
@@ -24,7 +24,7 @@ impl Driver {
         &self,
         messages: impl IntoIterator<Item = &'a Arc<Message>>,
         target: &Target,
-    ) -> Entries {
+    ) -> PromptEntries {
         let mut prompt = Prompt::unseeing(target.clone(), self.unseen());
         messages.into_iter().for_each(|message| prompt.push(message));
         prompt.entries()
@@ -34,7 +34,7 @@ impl Driver {
     pub(crate) fn may_be_media(&self, error: &ProviderError) -> bool {
         let for_good = error.retry == Retry::Never && error.cause == Cause::Refused;
         for_good
-            && matches!(error.kind, Kind::Generic | Kind::Config)
+            && matches!(error.kind, ErrorKind::Generic | ErrorKind::Config)
             && self.asked().is_ok_and(|asked| self.request(&asked).entries.have_media())
     }
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use everturn_core::blob::Blob;
-use everturn_core::command::{Answer, Answered, Command};
-use everturn_core::message::{Media, Meta, Output, Verdict};
+use everturn_core::command::{AnswerContent, CallAnswer, Command};
+use everturn_core::message::{CallVerdict, Media, Meta, Output};
 use everturn_core::truncate;
 use tokio::task::JoinError;
 
@@ -24,10 +24,10 @@ pub(crate) struct Late(pub(crate) Duration);
 
 impl Driver {
     /// What a finished task means.
-    pub(crate) fn judge(&self, done: Result<Finished, JoinError>) -> (Verdict, Output, Meta) {
-        let error = |message: String, meta| (Verdict::Error, self.bounded(message.into_bytes(), Vec::new()), meta);
+    pub(crate) fn judge(&self, done: Result<Finished, JoinError>) -> (CallVerdict, Output, Meta) {
+        let error = |message: String, meta| (CallVerdict::Error, self.bounded(message.into_bytes(), Vec::new()), meta);
         match done {
-            Ok(Ok(Ok(ToolOutput { bytes, media, meta }))) => (Verdict::Done, self.bounded(bytes, media), meta),
+            Ok(Ok(Ok(ToolOutput { bytes, media, meta }))) => (CallVerdict::Done, self.bounded(bytes, media), meta),
             Ok(Ok(Err(ToolError { message, meta }))) => error(message, meta),
             Ok(Err(late)) => error(late.to_string(), Meta::new()),
             Err(join) if join.is_panic() => error(format!("The tool panicked: {}", panic_text(join)), Meta::new()),
@@ -64,13 +64,13 @@ impl Driver {
             let kept = self.bounded(output.text.clone().into_bytes(), output.media.clone());
             Output { full: kept.full.or_else(|| output.full.clone()), ..kept }
         };
-        let answers = answers.iter().map(|Answer { call, what }| {
+        let answers = answers.iter().map(|CallAnswer { call, what }| {
             let what = match what {
-                Answered::Output(output) => Answered::Output(bounded(output)),
-                Answered::Error(output) => Answered::Error(bounded(output)),
-                Answered::Approve { .. } | Answered::Deny { .. } => what.clone(),
+                AnswerContent::Output(output) => AnswerContent::Output(bounded(output)),
+                AnswerContent::Error(output) => AnswerContent::Error(bounded(output)),
+                AnswerContent::Approve { .. } | AnswerContent::Deny { .. } => what.clone(),
             };
-            Answer { call: *call, what }
+            CallAnswer { call: *call, what }
         });
         Command::Answer(answers.collect())
     }

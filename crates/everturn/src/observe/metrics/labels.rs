@@ -4,7 +4,7 @@
 
 use everturn_core::chat::TurnEnd;
 use everturn_core::cost::Usage;
-use everturn_core::error::Kind;
+use everturn_core::error::ErrorKind;
 use everturn_core::fact::AttemptOutcome;
 use everturn_core::ids::ModelId;
 use everturn_core::message::Stop;
@@ -172,7 +172,7 @@ pub(super) const fn outcome(outcome: AttemptOutcome) -> Word {
 pub(super) const fn result(outcome: AttemptOutcome) -> Option<Word> {
     match outcome {
         AttemptOutcome::Answered => Some("success"),
-        AttemptOutcome::Broke(_, Kind::Silence) => Some("timeout"),
+        AttemptOutcome::Broke(_, ErrorKind::Silence) => Some("timeout"),
         AttemptOutcome::Broke(..) => Some("error"),
         AttemptOutcome::Interrupted | AttemptOutcome::Lost => None,
     }

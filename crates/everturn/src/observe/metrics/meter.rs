@@ -9,12 +9,12 @@ use std::time::Duration;
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::context::size_of_output;
 use everturn_core::cost::Micros;
-use everturn_core::delta::{Began, Delta};
+use everturn_core::delta::{AttemptBegan, Delta};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind};
-use everturn_core::fact::{AttemptOutcome, Attempted, Fact};
+use everturn_core::error::{Cause, ErrorKind};
+use everturn_core::fact::{AttemptOutcome, AttemptRecord, Fact};
 use everturn_core::ids::{InboxSeq, ModelId, Timestamp};
-use everturn_core::message::{Body, CallResult, Message, Part, Reply, Stop, Verdict};
+use everturn_core::message::{Body, CallResult, CallVerdict, Message, Part, Reply, Stop};
 use everturn_core::status::Status;
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -40,9 +40,9 @@ pub(crate) struct Meter {
 #[derive(Default)]
 struct Step {
     /// The attempt under way: no row says yet what became of it.
-    open: Option<Began>,
+    open: Option<AttemptBegan>,
     /// The attempt that broke last, until another is made.
-    broke: Option<(ModelId, Kind)>,
+    broke: Option<(ModelId, ErrorKind)>,
     /// Whether the prompt has been paid for.
     paid: bool,
     /// Bytes of the draft that were counted as recovered.
@@ -100,7 +100,7 @@ impl Meter {
     }
 
     /// An attempt begins, after `retract` is taken out of the draft of those before it.
-    pub(crate) fn began(&mut self, began: &Began, retract: &[Delta], draft: Option<&Draft>) {
+    pub(crate) fn began(&mut self, began: &AttemptBegan, retract: &[Delta], draft: Option<&Draft>) {
         if let Some((model, kind)) = self.step.broke.take() {
             let (of, kind, rung) = (Model::of(&model), kind.label(), began.rung.label());
             self.metrics.0.stream_retries.get_or_create(&Retries { of, kind, rung }).inc();
@@ -191,7 +191,7 @@ impl Meter {
         self.step = Step::default();
     }
 
-    fn attempted(&mut self, row: &Attempted) {
+    fn attempted(&mut self, row: &AttemptRecord) {
         // Whatever was not begun as an attempt at the step is one at a summary.
         let began = self.step.open.take_if(|began| began.number == row.number);
         let rung = match &began {
@@ -208,7 +208,7 @@ impl Meter {
         self.metrics.0.attempts.get_or_create(&Attempts { of, rung, outcome }).inc();
     }
 
-    fn step_attempted(&mut self, of: &Model, row: &Attempted) {
+    fn step_attempted(&mut self, of: &Model, row: &AttemptRecord) {
         let (cause, kind) = match row.outcome {
             AttemptOutcome::Broke(cause, kind) => (Some(cause), Some(kind)),
             AttemptOutcome::Answered | AttemptOutcome::Interrupted | AttemptOutcome::Lost => (None, None),
@@ -232,7 +232,7 @@ impl Meter {
         }
     }
 
-    fn spent(&self, of: &Model, row: &Attempted) {
+    fn spent(&self, of: &Model, row: &AttemptRecord) {
         let (tally, spend) = (&row.tally, &row.spend);
         for (basis, usage, money) in
             [(KNOWN, &tally.known, spend.known), (ESTIMATED, &tally.estimated, spend.estimated)]
@@ -254,15 +254,15 @@ impl Meter {
         let of = of.unwrap_or_else(|| Model { provider: "unknown".into(), model: "unknown".into() });
         let labels = ToolOf { of, tool: shelf.label(&result.tool) };
         match result.verdict {
-            Verdict::Done => {}
-            Verdict::Error => {
+            CallVerdict::Done => {}
+            CallVerdict::Error => {
                 all.tool_errors.get_or_create(&labels).inc();
             }
-            Verdict::Unknown => {
+            CallVerdict::Unknown => {
                 all.tool_unknown.get_or_create(&labels).inc();
                 return;
             }
-            Verdict::Denied | Verdict::Interrupted => return, // Our words, and nobody's fault.
+            CallVerdict::Denied | CallVerdict::Interrupted => return, // Our words, and nobody's fault.
         }
         all.tool_result_size.get_or_create(&labels).observe(size_of_output(&result.output).bytes() as f64);
         if is_cut(&result.output) {

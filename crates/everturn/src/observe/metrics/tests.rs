@@ -1,10 +1,10 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use everturn_core::chat::{Failure, TurnEnd};
+use everturn_core::chat::{TurnEnd, TurnFailure};
 use everturn_core::cost::Usage;
 use everturn_core::delta::Rung;
-use everturn_core::error::{Cause, Kind};
+use everturn_core::error::{Cause, ErrorKind};
 use everturn_core::fact::AttemptOutcome;
 use everturn_core::message::{Output, Stop};
 use everturn_core::status::Status;
@@ -57,8 +57,8 @@ fn the_page_lists_what_is_registered() {
 
 /// Every word that may stand in a label, by label.
 fn vocabulary() -> Vec<(&'static str, Vec<Word>)> {
-    let kinds: Vec<Word> = Kind::ALL.iter().map(|kind| kind.label()).collect();
-    let silent = AttemptOutcome::Broke(Cause::IdleStall, Kind::Silence);
+    let kinds: Vec<Word> = ErrorKind::ALL.iter().map(|kind| kind.label()).collect();
+    let silent = AttemptOutcome::Broke(Cause::IdleStall, ErrorKind::Silence);
     let failures = chain(WriteError::Fenced, |error| match error {
         WriteError::Fenced => Some(WriteError::OutOfPlace),
         WriteError::OutOfPlace => Some(StoreError::NoSuchChat.into()),
@@ -93,7 +93,7 @@ fn rungs() -> Vec<Rung> {
 
 fn outcomes() -> Vec<AttemptOutcome> {
     chain(AttemptOutcome::Answered, |outcome| match outcome {
-        AttemptOutcome::Answered => Some(AttemptOutcome::Broke(Cause::Reset, Kind::Timeout)),
+        AttemptOutcome::Answered => Some(AttemptOutcome::Broke(Cause::Reset, ErrorKind::Timeout)),
         AttemptOutcome::Broke(..) => Some(AttemptOutcome::Interrupted),
         AttemptOutcome::Interrupted => Some(AttemptOutcome::Lost),
         AttemptOutcome::Lost => None,
@@ -112,7 +112,7 @@ fn stops() -> Vec<Stop> {
 }
 
 fn ends() -> Vec<TurnEnd> {
-    let failure = Failure { kind: Kind::Auth, message: String::new(), detail: String::new(), attempts: 1 };
+    let failure = TurnFailure { kind: ErrorKind::Auth, message: String::new(), detail: String::new(), attempts: 1 };
     chain(TurnEnd::Done, |end| match end {
         TurnEnd::Done => Some(TurnEnd::StopAfter("chosen by a model".into())),
         TurnEnd::StopAfter(_) => Some(TurnEnd::Interrupted),

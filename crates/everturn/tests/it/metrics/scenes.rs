@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn::core::chat::Chat;
-use everturn::core::cost::{Micros, Price, Report, Reported};
+use everturn::core::cost::{Micros, Price, TokenCount, UsageReport};
 use everturn::core::delta::Delta;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Media, Stop};
 use everturn::core::prompt::ToolSpec;
@@ -61,12 +61,12 @@ pub async fn a_turn(metrics: Metrics) {
         cache_write: Micros(3_750_000),
         above: None,
     };
-    let report = Report {
-        input: Reported::Known(1_000),
-        output: Reported::Known(200),
-        reasoning: Reported::Known(150),
-        cache_read: Reported::Known(5_000),
-        cache_write: Reported::Known(400),
+    let report = UsageReport {
+        input: TokenCount::Known(1_000),
+        output: TokenCount::Known(200),
+        reasoning: TokenCount::Known(150),
+        cache_read: TokenCount::Known(5_000),
+        cache_write: TokenCount::Known(400),
     };
     let understudy = Understudy::new([
         script([
@@ -91,10 +91,10 @@ pub struct NoInput {}
 
 /// Text that breaks twice and goes on both times.
 pub async fn continued(metrics: Metrics) {
-    let reset = || fail(Kind::Timeout, Cause::Reset);
+    let reset = || fail(ErrorKind::Timeout, Cause::Reset);
     let scripts = [
         script([text("One, two, "), usage(100, 1), reset()]),
-        script([text("three, four, "), usage(110, 4), fail(Kind::Overloaded, Cause::ServerError)]),
+        script([text("three, four, "), usage(110, 4), fail(ErrorKind::Overloaded, Cause::ServerError)]),
         script([text("five."), usage(120, 2), stop(Stop::End)]),
     ];
     say(&plays(metrics, scripts).await, "count").await;
@@ -103,7 +103,7 @@ pub async fn continued(metrics: Metrics) {
 /// A generation that is lost and found again.
 pub async fn reattached(metrics: Metrics) {
     let understudy = Understudy::new([
-        script([response_id("r1"), text("Hel"), fail(Kind::Timeout, Cause::Reset)]),
+        script([response_id("r1"), text("Hel"), fail(ErrorKind::Timeout, Cause::Reset)]),
         script([text("lo."), usage(100, 3), stop(Stop::End)]),
     ]);
     let understudy = understudy.with(|facts| {
@@ -117,7 +117,11 @@ pub async fn reattached(metrics: Metrics) {
 /// One whole call and one that is cut: the whole one runs, nobody is asked again for the other.
 pub async fn salvaged(metrics: Metrics) {
     let understudy = Understudy::new([
-        script([call("echo", json!({"say": "a"})), begin_call("echo", "{\"sa"), fail(Kind::Timeout, Cause::Reset)]),
+        script([
+            call("echo", json!({"say": "a"})),
+            begin_call("echo", "{\"sa"),
+            fail(ErrorKind::Timeout, Cause::Reset),
+        ]),
         answer(),
     ]);
     say(&on_stage(metrics, understudy, agent().tool(echo("echo", &counter())).unwrap()).await, "go").await;
@@ -126,14 +130,14 @@ pub async fn salvaged(metrics: Metrics) {
 /// A refusal that is tried again, here and then elsewhere.
 pub async fn fell_back(metrics: Metrics) {
     let first =
-        Understudy::new([script([refuse(529)]), script([fail(Kind::UsageLimit, Cause::Refused)])]).named("first");
+        Understudy::new([script([refuse(529)]), script([fail(ErrorKind::UsageLimit, Cause::Refused)])]).named("first");
     let agent = Agent::new("first/big".parse().unwrap()).or("understudy/one".parse().unwrap());
     let built = |builder: everturn::Builder| builder.metrics(metrics).provider(first);
     say(&Stage::built(Understudy::new([answer()]), agent, built).await, "hi").await;
 }
 
 /// One break of this kind, and then an answer.
-pub async fn broken_once(metrics: Metrics, kind: Kind, cause: Cause) {
+pub async fn broken_once(metrics: Metrics, kind: ErrorKind, cause: Cause) {
     say(&plays(metrics, [script([text("Hm, "), fail(kind, cause)]), answer()]).await, "hi").await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn_understudy::{fail, refuse, reset, script, stop, text, usage, words};
 
 use super::Row;
@@ -100,8 +100,9 @@ pub fn server_errors() -> Row {
             Case::new("503, again and again, half-way, and another model to ask")
                 .scripts(move |_| vec![half(), busy(), busy()])
                 .or_another_model(),
-            Case::new("said in the stream").half_way(|_| vec![fail(Kind::Overloaded, Cause::ServerError)]),
-            Case::new("said at the end of the stream").half_way(|_| vec![fail(Kind::Overloaded, Cause::ErrorFinish)]),
+            Case::new("said in the stream").half_way(|_| vec![fail(ErrorKind::Overloaded, Cause::ServerError)]),
+            Case::new("said at the end of the stream")
+                .half_way(|_| vec![fail(ErrorKind::Overloaded, Cause::ErrorFinish)]),
         ],
     )
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::core::delta::Delta;
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn::core::limits::Limits;
 use everturn::core::message::Stop;
 use everturn_understudy::{
@@ -134,7 +134,7 @@ pub fn resets() -> Row {
         "the connection breaks",
         [
             Case::new("reset half-way").half_way(|_| vec![reset()]),
-            Case::new("closed half-way").half_way(broken(Kind::Timeout, Cause::Truncated)),
+            Case::new("closed half-way").half_way(broken(ErrorKind::Timeout, Cause::Truncated)),
             Case::new("reset before anything was said").fault("reset@0x1"),
             Case::new("reset again and again").scripts(pieces),
             Case::new("reset behind a whole call and in another").scripts(calls),

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::delta::Delta;
-use everturn::core::fact::{AttemptOutcome, Attempted};
+use everturn::core::fact::{AttemptOutcome, AttemptRecord};
 use everturn::core::message::{Body, Message, Part};
 use everturn::core::status::Status;
 use everturn::core::view::{Event, Standing};
@@ -146,8 +146,8 @@ fn brief(text: &str) -> String {
 }
 
 /// The attempts' rows.
-pub fn rows(attempts: &[Attempted]) -> String {
-    let row = |row: &Attempted| {
+pub fn rows(attempts: &[AttemptRecord]) -> String {
+    let row = |row: &AttemptRecord| {
         let outcome = match row.outcome {
             AttemptOutcome::Broke(cause, kind) => format!("{kind:?} ({cause:?})"),
             outcome => format!("{outcome:?}"),

@@ -1,6 +1,6 @@
 //! Faults of HTTP itself.
 
-use everturn::core::error::{Cause, Kind};
+use everturn::core::error::{Cause, ErrorKind};
 use everturn_understudy::{fail, script, stop, text};
 
 use super::Row;
@@ -12,7 +12,7 @@ use super::front::First;
 pub fn farewells() -> Row {
     Row::new(
         "the connection is given up",
-        [Case::new("half-way").half_way(|_| vec![fail(Kind::Timeout, Cause::GoAway)])],
+        [Case::new("half-way").half_way(|_| vec![fail(ErrorKind::Timeout, Cause::GoAway)])],
     )
 }
 
@@ -23,7 +23,7 @@ pub fn half_open() -> Row {
         [
             Case::new("closed after the last answer").fault("hangup").after_a_turn(),
             Case::new("reset by the next request")
-                .scripts(move |_| vec![hello(), script([fail(Kind::Timeout, Cause::Reset)])])
+                .scripts(move |_| vec![hello(), script([fail(ErrorKind::Timeout, Cause::Reset)])])
                 .after_a_turn(),
         ],
     )

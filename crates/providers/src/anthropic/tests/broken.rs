@@ -1,8 +1,8 @@
 //! What is not the protocol, and what only looks so.
 
-use everturn_core::delta::{Began, Rung};
+use everturn_core::delta::{AttemptBegan, Rung};
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind};
+use everturn_core::error::{Cause, ErrorKind};
 use everturn_core::ids::{StepId, Timestamp};
 use everturn_core::message::Stop;
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn disorder_is_malformed() {
     ];
     for (name, events) in cases {
         let broken = read(&say(&events));
-        assert_eq!((error(&broken).kind, error(&broken).cause), (Kind::Malformed, Cause::Malformed), "{name}");
+        assert_eq!((error(&broken).kind, error(&broken).cause), (ErrorKind::Malformed, Cause::Malformed), "{name}");
     }
 }
 
@@ -74,7 +74,7 @@ fn disorder_is_malformed() {
 fn both_why_and_that_are_needed() {
     for events in [vec![start(), stop()], vec![start(), why("end_turn")], vec![start()], vec![stop()]] {
         let broken = read(&say(&events));
-        assert_eq!((error(&broken).kind, error(&broken).cause), (Kind::Truncated, Cause::Truncated), "{events:?}");
+        assert_eq!((error(&broken).kind, error(&broken).cause), (ErrorKind::Truncated, Cause::Truncated), "{events:?}");
     }
     assert_eq!(read(&say(&[start(), why("end_turn"), stop()])).end, Ok(()), "P28: an empty answer is one");
     assert_eq!(read(&say(&[start(), why("tool_use"), why("end_turn"), stop()])).end, Ok(()));
@@ -89,7 +89,7 @@ fn an_error_behind_the_end_is_none() {
     assert_eq!((&whole.end, whole.frames.last()), (&Ok(()), Some(&Frame::Stop(Stop::End))));
     for before in [vec![], vec![why("pause_turn")]] {
         let broken = read(&say(&[words(), before, vec![overloaded()]].concat()));
-        assert_eq!(error(&broken).kind, Kind::Overloaded);
+        assert_eq!(error(&broken).kind, ErrorKind::Overloaded);
     }
 }
 
@@ -114,7 +114,7 @@ fn junk_is_malformed() {
         "\u{fffd}",
     ] {
         let broken = read(&format!("data: {data}\n\n"));
-        assert_eq!(error(&broken).kind, Kind::Malformed, "{data}");
+        assert_eq!(error(&broken).kind, ErrorKind::Malformed, "{data}");
     }
     // The name of the event is as good as the type in it.
     assert_eq!(read("event: ping\ndata: {}\n\n").frames, [Frame::Ping]);
@@ -137,7 +137,7 @@ fn something_new_may_have_any_shape() {
     let others = told.frames.iter().filter(|frame| matches!(frame, Frame::Delta(Delta::Other(_)))).count();
     assert_eq!((told.end, others), (Ok(()), 2));
     for known in [json!({"type": "ping", "index": "x"}), json!({"type": "message_delta", "delta": "x"})] {
-        assert_eq!(error(&read(&say(&[start(), known]))).kind, Kind::Malformed);
+        assert_eq!(error(&read(&say(&[start(), known]))).kind, ErrorKind::Malformed);
     }
 }
 
@@ -174,7 +174,7 @@ proptest! {
         let told = read(&say(&[&[start()], &events[..]].concat()));
         let mut draft = Draft::new(StepId(1));
         let model = "anthropic/claude".parse().unwrap();
-        let began = Delta::Attempt(Box::new(Began { number: 1, model, rung: Rung::First }));
+        let began = Delta::Attempt(Box::new(AttemptBegan { number: 1, model, rung: Rung::First }));
         draft.push(Timestamp(0), &began).unwrap();
         for frame in &told.frames {
             if let Frame::Delta(delta) = frame {

@@ -1,4 +1,4 @@
-use everturn_core::error::{Cause, Kind, Retry};
+use everturn_core::error::{Cause, ErrorKind, Retry};
 use everturn_core::ids::Timestamp;
 use everturn_core::message::Stop;
 use serde_json::{Value, json};
@@ -10,37 +10,37 @@ use crate::classify::{Evidence, classify};
 #[test]
 fn every_documented_error_has_its_kind() {
     let table = [
-        (400, "invalid_request_error", "messages: at least one message is required", Kind::Generic, Retry::Never),
+        (400, "invalid_request_error", "messages: at least one message is required", ErrorKind::Generic, Retry::Never),
         (
             400,
             "invalid_request_error",
             "prompt is too long: 208310 tokens > 200000 maximum",
-            Kind::ContextFull,
+            ErrorKind::ContextFull,
             Retry::Never,
         ),
         (
             400,
             "invalid_request_error",
             "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000",
-            Kind::ContextFull,
+            ErrorKind::ContextFull,
             Retry::Never,
         ),
         (
             400,
             "invalid_request_error",
             "Your credit balance is too low to access the API",
-            Kind::UsageLimit,
+            ErrorKind::UsageLimit,
             Retry::Never,
         ),
-        (401, "authentication_error", "invalid x-api-key", Kind::Auth, Retry::Never),
-        (402, "billing_error", "There is a problem with your billing", Kind::UsageLimit, Retry::Never),
-        (403, "permission_error", "Your key may not use this", Kind::Auth, Retry::Never),
-        (404, "not_found_error", "model: claude-nope", Kind::Config, Retry::Never),
-        (413, "request_too_large", "Request exceeds the maximum size", Kind::ContextFull, Retry::Never),
-        (429, "rate_limit_error", "Number of requests has exceeded your limit", Kind::RateLimit, Retry::Backoff),
-        (500, "api_error", "Internal server error", Kind::Generic, Retry::Backoff),
-        (504, "timeout_error", "The request timed out", Kind::Timeout, Retry::Backoff),
-        (529, "overloaded_error", "Overloaded", Kind::Overloaded, Retry::Backoff),
+        (401, "authentication_error", "invalid x-api-key", ErrorKind::Auth, Retry::Never),
+        (402, "billing_error", "There is a problem with your billing", ErrorKind::UsageLimit, Retry::Never),
+        (403, "permission_error", "Your key may not use this", ErrorKind::Auth, Retry::Never),
+        (404, "not_found_error", "model: claude-nope", ErrorKind::Config, Retry::Never),
+        (413, "request_too_large", "Request exceeds the maximum size", ErrorKind::ContextFull, Retry::Never),
+        (429, "rate_limit_error", "Number of requests has exceeded your limit", ErrorKind::RateLimit, Retry::Backoff),
+        (500, "api_error", "Internal server error", ErrorKind::Generic, Retry::Backoff),
+        (504, "timeout_error", "The request timed out", ErrorKind::Timeout, Retry::Backoff),
+        (529, "overloaded_error", "Overloaded", ErrorKind::Overloaded, Retry::Backoff),
     ];
     for (status, name, message, kind, retry) in table {
         let body = json!({"type": "error", "error": {"type": name, "message": message}, "request_id": "req_1"});
@@ -58,13 +58,13 @@ fn every_documented_error_has_its_kind() {
 #[test]
 fn errors_in_a_stream_are_known_by_name() {
     let table = [
-        ("overloaded_error", Kind::Overloaded, Retry::Backoff, true),
-        ("api_error", Kind::Generic, Retry::Backoff, true),
-        ("rate_limit_error", Kind::RateLimit, Retry::Backoff, true),
-        ("timeout_error", Kind::Timeout, Retry::Backoff, true),
-        ("invalid_request_error", Kind::Generic, Retry::Never, false),
-        ("authentication_error", Kind::Auth, Retry::Never, false),
-        ("unheard_of_error", Kind::Generic, Retry::Backoff, true),
+        ("overloaded_error", ErrorKind::Overloaded, Retry::Backoff, true),
+        ("api_error", ErrorKind::Generic, Retry::Backoff, true),
+        ("rate_limit_error", ErrorKind::RateLimit, Retry::Backoff, true),
+        ("timeout_error", ErrorKind::Timeout, Retry::Backoff, true),
+        ("invalid_request_error", ErrorKind::Generic, Retry::Never, false),
+        ("authentication_error", ErrorKind::Auth, Retry::Never, false),
+        ("unheard_of_error", ErrorKind::Generic, Retry::Backoff, true),
     ];
     for (name, kind, retry, carried) in table {
         let event = json!({"type": "error", "error": {"type": name, "message": "x"}, "request_id": "req_2"});
@@ -73,7 +73,7 @@ fn errors_in_a_stream_are_known_by_name() {
         assert_eq!((error.is_broken_stream(), error.request_id.as_deref()), (carried, Some("req_2")), "{name}");
     }
     for odd in [json!({"type": "error"}), json!({"type": "error", "error": "x"}), Value::Null] {
-        assert_eq!(of_event("anthropic", &odd).kind, Kind::Generic);
+        assert_eq!(of_event("anthropic", &odd).kind, ErrorKind::Generic);
     }
 }
 

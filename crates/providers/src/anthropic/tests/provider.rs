@@ -2,7 +2,7 @@
 
 use everturn_core::limits::{Limits, Thinking};
 use everturn_core::message::Stop;
-use everturn_core::prompt::{Entries, Entry, PromptPart, Role};
+use everturn_core::prompt::{PromptEntries, PromptEntry, PromptPart, Role};
 use everturn_core::recovery::{Prefill, Reattach};
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,7 +31,7 @@ async fn server(stream: &'static str) -> (String, tokio::task::JoinHandle<String
 }
 
 fn request(model: &str, provider: &Anthropic) -> Request {
-    let entries: Entries = vec![Entry::new(Role::User, vec![PromptPart::text("Hi")])].into();
+    let entries: PromptEntries = vec![PromptEntry::new(Role::User, vec![PromptPart::text("Hi")])].into();
     Request::new(format!("anthropic/{model}").parse().unwrap(), &provider.facts(model).target, entries)
 }
 
@@ -79,7 +79,7 @@ async fn an_error_knows_its_request() {
     let provider = provider(&url, None);
     let frames = provider.open(request("claude-haiku-4-5", &provider)).await.unwrap();
     let error = frames.collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
-    assert_eq!((error.kind, error.request_id.as_deref()), (everturn_core::error::Kind::Truncated, Some("req_5")));
+    assert_eq!((error.kind, error.request_id.as_deref()), (everturn_core::error::ErrorKind::Truncated, Some("req_5")));
 }
 
 /// What is known of its models.

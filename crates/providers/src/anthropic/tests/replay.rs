@@ -1,6 +1,6 @@
 //! What came goes back as it came.
 
-use everturn_core::delta::{Began, Rung};
+use everturn_core::delta::{AttemptBegan, Rung};
 use everturn_core::draft::Draft;
 use everturn_core::ids::{MessageId, StepId, Timestamp};
 use everturn_core::message::{Body, Message, Part, Stop, Text};
@@ -48,7 +48,7 @@ fn accumulated(stream: &str) -> Vec<Value> {
 fn sent_back(stream: &str) -> Vec<Value> {
     let mut draft = Draft::new(StepId(1));
     let model: everturn_core::ids::ModelId = format!("anthropic/{MODEL}").parse().unwrap();
-    let began = Began { number: 1, model: model.clone(), rung: Rung::First };
+    let began = AttemptBegan { number: 1, model: model.clone(), rung: Rung::First };
     draft.push(Timestamp(0), &Delta::Attempt(Box::new(began))).unwrap();
     let mut stop = Stop::Broken;
     for frame in read(stream).frames {
@@ -65,7 +65,7 @@ fn sent_back(stream: &str) -> Vec<Value> {
     let messages: Vec<Message> =
         bodies.into_iter().map(|body| Message { id: MessageId(1), at: Timestamp(0), body, sent: None }).collect();
     let card = Catalogue::embedded().card("anthropic", MODEL);
-    let target = card.facts("anthropic", Wire::Anthropic).target;
+    let target = card.facts("anthropic", WireFormat::Anthropic).target;
     let request = Request::new(model, &target, prepare(&messages, &target)).fit(&target);
     assert_eq!(validate(&request, &target), Ok(()));
     let body = request::body(&request, &card).body;

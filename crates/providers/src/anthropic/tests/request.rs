@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use everturn_core::ids::{CallUid, MessageId, ModelId, StepId, Timestamp};
 use everturn_core::message::{
-    Body, Call, CallResult, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply, ReplyBody, RunBy,
-    Seal, Stop, Text, Verdict,
+    Body, Call, CallResult, CallVerdict, File, Media, Message, Meta, Output, Part, Provided, Reasoning, Reply,
+    ReplyBody, RunBy, Seal, Stop, Text,
 };
-use everturn_core::prompt::{Effort, Request, Target, ToolSpec, Unfinished, prepare, validate};
+use everturn_core::prompt::{Effort, Request, Target, ToolSpec, UnfinishedAnswer, prepare, validate};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn model(name: &str) -> ModelId {
 }
 
 fn target(model: &str) -> Target {
-    Catalogue::embedded().card("anthropic", model).facts("anthropic", Wire::Anthropic).target
+    Catalogue::embedded().card("anthropic", model).facts("anthropic", WireFormat::Anthropic).target
 }
 
 fn own(value: Value) -> Meta {
@@ -66,7 +66,7 @@ fn reply(parts: Vec<Part>, stop: Stop) -> Body {
     })))
 }
 
-fn result(ordinal: u16, tool: &str, verdict: Verdict, output: Output) -> Body {
+fn result(ordinal: u16, tool: &str, verdict: CallVerdict, output: Output) -> Body {
     let (call, tool, ended) = (uid(ordinal), tool.into(), Timestamp(0));
     Body::Result(Box::new(CallResult { call, tool, verdict, output, began: None, ended, meta: Meta::new() }))
 }
@@ -104,9 +104,9 @@ fn everything() -> Vec<Message> {
             ],
             Stop::ToolUse,
         ),
-        result(3, "fail", Verdict::Error, Output::text("no")),
-        result(1, "shoot", Verdict::Done, Output { text: "done".into(), media: vec![shot.clone()], full: None }),
-        result(2, "shoot", Verdict::Done, Output { media: vec![shot], ..Output::default() }),
+        result(3, "fail", CallVerdict::Error, Output::text("no")),
+        result(1, "shoot", CallVerdict::Done, Output { text: "done".into(), media: vec![shot.clone()], full: None }),
+        result(2, "shoot", CallVerdict::Done, Output { media: vec![shot], ..Output::default() }),
         Body::User(vec![text("And now?")]),
     ])
 }
@@ -217,8 +217,8 @@ fn an_unfinished_answer() {
     let continued = |name: &str| {
         let (target, by) = (target(name), model(name));
         let request = Request::new(by.clone(), &target, prepare(&hello, &target)).fit(&target);
-        let how = everturn_core::prompt::Continue::Prefill;
-        let request = request.continuing(&target, Unfinished { parts: &parts, by: &by }, how);
+        let how = everturn_core::prompt::ContinueMode::Prefill;
+        let request = request.continuing(&target, UnfinishedAnswer { parts: &parts, by: &by }, how);
         assert_eq!(validate(&request, &target), Ok(()));
         request::body(&request, &Catalogue::embedded().card("anthropic", name)).body["messages"].to_string()
     };
@@ -246,8 +246,8 @@ fn a_paused_answer() {
     ];
     let (target, by) = (target("claude-opus-5-5"), model("claude-opus-5-5"));
     let request = Request::new(by.clone(), &target, prepare(&hello, &target));
-    let how = everturn_core::prompt::Continue::Echo;
-    let mut request = request.continuing(&target, Unfinished { parts: &parts, by: &by }, how).fit(&target);
+    let how = everturn_core::prompt::ContinueMode::Echo;
+    let mut request = request.continuing(&target, UnfinishedAnswer { parts: &parts, by: &by }, how).fit(&target);
     request.echoed = own(json!({"container": {"id": "container_1", "expires_at": "soon"}}));
     assert_eq!(validate(&request, &target), Ok(()));
     let body = request::body(&request, &Catalogue::embedded().card("anthropic", "claude-opus-5-5")).body;

@@ -1,4 +1,4 @@
-use everturn_core::prompt::{Effort, Entries, Entry, PromptPart, Request, Role, ToolChoice, ToolSpec};
+use everturn_core::prompt::{Effort, PromptEntries, PromptEntry, PromptPart, Request, Role, ToolChoice, ToolSpec};
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use crate::anthropic::request;
 use crate::catalogue::Catalogue;
 
 fn asked(model: &str) -> Request {
-    let target = Catalogue::embedded().card("anthropic", model).facts("anthropic", super::Wire::Anthropic).target;
-    let entries: Entries = vec![Entry::new(Role::User, vec![PromptPart::text("Hi")])].into();
+    let target = Catalogue::embedded().card("anthropic", model).facts("anthropic", super::WireFormat::Anthropic).target;
+    let entries: PromptEntries = vec![PromptEntry::new(Role::User, vec![PromptPart::text("Hi")])].into();
     Request::new(format!("anthropic/{model}").parse().unwrap(), &target, entries)
 }
 

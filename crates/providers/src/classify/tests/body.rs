@@ -52,7 +52,7 @@ fn a_page_of_html_says_nothing() {
     for page in ["<html><body>502 Bad Gateway</body></html>", "\n <!DOCTYPE html>\n<p>prompt is too long", "<?xml?>"] {
         assert_eq!(read(page), Said::default());
         let error = answer("anthropic", 502, page);
-        assert_eq!((told(&error), error.detail.as_str()), ((Kind::Timeout, Retry::Backoff), ""));
+        assert_eq!((told(&error), error.detail.as_str()), ((ErrorKind::Timeout, Retry::Backoff), ""));
     }
 }
 
@@ -121,7 +121,7 @@ fn depth_is_bounded() {
 fn amazon_names_the_exception_in_a_header() {
     let header = |name: &str| (name == "x-amzn-errortype").then_some("ThrottlingException:http://internal.amazon.com/");
     let error = classify(&Evidence::of_response("bedrock", 400, header, br#"{"message":"Too many tokens"}"#, NOW));
-    assert_eq!((told(&error), error.detail.as_str()), ((Kind::RateLimit, Retry::Backoff), "Too many tokens"));
+    assert_eq!((told(&error), error.detail.as_str()), ((ErrorKind::RateLimit, Retry::Backoff), "Too many tokens"));
 }
 
 /// CE19, CE21, P10: what is kept of a message is one clean line.

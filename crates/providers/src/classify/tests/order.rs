@@ -1,4 +1,4 @@
-use everturn_core::error::Kind::{
+use everturn_core::error::ErrorKind::{
     Auth, ChainBroken, Config, ContentFilter, ContextFull, Generic, Malformed, Overloaded, ProviderDisabled, RateLimit,
     Timeout, UsageLimit,
 };
@@ -45,7 +45,7 @@ fn every_phrase_is_recognised() {
 /// CE11, P5–P9: what each status says by itself.
 #[test]
 fn every_status_says_something_by_itself() {
-    let cases: &[(&[u16], Kind, Retry)] = &[
+    let cases: &[(&[u16], ErrorKind, Retry)] = &[
         (&[301, 302, 307, 308, 404, 405, 501, 505], Config, Retry::Never),
         (&[401, 403], Auth, Retry::Never),
         (&[402], UsageLimit, Retry::Never),

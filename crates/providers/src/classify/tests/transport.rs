@@ -22,7 +22,7 @@ fn what_cannot_be_reached_is_tried_again() {
     ];
     for (transport, retry, cause) in cases {
         let error = broke(Phase::Opening, transport);
-        assert_eq!((told(&error), error.cause), ((Kind::Timeout, retry), cause), "{transport:?}");
+        assert_eq!((told(&error), error.cause), ((ErrorKind::Timeout, retry), cause), "{transport:?}");
         assert!(error.to_string().contains("cannot be reached"), "{error}");
         assert_eq!(error.status, None);
     }
@@ -32,20 +32,20 @@ fn what_cannot_be_reached_is_tried_again() {
 #[test]
 fn what_is_not_http_is_not_the_protocol() {
     let error = broke(Phase::Opening, Transport::Foreign);
-    assert_eq!((told(&error), error.cause), ((Kind::Malformed, Retry::Backoff), Cause::Malformed));
+    assert_eq!((told(&error), error.cause), ((ErrorKind::Malformed, Retry::Backoff), Cause::Malformed));
     let error = broke(Phase::Streaming, Transport::Foreign);
-    assert_eq!((told(&error), error.cause), ((Kind::Timeout, Retry::Backoff), Cause::Reset));
+    assert_eq!((told(&error), error.cause), ((ErrorKind::Timeout, Retry::Backoff), Cause::Reset));
 }
 
 /// CE02, CE08: once an answer is arriving, each end of it has its own cause, and all can be carried on.
 #[test]
 fn a_stream_breaks_in_typed_ways() {
     let cases = [
-        (Transport::Closed, Kind::Truncated, Cause::Truncated),
-        (Transport::TimedOut, Kind::Silence, Cause::IdleStall),
-        (Transport::Reset, Kind::Timeout, Cause::Reset),
-        (Transport::GoAway, Kind::Timeout, Cause::GoAway),
-        (Transport::Tls, Kind::Timeout, Cause::Reset),
+        (Transport::Closed, ErrorKind::Truncated, Cause::Truncated),
+        (Transport::TimedOut, ErrorKind::Silence, Cause::IdleStall),
+        (Transport::Reset, ErrorKind::Timeout, Cause::Reset),
+        (Transport::GoAway, ErrorKind::Timeout, Cause::GoAway),
+        (Transport::Tls, ErrorKind::Timeout, Cause::Reset),
     ];
     for (transport, kind, cause) in cases {
         let error = broke(Phase::Streaming, transport);
@@ -62,16 +62,20 @@ fn a_stream_breaks_in_typed_ways() {
 #[test]
 fn http2_codes_tell_who_ended_the_stream() {
     for code in [0, 2, 7, 8, 11] {
-        assert_eq!(told(&http2(code, Side::Peer)), (Kind::Timeout, Retry::Backoff), "{code}");
+        assert_eq!(told(&http2(code, Side::Peer)), (ErrorKind::Timeout, Retry::Backoff), "{code}");
     }
     for code in [1, 3, 4, 5, 6, 9, 10, 12, 13, 99] {
-        assert_eq!(told(&http2(code, Side::Peer)), (Kind::Malformed, Retry::Never), "{code}");
-        assert_eq!(told(&http2(code, Side::Local)), (Kind::Malformed, Retry::Never), "{code}");
+        assert_eq!(told(&http2(code, Side::Peer)), (ErrorKind::Malformed, Retry::Never), "{code}");
+        assert_eq!(told(&http2(code, Side::Local)), (ErrorKind::Malformed, Retry::Never), "{code}");
     }
     for code in [0, 8] {
-        assert_eq!(told(&http2(code, Side::Local)), (Kind::Generic, Retry::Never), "{code}");
+        assert_eq!(told(&http2(code, Side::Local)), (ErrorKind::Generic, Retry::Never), "{code}");
     }
-    assert_eq!(told(&http2(11, Side::Local)), (Kind::Timeout, Retry::Backoff), "P24: flooded, so on a new connection");
+    assert_eq!(
+        told(&http2(11, Side::Local)),
+        (ErrorKind::Timeout, Retry::Backoff),
+        "P24: flooded, so on a new connection"
+    );
     assert!(!http2(1, Side::Peer).is_broken_stream());
 }
 
@@ -79,8 +83,12 @@ fn http2_codes_tell_who_ended_the_stream() {
 #[test]
 fn an_error_status_beats_the_transport() {
     for transport in [Transport::Reset, Transport::Http2 { code: 1, by: Side::Peer }, Transport::GoAway] {
-        for (status, kind) in [(401, Kind::Auth), (429, Kind::RateLimit), (500, Kind::Generic), (529, Kind::Overloaded)]
-        {
+        for (status, kind) in [
+            (401, ErrorKind::Auth),
+            (429, ErrorKind::RateLimit),
+            (500, ErrorKind::Generic),
+            (529, ErrorKind::Overloaded),
+        ] {
             let evidence = Evidence {
                 status: Some(status),
                 ..Evidence::of_transport("openai", Phase::Opening, transport, "stream ID 503")
@@ -95,26 +103,26 @@ fn an_error_status_beats_the_transport() {
 #[test]
 fn a_cancelled_server_is_a_server_error() {
     for message in ["context canceled", "context deadline exceeded"] {
-        assert_eq!(told(&answer("openai", 500, &openai("", "", message))), (Kind::Generic, Retry::Backoff));
+        assert_eq!(told(&answer("openai", 500, &openai("", "", message))), (ErrorKind::Generic, Retry::Backoff));
     }
-    assert_eq!(told(&answer("google", 499, &openai("", "CANCELLED", ""))), (Kind::Timeout, Retry::Backoff));
+    assert_eq!(told(&answer("google", 499, &openai("", "CANCELLED", ""))), (ErrorKind::Timeout, Retry::Backoff));
 }
 
 /// CT04: a connection that keeps breaking keeps being tried, to the bound.
 #[test]
 fn a_breaking_connection_is_tried_to_the_bound() {
     use everturn_core::cost::Micros;
-    use everturn_core::retry::{Progress, RetryLimits, Spent, Verdict, Why, verdict};
+    use everturn_core::retry::{AttemptProgress, GiveUpReason, RetryDecision, RetryLimits, RetrySpent, decide};
 
     let limits = RetryLimits::default();
-    let mut spent = Spent::default();
+    let mut spent = RetrySpent::default();
     let why = loop {
         let error = http2(8, Side::Peer);
-        spent = spent.failed(Progress::None, Duration::from_secs(1), Micros(0), &limits);
-        match verdict(error.retry, &spent, &limits, 0.5) {
-            Verdict::Wait(wait) => spent = spent.waited(wait),
-            Verdict::GiveUp(why) => break why,
+        spent = spent.failed(AttemptProgress::None, Duration::from_secs(1), Micros(0), &limits);
+        match decide(error.retry, &spent, &limits, 0.5) {
+            RetryDecision::Wait(wait) => spent = spent.waited(wait),
+            RetryDecision::GiveUp(why) => break why,
         }
     };
-    assert_eq!((why, spent.attempts), (Why::Tries, limits.tries_max));
+    assert_eq!((why, spent.attempts), (GiveUpReason::Tries, limits.tries_max));
 }

@@ -175,7 +175,7 @@ fn an_error_in_the_stream_keeps_its_delay() {
     let details = json!([{ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s" }]);
     let event: Value = serde_json::from_slice(&google(429, "RESOURCE_EXHAUSTED", "slow down", &details)).unwrap();
     let error = in_stream("google", &event);
-    assert_eq!((error.kind, error.retry), (Kind::RateLimit, Retry::After(Duration::from_millis(7_500))));
+    assert_eq!((error.kind, error.retry), (ErrorKind::RateLimit, Retry::After(Duration::from_millis(7_500))));
     assert_eq!(error.cause, Cause::ServerError);
     assert!(error.is_broken_stream());
 }

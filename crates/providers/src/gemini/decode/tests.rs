@@ -1,6 +1,6 @@
-use everturn_core::cost::Report;
+use everturn_core::cost::UsageReport;
 use everturn_core::draft::Draft;
-use everturn_core::error::{Cause, Kind, Retry};
+use everturn_core::error::{Cause, ErrorKind, Retry};
 use everturn_core::ids::{StepId, Timestamp};
 use everturn_core::message::Part;
 use expect_test::expect_file;
@@ -98,7 +98,7 @@ fn without_a_finish_reason_there_is_no_answer() {
     let text = r#"{"candidates":[{"content":{"parts":[{"text":"All of it."}]}}]}"#;
     for frames in [&[text][..], &[text, "[DONE]"], &[text, r#"{"candidates":[{"finishReason":""}]}"#], &[]] {
         let error = told(frames).end.unwrap_err();
-        assert_eq!((error.kind, error.cause), (Kind::Truncated, Cause::Truncated), "{frames:?}");
+        assert_eq!((error.kind, error.cause), (ErrorKind::Truncated, Cause::Truncated), "{frames:?}");
     }
     let after = [r#"{"candidates":[{"finishReason":"STOP"}]}"#, text];
     assert_eq!(told(&after).frames, [Frame::Stop(everturn_core::message::Stop::End)], "nothing is read behind it");
@@ -116,14 +116,14 @@ fn nonsense_is_malformed() {
         let error = told(&[frame]).end.unwrap_err();
         assert_eq!(
             (error.kind, error.retry, error.cause),
-            (Kind::Malformed, Retry::Backoff, Cause::Malformed),
+            (ErrorKind::Malformed, Retry::Backoff, Cause::Malformed),
             "{frame}"
         );
         assert!(!error.detail.contains('7'), "nothing of the bytes is told");
     }
     let _ = told(&[&deep]);
     let pieces = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}"#;
-    assert_eq!(told(&[pieces]).end.unwrap_err().kind, Kind::Malformed);
+    assert_eq!(told(&[pieces]).end.unwrap_err().kind, ErrorKind::Malformed);
 }
 
 /// P21: counts that are missing, negative or absurd are unknown, and never mix with those that are known.
@@ -135,17 +135,17 @@ fn usage_is_known_or_unknown() {
         let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
         draft(&told(&frames).frames).usage()
     };
-    let known = |input: u64, output: u64, reasoning, cache_read| Report {
+    let known = |input: u64, output: u64, reasoning, cache_read| UsageReport {
         input: input.into(),
         output: output.into(),
         reasoning,
         cache_read,
-        ..Report::default()
+        ..UsageReport::default()
     };
-    let unknown = everturn_core::cost::Reported::Unknown;
-    assert_eq!(usage(&[]), Report::default());
+    let unknown = everturn_core::cost::TokenCount::Unknown;
+    assert_eq!(usage(&[]), UsageReport::default());
     assert_eq!(usage(&[r#"{"promptTokenCount":10}"#]), known(10, 0, unknown, unknown), "zero is left out");
-    assert_eq!(usage(&[r#"{"promptTokenCount":-10,"candidatesTokenCount":1e30}"#]), Report::default());
+    assert_eq!(usage(&[r#"{"promptTokenCount":-10,"candidatesTokenCount":1e30}"#]), UsageReport::default());
     let cached =
         [r#"{"promptTokenCount":10,"cachedContentTokenCount":8}"#, r#"{"promptTokenCount":10,"thoughtsTokenCount":4}"#];
     assert_eq!(usage(&cached), known(2, 4, 4_u64.into(), 8_u64.into()), "what is left out later was said before");

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use everturn_core::delta::{CallBegan, Delta, Handle, ProvidedDelta};
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::delta::{CallBegan, Delta, GenerationHandle, ProvidedDelta};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::message::{File, Meta, RunBy, Seal, Stop};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -93,7 +93,7 @@ impl Decode for Interaction {
         }
         if !event_id.is_empty() && !self.id.is_empty() {
             self.cursor.event = event_id;
-            Frame::mark(out, seen, Handle { id: self.id.clone(), cursor: self.cursor.to_text() });
+            Frame::mark(out, seen, GenerationHandle { id: self.id.clone(), cursor: self.cursor.to_text() });
         }
         if out.len() == seen {
             out.push(Frame::Ping);
@@ -163,7 +163,7 @@ impl Interaction {
             "failed" => Retry::Backoff,
             _ => Retry::Once, // Cancelled by somebody else, or a word nobody knows.
         };
-        let error = ProviderError::new(&*self.provider, Kind::Truncated).with_retry(retry);
+        let error = ProviderError::new(&*self.provider, ErrorKind::Truncated).with_retry(retry);
         Err(error.with_cause(Cause::ErrorFinish).with_detail(&format!("the interaction is {status}")))
     }
 

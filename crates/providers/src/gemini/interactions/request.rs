@@ -2,7 +2,7 @@
 
 use everturn_core::message::{Meta, Seal};
 use everturn_core::prompt::{
-    Entry, PromptCall, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
+    PromptCall, PromptEntry, PromptMedia, PromptPart, PromptResult, Request, Role, Sampling, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -100,7 +100,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn entry(&mut self, entry: &Entry) {
+    fn entry(&mut self, entry: &PromptEntry) {
         if entry.role == Role::Assistant {
             self.ids = CallIds::of(entry);
         }

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use everturn_core::message::Text;
-use everturn_core::prompt::{Effort, PromptFile, Target, ToolSpec, Wire, validate};
+use everturn_core::prompt::{Effort, PromptFile, Target, ToolSpec, WireFormat, validate};
 use expect_test::{expect, expect_file};
 
 use super::*;
 
-fn entry(role: Role, parts: impl IntoIterator<Item = PromptPart>) -> Entry {
-    Entry::new(role, parts.into_iter().collect())
+fn entry(role: Role, parts: impl IntoIterator<Item = PromptPart>) -> PromptEntry {
+    PromptEntry::new(role, parts.into_iter().collect())
 }
 
 fn signed(signature: &str) -> Meta {
@@ -32,8 +32,8 @@ fn result(provider_id: &str, tool: &str, text: &str) -> PromptPart {
     })
 }
 
-fn request(model: &str, entries: Vec<Entry>) -> Request {
-    let target = Target { replays: REPLAYED.map(Into::into).into(), ..Target::new(Wire::Gemini, "google") };
+fn request(model: &str, entries: Vec<PromptEntry>) -> Request {
+    let target = Target { replays: REPLAYED.map(Into::into).into(), ..Target::new(WireFormat::Gemini, "google") };
     let request = Request::new(format!("google/{model}").parse().unwrap(), &target, entries.into()).fit(&target);
     assert_eq!(validate(&request, &target), Ok(()), "the test itself is right");
     request
@@ -47,7 +47,7 @@ fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-fn hello() -> Entry {
+fn hello() -> PromptEntry {
     entry(Role::User, [PromptPart::text("Hello")])
 }
 
@@ -96,7 +96,7 @@ fn a_plain_request() {
 fn a_request_with_everything() {
     let sealed = |text: &str, seal: &str| {
         let (provider, text, seal) = ("google".into(), text.into(), Seal::Signature(seal.into()));
-        PromptPart::Reasoning(Sealed { provider, text, seal, meta: Meta::new() })
+        PromptPart::Reasoning(SealedReasoning { provider, text, seal, meta: Meta::new() })
     };
     let image = PromptMedia { media_type: "image/png".into(), bytes: Arc::from(&b"\x89PNG"[..]) };
     let file = PromptFile { name: "a.png".into(), media: image, meta: Meta::new() };

@@ -13,7 +13,7 @@ async fn a_redirect_leads_nowhere() {
     let location = format!("location: http://{}/v1/ask\r\n", elsewhere.local_addr().unwrap());
     for status in ["301", "302", "303", "307", "308"] {
         let error = refused(status, &location, "").await;
-        assert_eq!((error.kind, error.retry), (Kind::Config, Retry::Never), "{status}");
+        assert_eq!((error.kind, error.retry), (ErrorKind::Config, Retry::Never), "{status}");
         assert_eq!(error.detail, "a redirect, which is not followed; check the base URL");
     }
     assert_nobody_came(&elsewhere).await;

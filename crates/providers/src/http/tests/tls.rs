@@ -315,7 +315,11 @@ async fn a_stranger_is_not_trusted() {
     ] {
         let endpoint = server(acceptor, |_| async { panic!("a question for a stranger") }).await;
         let error = asked(&ours.client(), &endpoint).await.err().unwrap();
-        assert_eq!((error.kind, error.retry, error.cause), (Kind::Timeout, Retry::Once, Cause::Refused), "{error:?}");
+        assert_eq!(
+            (error.kind, error.retry, error.cause),
+            (ErrorKind::Timeout, Retry::Once, Cause::Refused),
+            "{error:?}"
+        );
         let named = format!("no secure connection to {}: ", endpoint.host());
         assert!(error.detail.starts_with(&named) && error.detail.contains(says), "{}", error.detail);
     }

@@ -1,7 +1,7 @@
 //! Chunks that should not be, and what becomes of them.
 
 use bytes::Bytes;
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::limits::Limits;
 use everturn_core::message::Stop;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -33,7 +33,7 @@ fn what_is_no_chunk_ends_the_attempt() {
         let error = read(&[data]).end.expect_err(data);
         assert_eq!(
             (error.kind, error.cause, error.retry),
-            (Kind::Malformed, Cause::Malformed, Retry::Backoff),
+            (ErrorKind::Malformed, Cause::Malformed, Retry::Backoff),
             "{data}"
         );
     }
@@ -59,7 +59,7 @@ fn anything_may_be_missing_or_odd() {
         "   ",
     ];
     let told = read(&odd);
-    assert_eq!(told.end.unwrap_err().kind, Kind::Truncated);
+    assert_eq!(told.end.unwrap_err().kind, ErrorKind::Truncated);
     assert!(told.frames.iter().all(|frame| *frame == Frame::Ping), "{:?}", told.frames);
 }
 
@@ -99,7 +99,7 @@ fn the_finish_reason_is_the_evidence() {
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
     let text = r#"{"choices":[{"delta":{"content":"Well."}}]}"#;
     for data in [vec![text], vec![text, "[DONE]"], vec![text, usage], vec![text, usage, "[DONE]"], vec!["[DONE]"]] {
-        assert_eq!(read(&data).end.unwrap_err().kind, Kind::Truncated, "{data:?}");
+        assert_eq!(read(&data).end.unwrap_err().kind, ErrorKind::Truncated, "{data:?}");
     }
     let done = finish("stop");
     for data in [vec![done.as_str()], vec![&done, "[DONE]"], vec![&done, usage], vec![&done, usage, "[DONE]"]] {
@@ -152,7 +152,7 @@ async fn a_stall_behind_the_end_is_none() {
 /// P23: a connection that breaks behind the finish reason breaks nothing.
 #[test]
 fn a_reset_behind_the_end_is_none() {
-    let reset = || ProviderError::new("x", Kind::Timeout).with_cause(Cause::Reset);
+    let reset = || ProviderError::new("x", ErrorKind::Timeout).with_cause(Cause::Reset);
     let play = |data: String| {
         arriving(&[data], stream::iter([Err(reset())]).boxed()).collect::<Vec<_>>().now_or_never().unwrap()
     };

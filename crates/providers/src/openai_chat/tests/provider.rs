@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use everturn_core::error::{Cause, Kind};
-use everturn_core::prompt::Wire;
+use everturn_core::error::{Cause, ErrorKind};
+use everturn_core::prompt::WireFormat;
 use everturn_core::recovery::Reattach;
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -46,7 +46,7 @@ async fn an_error_knows_its_request() {
     let target = provider.facts("gpt-5.4").target;
     let request = Talk::default().user("Hi.").request("openai/gpt-5.4", &target, |_| {});
     let error = provider.open(request).await.unwrap().collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
-    assert_eq!((error.kind, error.cause), (Kind::Timeout, Cause::ErrorFinish));
+    assert_eq!((error.kind, error.cause), (ErrorKind::Timeout, Cause::ErrorFinish));
     assert_eq!(error.request_id.as_deref(), Some("req_7"));
 }
 
@@ -56,7 +56,7 @@ fn facts_are_this_wires() {
     let catalogue = Arc::new(Catalogue::embedded());
     let provider = OpenAiChat::usual(http(), catalogue.clone(), variables("http://localhost/v1")).unwrap();
     let facts = provider.facts("gpt-5.4");
-    assert_eq!((facts.target.wire, facts.can.reattach), (Wire::OpenAiChat, Reattach::No));
+    assert_eq!((facts.target.wire, facts.can.reattach), (WireFormat::OpenAiChat, Reattach::No));
     assert!(!facts.target.reasoning && !facts.target.background && facts.target.replays.is_empty());
     assert!(facts.context_limit.is_some() && facts.price.is_some());
     let router = OpenAiChat::compatible("openrouter", &OPENROUTER, http(), catalogue, |_| None).unwrap();

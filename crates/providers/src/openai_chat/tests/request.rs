@@ -1,7 +1,9 @@
 //! Requests, as they are written down.
 
-use everturn_core::message::{Body, Part, Verdict};
-use everturn_core::prompt::{Continue, Effort, Request, Target, ToolChoice, ToolSpec, Unfinished, Wire};
+use everturn_core::message::{Body, CallVerdict, Part};
+use everturn_core::prompt::{
+    ContinueMode, Effort, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat,
+};
 use expect_test::{expect, expect_file};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +17,7 @@ const VLLM: &[u8] = include_bytes!("../../../fixtures/openai_chat/vllm.sse");
 const MODEL: &str = "compatible/qwen";
 
 fn target() -> Target {
-    Target::new(Wire::OpenAiChat, "compatible")
+    Target::new(WireFormat::OpenAiChat, "compatible")
 }
 
 fn body(request: &Request) -> Value {
@@ -39,11 +41,11 @@ fn everything_is_written_down() {
     let talk = Talk::default()
         .say(Body::User(shown))
         .heard(MODEL, CALLS, Completions::new("compatible"))
-        .result(1, Verdict::Error, "no such city", vec![])
-        .result(0, Verdict::Done, "rain", vec![media("image/png", b"radar")])
-        .result(2, Verdict::Done, "", vec![])
+        .result(1, CallVerdict::Error, "no such city", vec![])
+        .result(0, CallVerdict::Done, "rain", vec![media("image/png", b"radar")])
+        .result(2, CallVerdict::Done, "", vec![])
         .heard(MODEL, VLLM, Completions::new("compatible"))
-        .result(0, Verdict::Done, "snow", vec![])
+        .result(0, CallVerdict::Done, "snow", vec![])
         .reply("anthropic/claude", vec![words("It may "), words("rain.")])
         .user("Thanks.")
         .say(Body::Context("It is Monday.".into()));
@@ -68,7 +70,7 @@ fn media_are_written_down() {
     let shown =
         vec![file("a.mp3", "audio/mpeg", b"a"), file("b.wav", "audio/x-wav", b"b"), file("", "application/pdf", b"c")];
     let talk = Talk::default().say(Body::User(shown)).heard(MODEL, VLLM, Completions::new("compatible"));
-    let talk = talk.result(0, Verdict::Done, "", vec![media("image/png", b"d")]);
+    let talk = talk.result(0, CallVerdict::Done, "", vec![media("image/png", b"d")]);
     let sent = body(&talk.request(MODEL, &target, |_| {}));
     expect_file!["../../../fixtures/openai_chat/media.request.json"].assert_eq(&pretty(&sent["messages"]));
 }
@@ -76,10 +78,10 @@ fn media_are_written_down() {
 #[test]
 fn a_broken_answer_is_gone_on_with() {
     let parts: Vec<Part> = vec![words("The tide tur")];
-    let unfinished = Unfinished { parts: &parts, by: &MODEL.parse().unwrap() };
+    let unfinished = UnfinishedAnswer { parts: &parts, by: &MODEL.parse().unwrap() };
     let continued = |target: &Target| {
         let request = Talk::default().user("Tell me.").request(MODEL, target, |_| {});
-        body(&request.continuing(target, unfinished, Continue::Prefill))["messages"].clone()
+        body(&request.continuing(target, unfinished, ContinueMode::Prefill))["messages"].clone()
     };
     let prefilled = json!({"role": "assistant", "content": "The tide tur"});
     assert_eq!(continued(&target())[1], prefilled);

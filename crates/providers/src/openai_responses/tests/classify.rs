@@ -1,13 +1,13 @@
 //! What failures of this wire mean, each by where it was seen: the status, the stream, the way back.
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 use everturn_core::ids::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::classify;
 use crate::classify::Evidence;
 
-fn told(error: &ProviderError) -> (Kind, Retry, Cause) {
+fn told(error: &ProviderError) -> (ErrorKind, Retry, Cause) {
     (error.kind, error.retry, error.cause)
 }
 
@@ -17,40 +17,58 @@ fn refused(status: u16, kind: &str, code: Value, message: &str) -> ProviderError
 }
 
 /// Status × code × message, as the provider answers a request.
-const REFUSALS: &[(u16, &str, &str, Kind, Retry)] = &[
-    (401, "invalid_api_key", "Incorrect API key provided.", Kind::Auth, Retry::Never),
-    (401, "", "You must be a member of an organization to use the API.", Kind::Auth, Retry::Never),
-    (403, "unsupported_country_region_territory", "Country not supported", Kind::Auth, Retry::Never),
-    (404, "model_not_found", "The model `gpt-9` does not exist.", Kind::Config, Retry::Never),
-    (400, "unsupported_parameter", "Unsupported parameter: 'temperature'", Kind::Config, Retry::Never),
-    (400, "unsupported_value", "'max' is not supported", Kind::Config, Retry::Never),
-    (400, "context_length_exceeded", "Your input is too long.", Kind::ContextFull, Retry::Never),
-    (400, "", "Your input exceeds the context window of this model.", Kind::ContextFull, Retry::Never),
-    (400, "previous_response_not_found", "Previous response not found.", Kind::ChainBroken, Retry::Once),
-    (404, "", "Previous response with id 'resp_1' not found.", Kind::ChainBroken, Retry::Once),
-    (400, "", "No tool output found for function call call_1.", Kind::Generic, Retry::Never),
-    (400, "", "Item 'fc_1' was provided without its required 'reasoning' item: 'rs_1'.", Kind::Generic, Retry::Never),
-    (400, "", "Item 'rs_1' was provided without its required following item.", Kind::Generic, Retry::Never),
-    (400, "invalid_encrypted_content", "The encrypted content could not be verified.", Kind::Generic, Retry::Never),
+const REFUSALS: &[(u16, &str, &str, ErrorKind, Retry)] = &[
+    (401, "invalid_api_key", "Incorrect API key provided.", ErrorKind::Auth, Retry::Never),
+    (401, "", "You must be a member of an organization to use the API.", ErrorKind::Auth, Retry::Never),
+    (403, "unsupported_country_region_territory", "Country not supported", ErrorKind::Auth, Retry::Never),
+    (404, "model_not_found", "The model `gpt-9` does not exist.", ErrorKind::Config, Retry::Never),
+    (400, "unsupported_parameter", "Unsupported parameter: 'temperature'", ErrorKind::Config, Retry::Never),
+    (400, "unsupported_value", "'max' is not supported", ErrorKind::Config, Retry::Never),
+    (400, "context_length_exceeded", "Your input is too long.", ErrorKind::ContextFull, Retry::Never),
+    (400, "", "Your input exceeds the context window of this model.", ErrorKind::ContextFull, Retry::Never),
+    (400, "previous_response_not_found", "Previous response not found.", ErrorKind::ChainBroken, Retry::Once),
+    (404, "", "Previous response with id 'resp_1' not found.", ErrorKind::ChainBroken, Retry::Once),
+    (400, "", "No tool output found for function call call_1.", ErrorKind::Generic, Retry::Never),
+    (
+        400,
+        "",
+        "Item 'fc_1' was provided without its required 'reasoning' item: 'rs_1'.",
+        ErrorKind::Generic,
+        Retry::Never,
+    ),
+    (400, "", "Item 'rs_1' was provided without its required following item.", ErrorKind::Generic, Retry::Never),
+    (
+        400,
+        "invalid_encrypted_content",
+        "The encrypted content could not be verified.",
+        ErrorKind::Generic,
+        Retry::Never,
+    ),
     (
         400,
         "invalid_prompt",
         "Invalid prompt: your prompt was flagged by our usage policy.",
-        Kind::ContentFilter,
+        ErrorKind::ContentFilter,
         Retry::Never,
     ),
     (
         429,
         "rate_limit_exceeded",
         "Rate limit reached for gpt-5.4 on requests per min.",
-        Kind::RateLimit,
+        ErrorKind::RateLimit,
         Retry::Backoff,
     ),
-    (429, "rate_limit_exceeded", "Request too large for gpt-5.4 on tokens per min.", Kind::ContextFull, Retry::Never),
-    (429, "insufficient_quota", "You exceeded your current quota.", Kind::UsageLimit, Retry::Never),
-    (500, "", "The server had an error while processing your request.", Kind::Generic, Retry::Backoff),
-    (503, "", "That model is currently overloaded with other requests.", Kind::Overloaded, Retry::Backoff),
-    (503, "slow_down", "Slow down.", Kind::Overloaded, Retry::Backoff),
+    (
+        429,
+        "rate_limit_exceeded",
+        "Request too large for gpt-5.4 on tokens per min.",
+        ErrorKind::ContextFull,
+        Retry::Never,
+    ),
+    (429, "insufficient_quota", "You exceeded your current quota.", ErrorKind::UsageLimit, Retry::Never),
+    (500, "", "The server had an error while processing your request.", ErrorKind::Generic, Retry::Backoff),
+    (503, "", "That model is currently overloaded with other requests.", ErrorKind::Overloaded, Retry::Backoff),
+    (503, "slow_down", "Slow down.", ErrorKind::Overloaded, Retry::Backoff),
 ];
 
 #[test]
@@ -78,20 +96,20 @@ fn a_misshapen_prompt_does_not_quote_ids() {
 #[test]
 fn failures_in_a_stream() {
     let cases = [
-        ("server_error", "The model failed.", Kind::Generic, Retry::Backoff),
-        ("rate_limit_exceeded", "Rate limit reached.", Kind::RateLimit, Retry::Backoff),
-        ("insufficient_quota", "No money.", Kind::UsageLimit, Retry::Never),
-        ("context_length_exceeded", "Your input exceeds the context window.", Kind::ContextFull, Retry::Never),
-        ("invalid_prompt", "Invalid prompt.", Kind::Generic, Retry::Never),
-        ("invalid_prompt", "Your prompt was flagged.", Kind::ContentFilter, Retry::Never),
-        ("image_content_policy_violation", "No.", Kind::ContentFilter, Retry::Never),
-        ("bio_policy", "No.", Kind::ContentFilter, Retry::Never),
-        ("misalignment_policy_violation", "No.", Kind::ContentFilter, Retry::Never),
-        ("invalid_base64_image", "Bad image.", Kind::Generic, Retry::Never),
-        ("failed_to_download_image", "Gone.", Kind::Generic, Retry::Never),
-        ("vector_store_timeout", "Too slow.", Kind::Generic, Retry::Backoff),
-        ("something_new", "What?", Kind::Generic, Retry::Backoff),
-        ("", "", Kind::Generic, Retry::Backoff),
+        ("server_error", "The model failed.", ErrorKind::Generic, Retry::Backoff),
+        ("rate_limit_exceeded", "Rate limit reached.", ErrorKind::RateLimit, Retry::Backoff),
+        ("insufficient_quota", "No money.", ErrorKind::UsageLimit, Retry::Never),
+        ("context_length_exceeded", "Your input exceeds the context window.", ErrorKind::ContextFull, Retry::Never),
+        ("invalid_prompt", "Invalid prompt.", ErrorKind::Generic, Retry::Never),
+        ("invalid_prompt", "Your prompt was flagged.", ErrorKind::ContentFilter, Retry::Never),
+        ("image_content_policy_violation", "No.", ErrorKind::ContentFilter, Retry::Never),
+        ("bio_policy", "No.", ErrorKind::ContentFilter, Retry::Never),
+        ("misalignment_policy_violation", "No.", ErrorKind::ContentFilter, Retry::Never),
+        ("invalid_base64_image", "Bad image.", ErrorKind::Generic, Retry::Never),
+        ("failed_to_download_image", "Gone.", ErrorKind::Generic, Retry::Never),
+        ("vector_store_timeout", "Too slow.", ErrorKind::Generic, Retry::Backoff),
+        ("something_new", "What?", ErrorKind::Generic, Retry::Backoff),
+        ("", "", ErrorKind::Generic, Retry::Backoff),
     ];
     for (code, message, kind, retry) in cases {
         let error = json!({"code": code, "message": message});
@@ -109,7 +127,7 @@ fn failures_in_a_stream() {
     }
     assert_eq!(
         told(&classify::event("openai", &"nonsense".into())),
-        (Kind::Generic, Retry::Backoff, Cause::ServerError)
+        (ErrorKind::Generic, Retry::Backoff, Cause::ServerError)
     );
 }
 
@@ -124,7 +142,7 @@ fn a_policy_is_named() {
 /// A generation that is gone leads to the next rung; a key that is wrong or a server that is down says what it says.
 #[test]
 fn the_way_back() {
-    let gone = (Kind::Truncated, Retry::Backoff, Cause::ErrorFinish);
+    let gone = (ErrorKind::Truncated, Retry::Backoff, Cause::ErrorFinish);
     for (status, message) in
         [(404, "Response with id 'resp_1' not found."), (400, "Cannot stream this response."), (410, "")]
     {
@@ -133,7 +151,7 @@ fn the_way_back() {
         assert!(error.is_broken_stream());
     }
     let down = classify::not_resumed(refused(503, "", json!(null), ""));
-    assert_eq!(told(&down), (Kind::Timeout, Retry::Backoff, Cause::Refused));
+    assert_eq!(told(&down), (ErrorKind::Timeout, Retry::Backoff, Cause::Refused));
     let key = classify::not_resumed(refused(401, "", json!(null), ""));
-    assert_eq!(told(&key), (Kind::Auth, Retry::Never, Cause::Refused));
+    assert_eq!(told(&key), (ErrorKind::Auth, Retry::Never, Cause::Refused));
 }

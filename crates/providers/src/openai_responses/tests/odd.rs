@@ -1,6 +1,6 @@
 //! Events that should not be, and what becomes of them.
 
-use everturn_core::error::{Cause, Kind, Retry};
+use everturn_core::error::{Cause, ErrorKind, Retry};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn what_is_no_event_ends_the_attempt() {
     for data in ["{\"type\":\"resp", "nonsense", "[1]", "7", "null", &deep, twice] {
         let read = told([format!("data: {data}\n\n").as_bytes()], Responses::new("openai", Keeps::Nothing));
         let error = read.end.expect_err(data);
-        assert_eq!((error.kind, error.cause, error.retry), (Kind::Malformed, Cause::Malformed, Retry::Backoff));
+        assert_eq!((error.kind, error.cause, error.retry), (ErrorKind::Malformed, Cause::Malformed, Retry::Backoff));
         assert_eq!(read.frames, []);
     }
 }
@@ -65,7 +65,7 @@ fn without_a_terminal_event_it_was_cut() {
     for end in ["", "data: [DONE]\n\n"] {
         let bytes = sse(&[text("almost")]) + end;
         let read = told([bytes.as_bytes()], Responses::new("openai", Keeps::Nothing));
-        assert_eq!(read.end.unwrap_err().kind, Kind::Truncated);
+        assert_eq!(read.end.unwrap_err().kind, ErrorKind::Truncated);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use everturn_core::delta::Handle;
-use everturn_core::error::{Cause, Kind, Retry};
+use everturn_core::delta::GenerationHandle;
+use everturn_core::error::{Cause, ErrorKind, Retry};
 use everturn_core::limits::Thinking;
 use everturn_core::message::Stop;
 use everturn_core::recovery::Reattach;
@@ -25,8 +25,8 @@ fn provider(url: &str) -> OpenAiResponses {
     OpenAiResponses::usual(http(), Arc::new(Catalogue::embedded()), variables(url)).unwrap()
 }
 
-fn handle(cursor: &str) -> Handle {
-    Handle { id: "resp_09".into(), cursor: cursor.into() }
+fn handle(cursor: &str) -> GenerationHandle {
+    GenerationHandle { id: "resp_09".into(), cursor: cursor.into() }
 }
 
 /// A question goes where it should, with what it needs, and its answer is read.
@@ -63,14 +63,14 @@ async fn a_generation_is_found_again() {
 /// One that is gone is a broken stream that nobody can take up, and so is a handle that is none.
 #[tokio::test]
 async fn a_generation_may_be_gone() {
-    let gone = (Kind::Truncated, Retry::Backoff, Cause::ErrorFinish);
+    let gone = (ErrorKind::Truncated, Retry::Backoff, Cause::ErrorFinish);
     let body = r#"{"error":{"message":"Response with id 'resp_09' not found.","type":"invalid_request_error"}}"#;
     let (url, _) = server("404 Not Found", "application/json", body).await;
     let error = provider(&url).reattach("gpt-5.4", &handle("13")).await.err().unwrap();
     assert_eq!((error.kind, error.retry, error.cause), gone);
     assert_eq!((error.status, error.request_id.as_deref()), (Some(404), Some("req_7")));
     let provider = provider("http://127.0.0.1:1/v1");
-    let handles = [handle(""), handle("x"), Handle { id: "../models".into(), cursor: "1".into() }];
+    let handles = [handle(""), handle("x"), GenerationHandle { id: "../models".into(), cursor: "1".into() }];
     for handle in handles {
         let error = provider.reattach("gpt-5.4", &handle).await.err().unwrap();
         assert_eq!((error.kind, error.retry, error.cause), gone, "{handle:?}");

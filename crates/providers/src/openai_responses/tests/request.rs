@@ -1,7 +1,9 @@
 //! Requests, as they are written down.
 
-use everturn_core::message::{Body, Part, Verdict};
-use everturn_core::prompt::{Continue, Effort, Request, Target, ToolChoice, ToolSpec, Unfinished, Wire};
+use everturn_core::message::{Body, CallVerdict, Part};
+use everturn_core::prompt::{
+    ContinueMode, Effort, Request, Target, ToolChoice, ToolSpec, UnfinishedAnswer, WireFormat,
+};
 use expect_test::{expect, expect_file};
 use serde_json::{Map, Value, json};
 
@@ -25,7 +27,7 @@ fn card() -> Card {
 }
 
 fn target() -> Target {
-    card().facts("openai", Wire::OpenAiResponses).target
+    card().facts("openai", WireFormat::OpenAiResponses).target
 }
 
 fn decoder() -> Responses {
@@ -62,9 +64,9 @@ fn everything() -> Talk {
         .say(Body::User(shown))
         .say(Body::Context("It is Monday.".into()))
         .heard(MODEL, CALLS, decoder())
-        .result(1, Verdict::Error, "no such city", vec![])
-        .result(0, Verdict::Done, "rain", vec![media("image/png", b"radar")])
-        .result(2, Verdict::Done, "", vec![])
+        .result(1, CallVerdict::Error, "no such city", vec![])
+        .result(0, CallVerdict::Done, "rain", vec![media("image/png", b"radar")])
+        .result(2, CallVerdict::Done, "", vec![])
         .heard(MODEL, SEARCH, decoder())
         .user("And what does Claude think?")
         .reply("anthropic/claude", vec![words("It may "), words("rain.")])
@@ -114,8 +116,8 @@ fn a_response_comes_back_as_it_was() {
 /// An item that had to be told in two pieces must not come back under one id twice.
 #[test]
 fn no_id_is_sent_twice() {
-    let talk = Talk::default().user("Go.").heard(MODEL, UNENDED, decoder()).result(0, Verdict::Done, "ok", vec![]);
-    let talk = talk.heard(MODEL, UNENDED, decoder()).result(0, Verdict::Done, "ok", vec![]);
+    let talk = Talk::default().user("Go.").heard(MODEL, UNENDED, decoder()).result(0, CallVerdict::Done, "ok", vec![]);
+    let talk = talk.heard(MODEL, UNENDED, decoder()).result(0, CallVerdict::Done, "ok", vec![]);
     let sent = body(&talk.request(MODEL, &target(), |_| {}), &Options::default());
     let mut ids: Vec<&str> = sent["input"].as_array().unwrap().iter().filter_map(|item| item["id"].as_str()).collect();
     let len = ids.len();
@@ -127,8 +129,8 @@ fn no_id_is_sent_twice() {
 #[test]
 fn a_chain_sends_what_is_new() {
     let talk = Talk::default().user("Hello.").heard(MODEL, CALLS, decoder());
-    let talk = talk.result(0, Verdict::Done, "rain", vec![]).result(1, Verdict::Error, "error: none", vec![]);
-    let talk = talk.result(2, Verdict::Done, "noon", vec![]).user("Well?");
+    let talk = talk.result(0, CallVerdict::Done, "rain", vec![]).result(1, CallVerdict::Error, "error: none", vec![]);
+    let talk = talk.result(2, CallVerdict::Done, "noon", vec![]).user("Well?");
     let target = target();
     let mut chain = None;
     let request = talk.request(MODEL, &target, |request| {
@@ -138,8 +140,10 @@ fn a_chain_sends_what_is_new() {
     assert!(chain.is_some() == stream_keeps(CALLS));
     let unkept = body(&request, &Options::default());
     assert_eq!(unkept.get("previous_response_id"), None, "nothing is built upon what nobody keeps");
-    let request =
-        Request { chain: Some(everturn_core::prompt::Chain { response_id: "resp_02".into(), from: 2 }), ..request };
+    let request = Request {
+        chain: Some(everturn_core::prompt::ResponseChain { response_id: "resp_02".into(), from: 2 }),
+        ..request
+    };
     expect![[r#"
         {
           "include": [
@@ -201,9 +205,9 @@ fn a_generation_in_the_background_is_kept() {
 fn a_broken_answer_is_gone_on_with() {
     let target = target();
     let parts: Vec<Part> = vec![words("The tide tur")];
-    let unfinished = Unfinished { parts: &parts, by: &MODEL.parse().unwrap() };
+    let unfinished = UnfinishedAnswer { parts: &parts, by: &MODEL.parse().unwrap() };
     let request = Talk::default().user("Tell me.").request(MODEL, &target, |_| {});
-    let request = request.continuing(&target, unfinished, Continue::Prefill);
+    let request = request.continuing(&target, unfinished, ContinueMode::Prefill);
     let sent = body(&request, &Options::default());
     expect![[r#"
         [

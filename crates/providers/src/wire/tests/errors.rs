@@ -1,6 +1,6 @@
 //! Errors in a stream in shapes that are not the wire's own, on every wire.
 
-use everturn_core::error::{Cause, Kind, ProviderError, Retry};
+use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
 
 use crate::anthropic::Messages;
 use crate::gemini::GenerateContent;
@@ -31,36 +31,52 @@ fn errors(event: &str) -> [(&'static str, ProviderError); 5] {
 fn errors_are_read_in_any_shape() {
     let table = [
         // LiteLLM, vLLM, SGLang, llama.cpp, Ollama.
-        (r#"data: {"error":{"message":"No such thing.","type":null,"param":null,"code":"400"}}"#, Kind::Generic, false),
-        (r#"data: {"error":{"message":"No such thing.","type":"invalid_request_error"}}"#, Kind::Generic, false),
-        (r#"data: {"error":{"message":"No such thing.","code":"invalid_request_error"}}"#, Kind::Generic, false),
-        (r#"data: {"error":{"code":500,"message":"No such thing.","type":"server_error"}}"#, Kind::Generic, true),
+        (
+            r#"data: {"error":{"message":"No such thing.","type":null,"param":null,"code":"400"}}"#,
+            ErrorKind::Generic,
+            false,
+        ),
+        (r#"data: {"error":{"message":"No such thing.","type":"invalid_request_error"}}"#, ErrorKind::Generic, false),
+        (r#"data: {"error":{"message":"No such thing.","code":"invalid_request_error"}}"#, ErrorKind::Generic, false),
+        (r#"data: {"error":{"code":500,"message":"No such thing.","type":"server_error"}}"#, ErrorKind::Generic, true),
         (
             r#"data: {"object":"error","message":"No such thing.","type":"BadRequestError","code":400}"#,
-            Kind::Generic,
+            ErrorKind::Generic,
             false,
         ),
-        (r#"data: {"error":"No such thing."}"#, Kind::Generic, true),
-        (r#"error: {"code":401,"message":"No such thing.","type":"authentication_error"}"#, Kind::Auth, false),
+        (r#"data: {"error":"No such thing."}"#, ErrorKind::Generic, true),
+        (r#"error: {"code":401,"message":"No such thing.","type":"authentication_error"}"#, ErrorKind::Auth, false),
         // Under the name of an error, whatever its data is.
-        ("event: error\ndata: {\"error\":{\"message\":\"No such thing.\",\"code\":429}}", Kind::RateLimit, true),
+        ("event: error\ndata: {\"error\":{\"message\":\"No such thing.\",\"code\":429}}", ErrorKind::RateLimit, true),
         (
             "event: error\ndata: {\"type\":\"invalid_request_error\",\"message\":\"No such thing.\"}",
-            Kind::Generic,
+            ErrorKind::Generic,
             false,
         ),
-        ("event: error\ndata: {\"type\":\"overloaded_error\",\"message\":\"No such thing.\"}", Kind::Overloaded, true),
-        ("event: error\ndata: {\"detail\":\"No such thing.\",\"status\":400}", Kind::Generic, false),
+        (
+            "event: error\ndata: {\"type\":\"overloaded_error\",\"message\":\"No such thing.\"}",
+            ErrorKind::Overloaded,
+            true,
+        ),
+        ("event: error\ndata: {\"detail\":\"No such thing.\",\"status\":400}", ErrorKind::Generic, false),
         (
             "event: error\ndata: {\"detail\":{\"error\":{\"message\":\"No such thing.\",\"code\":404}}}",
-            Kind::Config,
+            ErrorKind::Config,
             false,
         ),
-        ("event: error\ndata: No such thing.", Kind::Generic, true),
+        ("event: error\ndata: No such thing.", ErrorKind::Generic, true),
         // Google's, Anthropic's and OpenAI's, through a gateway that speaks another wire.
-        (r#"data: [{"error":{"code":503,"message":"No such thing.","status":"UNAVAILABLE"}}]"#, Kind::Timeout, true),
-        (r#"data: {"type":"error","error":{"type":"permission_error","message":"No such thing."}}"#, Kind::Auth, false),
-        (r#"data: {"type":"error","code":"invalid_api_key","message":"No such thing."}"#, Kind::Auth, false),
+        (
+            r#"data: [{"error":{"code":503,"message":"No such thing.","status":"UNAVAILABLE"}}]"#,
+            ErrorKind::Timeout,
+            true,
+        ),
+        (
+            r#"data: {"type":"error","error":{"type":"permission_error","message":"No such thing."}}"#,
+            ErrorKind::Auth,
+            false,
+        ),
+        (r#"data: {"type":"error","code":"invalid_api_key","message":"No such thing."}"#, ErrorKind::Auth, false),
     ];
     for (event, kind, is_retried) in table {
         for (wire, error) in errors(event) {

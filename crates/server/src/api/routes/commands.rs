@@ -186,7 +186,7 @@ pub async fn answers(
 async fn answered(
     app: &App,
     chat: &Own<Answering>,
-    answers: Arc<[command::Answer]>,
+    answers: Arc<[command::CallAnswer]>,
     key: Key,
 ) -> Result<wire::Accepted, Problem> {
     let decided = audit::decided(&answers);

@@ -3,7 +3,7 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
-use everturn::core::command::{Command, When};
+use everturn::core::command::{Command, Delivery};
 use everturn::core::ids::MessageId;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -70,7 +70,7 @@ pub async fn send(
     key: Key,
     Laden(send, _room): Laden<wire::Send>,
 ) -> Result<(StatusCode, Answer<wire::Accepted>), Problem> {
-    let when = send.when.map_or(When::Queue, When::from);
+    let when = send.when.map_or(Delivery::Queue, Delivery::from);
     let parts = send.said().map_err(|why| Problem::new(Kind::Invalid, why))?;
     let _leave = app.leave(&chat.caller, &chat, &key).await?;
     let receipt = accepted(&chat, Command::Send { parts, when }, key.0).await?;

@@ -61,8 +61,8 @@ pub struct Bounds {
     pub cost_micros: Option<u64>,
 }
 
-impl From<budget::Account> for Account {
-    fn from(budget::Account { budget, day, month }: budget::Account) -> Self {
+impl From<budget::BudgetAccount> for Account {
+    fn from(budget::BudgetAccount { budget, day, month }: budget::BudgetAccount) -> Self {
         let budget::Budget { chat: chat_max, day: day_max, month: month_max } = budget;
         Self {
             day: day.into(),
@@ -75,8 +75,8 @@ impl From<budget::Account> for Account {
     }
 }
 
-impl From<budget::Used> for Used {
-    fn from(budget::Used { steps, time, alive, tokens, cost: Micros(cost_micros) }: budget::Used) -> Self {
+impl From<budget::BudgetUse> for Used {
+    fn from(budget::BudgetUse { steps, time, alive, tokens, cost: Micros(cost_micros) }: budget::BudgetUse) -> Self {
         Self { steps, time_ms: millis(time), alive_ms: millis(alive), tokens, cost_micros }
     }
 }

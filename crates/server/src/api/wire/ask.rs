@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use everturn::core::command::{self, Answered};
+use everturn::core::command::{self, AnswerContent};
 use everturn::core::ids::{CallUid, StepId};
 use everturn::core::message::{self, Meta, Output};
 use everturn::core::prompt::ToolSpec;
@@ -318,18 +318,18 @@ impl Answer {
 
     /// What the core makes of it; `None` if it names no call or hash.
     #[must_use]
-    pub fn into_core(self) -> Option<command::Answer> {
+    pub fn into_core(self) -> Option<command::CallAnswer> {
         let (call, what) = match self {
-            Self::Result { call, output } => (call, Answered::Output(Output::text(output))),
-            Self::Error { call, output } => (call, Answered::Error(Output::text(output))),
+            Self::Result { call, output } => (call, AnswerContent::Output(Output::text(output))),
+            Self::Error { call, output } => (call, AnswerContent::Error(Output::text(output))),
             Self::Approve { call, input_hash } => {
-                (call, Answered::Approve { input_hash: u64::from_str_radix(&input_hash, 16).ok()? })
+                (call, AnswerContent::Approve { input_hash: u64::from_str_radix(&input_hash, 16).ok()? })
             }
-            Self::Deny { call, reason } => (call, Answered::Deny { reason }),
+            Self::Deny { call, reason } => (call, AnswerContent::Deny { reason }),
         };
         let (step, ordinal) = call.split_once('.')?;
         let call = CallUid { step: StepId(step.parse().ok()?), ordinal: ordinal.parse().ok()? };
-        Some(command::Answer { call, what })
+        Some(command::CallAnswer { call, what })
     }
 }
 

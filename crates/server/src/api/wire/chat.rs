@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everturn::core::chat::{self, CallState, OpenCall, TurnEnd, Wait};
+use everturn::core::chat::{self, CallState, OpenCall, RetryWait, TurnEnd};
 use everturn::core::view;
 use everturn::stores;
 use serde::{Deserialize, Serialize};
@@ -318,8 +318,8 @@ impl From<&view::Standing> for Standing {
     }
 }
 
-impl From<&chat::Queued> for Queued {
-    fn from(chat::Queued { id, at, parts, steers, key }: &chat::Queued) -> Self {
+impl From<&chat::QueuedMessage> for Queued {
+    fn from(chat::QueuedMessage { id, at, parts, steers, key }: &chat::QueuedMessage) -> Self {
         let (parts, key) = (parts.iter().map(Part::from).collect(), key.clone());
         Self { id: id.0, at: at.0, parts, steers: *steers, key }
     }
@@ -344,8 +344,8 @@ impl From<&OpenCall> for Ask {
     }
 }
 
-impl From<&Wait> for Retry {
-    fn from(Wait { until, kind, message, attempt }: &Wait) -> Self {
+impl From<&RetryWait> for Retry {
+    fn from(RetryWait { until, kind, message, attempt }: &RetryWait) -> Self {
         Self { until: until.0, kind: kind.label().into(), message: message.clone(), attempt: *attempt }
     }
 }

@@ -1,6 +1,6 @@
 //! What a stream tells.
 
-use everturn::core::cost::Report;
+use everturn::core::cost::UsageReport;
 use everturn::core::delta::{self, CallBegan, ProvidedDelta};
 use everturn::core::view;
 use serde::{Deserialize, Serialize};
@@ -218,8 +218,8 @@ impl From<&view::Snapshot> for Snapshot {
     }
 }
 
-impl From<&view::Row> for Delta {
-    fn from(view::Row { step, seq, at, delta }: &view::Row) -> Self {
+impl From<&view::JournalRow> for Delta {
+    fn from(view::JournalRow { step, seq, at, delta }: &view::JournalRow) -> Self {
         Self { step: step.0, n: seq.0, at: at.0, what: (&**delta).into() }
     }
 }
@@ -258,14 +258,14 @@ impl From<&delta::Delta> for Increment {
     }
 }
 
-impl From<&delta::Began> for Began {
-    fn from(delta::Began { number, model, rung }: &delta::Began) -> Self {
+impl From<&delta::AttemptBegan> for Began {
+    fn from(delta::AttemptBegan { number, model, rung }: &delta::AttemptBegan) -> Self {
         Self { number: *number, model: model.to_string(), rung: (*rung).into() }
     }
 }
 
-impl From<Report> for Counts {
-    fn from(Report { input, output, reasoning, cache_read, cache_write }: Report) -> Self {
+impl From<UsageReport> for Counts {
+    fn from(UsageReport { input, output, reasoning, cache_read, cache_write }: UsageReport) -> Self {
         Self {
             input: input.known(),
             output: output.known(),

@@ -25,7 +25,7 @@ struct Words<'a> {
 
 impl<'a> Words<'a> {
     fn of(event: &'a view::Event) -> Option<Self> {
-        let view::Event::Delta(view::Row { step, seq, at, delta }) = event else { return None };
+        let view::Event::Delta(view::JournalRow { step, seq, at, delta }) = event else { return None };
         let (kind, text) = match &**delta {
             Delta::Text(text) => ("text", text),
             Delta::Reasoning(text) => ("reasoning", text),
@@ -76,7 +76,7 @@ mod tests {
     const CHAT: ChatId = ChatId::from_u128(7);
 
     fn row(delta: Delta) -> view::Event {
-        view::Event::Delta(view::Row { step: StepId(3), seq: Seq(4), at: Timestamp(5), delta: Arc::new(delta) })
+        view::Event::Delta(view::JournalRow { step: StepId(3), seq: Seq(4), at: Timestamp(5), delta: Arc::new(delta) })
     }
 
     /// What is written in a hurry is what is written at leisure.

@@ -45,7 +45,7 @@ words! {
         Failed,
     }
     /// When a message is to be heard by a busy chat.
-    When of command::When {
+    When of command::Delivery {
         /// After the turn.
         Queue,
         /// At the next step boundary.
@@ -54,7 +54,7 @@ words! {
         Now,
     }
     /// How a call went.
-    Verdict of message::Verdict {
+    Verdict of message::CallVerdict {
         /// The tool did its work.
         Done,
         /// It failed.

@@ -2,7 +2,7 @@
 
 use everturn::core::cost;
 use everturn::core::error::Cause;
-use everturn::core::fact::{AttemptOutcome, Attempted, Totals};
+use everturn::core::fact::{AttemptOutcome, AttemptRecord, Totals};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -127,8 +127,8 @@ impl From<Totals> for Usage {
     }
 }
 
-impl From<&Attempted> for Attempt {
-    fn from(attempted: &Attempted) -> Self {
+impl From<&AttemptRecord> for Attempt {
+    fn from(attempted: &AttemptRecord) -> Self {
         let outcome = match attempted.outcome {
             AttemptOutcome::Answered => "answered".into(),
             AttemptOutcome::Broke(Cause::Resumed, _) => PROCESS_ENDED.into(),

@@ -8,7 +8,7 @@ fn brought(company: &Company, set: &[(&str, &str)]) -> Result<Brought, BadProvid
     bring(Engine::builder(), &Limits::default(), company, variable)
 }
 
-fn with(name: &str, wire: Wire, url: &str, key_env: Option<&str>) -> Company {
+fn with(name: &str, wire: WireFormat, url: &str, key_env: Option<&str>) -> Company {
     let named = Named { wire, url: url.into(), key_env: key_env.map(Into::into) };
     Company { named: BTreeMap::from([(name.into(), named)]), ..Company::default() }
 }
@@ -34,7 +34,7 @@ async fn every_usual_model_has_a_provider() {
 #[tokio::test]
 async fn a_named_provider_keeps_its_key() {
     let key = ("LAB_KEY", "a-secret-of-the-lab");
-    let lab = |url: &str| with("lab", Wire::OpenAiChat, url, Some("LAB_KEY"));
+    let lab = |url: &str| with("lab", WireFormat::OpenAiChat, url, Some("LAB_KEY"));
     for (url, variables, said) in [
         ("https://lab.example/v1", vec![key], None),
         ("http://127.0.0.1:8000/v1", vec![key], None),
@@ -65,13 +65,13 @@ async fn a_named_provider_keeps_its_key() {
 /// Every wire can be had under another name, and names that mean something else cannot.
 #[tokio::test]
 async fn named_providers_have_names_of_their_own() {
-    for wire in [Wire::Anthropic, Wire::OpenAiResponses, Wire::OpenAiChat, Wire::Gemini] {
+    for wire in [WireFormat::Anthropic, WireFormat::OpenAiResponses, WireFormat::OpenAiChat, WireFormat::Gemini] {
         let Brought { builder, .. } = brought(&with("lab", wire, "https://lab.example", None), &[]).unwrap();
         let facts = builder.start().facts(&"lab/x".parse().unwrap()).unwrap();
         assert_eq!(facts.target.wire, wire);
     }
     for name in ["openai", "understudy", "ollama", "openrouter", "", "a/b", "a:b", "a b"] {
-        assert!(brought(&with(name, Wire::OpenAiChat, "https://lab.example", None), &[]).is_err(), "{name}");
+        assert!(brought(&with(name, WireFormat::OpenAiChat, "https://lab.example", None), &[]).is_err(), "{name}");
     }
 }
 
@@ -79,7 +79,7 @@ async fn named_providers_have_names_of_their_own() {
 #[tokio::test]
 async fn generations_are_kept_of_whom_somebody_asks_for_it() {
     for kept in [vec![], vec!["google"], vec!["lab"], vec!["google", "lab"]] {
-        let lab = with("lab", Wire::Gemini, "https://lab.example", None);
+        let lab = with("lab", WireFormat::Gemini, "https://lab.example", None);
         let company = Company { kept: kept.iter().map(|name| (*name).to_owned()).collect(), ..lab };
         let engine = brought(&company, &[]).unwrap().builder.start();
         for provider in ["google", "lab"] {
@@ -118,7 +118,7 @@ async fn ollama_is_offered_where_somebody_says_it_is() {
 async fn a_price_that_was_told_counts() {
     let price = PriceCard { input: 1_000_000, output: 3_000_000, cache_read: None, cache_write: None, above: None };
     let told = ["lab/qwen", "openrouter/a", "ollama/q", "google/gemini-2.5-flash-x", "anthropic/claude-sonnet-4-5-x"];
-    for wire in [Wire::Anthropic, Wire::OpenAiResponses, Wire::OpenAiChat, Wire::Gemini] {
+    for wire in [WireFormat::Anthropic, WireFormat::OpenAiResponses, WireFormat::OpenAiChat, WireFormat::Gemini] {
         let prices = told.iter().map(|model| (model.parse().unwrap(), price)).collect();
         let set = KEYS.map(|(_, variables, _)| (variables[0], "a-key"));
         let company = Company { prices, ..with("lab", wire, "https://lab.example", None) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::chat::Chat;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{Fence, Version};
@@ -31,7 +31,7 @@ struct Sheet {
     chat: Arc<Chat>,
     cells: ChatCells,
     split: Split,
-    used: BTreeMap<Day, Used>,
+    used: BTreeMap<Day, BudgetUse>,
     /// The number of the first attempt, if there is one.
     attempt: i64,
     entries: Vec<Line>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use everturn_core::change::admit_behind;
-use everturn_core::command::{Command, Inbound};
+use everturn_core::command::{Command, InboxCommand};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId};
 use everturn_core::limits::Limits;
 use tokio_postgres::types::Type;
@@ -143,7 +143,7 @@ impl Inner {
 }
 
 /// Commands behind `obeyed`, oldest first.
-pub(crate) async fn pending(conn: &Conn, chat: ChatId, obeyed: u64, fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
+pub(crate) async fn pending(conn: &Conn, chat: ChatId, obeyed: u64, fetch: Fetch) -> Result<Vec<InboxCommand>, Fault> {
     let (id, obeyed) = (id_bytes(chat), big(obeyed));
     let sql = "SELECT seq, aimed, at, key, body FROM inbox WHERE chat = $1 AND seq > $2 ORDER BY seq";
     let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&obeyed, Type::INT8)];

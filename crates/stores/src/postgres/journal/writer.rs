@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use everturn_core::ids::ChatId;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
 
@@ -39,7 +39,7 @@ const BATCH_LEN_MAX: usize = 2048;
 pub(crate) enum Job {
     Append {
         pen: Pen,
-        rows: Vec<Row>,
+        rows: Vec<JournalRow>,
         piece: Piece,
         ack: Ack,
     },
@@ -52,7 +52,7 @@ struct Entry {
     pen: Pen,
     desk: Arc<Desk>,
     no: i64,
-    rows: Vec<Row>,
+    rows: Vec<JournalRow>,
     piece: Piece,
     ack: Ack,
     /// Those who brought more rows.
@@ -115,7 +115,7 @@ struct Batch {
 
 impl Batch {
     /// Puts rows where they belong, or refuses them.
-    fn add(&mut self, inner: &Inner, pen: Pen, (rows, piece): (Vec<Row>, Piece), ack: Ack) {
+    fn add(&mut self, inner: &Inner, pen: Pen, (rows, piece): (Vec<JournalRow>, Piece), ack: Ack) {
         let desk = inner.desks.at(pen.chat);
         let place = {
             let held = desk.held();
@@ -127,7 +127,7 @@ impl Batch {
         };
         let known = self.places.get(&pen.chat).copied();
         let end = known.map_or(stored, |i| self.entries[i].rows.last().map_or(stored, |row| row.seq));
-        let fits = |(i, row): (usize, &Row)| row.step == step && row.seq.0 == end.0 + 1 + i as u64;
+        let fits = |(i, row): (usize, &JournalRow)| row.step == step && row.seq.0 == end.0 + 1 + i as u64;
         if !rows.iter().enumerate().all(fits) {
             ack.tell(Err(WriteError::OutOfPlace));
         } else if rows.is_empty() {

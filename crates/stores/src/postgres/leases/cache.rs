@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
-use everturn_core::view::{Cursor, Event, Row};
+use everturn_core::view::{Cursor, Event, JournalRow};
 
 use crate::store::{News, Pen};
 
@@ -51,7 +51,7 @@ pub(crate) struct Held {
     /// Where the journal of the open step ends.
     pub(crate) end: Seq,
     pub(crate) chat: Option<Arc<Chat>>,
-    pub(crate) ring: VecDeque<Row>,
+    pub(crate) ring: VecDeque<JournalRow>,
 }
 
 impl Desks {
@@ -100,7 +100,7 @@ impl Desk {
         }
         let missed = (held.end.0 - seen.seq.0) as usize;
         let known = held.ring.len().checked_sub(missed)?;
-        let events = held.ring.range(known..).map(Row::without_bytes).map(Event::Delta).collect();
+        let events = held.ring.range(known..).map(JournalRow::without_bytes).map(Event::Delta).collect();
         let cursor = Cursor { seq: held.end, ..seen };
         Some((missed > 0).then_some(News { cursor, events }))
     }
@@ -108,7 +108,7 @@ impl Desk {
 
 impl Held {
     /// Notes rows that are stored now.
-    pub(crate) fn appended(&mut self, rows: Vec<Row>) {
+    pub(crate) fn appended(&mut self, rows: Vec<JournalRow>) {
         let Some(first) = rows.first().filter(|row| row.step == self.step) else { return };
         self.end = Seq(first.seq.0 + rows.len() as u64 - 1);
         self.ring.extend(rows);

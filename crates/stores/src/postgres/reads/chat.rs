@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::chat::Chat;
-use everturn_core::command::{Inbound, Refusal};
+use everturn_core::command::{InboxCommand, Refusal};
 use everturn_core::cost::Micros;
-use everturn_core::fact::Attempted;
+use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp};
 use everturn_core::message::Message;
 use everturn_core::view::{self, Standing};
@@ -93,14 +93,14 @@ impl Inspection {
         Ok(rows.first().map_or(0, |row| count(row, "working") as usize))
     }
 
-    pub(crate) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    pub(crate) async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         let sql = "
             SELECT coalesce(sum(steps), 0)::bigint AS steps, coalesce(sum(time_ms), 0)::bigint AS time_ms,
             coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost), 0)::bigint AS cost,
             coalesce(sum(alive_ms), 0)::bigint AS alive_ms FROM used WHERE owner = $1 AND day BETWEEN $2 AND $3";
         let (owner, from, to) = (owner.as_bytes(), days.start().0, days.end().0);
         let rows = self.read(sql, &[(&owner, Type::BYTEA), (&from, Type::INT8), (&to, Type::INT8)]).await?;
-        let sum = |row: &Row| Used {
+        let sum = |row: &Row| BudgetUse {
             steps: count(row, "steps"),
             time: Duration::from_millis(count(row, "time_ms")),
             alive: Duration::from_millis(count(row, "alive_ms")),
@@ -217,7 +217,7 @@ impl Inner {
 }
 
 impl Inspection {
-    pub(crate) async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    pub(crate) async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         let mut patience = self.patience();
         loop {
             let read = async {
@@ -342,7 +342,7 @@ impl Inspection {
     ///
     /// # Errors
     /// It is not there, or they cannot be read.
-    pub async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    pub async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         let sql = "
             SELECT page.body FROM chats LEFT JOIN LATERAL (
                 SELECT number, body FROM attempts WHERE chat = chats.id ORDER BY number LIMIT $3 OFFSET $2
@@ -433,14 +433,14 @@ pub(crate) async fn messages(
 }
 
 /// The commands that rows with `seq`, `aimed`, `at`, `key` and `body` stand for.
-pub(crate) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetch) -> Result<Vec<Inbound>, Fault> {
+pub(crate) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetch) -> Result<Vec<InboxCommand>, Fault> {
     let stored = rows.iter().map(|row| Ok(command::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, Fault>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     let built = rows.iter().zip(stored).map(|(row, stored)| {
         let (seq, aimed, at) = (InboxSeq(count(row, "seq")), StepId(count(row, "aimed")), Timestamp(row.get("at")));
         let key = row.get::<_, Option<&[u8]>>("key").map(name).transpose()?;
-        Ok(Inbound { seq, aimed, at, key, command: stored.build(&bytes)? })
+        Ok(InboxCommand { seq, aimed, at, key, command: stored.build(&bytes)? })
     });
     built.collect()
 }
@@ -462,7 +462,7 @@ pub(crate) async fn journal(
     Place { no, step, worker }: Place,
     seen: Seq,
     fetch: Fetch,
-) -> Result<Vec<view::Row>, Fault> {
+) -> Result<Vec<view::JournalRow>, Fault> {
     let (number, seen) = (big(step.0), big(seen.0));
     let sql = "
         SELECT first, body FROM drafts WHERE no = $1 AND step = $2 AND first >= coalesce((

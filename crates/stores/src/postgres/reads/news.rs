@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use everturn_core::chat::Chat;
-use everturn_core::command::Inbound;
+use everturn_core::command::InboxCommand;
 use everturn_core::ids::{ChatId, MessageId, Seq, StepId, Version};
-use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
 use tokio_postgres::types::Type;
 
 use crate::memory::is_usable;
@@ -87,7 +87,7 @@ impl Inner {
 /// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
 pub(crate) struct Shown {
     pub(crate) chat: Chat,
-    pending: Vec<Inbound>,
+    pending: Vec<InboxCommand>,
 }
 
 impl Shown {
@@ -130,7 +130,7 @@ async fn commits_since(conn: &Conn, shown: &Shown, seen: Version) -> Result<Opti
     Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(shown.standing()))]).collect()))
 }
 
-async fn snapshot(conn: &Conn, shown: &Shown, rows: &[Row]) -> Result<Snapshot, Fault> {
+async fn snapshot(conn: &Conn, shown: &Shown, rows: &[JournalRow]) -> Result<Snapshot, Fault> {
     let newest = page(conn, shown.chat.id, i64::MAX, (PAGE_LEN_MAX, &Sheet::page())).await?;
     let messages: Vec<Arc<_>> = messages(conn, shown.chat.id, &newest, Fetch::Lengths).await?;
     Ok(Snapshot { messages, standing: shown.standing(), draft: draft_of(rows)? })

@@ -7,7 +7,7 @@ use everturn_core::ids::{MessageId, Seq, StepId, Timestamp};
 use everturn_core::message::{Body, Message, Meta, Part};
 use everturn_core::rehearsal::sample::chat_id;
 use everturn_core::rehearsal::{Deed, Dice, Stage, tiny_limits, wish};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -89,9 +89,9 @@ proptest! {
     fn any_words_at_any_time_come_back(words in vec((any::<i64>(), texts(), any::<bool>()), 0..8)) {
         let row = |((at, text, aloud), seq)| {
             let delta = if aloud { Delta::Text(text) } else { Delta::Reasoning(text) };
-            Row { step: StepId(1), seq: Seq(seq), at: Timestamp(at), delta: Arc::new(delta) }
+            JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(at), delta: Arc::new(delta) }
         };
-        let rows: Vec<Row> = words.into_iter().zip(1..).map(row).collect();
+        let rows: Vec<JournalRow> = words.into_iter().zip(1..).map(row).collect();
         comes_back(&rows);
         is_joined(&rows);
         if !rows.is_empty() {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::alive::Alive;
-use everturn_core::chat::{CallState, Chat, OpenCall, Tail, Tried, Turn};
-use everturn_core::command::{Answer, Choice, Command, Refusal, When};
-use everturn_core::fact::{Attempted, Fact, Totals};
+use everturn_core::chat::{CallState, Chat, OpenCall, StepAttempts, TranscriptTail, Turn};
+use everturn_core::command::{CallAnswer, Command, Delivery, ModelChoice, Refusal};
+use everturn_core::fact::{AttemptRecord, Fact, Totals};
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
-use everturn_core::inherited::{Found, Inherited};
-use everturn_core::message::{Call, Message, Sent};
+use everturn_core::inherited::{DraftTakeovers, TakeoverPoint};
+use everturn_core::message::{Call, Message, SendReceipt};
 use everturn_core::prompt::ToolSpec;
 use everturn_core::setup::Setup;
 use everturn_core::status::{Status, Verb};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use serde_json::json;
 
 use super::Appends;
@@ -26,7 +26,7 @@ pub(super) fn messages(odd: &str) -> Vec<Message> {
     let ids = [u64::MAX, 0].into_iter().chain(1..).map(MessageId);
     let ats = [i64::MIN, i64::MAX].into_iter().chain(1..).map(Timestamp);
     let bodies = samples::bodies(odd, StepId(u64::MAX - 9));
-    let sents = [None, Some(Sent { receipt: InboxSeq(u64::MAX), key: Some(odd.into()) })].into_iter().cycle();
+    let sents = [None, Some(SendReceipt { receipt: InboxSeq(u64::MAX), key: Some(odd.into()) })].into_iter().cycle();
     let all = bodies.into_iter().zip(ids).zip(ats).zip(sents);
     all.map(|(((body, id), at), sent)| Message { id, at, body, sent }).collect()
 }
@@ -55,8 +55,8 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     };
     let (title, touched) = (odd.to_string(), Timestamp(i64::MIN));
     chats.push(Chat { calls: open(CallState::Ready), step: StepId(u64::MAX), title, touched, ..plain.clone() });
-    let found = |version, seq| Found { version: Version(version), seq: Seq(seq) };
-    chats.push(Chat { inherited: Inherited { last: found(7, u64::MAX), before: found(5, 1) }, ..plain });
+    let found = |version, seq| TakeoverPoint { version: Version(version), seq: Seq(seq) };
+    chats.push(Chat { inherited: DraftTakeovers { last: found(7, u64::MAX), before: found(5, 1) }, ..plain });
     let mut chosen = Chat { model: Some(samples::model(odd)), ..chats[0].clone() };
     chosen.apply(&[Fact::Moved(Status::Running), Fact::TurnBegan(Timestamp(-1)), Fact::Chose(None)]);
     chats.push(chosen);
@@ -65,7 +65,7 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     chats.push(later);
     chats.push(Chat {
         unseen: MessageId(u64::MAX),
-        tried: Tried { blind: true, ..Tried::default() },
+        tried: StepAttempts { blind: true, ..StepAttempts::default() },
         ..chats[0].clone()
     });
     chats.push(Chat { debug: true, ..chats[0].clone() });
@@ -82,21 +82,22 @@ pub(super) fn chats(odd: &str) -> Vec<Chat> {
     chats
 }
 
-const TAILS: [Tail; 7] = [
-    Tail::Nothing,
-    Tail::Input,
-    Tail::Reply,
-    Tail::CutReply,
-    Tail::FilteredReply,
-    Tail::EmptyReply,
-    Tail::StoppedReply,
+const TAILS: [TranscriptTail; 7] = [
+    TranscriptTail::Nothing,
+    TranscriptTail::Input,
+    TranscriptTail::Reply,
+    TranscriptTail::CutReply,
+    TranscriptTail::FilteredReply,
+    TranscriptTail::EmptyReply,
+    TranscriptTail::StoppedReply,
 ];
 
 pub(super) fn commands(odd: &str) -> Vec<Command> {
     let parts: Arc<[_]> = samples::parts(odd).into();
-    let answer = |(_, what)| Answer { call: UID, what };
-    let mut commands =
-        [When::Queue, When::Steer, When::Now].map(|when| Command::Send { parts: parts.clone(), when }).to_vec();
+    let answer = |(_, what)| CallAnswer { call: UID, what };
+    let mut commands = [Delivery::Queue, Delivery::Steer, Delivery::Now]
+        .map(|when| Command::Send { parts: parts.clone(), when })
+        .to_vec();
     commands.extend([
         Command::Promote(InboxSeq(u64::MAX)),
         Command::Unqueue(InboxSeq(1)),
@@ -108,8 +109,8 @@ pub(super) fn commands(odd: &str) -> Vec<Command> {
         Command::Unarchive,
         Command::Rename(odd.into()),
         Command::Patch { title: Some(odd.into()), archived: Some(true), model: None, debug: None },
-        Command::Patch { title: None, archived: None, model: Some(Choice::Agents), debug: None },
-        Command::Patch { title: None, archived: None, model: Some(Choice::Own(samples::model(odd))), debug: None },
+        Command::Patch { title: None, archived: None, model: Some(ModelChoice::Agents), debug: None },
+        Command::Patch { title: None, archived: None, model: Some(ModelChoice::Own(samples::model(odd))), debug: None },
         Command::Patch { title: None, archived: None, model: None, debug: Some(true) },
     ]);
     let is_asked = |verb: &Verb| commands.iter().any(|command| command.verb() == *verb);
@@ -122,7 +123,7 @@ pub(super) fn outcomes() -> Vec<Result<(), Refusal>> {
     unicode::refusals().into_iter().map(Err).chain([Ok(())]).collect()
 }
 
-pub(super) fn attempts(odd: &str) -> Vec<Attempted> {
+pub(super) fn attempts(odd: &str) -> Vec<AttemptRecord> {
     let attempted = |fact| match fact {
         Fact::Attempted(attempted, _) => Some(*attempted),
         _ => None,
@@ -131,15 +132,15 @@ pub(super) fn attempts(odd: &str) -> Vec<Attempted> {
 }
 
 /// All deltas at once and one by one, at times that jump about.
-pub(super) fn journals(odd: &str) -> Vec<Vec<Row>> {
+pub(super) fn journals(odd: &str) -> Vec<Vec<JournalRow>> {
     let deltas = samples::deltas(odd);
     assert_eq!(deltas.iter().map(samples::kind).collect::<BTreeSet<_>>().len(), samples::KINDS, "a kind is missing");
     let ats = [0, 0, i64::MAX, i64::MIN, -1, -1, 7].into_iter().cycle().map(Timestamp);
     let rows = deltas.into_iter().zip(ats).zip(5..).map(|((delta, at), seq)| {
         let (step, delta) = (StepId(u64::MAX), Arc::new(delta));
-        Row { step, seq: Seq(seq), at, delta }
+        JournalRow { step, seq: Seq(seq), at, delta }
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<JournalRow> = rows.collect();
     rows.iter().map(|row| vec![row.clone()]).chain([rows.clone(), Vec::new()]).collect()
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::fact::Fact;
 use everturn_core::ids::{ChatId, Seq, Version};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use rusqlite::params;
 
 use crate::call_log::{self, Entry};
@@ -20,10 +20,10 @@ use crate::tables::{self, MessageRow, Split};
 
 impl Desk<'_> {
     /// Adds rows to the journal of the open step.
-    pub(crate) fn append(&mut self, pen: Pen, rows: &Arc<[Row]>, piece: &Piece) -> Result<(), Halt<WriteError>> {
+    pub(crate) fn append(&mut self, pen: Pen, rows: &Arc<[JournalRow]>, piece: &Piece) -> Result<(), Halt<WriteError>> {
         let seat = self.held(pen)?;
         let next = seat.seq.next();
-        let fits = |(i, row): (usize, &Row)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
+        let fits = |(i, row): (usize, &JournalRow)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
         if !rows.iter().enumerate().all(fits) {
             return Err(WriteError::OutOfPlace.into());
         }
@@ -89,12 +89,12 @@ impl Desk<'_> {
         Ok(())
     }
 
-    fn count(&self, owner: &str, day: Day, used: Used) -> Result<(), Halt<WriteError>> {
+    fn count(&self, owner: &str, day: Day, used: BudgetUse) -> Result<(), Halt<WriteError>> {
         let sql = "INSERT INTO used (owner, day, steps, time_ms, tokens, cost, alive_ms) \
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
             ON CONFLICT DO UPDATE SET steps = steps + excluded.steps, time_ms = time_ms + excluded.time_ms, \
             tokens = tokens + excluded.tokens, cost = cost + excluded.cost, alive_ms = alive_ms + excluded.alive_ms";
-        let Used { steps, time, alive, tokens, cost } = used;
+        let BudgetUse { steps, time, alive, tokens, cost } = used;
         let (steps, time, alive) = (number(steps)?, number(tables::millis(time))?, number(tables::millis(alive))?);
         let row = params![owner.as_bytes(), day.0, steps, time, number(tokens)?, number(cost.0)?, alive];
         self.connection.prepare_cached(sql)?.execute(row)?;

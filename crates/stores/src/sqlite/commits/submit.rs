@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use everturn_core::change::admit_behind;
-use everturn_core::command::{Command, Inbound};
+use everturn_core::command::{Command, InboxCommand};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Timestamp};
 use everturn_core::limits::Limits;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -96,7 +96,7 @@ pub(crate) fn pending<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     fetch: Fetch,
-) -> Result<Vec<Inbound>, Halt<E>> {
+) -> Result<Vec<InboxCommand>, Halt<E>> {
     let sql = "SELECT inbox.seq, inbox.aimed, inbox.at, inbox.key, inbox.body FROM chats JOIN inbox ON inbox.chat = chats.id \
         AND inbox.seq > chats.obeyed WHERE chats.id = ?1 ORDER BY inbox.seq";
     let mut select = connection.prepare_cached(sql)?;
@@ -105,7 +105,7 @@ pub(crate) fn pending<E: From<StoreError>>(
     while let Some(row) = found.next()? {
         let (seq, aimed) = (InboxSeq(unsigned(row, 0)?), StepId(unsigned(row, 1)?));
         let command = rows::build(connection, chat, shape::command::parse(&row.get::<_, String>(4)?)?, fetch)?;
-        pending.push(Inbound { seq, aimed, at: Timestamp(row.get(2)?), key: optional_name(row, 3)?, command });
+        pending.push(InboxCommand { seq, aimed, at: Timestamp(row.get(2)?), key: optional_name(row, 3)?, command });
     }
     Ok(pending)
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
-use everturn_core::view::{Cursor, Event, Row};
+use everturn_core::view::{Cursor, Event, JournalRow};
 
 use crate::store::News;
 
@@ -32,7 +32,7 @@ pub(crate) struct Mark {
 #[derive(Debug)]
 pub(crate) enum Told {
     /// Rows were added to the open draft.
-    Appended { chat: ChatId, number: i64, version: Version, place: i64, rows: Arc<[Row]> },
+    Appended { chat: ChatId, number: i64, version: Version, place: i64, rows: Arc<[JournalRow]> },
     /// A change was committed.
     Committed { chat: ChatId, version: Version, step: StepId },
     /// An append lies elsewhere now.
@@ -56,7 +56,7 @@ pub(crate) struct Head {
     pub(crate) merged: usize,
     /// The newest appends, each with how many bytes it has. More than usual as long as nothing was appended since the store
     /// was opened.
-    ring: VecDeque<(Arc<[Row]>, usize)>,
+    ring: VecDeque<(Arc<[JournalRow]>, usize)>,
     ring_len: usize,
     ring_bytes: usize,
 }
@@ -152,7 +152,7 @@ impl Heads {
             && seen.seq < now.seq
             && head.ring_first() <= seen.seq.0 + 1;
         follows.then(|| {
-            let news = head.rows_after(seen.seq).map(Row::without_bytes);
+            let news = head.rows_after(seen.seq).map(JournalRow::without_bytes);
             Some(News { cursor: now, events: news.map(Event::Delta).collect() })
         })
     }
@@ -218,7 +218,7 @@ impl Head {
         Self { number, version, step, seq, marks, merged: 0, ring, ring_len: 0, ring_bytes: 0 }
     }
 
-    fn append(&mut self, version: Version, place: i64, rows: Arc<[Row]>) {
+    fn append(&mut self, version: Version, place: i64, rows: Arc<[JournalRow]>) {
         self.version = version;
         self.marks.push(Mark { first: self.seq.0 + 1, place });
         self.seq = Seq(self.seq.0 + rows.len() as u64);
@@ -232,12 +232,12 @@ impl Head {
     }
 
     /// Puts an append before the newest that are kept here.
-    pub(crate) fn recall(&mut self, rows: Arc<[Row]>) {
+    pub(crate) fn recall(&mut self, rows: Arc<[JournalRow]>) {
         let before = self.weighed(rows);
         self.ring.push_front(before);
     }
 
-    fn weighed(&mut self, rows: Arc<[Row]>) -> (Arc<[Row]>, usize) {
+    fn weighed(&mut self, rows: Arc<[JournalRow]>) -> (Arc<[JournalRow]>, usize) {
         let bytes = rows.iter().map(|row| row.delta.bytes()).sum();
         self.ring_len += rows.len();
         self.ring_bytes += bytes;
@@ -257,13 +257,13 @@ impl Head {
     }
 
     /// Those of the newest rows that come after `seen`. Costs nothing for the others.
-    fn rows_after(&self, seen: Seq) -> impl Iterator<Item = &Row> {
+    fn rows_after(&self, seen: Seq) -> impl Iterator<Item = &JournalRow> {
         let begin = self.ring.partition_point(|(rows, _)| rows.last().is_none_or(|row| row.seq <= seen));
         self.ring.range(begin..).flat_map(|(rows, _)| rows.iter()).filter(move |row| row.seq > seen)
     }
 
     /// The newest rows, as many as are kept here.
-    pub(crate) fn newest_rows(&self) -> impl Iterator<Item = &Row> {
+    pub(crate) fn newest_rows(&self) -> impl Iterator<Item = &JournalRow> {
         self.ring.iter().flat_map(|(rows, _)| rows.iter())
     }
 }

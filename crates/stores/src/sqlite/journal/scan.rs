@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use everturn_core::ids::{ChatId, Seq, StepId, Version};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::shape::rows::Rows;
@@ -111,7 +111,7 @@ fn visit(
 #[derive(Default)]
 struct Read {
     /// The appends of each chat, by their first delta.
-    appends: HashMap<ChatId, BTreeMap<u64, Arc<[Row]>>>,
+    appends: HashMap<ChatId, BTreeMap<u64, Arc<[JournalRow]>>>,
     /// In the order they were read in, with their bytes.
     order: VecDeque<(ChatId, u64, usize)>,
     bytes: usize,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use everturn_core::chat::Chat;
-use everturn_core::command::{Inbound, Refusal};
-use everturn_core::fact::Attempted;
+use everturn_core::command::{InboxCommand, Refusal};
+use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Event, Row, Snapshot, Standing};
+use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::memory::is_usable;
@@ -47,7 +47,7 @@ fn chat_of<E: From<StoreError>>(
 /// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
 struct Shown {
     chat: Chat,
-    pending: Vec<Inbound>,
+    pending: Vec<InboxCommand>,
 }
 
 impl Shown {
@@ -138,7 +138,7 @@ fn draft<E: From<StoreError>>(
     head: Option<&Head>,
     after: Seq,
     fetch: Fetch,
-) -> Result<Option<Vec<Row>>, Halt<E>> {
+) -> Result<Option<Vec<JournalRow>>, Halt<E>> {
     match head.filter(|head| head.step == chat.step) {
         Some(head) => rows::journal(connection, chat.id, head, after, fetch),
         None => Ok(Some(Vec::new())),
@@ -272,7 +272,7 @@ pub(crate) fn attempts(
     chat: ChatId,
     seen: usize,
     len: usize,
-) -> Result<Vec<Attempted>, Halt<StoreError>> {
+) -> Result<Vec<AttemptRecord>, Halt<StoreError>> {
     is_there(connection, chat)?;
     let (seen, len) = (i64::try_from(seen).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
     let sql = "SELECT body FROM attempts WHERE chat = ?1 ORDER BY number LIMIT ?3 OFFSET ?2";

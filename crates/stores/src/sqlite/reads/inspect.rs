@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use everturn_core::fact::Attempted;
+use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::ChatId;
 use everturn_core::message::Message;
 use rusqlite::Connection;
@@ -199,7 +199,7 @@ impl Inspection {
     ///
     /// # Errors
     /// It is not there, or cannot be read.
-    pub fn attempts(&self, chat: ChatId) -> Result<Vec<Attempted>, StoreError> {
+    pub fn attempts(&self, chat: ChatId) -> Result<Vec<AttemptRecord>, StoreError> {
         Ok(chat::attempts(&self.connection, chat, 0, usize::MAX)?)
     }
 

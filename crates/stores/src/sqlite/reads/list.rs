@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::cost::Micros;
 use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
 use rusqlite::types::Value;
@@ -122,13 +122,17 @@ pub(crate) fn working(
 }
 
 /// What an owner has used on these days.
-pub(crate) fn used(connection: &Connection, owner: &str, days: &RangeInclusive<Day>) -> Result<Used, Halt<StoreError>> {
+pub(crate) fn used(
+    connection: &Connection,
+    owner: &str,
+    days: &RangeInclusive<Day>,
+) -> Result<BudgetUse, Halt<StoreError>> {
     let sql = "SELECT ifnull(sum(steps), 0), ifnull(sum(time_ms), 0), ifnull(sum(tokens), 0), ifnull(sum(cost), 0),
         ifnull(sum(alive_ms), 0) FROM used WHERE owner = ?1 AND day BETWEEN ?2 AND ?3";
     let sum = |row: &Row<'_>| {
         let (steps, time) = (unsigned(row, 0)?, Duration::from_millis(unsigned(row, 1)?));
         let (cost, alive) = (Micros(unsigned(row, 3)?), Duration::from_millis(unsigned(row, 4)?));
-        Ok(Used { steps, time, alive, tokens: unsigned(row, 2)?, cost })
+        Ok(BudgetUse { steps, time, alive, tokens: unsigned(row, 2)?, cost })
     };
     let found = connection.prepare_cached(sql)?.query_row(params![owner.as_bytes(), days.start().0, days.end().0], sum);
     Ok(found?)

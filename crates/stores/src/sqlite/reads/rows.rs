@@ -2,7 +2,7 @@
 
 use everturn_core::blob::Blob;
 use everturn_core::ids::{ChatId, Seq, Timestamp};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::shape::{self, Bytes, Shape, Stored, bundle};
@@ -47,7 +47,7 @@ pub(crate) fn journal<E: From<StoreError>>(
     head: &Head,
     after: Seq,
     fetch: Fetch,
-) -> Result<Option<Vec<Row>>, Halt<E>> {
+) -> Result<Option<Vec<JournalRow>>, Halt<E>> {
     let kept = head.ring_first();
     let mut rows = Vec::new();
     if after.0 + 1 < kept {
@@ -60,7 +60,7 @@ pub(crate) fn journal<E: From<StoreError>>(
     let newest = head.newest_rows().filter(|row| row.seq > after);
     match fetch {
         Fetch::Bytes => rows.extend(newest.cloned()),
-        Fetch::Lengths => rows.extend(newest.map(Row::without_bytes)),
+        Fetch::Lengths => rows.extend(newest.map(JournalRow::without_bytes)),
     }
     let follows = rows.iter().zip(after.0 + 1..).all(|(row, seq)| row.seq.0 == seq);
     if !follows || rows.len() as u64 != head.seq.0 - after.0 {
@@ -78,7 +78,7 @@ fn append<E: From<StoreError>>(
     head: &Head,
     mark: Mark,
     fetch: Fetch,
-) -> Result<Option<Vec<Row>>, Halt<E>> {
+) -> Result<Option<Vec<JournalRow>>, Halt<E>> {
     match find(connection, head, mark, |entry| entry.rows())? {
         Some(stored) => build(connection, chat, stored?, fetch).map(Some),
         None => Ok(None),

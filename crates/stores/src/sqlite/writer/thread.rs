@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 use everturn_core::ids::ChatId;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use rusqlite::{Connection, ffi};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
@@ -89,7 +89,7 @@ where
 /// Rows for the journal: the job of which there are most.
 pub(crate) struct Append {
     pub(crate) pen: Pen,
-    pub(crate) rows: Arc<[Row]>,
+    pub(crate) rows: Arc<[JournalRow]>,
     pub(crate) piece: Piece,
     pub(crate) needs: Needs,
     pub(crate) done: Option<Stored>,

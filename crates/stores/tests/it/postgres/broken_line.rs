@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use everturn_core::budget::Day;
-use everturn_core::chat::Tried;
+use everturn_core::chat::StepAttempts;
 use everturn_core::cost::{Spend, Tally, Usage};
-use everturn_core::fact::{Aim, AttemptOutcome, Attempted, Fact};
+use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn_core::ids::{Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
 use everturn_stores::Store;
 use everturn_stores::postgres::Options;
@@ -94,18 +94,18 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, left: Arc<AtomicI64
 fn attempted() -> Fact {
     let known = Usage { input: 10, ..Usage::default() };
     Fact::Attempted(
-        Box::new(Attempted {
+        Box::new(AttemptRecord {
             step: StepId(1),
             number: 1,
             model: "understudy/one".parse().expect("it is a name"),
-            aim: Aim::Unknown,
+            aim: AttemptPurpose::Unknown,
             began: Timestamp(0),
             took: Duration::from_secs(1),
             tally: Tally { known, ..Tally::default() },
             spend: Spend::default(),
             outcome: AttemptOutcome::Answered,
         }),
-        Tried::default(),
+        StepAttempts::default(),
     )
 }
 
@@ -133,7 +133,7 @@ async fn what_ends_in_the_dark_happens_once() {
             for seq in 1..=3 {
                 again();
                 let delta = Arc::new(text("word "));
-                let row = Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta };
+                let row = JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta };
                 store.append(lease.pen(), vec![row]).await.expect("it is stored in the end");
             }
             let used = store.used("owner", Day(0)..=Day(0)).await.expect("it can be asked");

@@ -5,17 +5,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::budget::{Day, Used};
+use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::command::Refusal;
-use everturn_core::fact::{Attempted, Fact};
+use everturn_core::fact::{AttemptRecord, Fact};
 use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
-use everturn_core::view::{Cursor, Row, Standing};
+use everturn_core::view::{Cursor, JournalRow, Standing};
 use everturn_stores::conformance::{deleting, generated, inbox, journal, making, reads, watchers};
 use everturn_stores::postgres::Options;
 use everturn_stores::{
-    CallRecord, Heading, Inbound, Lease, Loaded, MakeError, New, News, Pen, Postgres, Query, Receipt, Store,
+    CallRecord, Heading, InboxCommand, Lease, Loaded, MakeError, New, News, Pen, Postgres, Query, Receipt, Store,
     StoreError, Submission, SubmitError, Unsettled, WriteError,
 };
 
@@ -115,7 +115,7 @@ impl Store for Elsewhere {
         self.here.load(lease).await
     }
 
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<Inbound>, StoreError> {
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         self.here.inbox(chat).await
     }
 
@@ -123,7 +123,7 @@ impl Store for Elsewhere {
         self.here.unsettled().await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<Row>) -> Result<(), WriteError> {
+    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
         self.here.append(pen, rows).await
     }
 
@@ -155,7 +155,7 @@ impl Store for Elsewhere {
         self.there.after(chat, after, len).await
     }
 
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<Attempted>, StoreError> {
+    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.there.attempts(chat, seen, len).await
     }
 
@@ -163,7 +163,7 @@ impl Store for Elsewhere {
         self.there.working(owner, besides).await
     }
 
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<Used, StoreError> {
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
         self.there.used(owner, days).await
     }
 

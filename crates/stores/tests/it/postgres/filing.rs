@@ -7,7 +7,7 @@ use everturn_core::change::Change;
 use everturn_core::chat::TurnEnd;
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
-use everturn_core::view::{Event, Row};
+use everturn_core::view::{Event, JournalRow};
 use everturn_props::shared::psql;
 use everturn_stores::postgres::Options;
 use everturn_stores::{Lease, Postgres, Store};
@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 
 use super::{database, hasty, make, open};
 
-fn rows(seqs: RangeInclusive<u64>, words: &str) -> Vec<Row> {
-    let row = |seq| Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text(words)) };
+fn rows(seqs: RangeInclusive<u64>, words: &str) -> Vec<JournalRow> {
+    let row = |seq| JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text(words)) };
     seqs.map(row).collect()
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everturn_core::ids::{MessageId, Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
 use everturn_props::{Server, Stop, postgres_bin};
 use everturn_stores::postgres::Options;
@@ -25,8 +25,8 @@ fn patient() -> Options {
     Options { patience: PATIENCE, lease_max: PATIENCE, durability: Durability::Full, ..Options::default() }
 }
 
-fn row(seq: u64) -> Row {
-    Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text(&format!("{seq} "))) }
+fn row(seq: u64) -> JournalRow {
+    JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(text(&format!("{seq} "))) }
 }
 
 async fn restart(server: &Arc<Server>, how: Stop) {
@@ -333,7 +333,7 @@ async fn a_failover_is_waited_for() {
     });
     standing_by.await.expect("it does not panic").expect("a server can be made a standby");
     assert_eq!(store.heading(chat).await.map(|heading| heading.id), Ok(chat), "it reads");
-    let row = Row { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(text("x")) };
+    let row = JournalRow { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(text("x")) };
     let writing = async {
         let submitted = submit(&store, chat, "hello", None);
         let appended = async {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn_core::ids::{Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::attempt;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_props::shared::{VARIABLE, psql};
 use everturn_props::{Pooler, Server};
 use everturn_stores::conformance::{commits, inbox, journal, lease, reads, unicode};
@@ -78,7 +78,7 @@ async fn who_listens_through_a_pooler_finds_by_looking() {
     };
     timeout(LONG, looks).await.expect("it is told to look");
     let mut lease = two.acquire(chat).await.expect("nobody holds it");
-    let row = Row { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(attempt()) };
+    let row = JournalRow { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(attempt()) };
     let seen = one.since(chat, None).await.expect("it is there").expect("there is a snapshot").cursor;
     two.append(lease.pen(), vec![row]).await.expect("the lease is ours");
     let news = one.since(chat, Some(seen)).await.expect("it is there").expect("there is a delta");

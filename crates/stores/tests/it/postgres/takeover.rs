@@ -8,7 +8,7 @@ use everturn_core::delta::Delta;
 use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
 use everturn_core::message::{File, Meta};
 use everturn_core::rehearsal::sample::attempt;
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
 use everturn_stores::conformance::Witness;
 use everturn_stores::postgres::Options;
@@ -21,8 +21,8 @@ use super::{database, hasty, make, open, submit};
 /// Far more than any of this takes.
 const LONG: Duration = Duration::from_secs(60);
 
-fn rows(step: u64, seqs: std::ops::RangeInclusive<u64>) -> Vec<Row> {
-    let row = |seq| Row { step: StepId(step), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(attempt()) };
+fn rows(step: u64, seqs: std::ops::RangeInclusive<u64>) -> Vec<JournalRow> {
+    let row = |seq| JournalRow { step: StepId(step), seq: Seq(seq), at: Timestamp(0), delta: Arc::new(attempt()) };
     seqs.map(row).collect()
 }
 
@@ -254,7 +254,7 @@ async fn a_restarted_process_takes_its_chats_at_once() {
 async fn a_process_that_was_given_up_stores_no_bytes() {
     let file = File { name: "a".into(), media_type: "a/b".into(), bytes: Some([7; 99].into()), meta: Meta::new() };
     let delta = Arc::new(Delta::File(Box::new(file)));
-    let row = |seq| Row { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: delta.clone() };
+    let row = |seq| JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: delta.clone() };
     for what in ["left alone", "taken over", "deleted"] {
         let url = database();
         let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use everturn_core::command::When;
+use everturn_core::command::Delivery;
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_stores::Store as _;
 use everturn_stores::conformance::Witness;
@@ -19,7 +19,7 @@ async fn a_copy_holds_everything_accepted_before_it() {
     let store = open(&dir);
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt(), text("Hel")]).await;
-    witness.submit(send("and then", When::Queue)).await.unwrap();
+    witness.submit(send("and then", Delivery::Queue)).await.unwrap();
     let (goes_on, made) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
     let busy = tokio::spawn({
         let (store, goes_on, made) = (store.clone(), goes_on.clone(), made.clone());

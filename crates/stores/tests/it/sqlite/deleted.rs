@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_core::command::When;
+use everturn_core::command::Delivery;
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_core::rehearsal::{Deed, Dice};
 use everturn_stores::Store as _;
@@ -25,7 +25,7 @@ async fn no_row_is_left_of_a_deleted_chat() {
     for number in 0..60 {
         match lived.stage.deed(&lived.limits, &mut Dice::new(number * 7)) {
             Deed::Rest => {
-                let _ = lived.submit(send("and?", When::Queue)).await; // Its queue may be full.
+                let _ = lived.submit(send("and?", Delivery::Queue)).await; // Its queue may be full.
                 lived.obey_next().await;
             }
             Deed::Journal(deltas) => drop(lived.journal(deltas).await),

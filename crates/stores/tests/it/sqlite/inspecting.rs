@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use everturn_core::command::When;
+use everturn_core::command::Delivery;
 use everturn_core::ids::ChatId;
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_stores::Store as _;
@@ -49,7 +49,7 @@ async fn broken(sql: &str) -> Vec<String> {
     let mut witness = Witness::in_a_turn(&store, 1).await;
     witness.journal(vec![attempt(), text("Hel")]).await;
     witness.journal(vec![text("lo")]).await;
-    witness.submit(send("and then", When::Queue)).await.unwrap();
+    witness.submit(send("and then", Delivery::Queue)).await.unwrap();
     drop((witness, store));
     assert_eq!(grave(&dir), [""; 0]);
     let connection = rusqlite::Connection::open(dir.as_ref().join("everturn.db")).unwrap();

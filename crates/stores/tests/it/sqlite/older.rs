@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use everturn_core::command::When;
+use everturn_core::command::Delivery;
 use everturn_core::ids::Timestamp;
 use everturn_core::limits::Limits;
 use everturn_core::rehearsal::sample::{chat_id, send};
@@ -86,7 +86,7 @@ async fn what_older_releases_have_stored_is_kept() {
         let store = open(&dir);
         let transcript = store.transcript(chat_id(1)).await.unwrap();
         assert_eq!(transcript.len(), 6, "schema {schema}");
-        let more = Submission { command: send("and now?", When::Queue), key: None, at: Timestamp(9) };
+        let more = Submission { command: send("and now?", Delivery::Queue), key: None, at: Timestamp(9) };
         store.submit(chat_id(1), more, &Limits::default()).await.unwrap();
     }
 }

@@ -6,10 +6,10 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::command::{Command, When};
+use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{InboxSeq, Timestamp};
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
-use everturn_core::view::Row;
+use everturn_core::view::JournalRow;
 use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{OpenError, Options, Sqlite};
 use everturn_stores::{Durability, Store as _, StoreError, Submission, SubmitError, WriteError};
@@ -90,7 +90,7 @@ async fn lives_with_a_failing_disk() {
         let receipt = submit(&witness, round).await.expect("the disk works again");
         witness
             .stage
-            .submit_as(Some(&round.to_string()), send(&round.to_string(), When::Queue), &witness.limits)
+            .submit_as(Some(&round.to_string()), send(&round.to_string(), Delivery::Queue), &witness.limits)
             .unwrap();
         assert_eq!(receipt, InboxSeq(round as u64 + 2), "nothing of what was refused is there");
         witness.agrees().await;
@@ -105,7 +105,7 @@ async fn lives_with_a_failing_disk() {
 }
 
 async fn submit(witness: &Witness<Sqlite>, round: usize) -> Result<InboxSeq, SubmitError> {
-    let (command, key) = (send(&round.to_string(), When::Queue), Some(round.to_string()));
+    let (command, key) = (send(&round.to_string(), Delivery::Queue), Some(round.to_string()));
     let submission = Submission { command, key, at: witness.stage.now };
     witness.store.submit(witness.chat(), submission, &witness.limits).await.map(|receipt| receipt.seq)
 }
@@ -114,9 +114,9 @@ fn is_told(error: &SubmitError, told: &str) -> bool {
     matches!(error, SubmitError::Store(StoreError::Unavailable(why)) if why.contains(told))
 }
 
-fn next_row(witness: &Witness<Sqlite>) -> Row {
+fn next_row(witness: &Witness<Sqlite>) -> JournalRow {
     let newest = witness.stage.rows.last().expect("some were journalled");
-    Row { seq: newest.seq.next(), at: Timestamp(0), delta: Arc::new(text("never")), ..newest.clone() }
+    JournalRow { seq: newest.seq.next(), at: Timestamp(0), delta: Arc::new(text("never")), ..newest.clone() }
 }
 
 /// I21: a store on a disk that does not take anything is not ready, whether or not somebody has tried to write; and it
@@ -164,7 +164,7 @@ async fn a_full_disk_is_survived() {
         assert_eq!(full.kind(), ErrorKind::StorageFull);
         let refused = loop {
             // What is left of the log takes some more.
-            let command = send(&"much ".repeat(2_000), When::Queue);
+            let command = send(&"much ".repeat(2_000), Delivery::Queue);
             let submission = Submission { command: command.clone(), key: None, at: witness.stage.now };
             match store.submit(witness.chat(), submission, &witness.limits).await {
                 Ok(_) => drop(witness.stage.submit(command, &witness.limits).unwrap()),
@@ -174,7 +174,7 @@ async fn a_full_disk_is_survived() {
         assert!(is_told(&refused, "the disk is full"), "{refused}");
         std::fs::remove_file(&filler).unwrap();
         witness.agrees().await;
-        witness.submit(send(&format!("{round}"), When::Queue)).await.unwrap();
+        witness.submit(send(&format!("{round}"), Delivery::Queue)).await.unwrap();
         witness.journal(vec![text("lo")]).await;
         witness.agrees().await;
     }
@@ -219,7 +219,7 @@ async fn counts_syncs() {
         let mut witness = Witness::in_a_turn(&store, 1).await;
         for _ in 0..5 {
             let before = syncs();
-            witness.submit(send("more", When::Queue)).await.unwrap();
+            witness.submit(send("more", Delivery::Queue)).await.unwrap();
             assert!(syncs() > before, "accepted");
             let before = syncs();
             witness.obey_next().await;
@@ -254,7 +254,7 @@ async fn journals_while_the_log_is_written_back() {
     witness.limits.queue_len_max = 10_000;
     std::fs::write(&hold, "").unwrap();
     for _ in 0..500 {
-        witness.submit(send(&"much ".repeat(2_000), When::Queue)).await.unwrap(); // More than a thousand pages.
+        witness.submit(send(&"much ".repeat(2_000), Delivery::Queue)).await.unwrap(); // More than a thousand pages.
     }
     while len("hold") == 0 {
         tokio::task::yield_now().await;

@@ -1,13 +1,13 @@
 //! Generations that outlive their connections.
 
 use everturn_core::message::Stop;
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use serde_json::{Value, json};
 
 use super::client::{Ended, Got, ask, get, post, post_until, start};
 use crate::{Understudy, call, cut, hang, reset, script, stop, text, wait_ms};
 
-const WIRE: Wire = Wire::OpenAiResponses;
+const WIRE: WireFormat = WireFormat::OpenAiResponses;
 
 fn numbers(got: &Got) -> Vec<u64> {
     got.events().iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect()

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -58,56 +58,58 @@ pub(super) async fn start(understudy: Understudy) -> Server {
 }
 
 /// A simple request on this wire.
-pub(super) fn question(wire: Wire, model: &str, words: &str) -> (String, Value) {
+pub(super) fn question(wire: WireFormat, model: &str, words: &str) -> (String, Value) {
     match wire {
-        Wire::Anthropic => {
+        WireFormat::Anthropic => {
             let said = json!([{"role": "user", "content": words}]);
             ("/v1/messages".into(), json!({"model": model, "max_tokens": 100, "stream": true, "messages": said}))
         }
-        Wire::OpenAiResponses => ("/v1/responses".into(), json!({"model": model, "stream": true, "input": words})),
-        Wire::OpenAiChat => {
+        WireFormat::OpenAiResponses => {
+            ("/v1/responses".into(), json!({"model": model, "stream": true, "input": words}))
+        }
+        WireFormat::OpenAiChat => {
             let said = json!([{"role": "user", "content": words}]);
             let options = json!({"include_usage": true});
             let body = json!({"model": model, "stream": true, "stream_options": options, "messages": said});
             ("/v1/chat/completions".into(), body)
         }
-        Wire::Gemini => {
+        WireFormat::Gemini => {
             let path = format!("/v1beta/models/{model}:streamGenerateContent?alt=sse");
             (path, json!({"contents": [{"role": "user", "parts": [{"text": words}]}]}))
         }
     }
 }
 
-pub(super) fn headers(wire: Wire, key: &str) -> String {
+pub(super) fn headers(wire: WireFormat, key: &str) -> String {
     match wire {
-        Wire::Anthropic => format!("x-api-key: {key}\r\nanthropic-version: 2023-06-01\r\n"),
-        Wire::OpenAiResponses | Wire::OpenAiChat => format!("authorization: Bearer {key}\r\n"),
-        Wire::Gemini => format!("x-goog-api-key: {key}\r\n"),
+        WireFormat::Anthropic => format!("x-api-key: {key}\r\nanthropic-version: 2023-06-01\r\n"),
+        WireFormat::OpenAiResponses | WireFormat::OpenAiChat => format!("authorization: Bearer {key}\r\n"),
+        WireFormat::Gemini => format!("x-goog-api-key: {key}\r\n"),
     }
 }
 
 /// Asks a simple question.
-pub(super) async fn ask(server: &Server, wire: Wire, model: &str, words: &str) -> Got {
+pub(super) async fn ask(server: &Server, wire: WireFormat, model: &str, words: &str) -> Got {
     let (path, body) = question(wire, model, words);
     post(server, wire, &path, &body).await
 }
 
 /// Asks a simple question, and waits for the rest of the answer only if it is expected.
-pub(super) async fn ask_until(server: &Server, wire: Wire, model: &str, ended: Ended) -> Got {
+pub(super) async fn ask_until(server: &Server, wire: WireFormat, model: &str, ended: Ended) -> Got {
     let (path, body) = question(wire, model, "hi");
     post_until(server, wire, &path, &body, ended).await
 }
 
-pub(super) async fn post_until(server: &Server, wire: Wire, path: &str, body: &Value, ended: Ended) -> Got {
+pub(super) async fn post_until(server: &Server, wire: WireFormat, path: &str, body: &Value, ended: Ended) -> Got {
     let patience = if ended == Ended::Silent { SHORT } else { LONG };
     send_for(patience, server.address(), "POST", path, &headers(wire, KEY), &body.to_string()).await
 }
 
-pub(super) async fn post(server: &Server, wire: Wire, path: &str, body: &Value) -> Got {
+pub(super) async fn post(server: &Server, wire: WireFormat, path: &str, body: &Value) -> Got {
     send(server.address(), "POST", path, &headers(wire, KEY), &body.to_string()).await
 }
 
-pub(super) async fn get(server: &Server, wire: Wire, path: &str) -> Got {
+pub(super) async fn get(server: &Server, wire: WireFormat, path: &str) -> Got {
     send(server.address(), "GET", path, &headers(wire, KEY), "").await
 }
 

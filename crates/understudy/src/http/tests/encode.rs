@@ -1,10 +1,10 @@
 //! One script with everything in it, as each wire tells it.
 
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::delta::Delta;
-use everturn_core::error::{Cause, Kind};
+use everturn_core::error::{Cause, ErrorKind};
 use everturn_core::message::Stop;
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use expect_test::{ExpectFile, expect_file};
 use serde_json::json;
 
@@ -16,12 +16,12 @@ use crate::{
 };
 
 fn everything() -> Script {
-    let report = Report {
-        input: Reported::Known(100),
-        output: Reported::Known(50),
-        reasoning: Reported::Known(20),
-        cache_read: Reported::Known(30),
-        cache_write: Reported::Known(10),
+    let report = UsageReport {
+        input: TokenCount::Known(100),
+        output: TokenCount::Known(50),
+        reasoning: TokenCount::Known(20),
+        cache_read: TokenCount::Known(30),
+        cache_write: TokenCount::Known(10),
     };
     let found = json!([{"type": "web_search_result", "url": "https://kelp.example/", "title": "Kelp"}]);
     script([
@@ -73,10 +73,10 @@ fn check(dialect: Dialect, expected: ExpectFile) {
             ]);
             two
         }),
-        ("server error", script([text("Hel"), fail(Kind::Overloaded, Cause::ServerError)])),
-        ("failing finish", script([text("Hel"), fail(Kind::Generic, Cause::ErrorFinish)])),
+        ("server error", script([text("Hel"), fail(ErrorKind::Overloaded, Cause::ServerError)])),
+        ("failing finish", script([text("Hel"), fail(ErrorKind::Generic, Cause::ErrorFinish)])),
         ("malformed", script([malformed()])),
-        ("broken", script([fail(Kind::Timeout, Cause::Reset), fail(Kind::Timeout, Cause::GoAway)])),
+        ("broken", script([fail(ErrorKind::Timeout, Cause::Reset), fail(ErrorKind::Timeout, Cause::GoAway)])),
     ];
     let all: String =
         scripts.into_iter().map(|(name, script)| format!("==== {name}\n{}", told(dialect, script))).collect();
@@ -85,22 +85,22 @@ fn check(dialect: Dialect, expected: ExpectFile) {
 
 #[test]
 fn anthropic_tells_everything() {
-    check(Dialect::Usual(Wire::Anthropic), expect_file!["snapshots/anthropic.txt"]);
+    check(Dialect::Usual(WireFormat::Anthropic), expect_file!["snapshots/anthropic.txt"]);
 }
 
 #[test]
 fn responses_tell_everything() {
-    check(Dialect::Usual(Wire::OpenAiResponses), expect_file!["snapshots/responses.txt"]);
+    check(Dialect::Usual(WireFormat::OpenAiResponses), expect_file!["snapshots/responses.txt"]);
 }
 
 #[test]
 fn chat_tells_everything() {
-    check(Dialect::Usual(Wire::OpenAiChat), expect_file!["snapshots/chat.txt"]);
+    check(Dialect::Usual(WireFormat::OpenAiChat), expect_file!["snapshots/chat.txt"]);
 }
 
 #[test]
 fn gemini_tells_everything() {
-    check(Dialect::Usual(Wire::Gemini), expect_file!["snapshots/gemini.txt"]);
+    check(Dialect::Usual(WireFormat::Gemini), expect_file!["snapshots/gemini.txt"]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn interactions_tell_everything() {
 
 #[test]
 fn responses_number_their_events() {
-    let told = told(Dialect::Usual(Wire::OpenAiResponses), everything());
+    let told = told(Dialect::Usual(WireFormat::OpenAiResponses), everything());
     let numbers = told
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use everturn_core::error::{Cause, Kind};
+use everturn_core::error::{Cause, ErrorKind};
 use everturn_core::message::Stop;
-use everturn_core::prompt::Wire;
+use everturn_core::prompt::WireFormat;
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Full};
@@ -25,14 +25,14 @@ fn parrot() -> Understudy {
     Understudy::hearing(|_| short())
 }
 
-async fn plays(wire: Wire, cues: Vec<Cue>, ended: Ended) -> Got {
+async fn plays(wire: WireFormat, cues: Vec<Cue>, ended: Ended) -> Got {
     let server = start(Understudy::new([script(cues)])).await;
     ask_until(&server, wire, "m", ended).await
 }
 
 #[tokio::test]
 async fn what_is_played_whole_arrives_whole() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let got = plays(wire, short(), Ended::Whole).await;
         assert_eq!((got.status, got.ended), (200, Ended::Whole), "{wire:?}");
         assert!(got.head.contains("text/event-stream"));
@@ -42,8 +42,8 @@ async fn what_is_played_whole_arrives_whole() {
 
 #[tokio::test]
 async fn scripts_break_the_connection_as_they_say() {
-    let each = Wire::ALL.map(|wire| async move {
-        let broken = |how: Cause| fail(Kind::Timeout, how);
+    let each = WireFormat::ALL.map(|wire| async move {
+        let broken = |how: Cause| fail(ErrorKind::Timeout, how);
         for (cue, ended) in [
             (cut(), Ended::Whole),
             (broken(Cause::Truncated), Ended::Closed),
@@ -68,21 +68,21 @@ async fn a_script_may_break_before_it_begins() {
     for (how, ended) in
         [(Cause::Reset, Ended::Reset), (Cause::Truncated, Ended::Closed), (Cause::IdleStall, Ended::Silent)]
     {
-        let got = plays(Wire::Anthropic, vec![fail(Kind::Timeout, how)], ended).await;
+        let got = plays(WireFormat::Anthropic, vec![fail(ErrorKind::Timeout, how)], ended).await;
         assert_eq!((got.status, got.ended), (0, ended), "{how:?}");
     }
 }
 
 #[tokio::test]
 async fn bytes_go_out_as_they_are() {
-    let got = plays(Wire::OpenAiChat, vec![raw("\u{feff}: hi\r\rdata\n\n"), cut()], Ended::Whole).await;
+    let got = plays(WireFormat::OpenAiChat, vec![raw("\u{feff}: hi\r\rdata\n\n"), cut()], Ended::Whole).await;
     assert!(got.text().ends_with("\u{feff}: hi\r\rdata\n\n"));
 }
 
 /// Many bytes of every wire, three ways to lose the rest: exactly so much arrives, and it ends just so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_byte_can_be_the_last() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = start(parrot()).await;
         for (fault, ended) in
             [("cut-at-byte", Ended::Whole), ("truncate-at-byte", Ended::Closed), ("reset-at-byte", Ended::Reset)]
@@ -106,7 +106,7 @@ async fn any_byte_can_be_the_last() {
 #[tokio::test]
 async fn faults_come_by_the_models_name() {
     let server = &start(parrot()).await;
-    let each = Wire::ALL.map(|wire| async move {
+    let each = WireFormat::ALL.map(|wire| async move {
         let events = |got: &Got| got.text().matches("data: ").count();
         for (model, status, ended, count) in [
             ("faults:cut@2", 200, Ended::Whole, Some(2)),
@@ -141,7 +141,7 @@ async fn a_fault_that_is_counted_stops() {
     let server = start(parrot()).await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
-        statuses.push(ask(&server, Wire::OpenAiChat, "faults:429x3", "hi").await.status);
+        statuses.push(ask(&server, WireFormat::OpenAiChat, "faults:429x3", "hi").await.status);
     }
     assert_eq!(statuses, [429, 429, 429, 200]);
 }
@@ -149,7 +149,7 @@ async fn a_fault_that_is_counted_stops() {
 #[tokio::test]
 async fn chatter_is_only_signs_of_life() {
     let server = start(parrot()).await;
-    let asked = ask(&server, Wire::Anthropic, "faults:chatter@3", "hi");
+    let asked = ask(&server, WireFormat::Anthropic, "faults:chatter@3", "hi");
     // It goes on for a minute; what came so far is lost with the client.
     assert!(tokio::time::timeout(Duration::from_millis(900), asked).await.is_err());
 }
@@ -161,7 +161,7 @@ async fn chance_is_repeatable() {
         let server = Server::start(Understudy::numbered(QUICK), options).await.unwrap();
         let mut seen = Vec::new();
         for _ in 0..12 {
-            let got = ask(&server, Wire::OpenAiChat, "numbered", "30").await;
+            let got = ask(&server, WireFormat::OpenAiChat, "numbered", "30").await;
             seen.push((got.status, got.ended, got.body.len()));
         }
         seen
@@ -175,7 +175,7 @@ async fn chance_is_repeatable() {
 async fn whoever_hangs_up_ends_the_answer() {
     let understudy = Understudy::new([script([text("Hel"), hang()])]);
     let server = start(understudy.clone()).await;
-    assert_eq!(ask_until(&server, Wire::Anthropic, "m", Ended::Silent).await.ended, Ended::Silent);
+    assert_eq!(ask_until(&server, WireFormat::Anthropic, "m", Ended::Silent).await.ended, Ended::Silent);
     for _ in 0..200 {
         if understudy.streams_open() == 0 && server.connections_open() == 0 {
             return;
@@ -191,7 +191,7 @@ async fn ask_h2(server: &Server, model: &str) -> (usize, Option<h2_reason::Reaso
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     let connection = tokio::spawn(connection);
-    let (path, body) = question(Wire::OpenAiChat, model, "hi");
+    let (path, body) = question(WireFormat::OpenAiChat, model, "hi");
     let request = hyper::Request::post(format!("http://{}{path}", server.address()))
         .header("authorization", format!("Bearer {KEY}"))
         .body(Full::new(bytes::Bytes::from(body.to_string())))

@@ -1,10 +1,10 @@
 //! Gemini Interactions: as bytes, and as our adapter reads them.
 
-use everturn_core::delta::{Delta, Handle};
-use everturn_core::error::{Cause, Kind};
+use everturn_core::delta::{Delta, GenerationHandle};
+use everturn_core::error::{Cause, ErrorKind};
 use everturn_core::limits::Limits;
 use everturn_core::message::Stop;
-use everturn_core::prompt::{Entry, PromptPart, Request, Role, ToolSpec, Wire};
+use everturn_core::prompt::{PromptEntry, PromptPart, Request, Role, ToolSpec, WireFormat};
 use everturn_providers::gemini::{Gemini, Kept};
 use everturn_providers::http::Http;
 use everturn_providers::{Frame, Frames, Provider as _};
@@ -15,7 +15,7 @@ use super::super::{KEY, Server};
 use super::client::{Ended, Got, get, post, start};
 use crate::{Understudy, call, cut, fail, hang, reasoning, reset, script, sealed, stop, text, usage, wait_ms};
 
-const WIRE: Wire = Wire::Gemini;
+const WIRE: WireFormat = WireFormat::Gemini;
 const MODEL: &str = "gemini-3-flash";
 
 async fn begin(server: &Server, model: &str) -> Got {
@@ -100,7 +100,7 @@ fn adapter(server: &Server) -> Gemini {
 
 fn asking(gemini: &Gemini, model: &str) -> Request {
     let target = gemini.facts(model).target;
-    let entries = vec![Entry::new(Role::User, vec![PromptPart::text("Hello")])];
+    let entries = vec![PromptEntry::new(Role::User, vec![PromptPart::text("Hello")])];
     let mut request = Request::new(format!("google/{model}").parse().unwrap(), &target, entries.into());
     request.tools = [ToolSpec::new("look", "Looks.", json!({"type": "object"}))].into();
     request.background = true;
@@ -110,8 +110,8 @@ fn asking(gemini: &Gemini, model: &str) -> Request {
 /// What came, and how it ended.
 struct Heard {
     deltas: Vec<Delta>,
-    handle: Option<Handle>,
-    ended: Result<Stop, (Kind, Cause)>,
+    handle: Option<GenerationHandle>,
+    ended: Result<Stop, (ErrorKind, Cause)>,
 }
 
 async fn hear(mut frames: Frames) -> Heard {
@@ -205,7 +205,7 @@ async fn the_adapter_puts_an_end_to_one() {
     gemini.cancel(&handle).await.unwrap();
     let path = format!("/v1beta/interactions/{}", handle.id);
     assert_eq!(get(&server, WIRE, &path).await.json()["status"], "cancelled");
-    let gone = Handle { id: "v1_gone".into(), cursor: String::new() };
+    let gone = GenerationHandle { id: "v1_gone".into(), cursor: String::new() };
     assert_eq!(gemini.cancel(&gone).await.unwrap_err().status, Some(404));
 }
 
@@ -213,9 +213,15 @@ async fn the_adapter_puts_an_end_to_one() {
 #[tokio::test]
 async fn the_adapter_is_told_what_went_wrong() {
     let cases = [
-        (script([text("Hel"), fail(Kind::Overloaded, Cause::ServerError)]), (Kind::Overloaded, Cause::ServerError)),
-        (script([text("Hel"), fail(Kind::Generic, Cause::ErrorFinish)]), (Kind::Truncated, Cause::ErrorFinish)),
-        (script([text("Hel"), fail(Kind::Malformed, Cause::Malformed)]), (Kind::Malformed, Cause::Malformed)),
+        (
+            script([text("Hel"), fail(ErrorKind::Overloaded, Cause::ServerError)]),
+            (ErrorKind::Overloaded, Cause::ServerError),
+        ),
+        (
+            script([text("Hel"), fail(ErrorKind::Generic, Cause::ErrorFinish)]),
+            (ErrorKind::Truncated, Cause::ErrorFinish),
+        ),
+        (script([text("Hel"), fail(ErrorKind::Malformed, Cause::Malformed)]), (ErrorKind::Malformed, Cause::Malformed)),
     ];
     for (scene, expected) in cases {
         let server = start(Understudy::new([scene])).await;
@@ -226,5 +232,5 @@ async fn the_adapter_is_told_what_went_wrong() {
     let server = start(Understudy::persona()).await;
     let gemini = adapter(&server);
     let busy = gemini.open(asking(&gemini, "m-faults:429@7")).await.err().unwrap();
-    assert_eq!((busy.kind, busy.status), (Kind::RateLimit, Some(429)));
+    assert_eq!((busy.kind, busy.status), (ErrorKind::RateLimit, Some(429)));
 }

@@ -57,7 +57,7 @@ fn found_again(name: &str, stream: &str) {
             Some(Delta::Handle(handle)) => Some(handle.clone()),
             _ => None,
         });
-        let Handle { id, cursor } = *handle.expect("every event brings a handle");
+        let GenerationHandle { id, cursor } = *handle.expect("every event brings a handle");
         assert_eq!(Cursor::of_text(&cursor).event, format!("evt/{lost}=="), "{name}");
         let rest = Interaction::after("google", id, Cursor::of_text(&cursor));
         let rest = cuts::told([events[lost..].concat().as_bytes()], rest);
@@ -126,8 +126,8 @@ fn every_status_at_the_end_is_decided() {
     for full in ["incomplete", "requires_continuation", "budget_exceeded"] {
         assert_eq!(told(full, false), Ok(Stop::Length));
     }
-    assert_eq!(told("failed", false), Err((Kind::Truncated, Retry::Backoff, Cause::ErrorFinish)));
+    assert_eq!(told("failed", false), Err((ErrorKind::Truncated, Retry::Backoff, Cause::ErrorFinish)));
     for odd in ["cancelled", "in_progress", "", "new"] {
-        assert_eq!(told(odd, false), Err((Kind::Truncated, Retry::Once, Cause::ErrorFinish)), "{odd}");
+        assert_eq!(told(odd, false), Err((ErrorKind::Truncated, Retry::Once, Cause::ErrorFinish)), "{odd}");
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use everturn_core::message::Text;
-use everturn_core::prompt::{Effort, PromptFile, Sealed, Target, Wire};
+use everturn_core::prompt::{Effort, PromptFile, SealedReasoning, Target, WireFormat};
 use expect_test::expect_file;
 
 use super::*;
@@ -22,8 +22,8 @@ fn result(provider_id: &str, tool: &str, media: Vec<PromptMedia>) -> PromptPart 
     PromptPart::Result(PromptResult { id, provider_id, tool, text, media, is_error, meta: Meta::new() })
 }
 
-fn request(entries: Vec<Entry>) -> Request {
-    let target = Target { background: true, ..Target::new(Wire::Gemini, "google") };
+fn request(entries: Vec<PromptEntry>) -> Request {
+    let target = Target { background: true, ..Target::new(WireFormat::Gemini, "google") };
     let mut request = Request::new("google/gemini-3-flash".parse().unwrap(), &target, entries.into());
     request.background = true;
     request
@@ -43,15 +43,15 @@ fn an_interaction_with_everything() {
     let pdf = PromptMedia { media_type: "application/pdf".into(), bytes: Arc::from(&b"2"[..]) };
     let sealed = |text: &str| {
         let (provider, text, seal) = ("google".into(), text.into(), Seal::Signature("c2ln".into()));
-        PromptPart::Reasoning(Sealed { provider, text, seal, meta: Meta::new() })
+        PromptPart::Reasoning(SealedReasoning { provider, text, seal, meta: Meta::new() })
     };
     let file = |media: &PromptMedia| {
         PromptPart::File(PromptFile { name: String::new(), media: media.clone(), meta: Meta::new() })
     };
     let text = Text { text: "Let me look.".into(), meta: signed("c2lnLXRleHQ=") };
     let mut request = request(vec![
-        Entry::new(Role::User, vec![PromptPart::text("Look."), file(&image), file(&pdf)]),
-        Entry::new(
+        PromptEntry::new(Role::User, vec![PromptPart::text("Look."), file(&image), file(&pdf)]),
+        PromptEntry::new(
             Role::Assistant,
             vec![
                 sealed("Two cities."),
@@ -60,8 +60,8 @@ fn an_interaction_with_everything() {
                 call("b", "time", Meta::new()),
             ],
         ),
-        Entry::new(Role::Tool, vec![result("a", "weather", vec![]), result("b", "time", vec![image])]),
-        Entry::new(Role::User, vec![PromptPart::text("And now?")]),
+        PromptEntry::new(Role::Tool, vec![result("a", "weather", vec![]), result("b", "time", vec![image])]),
+        PromptEntry::new(Role::User, vec![PromptPart::text("And now?")]),
     ]);
     request.system = vec!["Be kind.".into(), "Be brief.".into()];
     request.tools = Arc::new([
@@ -83,9 +83,9 @@ fn an_interaction_with_everything() {
 fn foreign_calls_are_vouched_for() {
     let entries = |meta: Meta| {
         vec![
-            Entry::new(Role::User, vec![PromptPart::text("Hello")]),
-            Entry::new(Role::Assistant, vec![call("", "weather", meta), call("", "time", Meta::new())]),
-            Entry::new(Role::Tool, vec![result("", "weather", vec![]), result("", "time", vec![])]),
+            PromptEntry::new(Role::User, vec![PromptPart::text("Hello")]),
+            PromptEntry::new(Role::Assistant, vec![call("", "weather", meta), call("", "time", Meta::new())]),
+            PromptEntry::new(Role::Tool, vec![result("", "weather", vec![]), result("", "time", vec![])]),
         ]
     };
     let input = |meta| sent(&request(entries(meta)))["input"].clone();

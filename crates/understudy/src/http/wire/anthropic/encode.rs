@@ -1,6 +1,6 @@
 //! An answer as Anthropic Messages streams it: numbered blocks, each started, filled and stopped.
 
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::delta::{CallBegan, Delta, ProvidedDelta};
 use everturn_core::error::{ProviderError, Retry};
 use everturn_core::message::{RunBy, Seal, Source, Stop};
@@ -18,7 +18,7 @@ pub(crate) struct Encoder {
     open: Option<Open>,
     /// Calls by slot.
     calls: Vec<Called>,
-    report: Report,
+    report: UsageReport,
     searches: u64,
 }
 
@@ -142,7 +142,7 @@ fn stop_block(index: u64, out: &mut Vec<String>) {
     out.push(sse::named(&json!({"type": "content_block_stop", "index": index})));
 }
 
-fn count(reported: Reported) -> u64 {
+fn count(reported: TokenCount) -> u64 {
     reported.known().unwrap_or(0)
 }
 

@@ -1,6 +1,6 @@
 //! An answer as OpenAI Chat Completions streams it: one choice, told in small differences.
 
-use everturn_core::cost::Report;
+use everturn_core::cost::UsageReport;
 use everturn_core::delta::Delta;
 use everturn_core::error::{Cause, ProviderError};
 use everturn_core::message::{RunBy, Stop};
@@ -19,7 +19,7 @@ pub(crate) struct Encoder {
     /// Slots of calls that run at the provider: this wire does not show them.
     hidden: Vec<u32>,
     said: usize,
-    report: Report,
+    report: UsageReport,
 }
 
 impl Encoder {
@@ -54,7 +54,7 @@ impl Encoder {
     }
 
     fn usage(&self) -> Value {
-        let known = |count: everturn_core::cost::Reported| count.known().unwrap_or(0);
+        let known = |count: everturn_core::cost::TokenCount| count.known().unwrap_or(0);
         let (cached, output) = (known(self.report.cache_read), known(self.report.output));
         let input = known(self.report.input) + cached;
         json!({

@@ -1,7 +1,7 @@
 //! An answer as Gemini streams it: whole parts, calls in one piece, the reason at the end.
 
 use everturn_core::blob::Blob;
-use everturn_core::cost::Report;
+use everturn_core::cost::UsageReport;
 use everturn_core::delta::{CallBegan, Delta};
 use everturn_core::error::{Cause, ProviderError};
 use everturn_core::message::{Meta, RunBy, Seal, Stop};
@@ -19,7 +19,7 @@ pub(crate) struct Encoder {
     has_called: bool,
     queries: Vec<Value>,
     found: Vec<Value>,
-    report: Report,
+    report: UsageReport,
     is_malformed: bool,
 }
 
@@ -45,7 +45,7 @@ impl Encoder {
     }
 
     fn event(&self, candidate: Value) -> String {
-        let known = |count: everturn_core::cost::Reported| count.known().unwrap_or(0);
+        let known = |count: everturn_core::cost::TokenCount| count.known().unwrap_or(0);
         let (cached, thoughts) = (known(self.report.cache_read), known(self.report.reasoning));
         let (prompt, output) = (known(self.report.input) + cached, known(self.report.output));
         let mut usage = json!({

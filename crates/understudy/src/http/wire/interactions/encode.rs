@@ -1,7 +1,7 @@
 //! An answer as Interactions stream it: steps that begin, grow and stop, each event under an id.
 
 use everturn_core::blob::Blob;
-use everturn_core::cost::{Report, Reported};
+use everturn_core::cost::{TokenCount, UsageReport};
 use everturn_core::delta::{CallBegan, Delta};
 use everturn_core::error::{Cause, ProviderError};
 use everturn_core::message::{RunBy, Seal, Stop};
@@ -21,7 +21,7 @@ pub(crate) struct Encoder {
     /// The step that words go into.
     open: Option<(Kind, usize)>,
     calls: Vec<Called>,
-    report: Report,
+    report: UsageReport,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Encoder {
     }
 
     fn usage(&self) -> Value {
-        let known = |count: Reported| count.known().unwrap_or(0);
+        let known = |count: TokenCount| count.known().unwrap_or(0);
         let (cached, thoughts) = (known(self.report.cache_read), known(self.report.reasoning));
         let (input, output) = (known(self.report.input) + cached, known(self.report.output).saturating_sub(thoughts));
         json!({

@@ -1,6 +1,6 @@
 //! An answer as OpenAI Responses streams it: numbered events, output items that are added, filled and done.
 
-use everturn_core::cost::Report;
+use everturn_core::cost::UsageReport;
 use everturn_core::delta::{CallBegan, Delta, ProvidedDelta};
 use everturn_core::error::ProviderError;
 use everturn_core::message::{RunBy, Seal, Source, Stop};
@@ -21,7 +21,7 @@ pub(crate) struct Encoder {
     items: Vec<Value>,
     open: Option<Open>,
     calls: Vec<Called>,
-    report: Report,
+    report: UsageReport,
 }
 
 /// The open message or reasoning.
@@ -74,7 +74,7 @@ impl Encoder {
     }
 
     fn usage(&self) -> Value {
-        let known = |count: everturn_core::cost::Reported| count.known().unwrap_or(0);
+        let known = |count: everturn_core::cost::TokenCount| count.known().unwrap_or(0);
         let (cached, output) = (known(self.report.cache_read), known(self.report.output));
         let input = known(self.report.input) + cached;
         json!({
