@@ -46,7 +46,7 @@ pub use reach::Openness;
 pub use reach::loopback;
 pub use variables::variables_set;
 
-use crate::record::{Files, Record, Whose};
+use crate::recording::{Files, Record, Whose};
 
 /// How long an end waits for what may be nearly done, if nobody says otherwise.
 const DRAIN_SECONDS: u64 = 5;
@@ -105,6 +105,11 @@ impl Flags {
 }
 
 impl Flags {
+    /// The side file of the demo's tools, where the daemon of a demo is started.
+    pub fn demo_tools(&self) -> Option<&Path> {
+        self.demo_tools.as_deref()
+    }
+
     /// With nothing told but where things are.
     pub fn of_data(data: Option<PathBuf>, config: Option<PathBuf>) -> Self {
         Self { data, config, ..Self::default() }
@@ -184,7 +189,6 @@ pub struct Config {
     /// What these may.
     pub owners: BTreeMap<String, Spending>,
     /// Where the tools of the demo leave lines, if this is its daemon.
-    pub demo_tools: Option<PathBuf>,
     /// What was read.
     file: Origin,
 }
@@ -254,7 +258,6 @@ impl Config {
             record: usually(unflagged("EVERTURN_RECORD", &set, file.record, from_file)?, Record::Off),
             budget: file.budget,
             owners: file.owners,
-            demo_tools: flags.demo_tools.clone(),
             file: from_file(),
         })
     }

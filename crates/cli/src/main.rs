@@ -1,42 +1,32 @@
 //! The everturn command.
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads: `out` does not")]
 
-mod archive;
-mod backup;
-mod chat;
-mod chats;
-mod client;
+mod atomic_file;
 mod clock;
+mod commands;
 mod config;
-mod demo;
-mod descriptors;
-mod doctor;
-mod entropy;
-mod export;
-mod files;
-mod house;
-mod kept;
-mod logs;
-mod lookout;
-mod out;
-mod private;
-mod record;
-mod replay;
-mod run;
-mod scene_tools;
-mod serve;
-mod signals;
-mod status;
+mod daemon;
+mod find_chat;
+mod offline_store;
+mod persona_tools;
+mod process;
+mod recording;
+mod render;
+mod server;
 mod terminal;
-mod tokens;
 mod turn;
-mod understudy;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use everturn_frontend::{client, entropy, output};
+
+use commands::{
+    archive, backup, chat, chats, completions, delete, demo, doctor, export, replay, run, serve, status, tokens,
+    understudy,
+};
+use server::Extension;
 
 /// What a delta needs is small, and mostly let go on another thread than it came on: see decision 18.
 #[global_allocator]
@@ -67,11 +57,11 @@ enum Command {
     #[command(after_help = chats::EXAMPLES)]
     Chats(chats::Chats),
     /// Put chats away, so that lists leave them out.
-    #[command(after_help = archive::ARCHIVE_EXAMPLES)]
+    #[command(after_help = archive::EXAMPLES)]
     Archive(archive::Archive),
     /// Delete chats for good, with all their messages and files.
-    #[command(after_help = archive::DELETE_EXAMPLES)]
-    Delete(archive::Delete),
+    #[command(after_help = delete::EXAMPLES)]
+    Delete(delete::Delete),
     /// Say whether the server runs and is ready, which models it asks, and where its chats stand.
     #[command(after_help = status::EXAMPLES)]
     Status(status::Status),
@@ -119,9 +109,7 @@ enum Command {
     #[command(after_help = tokens::EXAMPLES)]
     Tokens(tokens::Tokens),
     /// Print what a shell needs to complete these commands.
-    #[command(
-        after_help = "Example:\n  everturn completions bash > ~/.local/share/bash-completion/completions/everturn"
-    )]
+    #[command(after_help = completions::EXAMPLES)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
@@ -165,15 +153,13 @@ enum Command {
 #[derive(Subcommand)]
 enum ConfigCommand {
     /// Say what `serve` would be told with the same flags, and where each value came from. Keys are not shown.
-    #[command(
-        after_help = "Examples:\n  everturn config show\n  everturn config show --config ./config.toml --model understudy/persona"
-    )]
+    #[command(after_help = commands::config::EXAMPLES)]
     Show(config::Flags),
 }
 
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
-    private::make_files_private();
+    process::private::make_files_private();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ran = runtime.map_err(Into::into).and_then(|runtime| {
         let ran = runtime.block_on(async {
@@ -186,25 +172,16 @@ fn main() -> ExitCode {
                 Command::Export(export) => export.run().await,
                 Command::Run(run) => run.run().await,
                 Command::Tokens(tokens) => tokens.run().await,
-                Command::Completions { shell } => {
-                    let mut script = Vec::new(); // Printing it may fail; making it does not.
-                    clap_complete::generate(shell, &mut Args::command(), "everturn", &mut script);
-                    std::io::stdout().write_all(&script)?;
-                    Ok(ExitCode::SUCCESS)
-                }
+                Command::Completions { shell } => completions::print(shell, Args::command()),
                 Command::Backup(backup) => backup.run(),
                 Command::Doctor(doctor) => doctor.run().await,
                 Command::Replay(replay) => replay.run().await,
-                Command::Serve(flags) => serve::run(&flags).await,
-                Command::Demo(demo) => demo.run().await,
-                Command::Config(ConfigCommand::Show(flags)) => {
-                    let variable = |name: &str| std::env::var(name).ok();
-                    let config = config::Config::read(&flags, variable)?;
-                    config.refuse_unknown(config::variables_set())?;
-                    let shown = config.shown(variable);
-                    std::io::stdout().write_all(shown.as_bytes())?;
-                    Ok(ExitCode::SUCCESS)
+                Command::Serve(flags) => {
+                    let demo = demo::DaemonTools::of(&flags);
+                    serve::run(&flags, demo.as_ref().map(|tools| tools as &dyn Extension)).await
                 }
+                Command::Demo(demo) => demo.run().await,
+                Command::Config(ConfigCommand::Show(flags)) => commands::config::show(&flags),
                 Command::Understudy(serve) => serve.run().await,
             }
         });
@@ -213,9 +190,9 @@ fn main() -> ExitCode {
     });
     match ran {
         Ok(code) => code,
-        Err(error) if out::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            out::aside(out::causes(&error));
+            output::aside(output::causes(&error));
             ExitCode::from(1)
         }
     }

@@ -6,9 +6,5 @@
 pub mod editor;
 pub mod markdown;
 pub mod screen;
-pub mod style;
-pub mod visible;
-pub mod wrap;
 
-pub use style::{Ink, Line, Look};
-pub use visible::visible;
+pub use everturn_frontend::terminal::{Ink, Line, Look, style, visible, wrap};

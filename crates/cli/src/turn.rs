@@ -6,11 +6,11 @@ use std::io::{IsTerminal, Write};
 
 use everturn_server::wire::{AskKind, Body, Ended, Failure, Part, Standing, Status, View, When};
 
-use crate::chat::said;
 use crate::client::{Client, News, Watch};
-use crate::house::House;
-use crate::out::{self, Asides};
-use crate::signals::Ends;
+use crate::daemon::House;
+use crate::output::{self, Asides};
+use crate::process::signals::Ends;
+use crate::render::said;
 pub use told::{Lines, Told, Words};
 
 /// A turn that is followed.
@@ -144,11 +144,11 @@ pub async fn stoppable(
                 if std::mem::replace(&mut is_stopping, true) {
                     return Ok(End::Left);
                 }
-                out::aside("stopping; once more leaves at once");
+                output::aside("stopping; once more leaves at once");
                 let (client, chat) = (client.clone(), chat.to_owned());
                 tokio::spawn(async move {
                     if let Err(error) = client.interrupt(&chat).await {
-                        out::aside(format_args!("the turn cannot be stopped: {error}"));
+                        output::aside(format_args!("the turn cannot be stopped: {error}"));
                     }
                 });
             }
@@ -183,7 +183,7 @@ impl End {
             Self::Dropped => (1, "another client took the message out of the queue; nothing came of it".into()),
             Self::Left => (130, "left; the turn may go on without you".into()),
         };
-        out::aside(said);
+        output::aside(said);
         code
     }
 }

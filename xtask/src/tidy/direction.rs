@@ -17,11 +17,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("everturn", &["everturn-core", "everturn-providers", "everturn-stores"]),
     ("everturn-understudy", &["everturn-core", "everturn-providers"]),
     ("everturn-server", &["everturn", "everturn-core", "everturn-providers", "everturn-stores", "everturn-understudy"]),
+    ("everturn-frontend", &["everturn", "everturn-server"]),
+    ("everturn-demo", &["everturn", "everturn-frontend", "everturn-server", "everturn-understudy"]),
     (
         "everturn-cli",
         &[
             "everturn",
             "everturn-core",
+            "everturn-demo",
+            "everturn-frontend",
             "everturn-providers",
             "everturn-server",
             "everturn-stores",

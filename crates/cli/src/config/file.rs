@@ -14,7 +14,7 @@ use super::money::Money;
 use super::price::Prices;
 use super::profile::{Profile, Tools};
 use super::provider::Providers;
-use crate::record::Record;
+use crate::recording::Record;
 
 /// The file.
 #[derive(Deserialize, Debug, Default)]

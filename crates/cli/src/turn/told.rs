@@ -2,11 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use everturn_server::wire::{Body, Event, Increment, Message, Snapshot, Standing};
+use everturn_server::wire::{Body, Event, Increment, Message, Part, Snapshot, Standing};
 
-use crate::chat::{duration, recovered, said, texts};
 use crate::clock;
-use crate::out::{self, Asides};
+use crate::output::{self, Asides};
+use crate::render::{duration, recovered, said};
 use crate::terminal::visible;
 
 /// Whoever is told of a turn as it goes on.
@@ -89,7 +89,7 @@ impl<W: Write> Words<W> {
     /// Says something beside the answer, on a line of its own.
     fn aside(&self, words: &str) {
         if self.asides == Asides::On && self.is_terminal && self.is_open {
-            out::sign(format_args!("\n"));
+            output::sign(format_args!("\n"));
         }
         self.asides.say(words);
     }
@@ -114,7 +114,7 @@ impl<W: Write> Words<W> {
             }
             // A reply stands for its draft: whatever of it was not seen as deltas is in here.
             Body::Reply(reply) if self.asked.is_none() => {
-                self.rest(&texts(&reply.parts).collect::<String>())?;
+                self.rest(&reply.parts.iter().filter_map(Part::text).collect::<String>())?;
                 self.replied = Some(reply.step);
                 self.printed.clear();
                 self.end_line()?;
@@ -134,7 +134,9 @@ impl<W: Write> Words<W> {
         }
         self.standing(&snapshot.status);
         match snapshot.draft.as_ref().filter(|draft| self.replied != Some(draft.step)) {
-            Some(draft) if self.asked.is_none() => self.rest(&texts(&draft.parts).collect::<String>()),
+            Some(draft) if self.asked.is_none() => {
+                self.rest(&draft.parts.iter().filter_map(Part::text).collect::<String>())
+            }
             _ => self.retract(),
         }
     }

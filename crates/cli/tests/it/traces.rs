@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::daemon::Scratch;
 
-#[path = "../../src/logs.rs"]
+#[path = "../../src/process/logs.rs"]
 #[allow(dead_code, reason = "the command uses all of it")]
 mod logs;
 

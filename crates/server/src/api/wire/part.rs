@@ -27,6 +27,17 @@ pub enum Part {
     Other,
 }
 
+impl Part {
+    /// The text of a text part.
+    #[must_use]
+    pub const fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        }
+    }
+}
+
 /// Words.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Text {

@@ -1,0 +1,49 @@
+//! `everturn archive`: archive chats, or take them out of the archive.
+
+use std::process::ExitCode;
+
+use everturn_server::wire::Patch;
+
+use crate::daemon::{House, Otherwise, Own, Which};
+use crate::find_chat::find;
+use crate::output::println;
+use crate::render::short_title;
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn archive 9n2x4c
+  everturn archive 9n2x4c --undo
+  everturn chats --all";
+
+/// Which chats to put away.
+#[derive(clap::Args)]
+pub struct Archive {
+    /// Each chat, or the beginning or the end of its id.
+    #[arg(required = true)]
+    chats: Vec<String>,
+    /// Take them out again.
+    #[arg(long)]
+    undo: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Archive {
+    /// Puts them away.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let house = self.which.open(&Own::default(), Otherwise::Start).await?;
+        let done = self.each(&house).await;
+        house.leave().await;
+        done
+    }
+
+    async fn each(&self, house: &House) -> anyhow::Result<ExitCode> {
+        for piece in &self.chats {
+            let chat = find(&house.client, piece).await?;
+            let patch = Patch { archived: Some(!self.undo), ..Patch::default() };
+            let chat = house.client.patch(&chat.id, &patch).await?;
+            println!("{}  {}  {}", chat.id, if self.undo { "taken out" } else { "archived" }, short_title(&chat));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,163 @@
+//! A chat in the terminal.
+
+mod attach;
+mod live;
+mod order;
+mod outbox;
+mod pick;
+mod session;
+mod slash;
+mod story;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use everturn_server::wire::{Chat, Create};
+use tokio::sync::mpsc;
+
+use crate::daemon::{House, Otherwise, Own, Which};
+use crate::find_chat::find;
+use crate::output::Asides;
+use crate::process::signals::Ends;
+use crate::terminal::style::Colours;
+use crate::turn::{Turn, stoppable};
+use session::{Begin, Session};
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn chat
+  everturn chat --last
+  everturn chat --resume 7k2f9q
+
+While it answers: Enter queues what you type, Ctrl-S steers with it, Ctrl-C stops and keeps what was said. /help says more.";
+
+/// The exit code of what was stopped.
+const STOPPED: u8 = 130;
+
+/// Which chat, with whom.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    own: Own,
+    /// Go on with this chat: its id, or as much of its beginning or end as is unique. Without an id, choose one.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "", conflicts_with = "last")]
+    resume: Option<String>,
+    /// Go on with the chat in which something was said last.
+    #[arg(long)]
+    last: bool,
+    /// The agent of a new chat; the daemon's default if left out.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["resume", "last"])]
+    agent: Option<String>,
+}
+
+impl Args {
+    /// Chats until somebody leaves.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let mut house = self.which.open(&self.own, Otherwise::Start).await?;
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        if is_terminal {
+            let colours = Colours::wanted(|name| std::env::var(name).ok());
+            return self.in_terminal(house, colours).await;
+        }
+        let talked = self.plainly(&mut house).await;
+        house.leave().await;
+        talked
+    }
+
+    async fn in_terminal(self, house: House, colours: Colours) -> anyhow::Result<ExitCode> {
+        let chosen = match &self.resume {
+            Some(id) if id.is_empty() => match pick::pick(&house.client, colours).await {
+                Ok(Some(id)) => self.found(&house, &id).await.map(Some),
+                Ok(None) => {
+                    house.leave().await;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                Err(error) => Err(error),
+            },
+            _ => self.chosen(&house).await,
+        };
+        match chosen {
+            Ok(chat) => {
+                let (model, debug) = (self.own.model(), self.own.debug);
+                Session::run(house, chat, Begin { agent: self.agent, model, debug }, colours).await
+            }
+            Err(error) => {
+                house.leave().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The chat that was asked for by name; `None` for a new one.
+    async fn chosen(&self, house: &House) -> anyhow::Result<Option<Chat>> {
+        match &self.resume {
+            Some(id) if id.is_empty() => {
+                bail!("--resume needs an id where nobody can choose: `everturn chats` lists them")
+            }
+            Some(id) => self.found(house, id).await.map(Some),
+            None if self.last => {
+                let chats = house.client.list("archived=false&limit=1").await?;
+                let Some(newest) = chats.chats.first() else { bail!("there is no chat yet") };
+                self.found(house, &newest.id).await.map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The chat of this name, as it was asked for.
+    async fn found(&self, house: &House, piece: &str) -> anyhow::Result<Chat> {
+        let chat = find(&house.client, piece).await?;
+        Ok(self.own.choose(&house.client, chat).await?)
+    }
+
+    /// One turn for each line of the input, as plain text.
+    async fn plainly(&self, house: &mut House) -> anyhow::Result<ExitCode> {
+        let chat = match self.chosen(house).await? {
+            Some(chat) => chat,
+            None => {
+                let (agent, model) = (self.agent.clone(), self.own.model());
+                house.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
+            }
+        };
+        let (mut lines, mut ends, client) = (lines(), Ends::listen()?, house.client.clone());
+        let mut code = 0;
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = ends.next() => return Ok(ExitCode::from(STOPPED)),
+                line = lines.recv() => line,
+            };
+            let Some(line) = line.transpose()? else { return Ok(ExitCode::from(code)) };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let turn = async {
+                let mut turn = Turn::begin(house, &chat.id, &line, Asides::On).await?;
+                let mut words = turn.words(std::io::stdout());
+                turn.follow(house, &mut words).await
+            };
+            let end = stoppable(client.clone(), &chat.id, &mut ends, turn).await?;
+            let ended = end.report(&chat.id);
+            code = if code == 0 { ended } else { code }; // What went wrong first is what a script has to know.
+            if ended == STOPPED {
+                return Ok(ExitCode::from(code));
+            }
+        }
+    }
+}
+
+/// The lines of standard input as they come. A thread waits for them, and for nobody: whoever ends does not wait for it.
+fn lines() -> mpsc::Receiver<std::io::Result<String>> {
+    let (read, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines() {
+            if read.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

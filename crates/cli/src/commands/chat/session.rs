@@ -1,0 +1,413 @@
+//! One sitting: keys come in, news come in, orders go out, and the screen follows.
+
+mod keys;
+mod outside;
+
+use std::collections::HashSet;
+use std::io::{Stdout, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crossterm::event::{Event as Input, EventStream};
+use everturn_server::wire::{Ask, AskKind, Chat, Event, View};
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
+
+use super::live::{Around, live, open_calls};
+use super::order::{Order, Outcome, carry_out};
+use super::outbox::Outbox;
+use super::story::{Story, is_busy};
+use crate::client::{ClientError, News, Watch};
+use crate::clock;
+use crate::config::AGENT;
+use crate::daemon::House;
+use crate::find_chat::short;
+use crate::process::signals::Ends;
+use crate::render as look;
+use crate::terminal::editor::Editor;
+use crate::terminal::screen::{Live, Raw, Screen};
+use crate::terminal::style::Colours;
+use crate::terminal::visible::visible;
+use crate::terminal::{Ink, Line, Look};
+
+/// The screen is drawn so often at most, however fast the answer comes.
+const FRAME: Duration = Duration::from_millis(25);
+const TICK: Duration = Duration::from_millis(100);
+/// How long whoever leaves waits for what was typed last to get there.
+const PARTING_MAX: Duration = Duration::from_secs(2);
+
+/// How long a chat waits to be told which model it asks.
+const MODELS_MAX: Duration = Duration::from_secs(5);
+
+/// What a new chat is.
+#[derive(Debug, Clone, Default)]
+pub struct Begin {
+    /// Its agent; the daemon's default if left out.
+    pub agent: Option<String>,
+    /// The model it asks; its agent's if left out.
+    pub model: Option<String>,
+    /// Whether it is recorded.
+    pub debug: bool,
+}
+
+/// One sitting.
+pub struct Session {
+    house: House,
+    /// `None` until something is said.
+    chat: Option<Chat>,
+    /// What a chat that is not begun will be.
+    begin: Begin,
+    /// What models are called, once somebody has asked.
+    names: Vec<String>,
+    watch: Option<Watch>,
+    nothing: View,
+    story: Story,
+    editor: Editor,
+    screen: Screen<Stdout>,
+    orders: mpsc::Sender<Order>,
+    outbox: Outbox,
+    /// Lines to let scroll by.
+    said: Vec<Line>,
+    /// Since when the turn is under way.
+    since: Option<Instant>,
+    lost: Option<String>,
+    /// When Ctrl-C was pressed.
+    stopped: Option<Instant>,
+    /// Approvals whose calls were shown whole.
+    shown: HashSet<String>,
+    /// The message that is being changed.
+    editing: Option<u64>,
+    tick: usize,
+    /// Whether the message is to be written in a program of its own.
+    is_outside: bool,
+    /// The model that is asked, as far as was known at the beginning.
+    model: Option<String>,
+    is_over: bool,
+}
+
+impl Session {
+    /// Chats until somebody leaves.
+    pub async fn run(house: House, chat: Option<Chat>, begin: Begin, colours: Colours) -> anyhow::Result<ExitCode> {
+        let model = asked_model(&house, chat.as_ref(), &begin).await;
+        let (orders, mut outcomes) = carry_out(house.client.clone());
+        let raw = Raw::enter()?;
+        let screen = Screen::new(std::io::stdout(), colours, crossterm::terminal::size().unwrap_or((80, 24)));
+        let mut session = Self {
+            story: Story::new(screen.width()),
+            watch: chat.as_ref().map(|chat| house.client.watch(&chat.id)),
+            house,
+            chat,
+            begin,
+            names: Vec::new(),
+            nothing: View::default(),
+            editor: Editor::default(),
+            screen,
+            orders,
+            outbox: Outbox::default(),
+            said: Vec::new(),
+            since: None,
+            lost: None,
+            stopped: None,
+            shown: HashSet::new(),
+            editing: None,
+            tick: 0,
+            is_outside: false,
+            model,
+            is_over: false,
+        };
+        session.greet();
+        let ended = session.follow(&mut outcomes).await;
+        session.see_off(&mut outcomes).await;
+        // A window that was closed shows nothing any more, and the daemon is left in good order all the same.
+        let _ = session.screen.draw(&std::mem::take(&mut session.said), Live::default());
+        drop(raw);
+        let _ = session.part(&mut std::io::stdout());
+        session.house.leave().await;
+        match ended {
+            Err(error) if !is_closed(&error) => Err(error),
+            _ => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    fn view(&self) -> &View {
+        self.watch.as_ref().map_or(&self.nothing, Watch::view)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.view().status.as_ref().is_some_and(|standing| is_busy(standing.status))
+    }
+
+    async fn follow(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) -> anyhow::Result<()> {
+        let mut told_to_end = Ends::of_window()?;
+        let mut keys = EventStream::new();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let (mut drawn_at, mut is_stale) = (None, true);
+        while !self.is_over {
+            if std::mem::take(&mut self.is_outside) {
+                drop(keys); // Whoever reads keys here would take them from the other program.
+                self.write_outside().await?;
+                keys = EventStream::new();
+                is_stale = true;
+            }
+            let frame = drawn_at.map_or_else(Instant::now, |at: Instant| at + FRAME);
+            let moves = self.is_busy() || self.lost.is_some() || !self.outbox.is_empty() || self.stopped.is_some();
+            tokio::select! {
+                biased;
+                () = told_to_end.next() => return Ok(()),
+                () = sleep_until(frame), if is_stale => {
+                    self.draw()?;
+                    (drawn_at, is_stale) = (Some(Instant::now()), false);
+                    continue;
+                }
+                key = keys.next() => match key {
+                    Some(Ok(input)) => self.input(input).await?,
+                    Some(Err(error)) => return Err(error.into()),
+                    None => return Ok(()),
+                },
+                outcome = outcomes.recv() => self.outcome(outcome).await,
+                news = next(&mut self.watch) => self.news(news).await?,
+                _ = ticks.tick(), if moves => self.tick += 1,
+            }
+            is_stale = true;
+        }
+        Ok(())
+    }
+
+    async fn input(&mut self, input: Input) -> anyhow::Result<()> {
+        match input {
+            Input::Key(key) => self.key(key).await?,
+            Input::Paste(text) => self.editor.paste(&text),
+            Input::Resize(width, height) => {
+                self.screen.resize((width, height));
+                self.story.resize(self.screen.width());
+            }
+            Input::FocusGained | Input::FocusLost | Input::Mouse(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn news(&mut self, news: Result<News, ClientError>) -> anyhow::Result<()> {
+        match news? {
+            News::Events(events) => {
+                let is_first = !self.story.is_begun();
+                let Some(watch) = &self.watch else { return Ok(()) };
+                if events.iter().any(|event| matches!(event, Event::Rewound(_))) {
+                    self.shown.clear(); // Calls said anew may have the names of those that are gone.
+                }
+                let lines = self.story.tell(&events, watch.view());
+                self.said.extend(lines);
+                if is_first {
+                    let words: Vec<String> = watch.view().messages.iter().filter_map(look::words).collect();
+                    words.iter().for_each(|words| self.editor.past_mut().add(words));
+                }
+                self.since = if self.is_busy() { self.since.or_else(|| Some(Instant::now())) } else { None };
+                self.show_asks();
+            }
+            News::Lost(error) => {
+                self.lost = Some(error.to_string());
+                if let Err(error) = self.house.settle_in().await {
+                    self.lost = Some(format!("{error:#}"));
+                }
+            }
+            News::Back => self.lost = None,
+        }
+        Ok(())
+    }
+
+    /// Lets what is on its way get there, if somebody is there to take it.
+    async fn see_off(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) {
+        let until = Instant::now() + PARTING_MAX;
+        while self.lost.is_none() && !self.outbox.is_empty() && self.outbox.held().next().is_none() {
+            let Ok(outcome) = timeout_at(until, outcomes.recv()).await else { return };
+            self.outcome(outcome).await;
+        }
+    }
+
+    async fn outcome(&mut self, outcome: Option<Outcome>) {
+        if let Some(Outcome::Waits(error)) = outcome {
+            return self.wait(error).await;
+        }
+        self.outbox.answered();
+        match outcome {
+            Some(Outcome::Done | Outcome::Waits(_)) | None => {}
+            Some(Outcome::Told(lines)) => self.tell(&lines),
+            Some(Outcome::Names(names)) => self.complete_model(names),
+            Some(Outcome::Opened(chat)) => self.open(*chat),
+            Some(Outcome::Forked { copy, of, at }) => {
+                let (of, id) = (short(&of).to_owned(), short(&copy.id).to_owned());
+                self.open(*copy);
+                self.tell(&[format!(
+                    "Copied chat {of} up to message {at}. You are in the copy, chat {id}; the other stays as it was: \
+                     everturn chat --resume {of}"
+                )]);
+            }
+            Some(Outcome::Deleted) => {
+                (self.chat, self.watch) = (None, None);
+                self.forget();
+                self.tell(&["The chat is deleted. A new one begins with what you say next.".into()]);
+            }
+            Some(Outcome::Failed { error, unsaid }) => {
+                self.trouble(error);
+                if let (None, Some(chat)) = (&self.watch, &self.chat) {
+                    self.watch = Some(self.house.client.watch(&chat.id)); // It was not deleted after all.
+                }
+                if let Some(text) = unsaid {
+                    self.give_back(&text);
+                }
+            }
+        }
+    }
+
+    /// The daemon is away, and has been for some time.
+    async fn wait(&mut self, error: ClientError) {
+        self.outbox.wait();
+        self.trouble(error);
+        self.tell(&["What you type is kept, and goes out when the daemon is back.".into()]);
+        // Whoever watches finds out by themselves.
+        if self.watch.is_none()
+            && let Err(error) = self.house.settle_in().await
+        {
+            self.tell(&[format!("{error:#}")]);
+        }
+    }
+
+    fn trouble(&mut self, error: ClientError) {
+        let lines = look::trouble(&format!("{:#}", anyhow::Error::from(error)), self.screen.width());
+        let lines = self.story.aside(lines);
+        self.said.extend(lines);
+    }
+
+    /// What could not be said is there to be said again.
+    fn give_back(&mut self, text: &str) {
+        match self.editing {
+            None => self.editor.give_back(text),
+            Some(_) => self.tell(&[format!("Not said: {text}")]), // What is typed belongs to another message.
+        }
+    }
+
+    /// Goes over to another chat.
+    fn open(&mut self, chat: Chat) {
+        self.forget();
+        self.watch = Some(self.house.client.watch(&chat.id));
+        self.chat = Some(chat);
+    }
+
+    /// Nothing that was known of one chat holds in another; their calls even have the same names.
+    fn forget(&mut self) {
+        self.story = Story::new(self.screen.width());
+        self.since = None;
+        self.shown.clear();
+        if self.editing.take().is_some() {
+            self.editor.replace("");
+        }
+    }
+
+    /// The approval that is asked for next.
+    fn ask(&self) -> Option<&Ask> {
+        let standing = self.view().status.as_ref()?;
+        standing.asks.iter().find(|ask| ask.wants == AskKind::Approval)
+    }
+
+    /// Shows the calls whole that somebody has to decide on.
+    fn show_asks(&mut self) {
+        let Some(ask) = self.ask().cloned().filter(|ask| !self.shown.contains(&ask.call)) else { return };
+        let Some(call) = open_calls(self.view()).into_iter().find(|call| call.id == ask.call).cloned() else { return };
+        let lines = self.story.aside(look::whole_call(&call, self.screen.width()));
+        self.said.extend(lines);
+        self.shown.insert(ask.call);
+    }
+
+    /// Says something that is not part of the chat.
+    fn tell(&mut self, lines: &[String]) {
+        let width = self.screen.width();
+        let lines = lines.iter().flat_map(|line| look::quiet(line, width)).collect();
+        let lines = self.story.aside(lines);
+        self.said.extend(lines);
+    }
+
+    fn draw(&mut self) -> std::io::Result<()> {
+        let again = self.stopped.filter(|at| at.elapsed() < keys::TWICE).map(|_| "Ctrl-C again leaves");
+        self.stopped = self.stopped.filter(|_| again.is_some());
+        let editing = self.editing.map(|_| "what you change here replaces it and all that came after; Esc leaves it");
+        let is_new = self.chat.is_none() && self.editor.text().is_empty() && self.outbox.is_empty();
+        let searched = self.editor.searched().map(|words| {
+            format!("looking for `{words}` in what you said · Ctrl-R older · Enter takes it · Esc leaves")
+        });
+        let hint = again
+            .or(searched.as_deref())
+            .or(editing)
+            .or(is_new.then_some("Enter sends · /help says what else there is"));
+        let around = Around {
+            view: self.view(),
+            open: self.story.open(),
+            editor: &self.editor,
+            since: self.since,
+            lost: self.lost.as_deref(),
+            hint,
+            is_sending: !self.outbox.is_empty(),
+            unsent: self.outbox.held().collect(),
+            tick: self.tick,
+            now: clock::now(),
+        };
+        let live = live(&around, self.screen.width(), self.screen.height());
+        self.screen.draw(&std::mem::take(&mut self.said), live)
+    }
+
+    fn greet(&mut self) {
+        let name = Line::new("everturn", Look { bold: true, ..Look::ink(Ink::Cyan) });
+        let place =
+            if self.house.is_own() { "in this process".into() } else { format!("at {}", self.house.client.base()) };
+        let what = match &self.chat {
+            Some(chat) if !chat.standing.title.is_empty() => format!(" · {}", chat.standing.title),
+            Some(chat) => format!(" · chat {}", short(&chat.id)),
+            None => " · a new chat".into(),
+        };
+        let width = self.screen.width();
+        let model = self.model.as_ref().map(|model| format!(" · {model},")).unwrap_or_default();
+        let line = name.and(&what, Look::PLAIN).and(&model, Look::PLAIN);
+        let gap = if model.is_empty() { " · " } else { " " };
+        let line = line.and(&format!("{gap}{place}"), Look::DIM);
+        self.said.push(crate::terminal::wrap::clip(line, width));
+        self.said.push(Line::default());
+    }
+
+    /// Says what did not get there, and how to come back.
+    fn part(&self, out: &mut impl Write) -> std::io::Result<()> {
+        for words in self.outbox.words() {
+            writeln!(out, "Not sent yet, and lost if it is not said again: {}", visible(words))?;
+        }
+        let Some(chat) = &self.chat else { return Ok(()) };
+        if self.is_busy() && self.house.is_own() {
+            writeln!(out, "The turn goes on when everturn runs again.")?;
+        }
+        writeln!(out, "Come back with: everturn chat --resume {}", short(&chat.id))
+    }
+}
+
+/// The model that a chat asks: its own, or that of its agent. `None` if the server does not say in time.
+async fn asked_model(house: &House, chat: Option<&Chat>, begin: &Begin) -> Option<String> {
+    let own = chat.map_or(&begin.model, |chat| &chat.standing.model);
+    if own.is_some() {
+        return own.clone();
+    }
+    let agent = chat.map_or(begin.agent.as_deref().unwrap_or(AGENT), |chat| chat.agent.as_str());
+    let models = timeout(MODELS_MAX, house.client.models()).await.ok()?.ok()?.models;
+    let names = models.into_iter().filter(|model| model.agents.iter().any(|name| name == agent)).map(|model| model.id);
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| names.join(" or "))
+}
+
+/// Whether the window is gone, which may be noticed before the signal of it comes.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+    code == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+async fn next(watch: &mut Option<Watch>) -> Result<News, ClientError> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}

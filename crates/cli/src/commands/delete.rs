@@ -1,0 +1,60 @@
+//! `everturn delete`: delete chats for good.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use anyhow::bail;
+
+use crate::daemon::{House, Otherwise, Own, Which};
+use crate::find_chat::find;
+use crate::output::{self, println};
+use crate::render::short_title;
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn delete 9n2x4c
+  everturn chats --json | jq -r 'select(.status == \"failed\").id' | xargs everturn delete --yes";
+
+/// Which chats to delete.
+#[derive(clap::Args)]
+pub struct Delete {
+    /// Each chat, or the beginning or the end of its id.
+    #[arg(required = true)]
+    chats: Vec<String>,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Delete {
+    /// Deletes them, those that somebody is sure of.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        if !self.yes && !std::io::stdin().is_terminal() {
+            bail!(
+                "a chat is deleted for good, with all its messages and files: add --yes to delete without a question"
+            );
+        }
+        let house = self.which.open(&Own::default(), Otherwise::Start).await?;
+        let done = self.each(&house).await;
+        house.leave().await;
+        done
+    }
+
+    async fn each(&self, house: &House) -> anyhow::Result<ExitCode> {
+        let mut code = ExitCode::SUCCESS;
+        for piece in &self.chats {
+            let chat = find(&house.client, piece).await?;
+            let about = format!("{}  {}", chat.id, short_title(&chat));
+            if self.yes || output::is_sure(format_args!("{about}\nDelete it for good? [y/N] "))? {
+                house.client.delete(&chat.id).await?;
+                println!("{}  deleted  {}", chat.id, short_title(&chat));
+            } else {
+                output::aside("nothing was deleted");
+                code = ExitCode::from(1);
+            }
+        }
+        Ok(code)
+    }
+}

@@ -1,0 +1,94 @@
+//! One chat.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use anyhow::bail;
+use everturn::core::doctor::{CallKnowledge, Flaw, Repaired, TranscriptOrigin, facts, repair};
+use everturn::core::ids::{CallUid, ChatId};
+use everturn::core::message::Body;
+use everturn::core::status::Status;
+use everturn::stores::{CallRecord, Lease, Picture, Store};
+
+use super::{Doctor, Health, count, tell, tell_changes};
+use crate::find_chat::find_kept;
+use crate::offline_store::Kept;
+use crate::terminal::visible;
+
+/// Says what is wrong with a chat, and mends it if that is wanted.
+pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) -> anyhow::Result<Health> {
+    let kept = doctor.place.look().await?;
+    let chat = find_kept(&kept, piece).await?;
+    writeln!(out, "chat {chat}: {}", visible::line(&kept.heading(chat).await?.title, 60))?;
+    let mut health = Health::Good;
+    if let Kept::Ours(inspection) = &kept {
+        for trouble in inspection.troubles(chat)? {
+            writeln!(out, "  {}", visible::line(&trouble.to_string(), 200))?;
+            health = health.and(Health::of(trouble.is_harmless()));
+        }
+    }
+    let picture = kept.picture(chat).await?;
+    let (transcript, repaired) = (&picture.transcript, examined(&picture));
+    tell(out, &repaired.findings, |message| format!("message {message}"))?;
+    tell_changes(out, transcript.iter().map(|message| &**message))?;
+    let (messages, wrong) = (count(transcript.len(), "message", "messages"), repaired.findings.len());
+    match (wrong, doctor.fix) {
+        (0, _) => writeln!(out, "{messages}: nothing is wrong with the transcript")?,
+        (_, false) => writeln!(out, "{messages}, {}: --fix mends them", count(wrong, "flaw", "flaws"))?,
+        (_, true) => {
+            drop(kept);
+            let store = doctor.place.write().await?;
+            mend(&*store, chat).await?;
+            writeln!(out, "{messages}, {}: mended", count(wrong, "flaw", "flaws"))?;
+            return Ok(health);
+        }
+    }
+    Ok(health.and(Health::of(wrong == 0)))
+}
+
+/// What a repair finds. Calls of a turn under way are open and not forgotten.
+pub(super) fn examined(Picture { heading, transcript, calls }: &Picture) -> Repaired {
+    let mut repaired = repair(transcript, TranscriptOrigin::Ours(&known(calls)));
+    if matches!(heading.status, Status::Running | Status::Interrupting | Status::Awaiting) {
+        let newest = transcript.iter().rev().find(|message| matches!(message.body, Body::Reply(_)));
+        let newest = newest.map(|message| message.id);
+        let is_open = |flaw: &Flaw| matches!(flaw, Flaw::UnansweredCall { .. });
+        repaired.findings.retain(|finding| Some(finding.message) != newest || !is_open(&finding.flaw));
+    }
+    repaired
+}
+
+/// What the store knows of calls: a start is written down before it is made. That none was may also mean that somebody
+/// else was to run it.
+fn known(calls: &[CallRecord]) -> impl Fn(CallUid) -> CallKnowledge + use<> {
+    let started: BTreeSet<CallUid> = calls.iter().map(|call| call.uid).collect();
+    move |call| if started.contains(&call) { CallKnowledge::Started } else { CallKnowledge::Nothing }
+}
+
+/// Mends a chat that rests, in one commit. Gives back whether there was anything to mend.
+pub(super) async fn mend(store: &dyn Store, chat: ChatId) -> anyhow::Result<bool> {
+    if !store.inbox(chat).await?.is_empty() {
+        bail!("chat {chat} has commands to obey: let a server do that first");
+    }
+    let mut lease = store.acquire(chat).await?;
+    let mended = mend_leased(store, chat, &mut lease).await;
+    // Also of what was left as it is: a server would have to wait for it to lapse.
+    let released = store.release(lease).await;
+    let mended = mended?;
+    released?;
+    Ok(mended)
+}
+
+async fn mend_leased(store: &dyn Store, chat: ChatId, lease: &mut Lease) -> anyhow::Result<bool> {
+    let loaded = store.load(lease).await?;
+    if loaded.chat.is_busy() {
+        bail!("chat {chat} is in the middle of a turn: let a server finish that first");
+    }
+    let (transcript, calls) = (store.transcript(chat).await?, store.calls(chat).await?);
+    let repaired = repair(&transcript, TranscriptOrigin::Ours(&known(&calls)));
+    let facts = facts::of_repair(&loaded.chat, &transcript, &repaired);
+    if !facts.is_empty() {
+        store.commit(lease, &facts).await?;
+    }
+    Ok(!repaired.is_healthy())
+}

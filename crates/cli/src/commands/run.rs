@@ -1,0 +1,129 @@
+//! One turn, for scripts.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use everturn_server::wire::{Chat, Create};
+
+use crate::daemon::{House, Otherwise, Own, Which};
+use crate::find_chat::find;
+use crate::output::{self, Asides};
+use crate::process::signals::Ends;
+use crate::turn::{End, Lines, Turn, stoppable};
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn run \"What are you?\"
+  everturn run -q \"What are you?\" > answer.md
+  git diff | everturn run --stdin \"Review this change:\"
+  everturn run --resume 7k2f9q \"And now?\"
+  everturn run --json \"What are you?\" | jq -r 'select(.event == \"delta\") | .data.text // empty'
+
+Exit codes:
+  0    the turn is done
+  1    it failed, or could not begin
+  2    wrong usage
+  3    it ended early: a limit was reached, or the answer was cut or filtered
+  4    it waits: a person has to allow a call, or a client that has the tool has to run it
+  130  it was stopped; what was said is kept. A second Ctrl-C leaves at once";
+
+/// The most that is read from standard input.
+const INPUT_BYTES_MAX: u64 = 20 * 1024 * 1024;
+
+/// What to say, and to whom.
+#[derive(clap::Args)]
+pub struct Run {
+    /// What to say; read from standard input if left out.
+    prompt: Option<String>,
+    /// Say what standard input has, too, behind the prompt.
+    #[arg(long)]
+    stdin: bool,
+    /// Print each event as one line of JSON: `event` is its name, `data` what docs/http-api.md says. The first is `chat`.
+    #[arg(long)]
+    json: bool,
+    /// Go on with this chat: its id, or as much of its beginning or end as is unique.
+    #[arg(long, value_name = "ID", alias = "chat")]
+    resume: Option<String>,
+    /// The agent of a new chat; the daemon's default if left out.
+    #[arg(long, value_name = "NAME", conflicts_with = "resume")]
+    agent: Option<String>,
+    /// Say nothing on standard error of retries, recoveries, a server that is away, and which chat it was; only why it failed.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Keep nothing: a daemon of its own, in memory.
+    #[arg(long, conflicts_with_all = ["url", "data", "resume"])]
+    ephemeral: bool,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    own: Own,
+}
+
+impl Run {
+    /// Runs the turn.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let prompt = self.prompt()?;
+        // The directory of a daemon that keeps nothing is gone when this is dropped.
+        let (mut house, _room) = if self.ephemeral {
+            let (house, room) = House::ephemeral(&self.which, &self.own).await?;
+            (house, Some(room))
+        } else {
+            (self.which.open(&self.own, Otherwise::Start).await?, None)
+        };
+        let ran = self.turn(&mut house, &prompt).await;
+        house.leave().await;
+        ran
+    }
+
+    async fn turn(&self, house: &mut House, prompt: &str) -> anyhow::Result<ExitCode> {
+        let chat = match &self.resume {
+            Some(piece) => self.own.choose(&house.client, find(&house.client, piece).await?).await?,
+            None => {
+                let (agent, model) = (self.agent.clone(), self.own.model());
+                house.create(&Create { agent, model, debug: self.own.debug, ..Create::default() }).await?
+            }
+        };
+        let (client, mut ends) = (house.client.clone(), Ends::listen()?);
+        let ended = stoppable(client, &chat.id, &mut ends, self.followed(house, &chat, prompt)).await?;
+        if !self.ephemeral && !self.json && !self.quiet {
+            output::aside(format_args!("this was chat {}", chat.id));
+        }
+        Ok(ExitCode::from(ended.report(&chat.id)))
+    }
+
+    async fn followed(&self, house: &mut House, chat: &Chat, prompt: &str) -> anyhow::Result<End> {
+        if self.json {
+            let mut lines = Lines::new(std::io::stdout());
+            lines.line("chat", chat)?;
+            return Turn::begin(house, &chat.id, prompt, self.asides()).await?.follow(house, &mut lines).await;
+        }
+        let mut turn = Turn::begin(house, &chat.id, prompt, self.asides()).await?;
+        let mut words = turn.words(std::io::stdout());
+        turn.follow(house, &mut words).await
+    }
+
+    const fn asides(&self) -> Asides {
+        if self.quiet { Asides::Off } else { Asides::On }
+    }
+
+    /// What is said: the argument, standard input, or both.
+    fn prompt(&self) -> anyhow::Result<String> {
+        let mut input = String::new();
+        // Never read without being asked to: it may be somebody else's, or without end.
+        if self.stdin || self.prompt.is_none() && !std::io::stdin().is_terminal() {
+            let read = std::io::stdin().take(INPUT_BYTES_MAX + 1).read_to_string(&mut input);
+            if read.context("standard input cannot be read")? as u64 > INPUT_BYTES_MAX {
+                bail!("standard input has more than {INPUT_BYTES_MAX} bytes");
+            }
+        }
+        let parts = [self.prompt.as_deref().unwrap_or_default(), &input];
+        let said: Vec<&str> = parts.into_iter().filter(|part| !part.trim().is_empty()).collect();
+        if said.is_empty() {
+            let missing = clap::error::ErrorKind::MissingRequiredArgument;
+            let why = "there is nothing to say: give a prompt, for example: everturn run \"What are you?\"\n";
+            clap::Command::new("everturn").error(missing, why).exit();
+        }
+        Ok(said.join("\n\n"))
+    }
+}

@@ -1,0 +1,139 @@
+//! `everturn serve`: serve chats over HTTP until Ctrl-C or SIGTERM.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::core::ids::Timestamp;
+use everturn_server::{DataDir, FirstToken, Listen, Stay, Tls};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::Level;
+
+use crate::clock;
+use crate::config::{Config, Flags, variables_set};
+use crate::output::{self, println};
+use crate::process::logs::{self, Form, Logs};
+use crate::process::signals::Ends;
+use crate::process::stall_monitor::Lookout;
+use crate::server::{Extension, Keeps, Running, no_token, prepare};
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn serve
+  everturn serve --model anthropic/claude-sonnet-4-5
+  everturn serve --listen 127.0.0.1:8080 --data ./data
+  everturn serve --listen unix:/run/everturn/socket
+  everturn serve --listen 0.0.0.0:443 --expose --tls-cert chain.pem --tls-key key.pem --host chat.example.com";
+
+/// Serves until Ctrl-C or SIGTERM. What it fails with is said as its log is.
+pub async fn run(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Result<ExitCode> {
+    match (serve(flags, extension).await, Form::told(|name| std::env::var(name).ok())) {
+        (Err(error), Form::Json) if !output::is_broken_pipe(&error) => {
+            logs::line(Level::ERROR, &format!("{error:#}"));
+            Ok(ExitCode::from(1))
+        }
+        (served, _) => served,
+    }
+}
+
+/// Says something beside the banner, as the log is written.
+fn aside(words: &str) {
+    match Form::told(|name| std::env::var(name).ok()) {
+        Form::Text => output::aside(words),
+        Form::Json => logs::line(Level::INFO, words),
+    }
+}
+
+async fn serve(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Result<ExitCode> {
+    let config = Config::read(flags, |name| std::env::var(name).ok())?;
+    config.refuse_unknown(variables_set())?;
+    let entrances = config.entrances()?;
+    let logs = Logs::start(DataDir::open(&config.data.value)?.path(), |name| std::env::var(name).ok())?;
+    config.openness.warnings(&entrances).iter().for_each(|warning| tracing::warn!("{warning}"));
+    let _lookout = Lookout::of_this_runtime();
+    let mut ends = Ends::listen()?;
+    if let Some(tls) = entrances.iter().find_map(|entrance| entrance.tls.clone()) {
+        tokio::spawn(reread(tls, signal(SignalKind::hangup())?));
+    }
+    let (data, kept) = tokio::select! {
+        opened = prepare(&config, Keeps::Told) => opened?,
+        () = ends.next() => {
+            aside("ending: the store was not open yet, so nothing was begun");
+            logs.end().await;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let mut is_told = false;
+    let running = tokio::select! {
+        biased;
+        started = Running::start_on(data, kept, &config, &entrances, Stay::Daemon, extension) => started?,
+        () = given_up(&mut ends, &mut is_told, config.drain()) => {
+            aside("ending: the start did not come to its end, and was given up");
+            logs.end().await;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    if !is_told {
+        banner(&running);
+        println!("Ctrl-C ends it.");
+        ends.next().await;
+    }
+    aside("ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now");
+    running.stop_within(config.drain(), ends.next()).await;
+    logs.end().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nobody waits for a start any more. Told to end, it has as long to come to its end as steps that are nearly done
+/// have: a store that answers no more would keep it for longer.
+async fn given_up(ends: &mut Ends, is_told: &mut bool, grace: Duration) {
+    ends.next().await;
+    *is_told = true;
+    tokio::select! {
+        () = tokio::time::sleep(grace) => {}
+        () = ends.next() => {}
+    }
+}
+
+/// Reads the certificate again whenever it is said to have changed.
+async fn reread(tls: Arc<Tls>, mut told: Signal) {
+    while told.recv().await.is_some() {
+        match tls.reread() {
+            Ok(()) => {
+                tracing::info!("the certificate was read again");
+                tls.warnings(Timestamp(clock::now())).iter().for_each(|warning| tracing::warn!("{warning}"));
+            }
+            Err(error) => tracing::error!(%error, "the certificate was not read again, the one before still counts"),
+        }
+    }
+}
+
+fn banner(Running { server, data, model, without_key, is_keyless, first_token, what, .. }: &Running) {
+    for (entrance, word) in server.entrances().iter().zip(["Everturn listens on", "  and for commands here on"]) {
+        let url = match (&entrance.at, &entrance.tls) {
+            (Listen::Unix(_), _) => entrance.at.to_string(),
+            (Listen::Tcp(address), None) => format!("http://{address}"),
+            (Listen::Tcp(address), Some(_)) => format!("https://{address}"),
+        };
+        println!("{word} {url}");
+    }
+    println!("  data   {}", data.path().display());
+    println!("  store  {what}");
+    match first_token {
+        FirstToken::Good => println!("  token  in {}", data.token_file().display()),
+        FirstToken::Old => println!("  token  none: {}", no_token(data)),
+    }
+    match model.provider() {
+        "understudy" if *is_keyless => {
+            println!("  model  {model}: no key is set, so the understudy stands in for a model");
+        }
+        "understudy" => println!("  model  {model}: the understudy stands in for a model"),
+        provider if without_key.iter().any(|name| name == provider) => {
+            println!("  model  {model}: but no key for {provider} is set");
+        }
+        _ => println!("  model  {model}"),
+    }
+    if server.resumed() > 0 {
+        println!("  chats  {} taken up where they were", server.resumed());
+    }
+}

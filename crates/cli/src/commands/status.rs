@@ -1,0 +1,125 @@
+//! How the server stands.
+
+use std::process::ExitCode;
+
+use everturn_server::wire::{Account, Chats, Model, Status as Standing};
+use serde_json::json;
+
+use crate::client::{Client, ClientError};
+use crate::daemon::{Otherwise, Own, Which};
+use crate::output::{self, println};
+use crate::render::usage::used_today;
+
+/// What a newcomer can try.
+pub const EXAMPLES: &str = "Examples:
+  everturn status
+  everturn status --json | jq .chats
+  everturn status --url https://chat.example.com --token-file ./token
+
+Exit codes:
+  0    the server is ready
+  1    it is not, or there is none";
+
+/// How many pages of chats are counted, and how long one is.
+const PAGES_MAX: usize = 5;
+const PAGE_LEN: usize = 200;
+
+/// Which server.
+#[derive(clap::Args)]
+pub struct Status {
+    /// Print one line of JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// What is known of a server that is ready.
+struct Report {
+    models: Vec<Model>,
+    chats: Counts,
+    account: Account,
+}
+
+/// How many of the chats stand where.
+#[derive(Default)]
+struct Counts {
+    running: usize,
+    awaiting: usize,
+    failed: usize,
+    idle: usize,
+    /// Whether there are more than were counted.
+    has_more: bool,
+}
+
+impl Status {
+    /// Asks the server.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let house = self.which.open(&Own::default(), Otherwise::Refuse).await?;
+        let at = house.client.base();
+        let report = match house.client.is_ready().await? {
+            true => Some(Report::of(&house.client).await?),
+            false => None,
+        };
+        match (&report, self.json) {
+            (Some(report), true) => output::json(&json!({"url": at, "ready": true, "models": report.models,
+                "chats": report.chats.json(), "usage": report.account}))?,
+            (None, true) => output::json(&json!({"url": at, "ready": false}))?,
+            (Some(report), false) => report.show(&at),
+            (None, false) => println!("server  {at}, not ready: its store cannot be used, or it is ending"),
+        }
+        house.leave().await;
+        Ok(if report.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+impl Report {
+    async fn of(client: &Client) -> Result<Self, ClientError> {
+        let mut chats = Counts::default();
+        let mut after: Option<String> = None;
+        for _ in 0..PAGES_MAX {
+            let from = after.map(|after| format!("&after={after}")).unwrap_or_default();
+            let page = client.list(&format!("archived=false&limit={PAGE_LEN}{from}")).await?;
+            chats.count(&page);
+            after = page.after;
+            if after.is_none() {
+                break;
+            }
+        }
+        chats.has_more = after.is_some();
+        Ok(Self { models: client.models().await?.models, chats, account: client.account().await? })
+    }
+
+    fn show(&self, at: &str) {
+        println!("server  {at}, ready");
+        for model in self.models.iter().filter(|model| !model.agents.is_empty()) {
+            println!("model   {}, asked by the agent {}", model.id, model.agents.join(", "));
+        }
+        println!("chats   {}", self.chats.told());
+        println!("today   {}", used_today(&self.account));
+    }
+}
+
+impl Counts {
+    fn count(&mut self, page: &Chats) {
+        for chat in &page.chats {
+            match chat.status {
+                Standing::Running | Standing::Interrupting => self.running += 1,
+                Standing::Awaiting => self.awaiting += 1,
+                Standing::Failed => self.failed += 1,
+                Standing::Idle => self.idle += 1,
+            }
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({"running": self.running, "awaiting": self.awaiting, "failed": self.failed, "idle": self.idle,
+            "has_more": self.has_more})
+    }
+
+    fn told(&self) -> String {
+        let Self { running, awaiting, failed, idle, has_more } = self;
+        let more = if *has_more { ", and older ones" } else { "" };
+        format!("{running} running, {awaiting} waiting for an answer, {failed} failed, {idle} idle{more}")
+    }
+}

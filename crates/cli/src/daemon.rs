@@ -1,0 +1,255 @@
+//! The daemon that a command talks to: one that runs, or one of its own.
+//!
+//! A chat is the same wherever it is driven. So a command looks for the daemon of the data directory, and where none
+//! runs, it is one itself for as long as it lasts, for others too. When such a guest goes away, the next command that
+//! relied on it takes its place; a daemon that was started as one is waited for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use everturn::core::ids::ModelId;
+use everturn::providers::endpoint::{self, PLAIN_HOSTS};
+use everturn::stores::sqlite::OpenError;
+use everturn_server::wire::{Chat, Create, Patch};
+use everturn_server::{DataDir, Stay};
+use reqwest::Url;
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Client, ClientError};
+use crate::config::{Config, Flags, loopback};
+use crate::process::logs::Logs;
+use crate::server::{Keeps, Running};
+
+/// How long another process may take from holding the data directory to listening.
+const START_MAX: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Which daemon.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub struct Which {
+    /// The daemon to talk to, such as http://127.0.0.1:4140 or unix:/run/socket; that of the data directory if left out. [env: EVERTURN_URL]
+    #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["data", "config"])]
+    url: Option<Url>,
+    /// A file with the token for --url or EVERTURN_URL; EVERTURN_TOKEN if left out. Not the token itself: others see arguments.
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Where everything is kept; `everturn` in the XDG data directory if left out.
+    #[arg(long, global = true, value_name = "DIRECTORY")]
+    data: Option<PathBuf>,
+    /// The configuration file; `everturn/config.toml` in the XDG configuration directory if left out.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What a chat, or a daemon of one's own, can be told.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub struct Own {
+    /// The model to ask from the next turn on, as provider/model, instead of the agent's; the chat keeps it.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<ModelId>,
+    /// Have whatever is exchanged with providers for the chat recorded where the daemon is; the chat keeps it.
+    #[arg(long)]
+    pub debug: bool,
+    /// Instructions for the model, where no daemon runs yet.
+    #[arg(long, value_name = "TEXT", conflicts_with = "url")]
+    system: Option<String>,
+}
+
+impl Own {
+    /// The model of a new chat, if one was named.
+    pub fn model(&self) -> Option<String> {
+        self.model.as_ref().map(ToString::to_string)
+    }
+
+    /// The chat as it was asked for.
+    pub async fn choose(&self, client: &Client, chat: Chat) -> Result<Chat, ClientError> {
+        let (model, debug) = (self.model().map(Some), self.debug.then_some(true));
+        if model.is_none() && debug.is_none() {
+            return Ok(chat);
+        }
+        client.patch(&chat.id, &Patch { model, debug, ..Patch::default() }).await
+    }
+}
+
+/// A daemon to talk to.
+pub struct House {
+    pub client: Client,
+    /// What it takes to be the daemon, where that is possible.
+    home: Option<Home>,
+    own: Option<Running>,
+}
+
+struct Home {
+    config: Config,
+    data: DataDir,
+    /// How long the daemon that was seen last meant to stay.
+    stay: Stay,
+}
+
+/// Whether a daemon is started where none runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Otherwise {
+    Start,
+    /// One that answers questions, and leaves turns under way where they are: who only looks pays for nothing.
+    Answer,
+    Refuse,
+}
+
+impl Which {
+    /// Finds the daemon, or is one.
+    pub async fn open(&self, own: &Own, otherwise: Otherwise) -> anyhow::Result<House> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let told = self.data.is_some() || self.config.is_some();
+        let url = match (&self.url, variable("EVERTURN_URL").filter(|_| !told)) {
+            (Some(url), _) => Some(url.clone()),
+            (None, Some(text)) => Some(text.parse().context("EVERTURN_URL")?),
+            (None, None) => None,
+        };
+        if let Some(url) = url {
+            if own.system.is_some() {
+                bail!("the daemon in EVERTURN_URL has its own --system: choose one of its agents, or name --data");
+            }
+            refuse_plain(&url, &variable(PLAIN_HOSTS).unwrap_or_default())?;
+            let token = self.token(variable)?;
+            let client = Client::new(url, token);
+            client.reach().await?;
+            return Ok(House { client, home: None, own: None });
+        }
+        if self.token_file.is_some() {
+            // The daemon of the data directory has a file of its own. Whoever names another means another daemon.
+            let missing = clap::error::ErrorKind::MissingRequiredArgument;
+            let why = "--token-file is for a daemon elsewhere: name it with --url or EVERTURN_URL";
+            clap::Command::new("everturn").error(missing, why).exit();
+        }
+        let flags = Flags::of(self.config.clone(), self.data.clone(), own.model.clone(), own.system.clone());
+        let mut config = Config::read(&flags, variable)?;
+        if otherwise == Otherwise::Answer {
+            config.chats_max.value = Some(0);
+        }
+        let data = DataDir::open(&config.data.value)?;
+        if let Some(address) = data.address()? {
+            if own.system.is_some() {
+                let data = data.path().display();
+                bail!("a daemon runs on {data} and has its own --system: choose one of its agents, or other --data");
+            }
+            let client = Client::of(&data);
+            return Ok(House { client, home: Some(Home { config, data, stay: address.stay }), own: None });
+        }
+        if otherwise == Otherwise::Refuse {
+            bail!("no daemon runs on {}: start one with `everturn serve`", data.path().display());
+        }
+        let client = Client::of(&data);
+        let mut house = House { client, home: Some(Home { config, data, stay: Stay::Guest }), own: None };
+        house.settle_in().await?;
+        Ok(house)
+    }
+
+    fn token(&self, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<String> {
+        if let Some(file) = &self.token_file {
+            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            return Ok(text.trim().into());
+        }
+        variable("EVERTURN_TOKEN").context("no token: set EVERTURN_TOKEN, or name a file with --token-file")
+    }
+}
+
+impl House {
+    /// A daemon of one's own that forgets everything.
+    pub async fn ephemeral(which: &Which, own: &Own) -> anyhow::Result<(Self, tempfile::TempDir)> {
+        let room = tempfile::Builder::new().prefix("everturn-").tempdir().context("there is no room for a token")?;
+        let path = room.path().join("data");
+        let flags = Flags::of(which.config.clone(), Some(path), own.model.clone(), own.system.clone());
+        let config = Config::read(&flags, |name| std::env::var(name).ok())?;
+        let running = Running::start(&config, &[loopback()], Keeps::Memory, Stay::Guest).await?;
+        let data = DataDir::open(&config.data.value)?;
+        Ok((Self { client: Client::of(&data), home: None, own: Some(running) }, room))
+    }
+
+    /// Whether the daemon is this process.
+    pub const fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Takes the place of a guest that went away.
+    pub async fn settle_in(&mut self) -> anyhow::Result<()> {
+        let Some(Home { config, data, stay }) = self.home.as_mut().filter(|_| self.own.is_none()) else {
+            return Ok(());
+        };
+        if *stay == Stay::Daemon {
+            return Ok(()); // It comes back.
+        }
+        let until = Instant::now() + START_MAX;
+        loop {
+            if let Some(address) = data.address()? {
+                *stay = address.stay; // Somebody else was faster.
+                return Ok(());
+            }
+            match Running::start(config, &[loopback()], Keeps::Told, Stay::Guest).await {
+                Ok(running) => {
+                    Logs::audit(data.path())?;
+                    self.own = Some(running);
+                    return Ok(());
+                }
+                // Somebody else is about to listen, or about to leave.
+                Err(error) if is_in_use(&error) && Instant::now() < until => sleep(LOOK_EVERY).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes a chat, also if the daemon that was found was a guest and leaves just now.
+    pub async fn create(&mut self, new: &Create) -> anyhow::Result<Chat> {
+        loop {
+            self.settle_in().await?;
+            match self.client.create(new).await {
+                Err(ClientError::NoDaemon(_)) if self.home.as_ref().is_some_and(|home| home.stay == Stay::Guest) => {}
+                made => return Ok(made?),
+            }
+        }
+    }
+
+    /// Ends a daemon of one's own in good order.
+    pub async fn leave(self) {
+        if let Some(running) = self.own {
+            running.stop().await;
+        }
+    }
+}
+
+/// Refuses an address on the way to which everybody could read the token.
+fn refuse_plain(url: &Url, trusted: &str) -> anyhow::Result<()> {
+    if !endpoint::may_carry_secrets(url, trusted) {
+        let host = endpoint::host(url);
+        bail!(
+            "http://{host} is not on this machine, so the token would travel unencrypted: use https, or list {host} in \
+             {PLAIN_HOSTS} if the way there is to be trusted"
+        );
+    }
+    Ok(())
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(OpenError::InUse { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_where_nobody_else_reads_them() {
+        let is_refused = |url: &str| refuse_plain(&url.parse().unwrap(), "proxy.corp, 10.1.2.3:8080").is_err();
+        for url in
+            ["http://127.0.0.2:4140", "http://[::1]:4140", "http://localhost", "https://x.example", "unix:/run/s"]
+        {
+            assert!(!is_refused(url), "{url}");
+        }
+        for url in ["http://PROXY.corp", "http://10.1.2.3:8080/x"] {
+            assert!(!is_refused(url), "{url}");
+        }
+        for url in ["http://x.example", "http://10.1.2.3", "http://proxy.corp:81", "http://localhost.example"] {
+            assert!(is_refused(url), "{url}");
+        }
+    }
+}

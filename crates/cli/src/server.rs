@@ -1,0 +1,246 @@
+//! The server in this process: opens the store, connects providers and agents, and starts listening.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use everturn::core::ids::ModelId;
+use everturn::stores::{Durability, Memory, Postgres, Sqlite, Store, Tokens, postgres, sqlite};
+use everturn::{Agent, Builder, Engine, Metrics};
+use everturn_server::{Announced, Brought, DataDir, Entrance, FirstToken, Instance, Parts, Reach, Server, Stay, bring};
+use prometheus_client::registry::Registry;
+
+use crate::config::{AGENT, Config, Connections, Openness};
+use crate::output;
+use crate::persona_tools;
+use crate::process::{descriptors, private};
+use crate::recording::Whose;
+
+/// Everything that is kept, wherever that is.
+pub struct Kept {
+    store: Arc<dyn Store>,
+    tokens: Arc<dyn Tokens>,
+    /// What the banner says of it.
+    what: &'static str,
+    whose: Whose,
+    /// What a restart of this server is known by, where several share a database.
+    instance: Option<Instance>,
+}
+
+/// Where that is, and how it is used.
+enum Place {
+    Postgres(String, postgres::Options),
+    Sqlite(sqlite::Options),
+}
+
+impl Place {
+    /// As the environment says.
+    fn told(
+        durability: Durability,
+        connections: Connections,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        match (set("DATABASE_URL"), set("DATABASE_LISTEN_URL")) {
+            (Some(url), listen_url) => {
+                let (connections_max, usual) = (connections.len(), postgres::Options::default());
+                Ok(Self::Postgres(url, postgres::Options { connections_max, durability, listen_url, ..usual }))
+            }
+            (None, Some(_)) => bail!(
+                "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
+            ),
+            (None, None) => Ok(Self::Sqlite(sqlite::Options { drafts: durability, ..sqlite::Options::default() })),
+        }
+    }
+}
+
+/// Opens the store. The only place that knows which one it is.
+async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
+    match place {
+        Place::Postgres(url, options) => {
+            let instance = data.instance();
+            let name = instance.as_ref().map(|instance| instance.name().into());
+            let opened = Postgres::open(&url, postgres::Options { instance: name, ..options }).await;
+            let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
+            let whose = Whose::Elsewhere(kept.name().await.ok()); // Some let nobody ask.
+            Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose, instance })
+        }
+        Place::Sqlite(options) => {
+            let dir = data.path().to_owned();
+            let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options));
+            let kept = Arc::new(opened.await??);
+            let (what, whose) = ("SQLite, in the data directory", Whose::Ours);
+            Ok(Kept { store: kept.clone(), tokens: kept, what, whose, instance: None })
+        }
+    }
+}
+
+/// Where a server in this process keeps its chats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// As the configuration says.
+    Told,
+    /// In memory: they are gone with the process.
+    Memory,
+}
+
+/// Adds providers to the engine and tools to the agents of the configuration file. The demo's daemon is the only user;
+/// nothing else about its server differs.
+pub trait Extension: Sync {
+    /// Registers further providers.
+    fn add_providers(&self, builder: Builder) -> anyhow::Result<Builder>;
+
+    /// Gives an agent of the configuration file further tools.
+    fn add_tools(&self, agent: Agent) -> anyhow::Result<Agent>;
+}
+
+/// A server in this process.
+pub struct Running {
+    /// The server.
+    pub server: Server,
+    pub data: DataDir,
+    announced: Option<Announced>,
+    pub model: ModelId,
+    /// The providers that need a key and have none, and whether that is all of them.
+    pub without_key: Vec<String>,
+    pub is_keyless: bool,
+    pub first_token: FirstToken,
+    pub what: &'static str,
+    _instance: Option<Instance>,
+}
+
+impl Running {
+    /// Starts one that listens here. It holds keys, whichever command it is a part of.
+    pub async fn start(config: &Config, at: &[Entrance], keeps: Keeps, stay: Stay) -> anyhow::Result<Self> {
+        let (data, kept) = prepare(config, keeps).await?;
+        Self::start_on(data, kept, config, at, stay, None).await
+    }
+
+    /// The same on what was opened.
+    pub async fn start_on(
+        data: DataDir,
+        Kept { store, tokens, what, whose, instance }: Kept,
+        config: &Config,
+        at: &[Entrance],
+        stay: Stay,
+        extension: Option<&dyn Extension>,
+    ) -> anyhow::Result<Self> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let mut registry = Registry::default();
+        let builder = Engine::builder().store(store.clone()).metrics(Metrics::register(&mut registry));
+        let Brought { mut builder, model, models, without_key } =
+            bring(builder, &config.wire_limits(), &config.company(), variable)?;
+        let is_keyless = model.provider() == "understudy"; // Nobody else would be asked.
+        let model = config.model.value.clone().unwrap_or(model);
+        config.warnings(&model).iter().for_each(|warning| tracing::warn!("{warning}"));
+        let mut agent = config.usual_agent(model.clone())?;
+        if model.provider() == "understudy" && extension.is_none() {
+            agent = persona_tools::equip(agent, data.path())?;
+        }
+        builder = builder.agent(AGENT, agent);
+        if let Some(extension) = extension {
+            builder = extension.add_providers(builder)?;
+        }
+        for name in config.agents.keys() {
+            let mut agent = config.named_agent(name)?;
+            if let Some(extension) = extension {
+                agent = extension.add_tools(agent)?;
+            }
+            builder = builder.agent(name, agent);
+        }
+        let engine = config.bounded(builder, data.path(), &whose).start();
+        is_provided(&engine, &config.models.value)?;
+        let first_token = data.first_token(&*tokens, engine.now()).await?;
+        if first_token == FirstToken::Old {
+            tracing::error!("{}", no_token(&data)); // Others may have good ones, so it is no reason to stay away.
+        }
+        let (models, bounds) = (config.offered(models), config.bounds());
+        let parts = Parts { engine, store, tokens, registry, agent: AGENT.into(), models, bounds };
+        let Openness { proxies, origins, .. } = &config.openness;
+        let (proxies, origins) = (proxies.value.clone(), origins.value.clone());
+        let reach = Reach { hosts: config.hosts.value.clone(), proxies, origins };
+        let opened = Server::open(parts, at, reach).await.map_err(anyhow::Error::from);
+        let server = opened.map_err(|error| anyhow!("{}; try another --listen", output::causes(&error)))?;
+        let announced = match server.entrances().iter().find(|entrance| entrance.is_local()) {
+            Some(entrance) => data.announce(&entrance.url(), stay).await?,
+            None => None, // There always is one.
+        };
+        Ok(Self { server, data, announced, model, without_key, is_keyless, first_token, what, _instance: instance })
+    }
+
+    /// Ends it in good order: turns under way are handed over.
+    pub async fn stop(self) {
+        drop(self.announced);
+        self.server.stop().await;
+    }
+
+    /// The same, after steps that are nearly done had so much time to finish, or until somebody is in a hurry.
+    pub async fn stop_within(self, time: Duration, hurry: impl Future<Output = ()>) {
+        drop(self.announced);
+        self.server.stop_within(time, hurry).await;
+    }
+}
+
+/// Opens what a server works on. Nothing works yet, so whoever is told to end meanwhile has nothing to hand over.
+pub async fn prepare(config: &Config, keeps: Keeps) -> anyhow::Result<(DataDir, Kept)> {
+    private::hide_from_other_processes();
+    descriptors::raise();
+    let data = DataDir::open(&config.data.value)?;
+    let kept = match keeps {
+        Keeps::Told => {
+            let (durability, connections) = (config.durability.value.into(), config.database_connections.value);
+            let place = Place::told(durability, connections, |name| std::env::var(name).ok())?;
+            open(&data, place).await?
+        }
+        Keeps::Memory => {
+            let kept = Arc::new(Memory::new());
+            Kept { store: kept.clone(), tokens: kept, what: "memory", whose: Whose::Ours, instance: None }
+        }
+    };
+    Ok((data, kept))
+}
+
+/// Sees to it that somebody provides the models that agents ask, and those to choose from.
+fn is_provided(engine: &Engine, models: &[ModelId]) -> anyhow::Result<()> {
+    let asked = engine.agents().flat_map(|(name, agent)| agent.models.iter().map(move |model| (model, Some(name))));
+    for (model, agent) in asked.chain(models.iter().map(|model| (model, None))) {
+        if engine.facts(model).is_none() {
+            let who = agent.map_or("`models` lists".into(), |name| format!("the agent `{name}` asks"));
+            let providers = engine.providers().collect::<Vec<_>>().join(", ");
+            bail!("nobody here provides {model}, which {who}: the providers are {providers}");
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of a token file that opens nothing, and what to do about it.
+pub fn no_token(data: &DataDir) -> String {
+    format!(
+        "the token in {} was revoked or has expired, and opens nothing: delete the file and start again, and a new one is made, or \
+         put another one there (32 characters or more), in Kubernetes into the secret it comes from",
+        data.token_file().display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What deltas survive, and where hints are heard, is told to whichever store it is.
+    #[test]
+    fn a_store_is_used_as_it_was_told() {
+        let told = |durability, set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+            Place::told(durability, "7".parse().unwrap(), value)
+        };
+        let (url, aside) = (("DATABASE_URL", "postgres://db"), ("DATABASE_LISTEN_URL", "postgres://aside"));
+        for durability in [Durability::Process, Durability::Full] {
+            let Ok(Place::Sqlite(options)) = told(durability, &[("DATABASE_URL", " ")]) else { panic!("a directory") };
+            assert_eq!(options.drafts, durability);
+            let Ok(Place::Postgres(at, options)) = told(durability, &[url, aside]) else { panic!("a database") };
+            assert_eq!((at.as_str(), options.durability), (url.1, durability));
+            assert_eq!((options.listen_url.as_deref(), options.connections_max), (Some(aside.1), 7));
+        }
+        assert!(told(Durability::Full, &[aside]).is_err());
+    }
+}
