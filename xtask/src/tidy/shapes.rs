@@ -6,7 +6,9 @@
 use super::{Source, Violation};
 
 pub fn check(source: &Source<'_>) -> Vec<Violation> {
-    let prints = ["xtask/", "crates/cli/", "crates/demo/"].iter().any(|printer| source.path.starts_with(printer));
+    let prints = ["xtask/", "crates/cli/", "crates/demo/", "crates/frontend/"]
+        .iter()
+        .any(|printer| source.path.starts_with(printer));
     if prints || source.names().any(|name| matches!(name, "shape" | "wire")) {
         return Vec::new();
     }
