@@ -57,7 +57,12 @@ pub use watch::feed::{Changed, Feed};
 pub use watch::hub::DeltaLog;
 pub use watch::subscription::Subscription;
 
-/// The README's example, run with the other documentation tests.
+/// The example of this crate's README, run with the other documentation tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The programs of the page for embedders.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/start/embed.md")]
+struct EmbedPage;
