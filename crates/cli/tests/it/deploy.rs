@@ -92,7 +92,7 @@ async fn the_image_knows_whether_its_server_is_ready() {
 }
 
 /// The arguments of a line that starts the command, here or in a container.
-fn arguments(line: &str) -> Option<Vec<&str>> {
+fn arguments(line: &str) -> Option<Vec<String>> {
     let line = line.trim();
     let line = line.strip_prefix("# Start the server with: ").unwrap_or(line);
     let (_, rest) = match line.split(' ').next()? {
@@ -102,8 +102,20 @@ fn arguments(line: &str) -> Option<Vec<&str>> {
         _ => return None,
     };
     // What comes after is the shell's.
-    let words = rest.split_whitespace().take_while(|word| !matches!(word.as_bytes()[0], b'|' | b'>' | b'&' | b'#'));
-    Some(words.map(|word| word.trim_matches('"')).collect())
+    let is_shells = |word: &String| matches!(word.as_bytes().first(), Some(b'|' | b'>' | b'&' | b'#'));
+    Some(words(rest).into_iter().take_while(|word| !is_shells(word)).collect())
+}
+
+/// The words of a line, those in double quotes together.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, piece) in line.split('"').enumerate() {
+        match index % 2 {
+            0 => words.extend(piece.split_whitespace().map(str::to_owned)),
+            _ => words.push(piece.to_owned()),
+        }
+    }
+    words
 }
 
 /// Every command that the pages for operators show is one that there is, with these flags. `--help` at its end keeps it from
@@ -111,13 +123,15 @@ fn arguments(line: &str) -> Option<Vec<&str>> {
 #[tokio::test]
 async fn the_pages_show_commands_that_there_are() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let pages = ["alerts.md", "backup.md", "docker.md", "ingress.md", "upgrade.md"];
-    for page in pages.into_iter().chain(["deploy/nginx.conf", "deploy/haproxy.cfg"]) {
+    let pages = ["alerts.md", "backup.md", "cli.md", "docker.md", "ingress.md", "network.md", "upgrade.md"];
+    let others = ["start/company.md", "start/web.md", "deploy/nginx.conf", "deploy/haproxy.cfg"];
+    for page in pages.into_iter().chain(others) {
         let text = std::fs::read_to_string(docs.join(page)).unwrap().replace("\\\n", " ");
         let commands: Vec<_> = text.lines().filter_map(arguments).collect();
         assert!(!commands.is_empty(), "{page}");
         for command in commands {
-            let output = everturn(&[&command[..], &["--help"]].concat()).output().await.unwrap();
+            let flags: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+            let output = everturn(&flags).output().await.unwrap();
             assert!(output.status.success(), "{page}: {command:?}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }

@@ -3,12 +3,14 @@
 
 mod chat;
 mod config;
+mod config_page;
 mod crowd;
 mod daemon;
 mod demo;
 mod deploy;
 mod doctor;
 mod first_look;
+mod http_api;
 mod leaving;
 mod line;
 mod looking;
