@@ -5,6 +5,7 @@
 
 mod alerts;
 mod allow;
+mod book;
 mod deaths;
 mod direction;
 mod files;
@@ -57,7 +58,7 @@ pub fn check(root: &Path) -> Result<Vec<Violation>> {
         texts.push((path, text));
     }
     let files: BTreeMap<&str, &str> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    for rule in [links::check, alerts::check] {
+    for rule in [links::check, alerts::check, book::check] {
         violations.extend(rule(&files));
     }
     violations.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

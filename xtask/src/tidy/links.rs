@@ -38,7 +38,7 @@ fn broken(page: &str, link: &str, files: &BTreeMap<&str, &str>) -> Option<String
 }
 
 /// A path that is relative to the directory of a page, relative to the root.
-fn beside(page: &str, path: &str) -> String {
+pub fn beside(page: &str, path: &str) -> String {
     let mut names: Vec<&str> = page.split('/').collect();
     names.pop();
     for name in path.trim_end_matches('/').split('/') {
@@ -52,7 +52,7 @@ fn beside(page: &str, path: &str) -> String {
 }
 
 /// The links and pictures of a page, each with its line.
-fn links(text: &str) -> Vec<(usize, String)> {
+pub fn links(text: &str) -> Vec<(usize, String)> {
     let events = Parser::new(text).into_offset_iter();
     let to = |(event, range): (Event<'_>, std::ops::Range<usize>)| match event {
         Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
