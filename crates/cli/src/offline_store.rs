@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use everturn::core::fact::AttemptRecord;
 use everturn::core::ids::ChatId;
 use everturn::core::message::Message;
-use everturn::stores::sqlite::{self, Inspection, Sqlite};
-use everturn::stores::{CallRecord, Heading, Picture, Postgres, Query, Store, StoreError, postgres};
+use everturn::stores::sqlite::{self, Sqlite, SqliteInspection};
+use everturn::stores::{CallRecord, ChatQuery, ChatSnapshot, Heading, Postgres, Store, StoreError, postgres};
 
 use crate::config::{AGENT, Config, Flags};
 
@@ -50,7 +50,7 @@ impl Where {
     pub async fn look(&self) -> anyhow::Result<Kept> {
         match self.url() {
             Some(url) => Ok(Kept::Shared(Box::new(seen(&url).await?))),
-            None => Ok(Kept::Ours(Box::new(Inspection::open(&self.dir()?)?))),
+            None => Ok(Kept::Ours(Box::new(SqliteInspection::open(&self.dir()?)?))),
         }
     }
 
@@ -63,26 +63,26 @@ impl Where {
     }
 }
 
-async fn seen(url: &str) -> anyhow::Result<postgres::Inspection> {
-    let opened = postgres::Inspection::open(url, &postgres::Options::default()).await;
+async fn seen(url: &str) -> anyhow::Result<postgres::PostgresInspection> {
+    let opened = postgres::PostgresInspection::open(url, &postgres::PostgresOptions::default()).await;
     opened.context("the database in DATABASE_URL")
 }
 
 async fn shared(url: &str) -> anyhow::Result<Arc<dyn Store>> {
-    let opened = Postgres::open(url, postgres::Options::default()).await;
+    let opened = Postgres::open(url, postgres::PostgresOptions::default()).await;
     Ok(Arc::new(opened.context("the database in DATABASE_URL")?))
 }
 
 fn opened(dir: &Path) -> anyhow::Result<Sqlite> {
-    Ok(Sqlite::open(dir, &sqlite::Options::default())?)
+    Ok(Sqlite::open(dir, &sqlite::SqliteOptions::default())?)
 }
 
 /// A place where chats are kept.
 pub enum Kept {
     /// A data directory, which a server may be using.
-    Ours(Box<Inspection>),
+    Ours(Box<SqliteInspection>),
     /// A database that several processes share.
-    Shared(Box<postgres::Inspection>),
+    Shared(Box<postgres::PostgresInspection>),
 }
 
 impl Kept {
@@ -94,7 +94,7 @@ impl Kept {
     }
 
     /// A chat at one moment: servers may be at work.
-    pub async fn picture(&self, chat: ChatId) -> Result<Picture, StoreError> {
+    pub async fn picture(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
         match self {
             Self::Ours(inspection) => inspection.picture(chat),
             Self::Shared(inspection) => inspection.picture(chat).await,
@@ -128,7 +128,7 @@ impl Kept {
             Self::Ours(inspection) => return inspection.chats(),
             Self::Shared(inspection) => inspection,
         };
-        let (mut chats, mut query) = (Vec::new(), Query { len: PAGE_LEN, ..Query::default() });
+        let (mut chats, mut query) = (Vec::new(), ChatQuery { len: PAGE_LEN, ..ChatQuery::default() });
         loop {
             let page = shared.headings(&query).await?;
             chats.extend(page.iter().map(|heading| heading.id));

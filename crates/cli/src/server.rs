@@ -29,8 +29,8 @@ pub struct Kept {
 
 /// Where that is, and how it is used.
 enum Place {
-    Postgres(String, postgres::Options),
-    Sqlite(sqlite::Options),
+    Postgres(String, postgres::PostgresOptions),
+    Sqlite(sqlite::SqliteOptions),
 }
 
 impl Place {
@@ -43,13 +43,15 @@ impl Place {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         match (set("DATABASE_URL"), set("DATABASE_LISTEN_URL")) {
             (Some(url), listen_url) => {
-                let (connections_max, usual) = (connections.len(), postgres::Options::default());
-                Ok(Self::Postgres(url, postgres::Options { connections_max, durability, listen_url, ..usual }))
+                let (connections_max, usual) = (connections.len(), postgres::PostgresOptions::default());
+                Ok(Self::Postgres(url, postgres::PostgresOptions { connections_max, durability, listen_url, ..usual }))
             }
             (None, Some(_)) => bail!(
                 "DATABASE_LISTEN_URL says where to listen, and DATABASE_URL, which says where the database is, is not set"
             ),
-            (None, None) => Ok(Self::Sqlite(sqlite::Options { drafts: durability, ..sqlite::Options::default() })),
+            (None, None) => {
+                Ok(Self::Sqlite(sqlite::SqliteOptions { drafts: durability, ..sqlite::SqliteOptions::default() }))
+            }
         }
     }
 }
@@ -60,7 +62,7 @@ async fn open(data: &DataDir, place: Place) -> anyhow::Result<Kept> {
         Place::Postgres(url, options) => {
             let instance = data.instance();
             let name = instance.as_ref().map(|instance| instance.name().into());
-            let opened = Postgres::open(&url, postgres::Options { instance: name, ..options }).await;
+            let opened = Postgres::open(&url, postgres::PostgresOptions { instance: name, ..options }).await;
             let kept = Arc::new(opened.context("the database in DATABASE_URL")?);
             let whose = Whose::Elsewhere(kept.name().await.ok()); // Some let nobody ask.
             Ok(Kept { store: kept.clone(), tokens: kept, what: "Postgres, as DATABASE_URL says", whose, instance })

@@ -26,7 +26,7 @@ use everturn_core::ids::{MessageId, Seq, Timestamp};
 use everturn_core::message::{Body, Message, Reply, Stop};
 use everturn_core::plan::{Next, plan};
 use everturn_core::prompt::Prompt;
-use everturn_stores::{Lease, Loaded, StoreError, WriteError};
+use everturn_stores::{Lease, Loaded, StoreError, StoreExt as _, WriteError};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -15,7 +15,7 @@ use everturn_core::setup::BadSetup;
 use everturn_core::view::Cursor;
 use everturn_providers::record::Recorder;
 use everturn_providers::{ModelFacts, Provider, Server};
-use everturn_stores::{MakeError, Memory, New, Store, StoreError, WriteError};
+use everturn_stores::{MakeError, Memory, NewChat, Store, StoreError, StoreExt as _, WriteError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -216,21 +216,21 @@ impl Engine {
         if self.ports.agent(agent).is_none() {
             return Err(CreateError::NoSuchAgent(agent.into()));
         }
-        self.ports.store.create(id, agent, owner).await?;
+        self.ports.store.create(&NewChat::of(id, agent, owner)).await?;
         self.ports.feeds.tell(owner, id);
         Ok(self.chat(id))
     }
 
     /// Makes a chat, empty or with what was said in another; or finds the one that was made under the same key.
-    pub async fn make(&self, new: &New) -> Result<ChatHandle, CreateError> {
+    pub async fn make(&self, new: &NewChat) -> Result<ChatHandle, CreateError> {
         // What was made before is not refused because its agent is gone meanwhile.
-        if self.ports.agent(&new.agent).is_none() && self.ports.store.made(new).await?.is_none() {
+        if self.ports.agent(&new.agent).is_none() && self.ports.store.created(new).await?.is_none() {
             return Err(CreateError::NoSuchAgent(new.agent.clone()));
         }
         if let (Some(setup), Some(agent)) = (&new.setup, self.ports.agent(&new.agent)) {
             agent.toolbox.shelf().check(setup)?;
         }
-        let id = self.ports.store.make(new).await?;
+        let id = self.ports.store.create(new).await?;
         self.ports.feeds.tell(&new.owner, id);
         Ok(self.chat(id))
     }
@@ -243,7 +243,7 @@ impl Engine {
     /// # Errors
     /// Also if a provider would refuse the transcript: [`CreateError::Transcript`] says what is wrong with it.
     /// [`everturn_core::doctor::repair`] mends that.
-    pub async fn make_with(&self, new: &New, transcript: &[Arc<Message>]) -> Result<ChatHandle, CreateError> {
+    pub async fn make_with(&self, new: &NewChat, transcript: &[Arc<Message>]) -> Result<ChatHandle, CreateError> {
         let findings = repair(transcript, TranscriptOrigin::Foreign).findings;
         if !findings.is_empty() {
             return Err(CreateError::Transcript(findings));

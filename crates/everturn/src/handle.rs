@@ -11,7 +11,7 @@ use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Message, Part};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Standing, View};
-use everturn_stores::{Heading, Receipt, StoreError, Submission, SubmitError, WriteError};
+use everturn_stores::{Heading, Receipt, StoreError, StoreExt as _, Submission, SubmitError, WriteError};
 use tokio::time::Instant;
 
 use crate::engine::Ports;

@@ -15,7 +15,7 @@ use everturn_core::error::ErrorKind;
 use everturn_core::ids::ChatId;
 use everturn_core::message::Stop;
 use everturn_core::status::Status;
-use everturn_stores::{Hint, Loaded, Store, StoreError, WriteError};
+use everturn_stores::{Hint, Loaded, Store, StoreError, StoreExt as _, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;

@@ -20,7 +20,10 @@ use everturn::core::message::Message;
 use everturn::core::setup::Setup;
 use everturn::core::status::Status;
 use everturn::core::view::Cursor;
-use everturn::stores::{Asked, Fork, Heading, New, Query, Store, StoreError, SubmitError, Token, TokenHash, Tokens};
+use everturn::stores::{
+    ChatQuery, Fork, Heading, IdempotencyRecord, MessageRange, NewChat, Reader, Store, StoreError, StoreExt as _,
+    SubmitError, Token, TokenHash, Tokens,
+};
 use everturn::{ChatHandle, CreateError, Engine, Feed, Subscription};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -204,8 +207,21 @@ impl App {
         let (title, model) = (title.unwrap_or_default(), model.model());
         let is_chosen = model.is_some();
         let fork = None;
-        let new =
-            New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, transcript, key };
+        let new = NewChat {
+            id,
+            agent,
+            is_named,
+            model,
+            is_chosen,
+            debug,
+            owner,
+            title,
+            is_titled,
+            setup,
+            fork,
+            transcript,
+            key,
+        };
         self.made(caller, &new, &said, trouble).await
     }
 
@@ -213,12 +229,12 @@ impl App {
     async fn made(
         &self,
         caller: &Caller,
-        new: &New,
+        new: &NewChat,
         said: &[Arc<Message>],
         trouble: Option<Problem>,
     ) -> Result<OwnChat, Problem> {
         let made = match trouble {
-            Some(trouble) => self.store.made(new).await.map_err(CreateError::from)?.ok_or(trouble)?,
+            Some(trouble) => self.store.created(new).await.map_err(CreateError::from)?.ok_or(trouble)?,
             None if said.is_empty() => self.engine.make(new).await?.id(),
             None => self.engine.make_with(new, said).await?.id(),
         };
@@ -243,11 +259,11 @@ impl App {
     pub async fn fork(&self, caller: &Caller, chat: &OwnChat, forked: Forked) -> Result<OwnChat, Problem> {
         let Heading { agent, title, .. } = &chat.heading;
         let (new, trouble) = self.forked(caller, chat.heading.id, forked);
-        let new = New { agent: agent.clone(), ..new };
-        let new = if new.is_titled { new } else { New { title: title.clone(), ..new } };
+        let new = NewChat { agent: agent.clone(), ..new };
+        let new = if new.is_titled { new } else { NewChat { title: title.clone(), ..new } };
         let standing = chat.handle.standing().await?;
-        let new = New { setup: standing.setup, ..new };
-        let new = if new.is_chosen { new } else { New { model: standing.model, ..new } };
+        let new = NewChat { setup: standing.setup, ..new };
+        let new = if new.is_chosen { new } else { NewChat { model: standing.model, ..new } };
         self.made(caller, &new, &[], trouble).await
     }
 
@@ -263,7 +279,7 @@ impl App {
         caller: &Caller,
         chat: ChatId,
         Forked { at, title, model, key }: Forked,
-    ) -> (New, Option<Problem>) {
+    ) -> (NewChat, Option<Problem>) {
         let (id, owner, is_titled) = (self.engine.new_id(), caller.owner().into(), title.is_some());
         let (agent, title) = (String::new(), title.unwrap_or_default());
         let (model, trouble) = model.map(Pick::split).unzip();
@@ -271,16 +287,29 @@ impl App {
         let fork = Some(Fork { chat, at });
         let (is_named, debug) = (false, false); // What was to be seen is in the other one.
         let (setup, transcript) = (None, None);
-        let new =
-            New { id, agent, is_named, model, is_chosen, debug, owner, title, is_titled, setup, fork, transcript, key };
+        let new = NewChat {
+            id,
+            agent,
+            is_named,
+            model,
+            is_chosen,
+            debug,
+            owner,
+            title,
+            is_titled,
+            setup,
+            fork,
+            transcript,
+            key,
+        };
         (new, trouble.flatten())
     }
 
     /// The request as it was asked for under this key at first: now, if it never was.
-    pub async fn asked(&self, caller: &Caller, key: &str, what: &str) -> Result<Asked, Problem> {
+    pub async fn asked(&self, caller: &Caller, key: &str, what: &str) -> Result<IdempotencyRecord, Problem> {
         let salt = entropy::salt().map_err(|_| Problem::new(Kind::Internal, "Nothing can be made here by chance."))?;
         let (owner, request) = (caller.owner().to_owned(), TokenHash::of(what).0);
-        let asked = Asked { owner, key: key.into(), request, salt, at: self.now() };
+        let asked = IdempotencyRecord { owner, key: key.into(), request, salt, at: self.now() };
         let kept = self.tokens.remember(&asked).await?;
         if kept.request == request { Ok(kept) } else { Err(SubmitError::Conflict.into()) }
     }
@@ -348,12 +377,12 @@ impl App {
     }
 
     /// The caller's chats.
-    pub async fn list(&self, caller: &Caller, query: Query) -> Result<Vec<Heading>, Problem> {
+    pub async fn list(&self, caller: &Caller, query: ChatQuery) -> Result<Vec<Heading>, Problem> {
         Ok(self.newest(caller, query).await?)
     }
 
-    pub(crate) async fn newest(&self, caller: &Caller, query: Query) -> Result<Vec<Heading>, StoreError> {
-        self.store.headings(&Query { owner: Some(caller.owner().into()), ..query }).await
+    pub(crate) async fn newest(&self, caller: &Caller, query: ChatQuery) -> Result<Vec<Heading>, StoreError> {
+        self.store.headings(&ChatQuery { owner: Some(caller.owner().into()), ..query }).await
     }
 
     /// Whether chats can be read and driven now.
@@ -436,7 +465,7 @@ impl App {
         before: Option<MessageId>,
         len: usize,
     ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
-        Ok(self.store.page(chat.handle.id(), before, len).await?)
+        Ok(self.store.messages(chat.handle.id(), MessageRange::Before(before, len)).await?)
     }
 
     /// One message of a chat, with its bytes.
@@ -445,7 +474,7 @@ impl App {
         chat: &OwnChat,
         id: everturn::core::ids::MessageId,
     ) -> Result<Arc<everturn::core::message::Message>, Problem> {
-        self.store.message(chat.handle.id(), id).await?.ok_or_else(Problem::not_found)
+        self.store.message(chat.handle.id(), id, Reader::Client).await?.ok_or_else(Problem::not_found)
     }
 
     /// Provider calls made for a chat, behind the first `seen`.
@@ -465,7 +494,7 @@ impl App {
         after: MessageId,
         len: usize,
     ) -> Result<Vec<Arc<everturn::core::message::Message>>, Problem> {
-        Ok(self.store.after(chat.handle.id(), after, len).await?)
+        Ok(self.store.messages(chat.handle.id(), MessageRange::After(after, len)).await?)
     }
 }
 

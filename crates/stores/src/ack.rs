@@ -18,7 +18,6 @@ impl Ack {
     }
 
     /// One that is waited for.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn awaited() -> (Self, impl Future<Output = Stored>) {
         let (tell, told) = tokio::sync::oneshot::channel();
         let ack = Self::new(move |stored| drop(tell.send(stored))); // Whoever waited may have gone.
@@ -65,7 +64,6 @@ mod tests {
         assert_eq!(*heard.lock().unwrap(), [Ok(()), Err(WriteError::Fenced), closed()]);
     }
 
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     #[tokio::test]
     async fn one_that_is_waited_for_may_be_left() {
         let (ack, stored) = Ack::awaited();

@@ -11,7 +11,7 @@ use crate::store::CallRecord;
 
 /// What is kept of a chat, all of one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Picture {
+pub struct ChatSnapshot {
     /// What a list says about it.
     pub heading: Heading,
     /// The whole transcript, rewound messages left out.

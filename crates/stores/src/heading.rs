@@ -55,7 +55,9 @@ impl Heading {
 
 /// Which chats are wanted. All conditions must hold; without any, every chat fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query {
+pub struct ChatQuery {
+    /// This chat alone.
+    pub only: Option<ChatId>,
     /// Of this owner.
     pub owner: Option<String>,
     /// Put away, or not.
@@ -69,16 +71,17 @@ pub struct Query {
     pub len: usize,
 }
 
-impl Default for Query {
+impl Default for ChatQuery {
     fn default() -> Self {
-        Self { owner: None, archived: None, text: String::new(), after: None, len: 50 }
+        Self { only: None, owner: None, archived: None, text: String::new(), after: None, len: 50 }
     }
 }
 
-impl Query {
+impl ChatQuery {
     /// Whether a chat is wanted, as far as it alone can tell.
     pub(crate) fn fits(&self, chat: &Chat) -> bool {
-        self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
+        self.only.is_none_or(|only| only == chat.id)
+            && self.owner.as_ref().is_none_or(|owner| *owner == chat.owner)
             && self.archived.is_none_or(|archived| archived == chat.archived)
             && self.after.is_none_or(|place| (chat.touched, chat.id) < place)
     }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use everturn_core::ids::Timestamp;
 
 /// How long they are kept: a week.
-pub const ASKED_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub const IDEMPOTENCY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A request under its owner's name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct IdempotencyRecord {
     /// Who asks.
     pub owner: String,
     /// What they call the request.
@@ -26,9 +26,9 @@ pub struct Asked {
     pub at: Timestamp,
 }
 
-impl Asked {
+impl IdempotencyRecord {
     /// What is older than this when it is asked for may be forgotten.
     pub(crate) fn oldest(&self) -> Timestamp {
-        Timestamp(self.at.0.saturating_sub(ASKED_AGE_MAX.as_millis() as i64))
+        Timestamp(self.at.0.saturating_sub(IDEMPOTENCY_AGE_MAX.as_millis() as i64))
     }
 }

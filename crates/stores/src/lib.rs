@@ -38,19 +38,19 @@ mod tables;
 mod tokens;
 
 pub use ack::{Ack, Stored};
-pub use chat_snapshot::Picture;
+pub use chat_snapshot::ChatSnapshot;
 pub use everturn_core::command::InboxCommand;
-pub use heading::{Heading, Query};
-pub use idempotency::{ASKED_AGE_MAX, Asked};
+pub use heading::{ChatQuery, Heading};
+pub use idempotency::{IDEMPOTENCY_AGE_MAX, IdempotencyRecord};
 pub use memory::Memory;
-pub use new_chat::{Fork, MakeError, New};
+pub use new_chat::{Fork, MakeError, NewChat};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 pub use store::{
-    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
-    WriteError,
+    AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, News, NewsRead, NewsResult,
+    Reader, Receipt, Store, StoreError, StoreExt, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 pub use tables::Durability;
 pub use tokens::{Scope, Scopes, Token, TokenHash, Tokens};

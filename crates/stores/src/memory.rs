@@ -23,14 +23,16 @@ use everturn_core::message::{Body, Message};
 use everturn_core::status::Status;
 use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
 
+use crate::ack::Ack;
 use crate::call_log::{self, Entry};
-use crate::heading::{Heading, Query};
-use crate::idempotency::Asked;
-use crate::new_chat::{MakeError, New};
+use crate::heading::{ChatQuery, Heading};
+use crate::idempotency::IdempotencyRecord;
+use crate::new_chat::{MakeError, NewChat};
 use crate::search;
 use crate::shape;
 use crate::store::{
-    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled, WriteError,
+    AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, News, NewsRead, Reader, Receipt, Store,
+    StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 use crate::tables::{self, PAGE_LEN_MAX, Sheet};
 use crate::tokens::{Token, TokenHash, Tokens};
@@ -40,7 +42,7 @@ use crate::tokens::{Token, TokenHash, Tokens};
 pub struct Memory {
     house: Mutex<House>,
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
-    asked: Mutex<HashMap<(String, String), Asked>>,
+    asked: Mutex<HashMap<(String, String), IdempotencyRecord>>,
     used: Mutex<BTreeMap<(String, Day), BudgetUse>>,
 }
 
@@ -100,7 +102,7 @@ impl Memory {
 
     fn write<T>(
         &self,
-        Pen { chat, fence }: Pen,
+        AppendRight { chat, fence }: AppendRight,
         write: impl FnOnce(&mut Room) -> Result<T, WriteError>,
     ) -> Result<T, WriteError> {
         match self.house().rooms.get_mut(&chat) {
@@ -113,17 +115,12 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        self.house().rooms.entry(id).or_insert_with(|| Room::new(Chat::new(id, agent, owner)));
-        Ok(())
+    async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
+        self.house().create(new)
     }
 
-    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
-        self.house().make(new)
-    }
-
-    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
-        self.house().made_before(new)
+    async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
+        self.house().created(new)
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
@@ -139,11 +136,7 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
-        self.read(chat, Room::heading)
-    }
-
-    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+    async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let house = self.house();
         let wanted = search::wanted(&query.text);
         let fitting = house.rooms.values().filter(|room| room.fits(query, &wanted));
@@ -159,12 +152,14 @@ impl Store for Memory {
         room.submit(submission, limits).map(|seq| Receipt { chat, seq })
     }
 
-    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
-        self.read(chat, |room| room.keys.get(key).map(|seq| Receipt { chat, seq: *seq }))
-    }
-
-    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.read(chat, |room| room.command(seq).and_then(|(_, outcome)| *outcome))
+    async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError> {
+        self.read(chat, |room| {
+            let seq = match command {
+                CommandRef::Key(key) => *room.keys.get(key)?,
+                CommandRef::Seq(seq) => seq,
+            };
+            room.command(seq).map(|(_, outcome)| Submitted { seq, outcome: *outcome })
+        })
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
@@ -180,8 +175,8 @@ impl Store for Memory {
         Ok(()) // Nobody else can be waiting for it.
     }
 
-    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
-        self.write(lease.pen(), |room| Ok(room.load()))
+    async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
+        self.write(lease.append_right(), |room| Ok(room.load(part)))
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
@@ -195,12 +190,12 @@ impl Store for Memory {
         Ok(found.map(|(chat, has_commands)| Unsettled { chat: chat.id, has_commands }).collect())
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
-        self.write(pen, |room| room.append(rows))
+    async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
+        ack.tell(self.write(right, |room| room.append(rows)));
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.write(lease.pen(), |room| {
+        self.write(lease.append_right(), |room| {
             let used = tables::used(&room.chat, facts);
             let version = room.commit(facts);
             self.count(&room.chat.owner, used);
@@ -208,43 +203,27 @@ impl Store for Memory {
         })
     }
 
-    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        self.read(chat, |room| room.since(cursor))
+    fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {
+        NewsRead::reading(async move { self.read(chat, |room| room.since(cursor)) })
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
         self.read(chat, Room::standing)
     }
 
-    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+    async fn message(&self, chat: ChatId, id: MessageId, _reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
         self.read(chat, |room| {
             let place = room.messages.binary_search_by_key(&id, |(_, message)| message.id).ok()?;
             Some(room.messages[place].1.clone())
         })
     }
 
-    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.read(chat, |room| room.messages.iter().map(|(_, message)| message.clone()).collect())
-    }
-
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
         self.read(chat, |room| room.attempts.iter().skip(seen).take(len).cloned().collect())
     }
 
-    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.read(chat, |room| {
-            let end = before.map_or(room.messages.len(), |id| room.messages.partition_point(|(_, m)| m.id < id));
-            let page = &room.messages[end - fitting(room.messages[..end].iter().rev().take(len))..end];
-            page.iter().map(|(_, message)| message.without_bytes()).collect()
-        })
-    }
-
-    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.read(chat, |room| {
-            let first = room.messages.partition_point(|(_, message)| message.id <= after);
-            let fitting = fitting(room.messages[first..].iter().take(len));
-            room.messages[first..].iter().take(fitting).map(|(_, message)| message.without_bytes()).collect()
-        })
+    async fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(chat, |room| room.messages(range))
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
@@ -292,20 +271,20 @@ impl Tokens for Memory {
         Ok(())
     }
 
-    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+    async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         let mut kept = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, earlier| earlier.at >= asked.oldest());
         Ok(kept.entry((asked.owner.clone(), asked.key.clone())).or_insert_with(|| asked.clone()).clone())
     }
 
-    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         let kept = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(kept.get(&(owner.to_owned(), key.to_owned())).cloned())
     }
 }
 
 impl Room {
-    fn fits(&self, query: &Query, wanted: &[Vec<u8>]) -> bool {
+    fn fits(&self, query: &ChatQuery, wanted: &[Vec<u8>]) -> bool {
         let said = || self.messages.iter().filter_map(|(_, message)| search::of(message));
         query.fits(&self.chat) && (query.is_in_title(&self.chat) || said().any(|kept| search::fit(&kept, wanted)))
     }
@@ -364,7 +343,26 @@ impl Room {
         place.is_ok_and(|i| matches!(self.messages[i].1.body, Body::User(_)))
     }
 
-    fn load(&self) -> Loaded {
+    fn messages(&self, range: MessageRange) -> Vec<Arc<Message>> {
+        let all = &self.messages;
+        let page = match range {
+            MessageRange::All => return all.iter().map(|(_, message)| message.clone()).collect(),
+            MessageRange::Before(before, len) => {
+                let end = before.map_or(all.len(), |id| all.partition_point(|(_, message)| message.id < id));
+                &all[end - fitting(all[..end].iter().rev().take(len))..end]
+            }
+            MessageRange::After(after, len) => {
+                let first = all.partition_point(|(_, message)| message.id <= after);
+                &all[first..first + fitting(all[first..].iter().take(len))]
+            }
+        };
+        page.iter().map(|(_, message)| message.without_bytes()).collect()
+    }
+
+    fn load(&self, part: LoadPart) -> Loaded {
+        if part == LoadPart::State {
+            return Loaded { chat: self.chat.clone(), messages: Vec::new(), rows: Vec::new() };
+        }
         let summary = self.messages.iter().rposition(|(_, message)| matches!(message.body, Body::Summary(_)));
         let messages = self.messages[summary.unwrap_or(0)..].iter().map(|(_, message)| message.without_bytes());
         Loaded { chat: self.chat.clone(), messages: messages.collect(), rows: self.rows.clone() }

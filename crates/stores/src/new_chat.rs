@@ -12,7 +12,7 @@ use crate::store::StoreError;
 
 /// A chat to be made.
 #[derive(Debug, Clone, PartialEq)]
-pub struct New {
+pub struct NewChat {
     /// Its name, if it is made now.
     pub id: ChatId,
     /// The agent it talks to.
@@ -68,7 +68,7 @@ pub enum MakeError {
     Store(#[from] StoreError),
 }
 
-impl New {
+impl NewChat {
     /// An empty chat with an agent, which is called after what is said first.
     pub fn of(id: ChatId, agent: impl Into<String>, owner: impl Into<String>) -> Self {
         Self {

@@ -65,10 +65,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_core::budget::{BudgetUse, Day};
-use everturn_core::chat::Chat;
-use everturn_core::command::{InboxCommand, Refusal};
+use everturn_core::command::InboxCommand;
 use everturn_core::fact::{AttemptRecord, Fact};
-use everturn_core::ids::{ChatId, InboxSeq, MessageId, StepId, Version};
+use everturn_core::ids::{ChatId, MessageId, StepId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, JournalRow, Standing};
@@ -78,12 +77,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::ack::Ack;
 use crate::entropy;
-use crate::heading::{Heading, Query};
-use crate::new_chat::{MakeError, New};
+use crate::heading::{ChatQuery, Heading};
+use crate::new_chat::{MakeError, NewChat};
 use crate::shape::rows::Piece;
 use crate::store::{
-    CallRecord, Hint, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled,
-    WriteError,
+    AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, NewsRead, Reader, Receipt, Store,
+    StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
 use crate::tables::{Durability, Fetch, Sheet};
 use connection::columns::id_bytes;
@@ -95,12 +94,12 @@ use leases::cache::Desks;
 use leases::worker::{Life, Worker};
 use notify::channel::{Haste, Teller};
 use notify::hints::Hints;
-pub use reads::inspect::Inspection;
+pub use reads::inspect::PostgresInspection;
 use setup::address::Address;
 
 /// How a database is used.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PostgresOptions {
     /// How many connections are opened at most, beside the four that have one purpose each. A third of them is for whoever
     /// only watches or asks, so that no crowd of those keeps a driver waiting; if there are fewer than three, all share.
     /// Searches have half of that third, or one connection, so that no crowd of them keeps the others waiting either.
@@ -129,7 +128,7 @@ pub struct Options {
     pub file_len_min: usize,
 }
 
-impl Default for Options {
+impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             connections_max: 16,
@@ -159,7 +158,7 @@ pub struct Postgres {
 
 struct Inner {
     /// Looking takes no more than whoever only looks has.
-    sight: Inspection,
+    sight: PostgresInspection,
     /// The journal has a connection of its own, so that no crowd can keep it waiting.
     writing: Link,
     /// Who may look for words in everything that was ever said, which takes long.
@@ -186,7 +185,7 @@ struct Inner {
 impl Postgres {
     /// Opens the database at `url`, brings its schema up to date and makes this process known. Needs a tokio runtime
     /// with time and IO.
-    pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let address = Address::parse(url, &options)?;
         let elsewhere = options.listen_url.as_deref().map(|url| Address::parse(url, &options)).transpose()?;
         let listening = elsewhere.unwrap_or_else(|| address.clone());
@@ -204,7 +203,7 @@ impl Postgres {
         let (jobs, taken) = mpsc::channel(journal::writer::QUEUE_LEN_MAX);
         let (chores, due) = mpsc::channel(journal::filing::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
-            sight: Inspection { link, watching, patience: options.patience },
+            sight: PostgresInspection { link, watching, patience: options.patience },
             writing: Link::new(address, 1, &options)?,
             searches: Arc::new(Semaphore::new(searches_max.max(1))),
             draft_mode: journal::writer::draft_mode(options.durability),
@@ -268,9 +267,9 @@ fn lasting(fault: Fault) -> StoreError {
 }
 
 impl Deref for Inner {
-    type Target = Inspection;
+    type Target = PostgresInspection;
 
-    fn deref(&self) -> &Inspection {
+    fn deref(&self) -> &PostgresInspection {
         &self.sight
     }
 }
@@ -336,16 +335,12 @@ async fn ended<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
 
 #[async_trait]
 impl Store for Postgres {
-    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        self.inner.create(id, agent, owner).await
+    async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
+        self.inner.create(new).await
     }
 
-    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
-        self.inner.make(new).await
-    }
-
-    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
-        self.inner.made(new).await
+    async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
+        self.inner.created(new).await
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
@@ -353,13 +348,15 @@ impl Store for Postgres {
         to_the_end(self.inner.clone().delete(turn, lease)).await
     }
 
-    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
-        let inner = self.inner.clone();
-        by_itself(async move { inner.heading(chat).await }).await
-    }
-
-    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+    async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let (inner, query) = (self.inner.clone(), query.clone());
+        if let Some(chat) = query.only {
+            return match by_itself(async move { inner.heading(chat).await }).await {
+                Ok(heading) => Ok(vec![heading]),
+                Err(StoreError::NoSuchChat) => Ok(Vec::new()),
+                Err(error) => Err(error),
+            };
+        }
         if query.text.is_empty() {
             return by_itself(async move { inner.headings(&query).await }).await;
         }
@@ -371,12 +368,8 @@ impl Store for Postgres {
         to_the_end(self.inner.clone().submit(turn, chat, submission, limits.clone())).await
     }
 
-    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
-        self.inner.receipt(chat, key).await
-    }
-
-    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.inner.outcome(chat, seq).await
+    async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError> {
+        self.inner.submitted(chat, command).await
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
@@ -385,7 +378,7 @@ impl Store for Postgres {
     }
 
     fn holds(&self, lease: &Lease) -> bool {
-        self.inner.desks.at(lease.chat()).is_open_to(lease.pen(), self.inner.life().current())
+        self.inner.desks.at(lease.chat()).is_open_to(lease.append_right(), self.inner.life().current())
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
@@ -393,15 +386,15 @@ impl Store for Postgres {
         to_the_end(self.inner.clone().release(turn, lease)).await
     }
 
-    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
+    async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
+        if part == LoadPart::State {
+            let Some(worker) = self.inner.life().current() else { return Err(WriteError::Fenced) };
+            let state = self.inner.chat_under(lease.append_right(), worker).await?;
+            let chat = state.map(Arc::unwrap_or_clone).ok_or(WriteError::Fenced)?;
+            return Ok(Loaded { chat, messages: Vec::new(), rows: Vec::new() });
+        }
         let _turn = self.inner.turn(lease.chat()).await; // A write that was dropped half-way is over now.
-        self.inner.load(lease.pen()).await
-    }
-
-    async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
-        let Some(worker) = self.inner.life().current() else { return Err(WriteError::Fenced) };
-        let state = self.inner.chat_under(lease.pen(), worker).await?;
-        state.map(Arc::unwrap_or_clone).ok_or(WriteError::Fenced)
+        self.inner.load(lease.append_right()).await
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
@@ -412,56 +405,45 @@ impl Store for Postgres {
         self.inner.unsettled().await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
-        let (ack, stored) = Ack::awaited();
-        self.hand_in(pen, rows, ack).await;
-        stored.await
-    }
-
-    async fn hand_in(&self, pen: Pen, rows: Vec<JournalRow>, ack: Ack) {
+    async fn append(&self, pen: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
         let piece = Piece::of(&rows); // Here, where others need not wait for it.
         let _ = self.inner.jobs.send(Job::Append { pen, rows, piece, ack }).await; // If nobody takes it, its ack says so.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
         let turn = self.inner.turn(lease.chat()).await;
-        to_the_end(self.inner.clone().commit(turn, lease.pen(), facts.to_vec())).await
+        to_the_end(self.inner.clone().commit(turn, lease.append_right(), facts.to_vec())).await
     }
 
-    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        if let Some(news) = cursor.and_then(|cursor| self.at_hand(chat, cursor)) {
-            return Ok(news);
+    fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {
+        if let Some(news) = cursor.and_then(|cursor| self.inner.cached_since(chat, cursor)) {
+            return NewsRead::known(Ok(news));
         }
         let inner = self.inner.clone();
-        by_itself(async move { inner.since(chat, cursor).await }).await
-    }
-
-    fn at_hand(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
-        self.inner.since_at_hand(chat, cursor)
+        NewsRead::reading(by_itself(async move { inner.since(chat, cursor).await }))
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
         self.inner.standing(chat).await
     }
 
-    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
-        self.inner.message(chat, id, &self.inner.watching).await
+    async fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
+        let link = match reader {
+            Reader::Driver => &self.inner.link,
+            Reader::Client => &self.inner.watching,
+        };
+        self.inner.message(chat, id, link).await
     }
 
-    async fn whole(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
-        self.inner.message(chat, id, &self.inner.link).await
-    }
-
-    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.transcript(chat).await
-    }
-
-    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.page(&self.inner.watching, chat, before, len, (Sheet::page(), Fetch::Lengths)).await
-    }
-
-    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.inner.after(chat, after, len).await
+    async fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError> {
+        match range {
+            MessageRange::All => self.inner.transcript(chat).await,
+            MessageRange::Before(before, len) => {
+                let page = (Sheet::page(), Fetch::Lengths);
+                self.inner.page(&self.inner.watching, chat, before, len, page).await
+            }
+            MessageRange::After(after, len) => self.inner.after(chat, after, len).await,
+        }
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {

@@ -60,10 +60,9 @@ use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use everturn_core::budget::{BudgetUse, Day};
-use everturn_core::chat::Chat;
-use everturn_core::command::{InboxCommand, Refusal};
+use everturn_core::command::InboxCommand;
 use everturn_core::fact::{AttemptRecord, Fact};
-use everturn_core::ids::{ChatId, InboxSeq, MessageId, Version};
+use everturn_core::ids::{ChatId, MessageId, Version};
 use everturn_core::limits::Limits;
 use everturn_core::message::Message;
 use everturn_core::view::{Cursor, JournalRow, Standing};
@@ -71,21 +70,22 @@ use tokio::sync::oneshot;
 
 use crate::ack::Ack;
 use crate::clock;
-use crate::heading::{Heading, Query};
-use crate::new_chat::{MakeError, New};
+use crate::heading::{ChatQuery, Heading};
+use crate::new_chat::{MakeError, NewChat};
 use crate::shape;
 use crate::shape::rows::Piece;
 use crate::store::{
-    CallRecord, Lease, Loaded, News, Pen, Receipt, Store, StoreError, Submission, SubmitError, Unsettled, WriteError,
+    AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, NewsRead, Reader, Receipt, Store,
+    StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
-use crate::tables::{Durability, Fetch, Sheet, Split};
+use crate::tables::{Durability, Fetch, Split};
 use commits::create;
 use commits::submit;
 use commits::submit::Letter;
 use error::Halt;
 use journal::open_drafts::Heads;
 use journal::scan;
-pub use reads::inspect::{Inspection, Trouble};
+pub use reads::inspect::{SqliteInspection, StoredDefect};
 use reads::pool::Readers;
 use reads::{chat, list};
 pub use setup::backup::{Backup, BackupError};
@@ -103,7 +103,7 @@ const MOVES_MAX: usize = 100;
 
 /// How a data directory is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct SqliteOptions {
     /// What deltas survive.
     pub drafts: Durability,
     /// How many may read at the same time.
@@ -112,7 +112,7 @@ pub struct Options {
     pub appends_len_max: usize,
 }
 
-impl Default for Options {
+impl Default for SqliteOptions {
     fn default() -> Self {
         Self { drafts: Durability::Process, readers_len: 4, appends_len_max: 2_048 }
     }
@@ -135,7 +135,7 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens a data directory, and makes it if there is none. Blocks while the database is checked and brought up to date.
-    pub fn open(dir: &Path, options: &Options) -> Result<Self, OpenError> {
+    pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let place = Place::take(dir)?;
         let mut connection = open::prepare(&place.file)?;
         let (log, found) = scan::walk(&connection)?;
@@ -219,18 +219,13 @@ impl Drop for Sqlite {
 
 #[async_trait]
 impl Store for Sqlite {
-    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        let chat = Chat::new(id, agent, owner);
-        self.write(Needs::Full, move |desk| desk.create(&chat)).await
-    }
-
-    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+    async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
         let new = new.clone();
         let Some(fork) = new.fork else {
             return self.write(Needs::Full, move |desk| desk.make(&new, None)).await;
         };
         for _ in 0..MOVES_MAX {
-            if let Some(made) = self.made(&new).await? {
+            if let Some(made) = self.created(&new).await? {
                 return Ok(made); // Whatever has become of the other chat.
             }
             let sheet = Arc::new(self.readers.read(move |snapshot| create::sheet(snapshot, fork)).await?);
@@ -243,22 +238,26 @@ impl Store for Sqlite {
         Err(moving().into())
     }
 
-    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+    async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
         let Some(key) = new.key.clone() else { return Ok(None) };
         let (owner, digest) = (new.owner.clone(), new.digest());
         self.readers.read(move |snapshot| create::made(snapshot, &owner, &key, &digest)).await
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
-        let pen = lease.pen();
+        let pen = lease.append_right();
         self.write(Needs::Full, move |desk| desk.delete(pen)).await
     }
 
-    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
-        self.read(move |snapshot| list::heading(snapshot, chat)).await
-    }
-
-    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+    async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
+        if let Some(chat) = query.only {
+            let found = self.read(move |snapshot| list::heading(snapshot, chat)).await;
+            return match found {
+                Ok(heading) => Ok(vec![heading]),
+                Err(StoreError::NoSuchChat) => Ok(Vec::new()),
+                Err(error) => Err(error),
+            };
+        }
         let query = query.clone();
         if query.text.is_empty() {
             return self.read(move |snapshot| list::headings(snapshot, &query)).await;
@@ -274,17 +273,16 @@ impl Store for Sqlite {
         Ok(Receipt { chat, seq })
     }
 
-    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
-        let key = key.to_owned();
-        let receipt = move |snapshot: &rusqlite::Connection| {
-            chat::is_there(snapshot, chat)?;
-            Ok(submit::by_key(snapshot, chat, &key)?.map(|(seq, _)| Receipt { chat, seq }))
-        };
-        self.read(receipt).await
-    }
-
-    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.read(move |snapshot| chat::outcome(snapshot, chat, seq)).await
+    async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError> {
+        match command {
+            CommandRef::Key(key) => {
+                let key = key.to_owned();
+                self.read(move |snapshot| submit::submitted(snapshot, chat, CommandRef::Key(&key))).await
+            }
+            CommandRef::Seq(seq) => {
+                self.read(move |snapshot| submit::submitted(snapshot, chat, CommandRef::Seq(seq))).await
+            }
+        }
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
@@ -295,13 +293,12 @@ impl Store for Sqlite {
         Ok(()) // Nobody else can be waiting for it, and what is remembered of the chat is bounded anyway.
     }
 
-    async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
-        let pen = lease.pen();
-        self.readers.read(move |snapshot| chat::state(snapshot, pen)).await
-    }
-
-    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
-        let pen = lease.pen();
+    async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
+        let pen = lease.append_right();
+        if part == LoadPart::State {
+            let chat = self.readers.read(move |snapshot| chat::state(snapshot, pen)).await?;
+            return Ok(Loaded { chat, messages: Vec::new(), rows: Vec::new() });
+        }
         // Behind every write that was dropped before it was answered: what is loaded is then what came of it.
         self.write(Needs::Nothing, move |desk| desk.held(pen).map(|_| ())).await?;
         for _ in 0..MOVES_MAX {
@@ -326,66 +323,47 @@ impl Store for Sqlite {
         self.read(list::unsettled).await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
-        let (ack, stored) = Ack::awaited();
-        self.hand_in(pen, rows, ack).await;
-        stored.await
-    }
-
-    async fn hand_in(&self, pen: Pen, rows: Vec<JournalRow>, ack: Ack) {
+    async fn append(&self, pen: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
         let needs = if rows.is_empty() { Needs::Nothing } else { self.drafts };
         let append = Append { pen, piece: Piece::of(&rows), rows: rows.into(), needs, done: None, ack };
         let _ = self.queue.put(Box::new(append)).await; // One that is not taken is dropped, and its ack says so.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        let (pen, facts, split) = (lease.pen(), facts.to_vec(), Split::of(facts));
+        let (pen, facts, split) = (lease.append_right(), facts.to_vec(), Split::of(facts));
         self.write(Needs::Full, move |desk| desk.commit(pen, &facts, &split)).await
     }
 
-    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        if let Some(news) = cursor.and_then(|seen| self.at_hand(chat, seen)) {
-            return Ok(news);
+    fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {
+        if let Some(news) = cursor.and_then(|seen| self.heads.since(chat, seen)) {
+            return NewsRead::known(Ok(news));
         }
-        for _ in 0..MOVES_MAX {
-            let head = self.heads.get(chat);
-            if let Some(news) = self.read(move |snapshot| chat::since(snapshot, chat, cursor, head.as_ref())).await? {
-                return Ok(news);
+        NewsRead::reading(async move {
+            for _ in 0..MOVES_MAX {
+                let head = self.heads.get(chat);
+                let read = self.read(move |snapshot| chat::since(snapshot, chat, cursor, head.as_ref()));
+                if let Some(news) = read.await? {
+                    return Ok(news);
+                }
             }
-        }
-        Err(moving())
-    }
-
-    fn at_hand(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
-        self.heads.since(chat, cursor)
+            Err(moving())
+        })
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
         self.read(move |snapshot| chat::standing(snapshot, chat)).await
     }
 
-    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        let all = move |snapshot: &rusqlite::Connection| {
-            chat::is_there(snapshot, chat)?;
-            chat::page(snapshot, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes))
-        };
-        self.read(all).await
-    }
-
-    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+    async fn message(&self, chat: ChatId, id: MessageId, _reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
         self.read(move |snapshot| chat::whole(snapshot, chat, id)).await
     }
 
-    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        let page = move |snapshot: &rusqlite::Connection| {
+    async fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(move |snapshot| {
             chat::is_there(snapshot, chat)?;
-            chat::page(snapshot, chat, before, len, (Sheet::page(), Fetch::Lengths))
-        };
-        self.read(page).await
-    }
-
-    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.read(move |snapshot| chat::after(snapshot, chat, after, len)).await
+            chat::messages(snapshot, chat, range)
+        })
+        .await
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {

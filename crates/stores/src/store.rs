@@ -1,8 +1,11 @@
-//! The trait, and what goes through it.
+//! The `Store` trait, and the types that go through it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use everturn_core::budget::{BudgetUse, Day};
@@ -15,176 +18,291 @@ use everturn_core::message::{CallVerdict, Message};
 use everturn_core::view::{Cursor, Event, JournalRow, Standing};
 
 use crate::ack::Ack;
-use crate::heading::{Heading, Query};
-use crate::new_chat::{MakeError, New};
+use crate::heading::{ChatQuery, Heading};
+use crate::new_chat::{MakeError, NewChat};
 
-/// A place where chats are kept.
+/// Durable storage of chats. [`StoreExt`] adds shorter forms of some methods.
 ///
-/// Whatever returns `Ok` is as durable as the store is. Futures may be dropped at any point: then the write has happened
-/// whole or not at all, and the next [`Store::load`] says which.
+/// A method that returned `Ok` has written as durably as the store can. Futures may be dropped at any point: the write
+/// has then happened completely or not at all, and the next [`StoreExt::load`] shows which.
+///
+/// The methods form four groups: chats, commands, driving a chat under its lease, and reading.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Makes an empty chat of `owner` with an agent. Making the same one again does nothing.
-    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError>;
+    // ---- Chats ----
 
-    /// Makes a chat, empty or with what was said in another; or finds the one that was made under the same key of its
-    /// owner. What it copies is as much work as what is copied.
-    async fn make(&self, new: &New) -> Result<ChatId, MakeError>;
+    /// Creates a chat, empty or as a fork of another one. A chat that exists under this id, or was created under the
+    /// same idempotency key of the same owner, is returned instead. A fork costs as much as the messages it copies.
+    async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError>;
 
-    /// The chat that was made for the same request before, under its key. Makes nothing.
-    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError>;
+    /// The chat that an earlier request with the same idempotency key created. Creates nothing.
+    async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError>;
 
-    /// Deletes a chat with all that is kept of it. Whoever held it before cannot write any more, and neither can a lease
-    /// of its id if that is ever made again.
+    /// Deletes a chat and everything stored for it. Earlier leases stay fenced, even if the id is used again.
     async fn delete(&self, lease: Lease) -> Result<(), WriteError>;
 
-    /// What a list says about a chat.
-    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError>;
+    /// List entries of the chats that match, most recently touched first. Reads no messages, unless it searches.
+    async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError>;
 
-    /// The chats that fit, those first in which something was said last. No message is read for it.
-    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError>;
+    /// Number of chats of an owner that are running, being interrupted, or have commands to apply, without those in
+    /// `besides`. Chats that wait for people do not count. Called with every message that begins a turn, so it reads
+    /// nothing else.
+    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError>;
 
-    /// Puts a command into the inbox, once per key. It is checked against the chat as it will stand.
+    /// What all chats of an owner used on these days, deleted chats included. Counted with every commit, so it is cheap
+    /// to read and equal for every process.
+    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError>;
+
+    // ---- Commands ----
+
+    /// Puts a command into the inbox, once per idempotency key. It is checked against the chat as it will be once the
+    /// commands before it are applied.
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError>;
 
-    /// What was accepted under this request id before.
-    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError>;
+    /// A command that was accepted before, and its outcome.
+    async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError>;
 
-    /// What became of a command: `None` while the driver has not come to it.
-    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError>;
+    /// Commands the driver has not applied yet, oldest first.
+    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError>;
 
-    /// Takes the right to write. Whoever held it before cannot write any more. While another process holds the chat and
-    /// is alive, it is [`WriteError::Fenced`].
+    /// Chats that are busy or have commands to apply, oldest first, without those that another living process holds.
+    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError>;
+
+    /// Waits for a hint that another process did something. One may be lost, which costs a poll and never an event. For
+    /// one listener. A store that only one process can use never answers.
+    async fn hint(&self) -> Hint {
+        std::future::pending().await
+    }
+
+    // ---- Driving: one lease holder per chat ----
+
+    /// Takes the lease. The holder before cannot write any more. [`WriteError::Fenced`] while another living process
+    /// holds the chat.
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError>;
 
-    /// Whether this process may still believe that the lease is good, by what it knows itself: nobody is asked. A store
-    /// that no other process can use has no reason to doubt it.
+    /// Whether the lease is still valid as far as this process knows. Asks no database. A store that only one process
+    /// can use has no reason to doubt it.
     fn holds(&self, _lease: &Lease) -> bool {
         true
     }
 
-    /// Gives the right to write back, so that another process need not wait for this one to be given up. Not doing so,
-    /// or failing to, costs that wait and nothing else.
+    /// Gives the lease back, so that another process need not wait until this one counts as dead. Not doing so costs
+    /// that wait and nothing else.
     async fn release(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Everything a driver needs to go on. Messages are without their bytes: see [`Store::message`].
-    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError>;
+    /// What a driver needs to continue. Messages come without their bytes: see [`Store::message`].
+    async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError>;
 
-    /// Where the chat stands, and no message or delta: for whoever ends a turn of which those cannot be read.
-    async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
-        Ok(self.load(lease).await?.chat)
-    }
+    /// Adds rows to the journal of the open step, and calls `ack` when they are stored: no delta is shown before that.
+    /// Returns once the rows are queued. A future dropped before that calls `ack` with an error, and the rows may be
+    /// stored or not.
+    async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack);
 
-    /// Commands the driver has not obeyed yet, oldest first.
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError>;
-
-    /// Chats that do not rest, or have commands to obey, oldest first; without those which another living process holds.
-    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError>;
-
-    /// Adds rows to the journal of the open step. Nobody is shown a delta before this returned.
-    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError>;
-
-    /// The same for whoever has other things to do: `ack` is told, and this returns once the rows stand in line. Whoever drops the
-    /// future before that is told that they are not stored, and cannot know.
-    async fn hand_in(&self, pen: Pen, rows: Vec<JournalRow>, ack: Ack) {
-        ack.tell(self.append(pen, rows).await);
-    }
-
-    /// Writes one change whole. Drafts of steps that are over may be forgotten.
+    /// Writes one change in one transaction. Drafts of earlier steps may be deleted with it.
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError>;
 
-    /// Where the chat stands. No message is read for it.
+    // ---- Reading ----
+
+    /// State of the chat, with the commands that wait. Reads no messages.
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError>;
 
-    /// What happened after `cursor`; a snapshot if there is none, it cannot be used, or more than a page was missed; `None`
-    /// if nothing happened. However long the chat is, this is no more than a page and a draft, without bytes.
-    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError>;
+    /// Events after `cursor`, or `None` if there are none. A snapshot instead if there is no cursor, it cannot be used, or
+    /// more than a page was missed. Never more than a page of messages and a draft, without bytes.
+    fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_>;
 
-    /// The same, if it can be told at once: of an answer that is watched as it arrives, with every delta. `None` if it cannot.
-    fn at_hand(&self, _chat: ChatId, _cursor: Cursor) -> Option<Option<News>> {
-        None
-    }
+    /// One message with its bytes; `None` if it does not exist or was rewound.
+    async fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError>;
 
-    /// The whole transcript with all its bytes, rewound messages left out. As large as it is: not for answering requests.
-    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError>;
+    /// Messages in order, rewound ones left out.
+    async fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError>;
 
-    /// One message with its bytes; `None` if there is none, or it was rewound.
-    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError>;
-
-    /// The same for whoever drives the chat and makes a prompt of it: they do not wait behind those who only ask.
-    async fn whole(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
-        self.message(chat, id).await
-    }
-
-    /// The newest `len` messages before one of them, or before the end; oldest first, without their bytes. Fewer if they are
-    /// long, but one in any case.
-    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
-
-    /// The oldest `len` messages after one of them, oldest first, without their bytes. Fewer if they are long, as above.
-    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError>;
-
-    /// Provider calls ever made for the chat, oldest first: `len` of them behind the first `seen`.
+    /// Provider calls ever made for the chat, oldest first: `len` of them after the first `seen`.
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError>;
 
-    /// Every tool call that was ever started, in call order, rewound ones too: what it did, it did.
+    /// Every tool call that was ever started, in call order, rewound ones too: their effects remain.
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError>;
 
-    /// How many chats of an owner do something, or will at once, besides these: they run, are being stopped, or have commands
-    /// to obey. Waiting for people is no work. Asked with every message that begins a turn, so nothing else is read.
-    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError>;
-
-    /// What all chats of an owner have used on these days, chats that are gone included. Counted with every commit, so it
-    /// is cheap to ask and the same for every process.
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError>;
-
-    /// Whether chats can be read and written now. Cheap, however often it is asked.
+    /// Whether chats can be read and written now. Cheap, however often it is called.
     async fn ready(&self) -> Result<(), StoreError>;
+}
 
-    /// Waits for a hint that something was done by another process. One may be lost, which costs a poll and never an
-    /// event. For one listener; a store that no other process can use never answers.
-    async fn hint(&self) -> Hint {
-        std::future::pending().await
+/// Shorter forms of [`Store`]'s methods, for every store.
+#[async_trait]
+pub trait StoreExt: Store {
+    /// List entry of one chat.
+    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        let query = ChatQuery { only: Some(chat), ..ChatQuery::default() };
+        self.headings(&query).await?.pop().ok_or(StoreError::NoSuchChat)
+    }
+
+    /// Receipt of the command that was accepted under an idempotency key.
+    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+        let submitted = self.submitted(chat, CommandRef::Key(key)).await?;
+        Ok(submitted.map(|submitted| Receipt { chat, seq: submitted.seq }))
+    }
+
+    /// Outcome of a command; `None` until the driver has applied it.
+    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
+        Ok(self.submitted(chat, CommandRef::Seq(seq)).await?.and_then(|submitted| submitted.outcome))
+    }
+
+    /// Everything a driver needs to continue.
+    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
+        self.load_held(lease, LoadPart::All).await
+    }
+
+    /// The chat's state alone, for ending a turn whose messages or deltas cannot be read.
+    async fn state(&self, lease: &Lease) -> Result<Chat, WriteError> {
+        Ok(self.load_held(lease, LoadPart::State).await?.chat)
+    }
+
+    /// Adds rows to the journal of the open step and waits until they are stored.
+    async fn append_and_wait(&self, right: AppendRight, rows: Vec<JournalRow>) -> Result<(), WriteError> {
+        let (ack, stored) = Ack::awaited();
+        self.append(right, rows, ack).await;
+        stored.await
+    }
+
+    /// The whole transcript with all bytes. As large as the chat is: not for answering requests.
+    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.messages(chat, MessageRange::All).await
     }
 }
 
-/// What another process did, or what became of this one.
+impl<S: Store + ?Sized> StoreExt for S {}
+
+/// How a command that was accepted is referred to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandRef<'a> {
+    /// By the sender's idempotency key.
+    Key(&'a str),
+    /// By its number in the inbox.
+    Seq(InboxSeq),
+}
+
+/// A command that was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    /// Its number in the inbox.
+    pub seq: InboxSeq,
+    /// Its outcome, once the driver has applied it.
+    pub outcome: Option<Result<(), Refusal>>,
+}
+
+/// How much of a chat the lease holder loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadPart {
+    /// State, transcript from the newest summary on, and the journal of the open step.
+    All,
+    /// State alone. The other fields of [`Loaded`] stay empty.
+    State,
+}
+
+/// What a message is read for. Drivers do not wait behind clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// A driver builds a prompt.
+    Driver,
+    /// A client asked.
+    Client,
+}
+
+/// Which messages of a chat to read, oldest first in every case.
+///
+/// A page has at most `len` messages, without their bytes. It has fewer if they are long, but always at least one if
+/// there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageRange {
+    /// The whole transcript, with all bytes.
+    All,
+    /// The newest page before a message, or before the end.
+    Before(Option<MessageId>, usize),
+    /// The oldest page after a message.
+    After(MessageId, usize),
+}
+
+/// Result of [`Store::since`].
+pub type NewsResult = Result<Option<News>, StoreError>;
+
+/// The future of [`Store::since`]: ready at once if memory has the answer, which costs no allocation.
+pub enum NewsRead<'a> {
+    /// The answer was in memory. `None` once it was taken.
+    Known(Option<NewsResult>),
+    /// The store has to read.
+    Reading(Pin<Box<dyn Future<Output = NewsResult> + Send + 'a>>),
+}
+
+impl<'a> NewsRead<'a> {
+    /// An answer from memory.
+    #[must_use]
+    pub const fn known(news: NewsResult) -> Self {
+        Self::Known(Some(news))
+    }
+
+    /// An answer that has to be read.
+    pub fn reading(read: impl Future<Output = NewsResult> + Send + 'a) -> Self {
+        Self::Reading(Box::pin(read))
+    }
+}
+
+impl Future for NewsRead<'_> {
+    type Output = NewsResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<NewsResult> {
+        match &mut *self {
+            Self::Known(news) => Poll::Ready(news.take().expect("polled after it was ready")),
+            Self::Reading(read) => read.as_mut().poll(context),
+        }
+    }
+}
+
+impl fmt::Debug for NewsRead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(news) => f.debug_tuple("Known").field(news).finish(),
+            Self::Reading(_) => f.debug_tuple("Reading").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// What another process did, or what happened to this one's worker row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hint {
-    /// A chat has news for whoever watches it.
+    /// A chat has news for its subscribers.
     News(ChatId),
-    /// A chat has a command to obey.
+    /// A chat has a command to apply.
     Inbox(ChatId),
-    /// Hints may have been lost: look at everything that is watched, and for chats that nobody drives.
+    /// Hints may have been lost: read every watched chat again, and look for chats without a driver.
     Missed,
-    /// Look for chats that nobody drives. Sent now and then, whatever was heard: who dies tells nobody.
+    /// Look for chats without a driver. Sent at intervals, because a process that dies sends no hint.
     Look,
-    /// This process could not say that it is alive when it was time to. It tries again, and others still believe it.
+    /// A heartbeat failed. It is tried again, and the leases are still valid.
     Late,
-    /// This process could not say in time that it is alive. Others may take its chats any moment: stop their tools.
+    /// No heartbeat got through in time. Other processes may take the chats at any moment: stop all tools.
     Lost,
 }
 
-/// A chat that somebody has to drive.
+/// A chat that needs a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unsettled {
-    /// Which.
+    /// The chat.
     pub chat: ChatId,
-    /// Whether it has commands that were not obeyed yet. If not, whoever drives it already has nothing to hear.
+    /// Whether it has commands that were not applied yet. If not, a driver that is at it already need not be woken.
     pub has_commands: bool,
 }
 
 /// A tool call that was started, and what is known of its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecord {
-    /// Our name for it.
+    /// The engine's id of the call.
     pub uid: CallUid,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
     /// What running it twice would do.
     pub effect: Effect,
     /// When it was started; the last time, if it was started again.
     pub started: Timestamp,
-    /// How often it was started. More than once only if that does no harm.
+    /// How often it was started. More than once only if its effect allows that.
     pub starts: u32,
     /// When and how it ended, once that was committed.
     pub ended: Option<(Timestamp, CallVerdict)>,
@@ -200,71 +318,71 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// For stores: the lease they have just written down, and the fence of the one they gave before it.
+    /// For implementations of [`Store`]: the lease that was just stored, and the fence of the one granted before it.
     #[must_use]
     pub const fn granted(chat: ChatId, fence: Fence, before: Fence) -> Self {
         Self { chat, fence, before }
     }
 
-    /// Whose.
+    /// The chat it is for.
     #[must_use]
     pub const fn chat(&self) -> ChatId {
         self.chat
     }
 
-    /// The number stores compare.
+    /// The number that stores compare.
     #[must_use]
     pub const fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// The fence of the lease before this one: whoever was given that held the chat last. Fences leave numbers out, so this
-    /// cannot be told from [`Lease::fence`]. A lease whose giving was tried in vain, and that nobody was given, is none.
+    /// Fence of the last lease that was granted before this one. Fences leave numbers out, so this does not follow from
+    /// [`Lease::fence`]. An acquisition whose answer was lost granted nothing and does not count.
     #[must_use]
     pub const fn before(&self) -> Fence {
         self.before
     }
 
-    /// What an attempt may carry away: enough to journal, not to commit.
+    /// The right that an attempt gets: enough to append deltas, not to commit.
     #[must_use]
-    pub const fn pen(&self) -> Pen {
-        Pen { chat: self.chat, fence: self.fence }
+    pub const fn append_right(&self) -> AppendRight {
+        AppendRight { chat: self.chat, fence: self.fence }
     }
 }
 
-/// The right to journal deltas of one chat.
+/// The right to append deltas to the journal of one chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pen {
-    /// Whose.
+pub struct AppendRight {
+    /// The chat.
     pub chat: ChatId,
-    /// Under which lease.
+    /// The fence of the lease it came from.
     pub fence: Fence,
 }
 
 /// A command on its way in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
-    /// What is wanted.
+    /// The command.
     pub command: Command,
-    /// The sender's name for this request: the same one again has no second effect.
+    /// The sender's idempotency key: submitting with it again has no second effect.
     pub key: Option<String>,
-    /// When.
+    /// When it was sent.
     pub at: Timestamp,
 }
 
-/// That a command was accepted.
+/// Receipt of a command that was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Receipt {
-    /// By which chat.
+    /// The chat.
     pub chat: ChatId,
-    /// Its number there. A message that has to wait is known by it.
+    /// The command's number in its inbox. A queued message is known by it.
     pub seq: InboxSeq,
 }
 
-/// Everything a driver needs to go on.
+/// Everything a driver needs to continue.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// Where the chat stands.
+    /// State of the chat.
     pub chat: Chat,
     /// The transcript from the newest summary on, without its bytes.
     pub messages: Vec<Arc<Message>>,
@@ -272,28 +390,28 @@ pub struct Loaded {
     pub rows: Vec<JournalRow>,
 }
 
-/// What a subscriber has not seen yet. Whole commits only: nobody can resume from half of one.
+/// Events a subscriber has not seen yet. Whole commits only, because a cursor cannot point into one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct News {
-    /// Where to go on from.
+    /// The cursor behind these events.
     pub cursor: Cursor,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
 }
 
-/// The store cannot say.
+/// The store could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// There is no such chat.
     #[error("no such chat")]
     NoSuchChat,
-    /// It cannot be reached or cannot write at the moment.
+    /// The store cannot be reached or cannot write at the moment.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// What is stored cannot be read: it is of a newer release, or makes no sense.
+    /// Stored data cannot be read: a newer release wrote it, or it is invalid.
     #[error("what is stored cannot be read: {0}")]
     Unreadable(String),
-    /// What is stored is not what was written. What lies elsewhere can still be read.
+    /// Stored data is damaged. Other chats can still be read.
     #[error("what is stored is damaged: {0}")]
     Damaged(String),
 }
@@ -301,16 +419,16 @@ pub enum StoreError {
 /// A command was not accepted. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The chat does not take it.
+    /// The chat refuses it in its state.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The same key came with another command before.
     #[error("this request id was used for something else")]
     Conflict,
-    /// The engine's own: nobody here is called so, and the command needs whom the chat talks to.
+    /// Returned by the engine: the command needs the chat's agent, and no agent of this name is configured.
     #[error("no agent is called `{0}`: put it back into the configuration, or begin another chat")]
     NoAgent(String),
-    /// The store cannot say.
+    /// The store could not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -318,11 +436,11 @@ pub enum SubmitError {
 /// A write did not happen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// Somebody else holds the chat now.
+    /// Another lease of the chat is the newest now.
     #[error("the lease was taken over")]
     Fenced,
-    /// The rows do not follow what is stored.
-    #[error("the journal is at another place")]
+    /// The rows do not continue the journal.
+    #[error("rows do not continue the journal (expected the next sequence number)")]
     OutOfPlace,
     /// The store cannot write.
     #[error(transparent)]

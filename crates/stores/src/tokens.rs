@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use everturn_core::ids::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::idempotency::Asked;
+use crate::idempotency::IdempotencyRecord;
 use crate::store::StoreError;
 
 /// A place where tokens are kept, and what was asked with them that nothing else remembers.
@@ -29,10 +29,10 @@ pub trait Tokens: Send + Sync + 'static {
 
     /// Keeps a request, unless one of the same owner is kept under the same name; and gives the one that is kept. Those of
     /// more than a week ago are forgotten.
-    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError>;
+    async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError>;
 
     /// The request that is kept under an owner's name for it.
-    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError>;
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError>;
 }
 
 /// What is kept of a token.

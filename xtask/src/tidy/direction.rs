@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("everturn-props", &[]),
     ("everturn-providers", &["everturn-core"]),
     ("everturn-stores", &["everturn-core"]),
+    ("everturn-testkit", &["everturn-core", "everturn-stores"]),
     ("everturn", &["everturn-core", "everturn-providers", "everturn-stores"]),
     ("everturn-understudy", &["everturn-core", "everturn-providers"]),
     ("everturn-server", &["everturn", "everturn-core", "everturn-providers", "everturn-stores", "everturn-understudy"]),
@@ -35,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &["everturn-props"]),
 ];
 /// Crates that every crate's tests may use.
-const STAND_INS: &[&str] = &["everturn-props", "everturn-understudy"];
+const STAND_INS: &[&str] = &["everturn-props", "everturn-testkit", "everturn-understudy"];
 /// Foreign crates that would bring waiting, IO or chance into the core.
 const NOT_IN_CORE: &[&str] =
     &["async-trait", "fastrand", "futures", "futures-util", "getrandom", "rand", "reqwest", "tokio", "uuid"];

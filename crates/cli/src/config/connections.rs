@@ -34,7 +34,7 @@ impl Connections {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self(postgres::Options::default().connections_max)
+        Self(postgres::PostgresOptions::default().connections_max)
     }
 }
 

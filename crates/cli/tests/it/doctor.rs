@@ -6,8 +6,8 @@ use everturn::core::chat::{TranscriptTail, TurnEnd};
 use everturn::core::doctor::foreign::read;
 use everturn::core::fact::Fact;
 use everturn::core::ids::{ChatId, Timestamp};
-use everturn::stores::Store;
-use everturn::stores::sqlite::{Options, Sqlite};
+use everturn::stores::sqlite::{Sqlite, SqliteOptions};
+use everturn::stores::{NewChat, Store};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -42,14 +42,14 @@ fn scratch(name: &str, text: &str) -> (Scratch, String) {
 
 /// A chat as no driver would leave it, in a data directory.
 async fn store_broken(dir: &Path) -> ChatId {
-    store_as_it_is(&Sqlite::open(dir, &Options::default()).unwrap(), &broken()).await
+    store_as_it_is(&Sqlite::open(dir, &SqliteOptions::default()).unwrap(), &broken()).await
 }
 
 /// A chat in which a session of messages was said, whatever is wrong with it.
 pub async fn store_as_it_is(store: &dyn Store, session: &Value) -> ChatId {
     let session = read(session.to_string().as_bytes(), Timestamp(1_000)).unwrap();
     let chat = ChatId::new(Timestamp(1_000), 7);
-    store.create(chat, "default", "local").await.unwrap();
+    store.create(&NewChat::of(chat, "default", "local")).await.unwrap();
     let mut lease = store.acquire(chat).await.unwrap();
     let said = session.messages.iter().map(|message| Fact::Said(message.clone(), TranscriptTail::Nothing));
     let facts: Vec<Fact> = said.chain([Fact::TurnEnded(TurnEnd::Done)]).collect();
@@ -159,8 +159,8 @@ async fn one_bad_row_does_not_end_the_visit() {
     let (dir, data) = (scratch.path(), scratch.path().to_str().unwrap());
     let flawed = store_broken(dir).await;
     let unreadable = ChatId::new(Timestamp(500), 1);
-    let store = Sqlite::open(dir, &Options::default()).unwrap();
-    store.create(unreadable, "default", "local").await.unwrap();
+    let store = Sqlite::open(dir, &SqliteOptions::default()).unwrap();
+    store.create(&NewChat::of(unreadable, "default", "local")).await.unwrap();
     drop(store);
     let file = rusqlite::Connection::open(dir.join("everturn.db")).unwrap();
     let changed = file.execute("UPDATE chats SET status = 'asleep' WHERE id = (SELECT min(id) FROM chats)", []);

@@ -10,7 +10,7 @@ use crate::doctor::store_as_it_is;
 
 /// A chat in which a tool was called, and has answered.
 async fn store_call(url: &str) -> ChatId {
-    let store = Postgres::open(url, postgres::Options::default()).await.unwrap();
+    let store = Postgres::open(url, postgres::PostgresOptions::default()).await.unwrap();
     let said = json!([
         {"role": "user", "content": "Pay."},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {}}]},

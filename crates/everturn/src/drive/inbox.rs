@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use everturn_core::command::Command;
 use everturn_core::ids::ChatId;
-use everturn_stores::{InboxCommand, StoreError, WriteError};
+use everturn_stores::{InboxCommand, StoreError, StoreExt as _, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

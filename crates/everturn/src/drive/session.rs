@@ -11,7 +11,7 @@ use everturn_core::chat::Chat;
 use everturn_core::draft::Draft;
 use everturn_core::fact::Fact;
 use everturn_core::ids::Seq;
-use everturn_stores::{Loaded, StoreError, WriteError};
+use everturn_stores::{Loaded, StoreError, StoreExt as _, WriteError};
 use tokio::time::sleep;
 
 use crate::drive::Driver;

@@ -28,7 +28,7 @@ use everturn_core::recovery::{Recovery, RetryBudget, plan};
 use everturn_core::retry::{AttemptProgress, GiveUpReason, RetryDecision, RetrySpent, decide};
 use everturn_providers::record::{Of, recording};
 use everturn_providers::{ModelFacts, Provider};
-use everturn_stores::{SubmitError, WriteError};
+use everturn_stores::{Reader, StoreExt as _, SubmitError, WriteError};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::governor::Permit;
@@ -185,7 +185,7 @@ impl Driver {
             return Ok(());
         }
         for message in self.messages.iter_mut().filter(|message| !message.is_whole()) {
-            if let Some(whole) = self.ports.store.whole(self.chat.id, message.id).await? {
+            if let Some(whole) = self.ports.store.message(self.chat.id, message.id, Reader::Driver).await? {
                 *message = whole;
             }
         }
@@ -247,7 +247,7 @@ impl Driver {
         // It and its run are in boxes, or every wrapper has room for them twice: that is memory of each chat that streams.
         let attempt = Box::new(Attempt {
             store: self.ports.store.clone(),
-            pen: self.lease.pen(),
+            pen: self.lease.append_right(),
             bell: self.bell.clone(),
             clock: self.clock,
             metrics: self.ports.metrics.clone(),
@@ -453,7 +453,7 @@ impl Driver {
             let seq = draft.push(at, &delta).expect("the call is in the draft");
             rows.push(everturn_core::view::JournalRow { step, seq, at, delta: Arc::new(delta) });
         }
-        self.ports.store.append(self.lease.pen(), rows.clone()).await?;
+        self.ports.store.append_and_wait(self.lease.append_right(), rows.clone()).await?;
         self.bell.log(&rows);
         self.seal(Stop::ToolUse, attempted).await
     }

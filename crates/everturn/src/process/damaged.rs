@@ -8,7 +8,7 @@ use everturn_core::chat::TurnFailure;
 use everturn_core::error::ErrorKind;
 use everturn_core::ids::ChatId;
 use everturn_core::status::Status;
-use everturn_stores::{StoreError, WriteError};
+use everturn_stores::{StoreError, StoreExt as _, WriteError};
 
 use crate::engine::{Ports, lock};
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::ids::ChatId;
-use everturn_stores::{Store, StoreError};
+use everturn_stores::{Store, StoreError, StoreExt as _};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::watch::poll::Poll;

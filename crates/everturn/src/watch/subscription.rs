@@ -96,10 +96,7 @@ impl Subscription {
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
-        let news = match self.cursor.and_then(|cursor| self.store.at_hand(self.chat, cursor)) {
-            Some(news) => news,
-            None => self.store.since(self.chat, self.cursor).await?,
-        };
+        let news = self.store.since(self.chat, self.cursor).await?;
         if let Some(News { cursor, events }) = news {
             self.cursor = Some(cursor);
             let standing = events.iter().rev().find_map(|event| match event {

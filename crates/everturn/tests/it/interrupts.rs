@@ -11,7 +11,7 @@ use everturn::core::fact::AttemptOutcome;
 use everturn::core::ids::Timestamp;
 use everturn::core::message::{Body, Part, RunBy, Stop, text_of};
 use everturn::core::view::Event;
-use everturn::stores::{Loaded, Store as _};
+use everturn::stores::{Loaded, Store as _, StoreExt as _};
 use everturn::{Drivers, ToolContext, ToolError, tool};
 use everturn_understudy::{
     Cue, Script, Understudy, begin_call, call, hang, provided, reasoning, refuse, script, slow, stop, text, wait,

@@ -9,7 +9,7 @@ use everturn::core::command::Command;
 use everturn::core::fact::Fact;
 use everturn::core::message::Stop;
 use everturn::core::view::Event;
-use everturn::stores::sqlite::Options;
+use everturn::stores::sqlite::SqliteOptions;
 use everturn::stores::{Hint, Sqlite, Store as _};
 use everturn::{Approval, Changed, Engine, Policy};
 use everturn_understudy::{Script, Understudy, call, hang, script, stop, text, wait};
@@ -190,7 +190,7 @@ async fn a_reminder_is_not_for_those_who_watch() {
 #[tokio::test]
 async fn who_leaves_in_the_middle_of_a_read_misses_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(Sqlite::open(dir.path(), &Options::default()).unwrap());
+    let store = Arc::new(Sqlite::open(dir.path(), &SqliteOptions::default()).unwrap());
     let engine = Engine::builder().store(store).provider(Understudy::new([])).agent("it", agent()).start();
     let mut events = engine.create("it").await.unwrap().events(None);
     assert!(events.next().now_or_never().is_none(), "a thread reads");

@@ -8,7 +8,7 @@ use everturn::core::error::ErrorKind;
 use everturn::core::ids::{CallUid, InboxSeq, MessageId, StepId, Timestamp};
 use everturn::core::message::Stop;
 use everturn::core::status::Status;
-use everturn::stores::{Fork, MakeError, New, SubmitError};
+use everturn::stores::{Fork, MakeError, NewChat, SubmitError};
 use everturn::{ChatHandle, CreateError, Engine};
 use everturn_understudy::{Understudy, call, hang, script, stop, text};
 use serde_json::json;
@@ -50,10 +50,10 @@ async fn what_was_made_is_not_refused_when_it_comes_again() {
     stage.chat.send("Are you there?").await.unwrap();
     stage.chat.rest().await.unwrap();
     let fork = Some(Fork { chat: stage.chat.id(), at: MessageId(2) });
-    let new = |engine: &Engine, fork: Option<Fork>, key: &str| New {
+    let new = |engine: &Engine, fork: Option<Fork>, key: &str| NewChat {
         fork,
         key: Some(key.into()),
-        ..New::of(engine.new_id(), "it", "me")
+        ..NewChat::of(engine.new_id(), "it", "me")
     };
     let made = stage.engine.make(&new(&stage.engine, None, "empty")).await.unwrap().id();
     let forked = stage.engine.make(&new(&stage.engine, fork, "fork")).await.unwrap().id();

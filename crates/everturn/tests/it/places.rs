@@ -13,7 +13,7 @@ use everturn::core::message::Stop;
 use everturn::core::prompt::Role;
 use everturn::core::status::Status;
 use everturn::core::view::JournalRow;
-use everturn::stores::{Hint, Store as _};
+use everturn::stores::{Hint, Store as _, StoreExt as _};
 use everturn::{Agent, Approval, ChatHandle, Policy};
 use everturn_understudy::{Script, Understudy, call, fail, hang, script, stop, text, wait};
 use futures_util::future::join_all;
@@ -105,7 +105,7 @@ async fn a_draft_is_found_in_line_as_it_was_left() {
             let newest = rows.last().unwrap();
             found = newest.seq.next();
             let row = JournalRow { seq: found, delta: Arc::new(Delta::Text("a ".into())), ..newest.clone() };
-            stage.store.append(lease.pen(), vec![row]).await.unwrap();
+            stage.store.append_and_wait(lease.append_right(), vec![row]).await.unwrap();
         }
         until_done(&other).await;
         watch.until_text("more").await;

@@ -8,8 +8,8 @@ use everturn::core::ids::{MessageId, Seq};
 use everturn::core::inherited::TakeoverPoint;
 use everturn::core::message::text_of;
 use everturn::core::view::{Cursor, Event, JournalRow, View};
-use everturn::stores::sqlite::Options;
-use everturn::stores::{Sqlite, Store};
+use everturn::stores::sqlite::SqliteOptions;
+use everturn::stores::{Sqlite, Store, StoreExt as _};
 use everturn::{ChatHandle, Drivers, Engine};
 use everturn_understudy::{Script, Understudy, hang, script, text};
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::stage::{Stage, agent};
 
 fn store(dir: &Path) -> Arc<Sqlite> {
-    Arc::new(Sqlite::open(dir, &Options::default()).unwrap())
+    Arc::new(Sqlite::open(dir, &SqliteOptions::default()).unwrap())
 }
 
 fn process(store: Arc<Sqlite>, script: Script) -> Engine {
@@ -62,7 +62,7 @@ async fn append(store: &Arc<Sqlite>, chat: &ChatHandle, words: &[&str]) -> Curso
         let delta = Arc::new(Delta::Text((*word).into()));
         JournalRow { seq: Seq(newest.seq.0 + n), delta, ..newest.clone() }
     };
-    store.append(lease.pen(), words.iter().zip(1..).map(row).collect()).await.unwrap();
+    store.append_and_wait(lease.append_right(), words.iter().zip(1..).map(row).collect()).await.unwrap();
     store.since(chat.id(), None).await.unwrap().unwrap().cursor
 }
 

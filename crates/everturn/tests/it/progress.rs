@@ -9,7 +9,7 @@ use everturn::core::doctor::foreign;
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::message::{Body, Stop};
 use everturn::core::view::{Event, JournalRow};
-use everturn::stores::{Memory, New};
+use everturn::stores::{Memory, NewChat};
 use everturn::{CreateError, DeltaLog, Drivers, Engine, Rest, ToolContext, ToolError, tool};
 use everturn_understudy::{Understudy, call, script, stop, text, wait};
 use serde_json::{Value, json};
@@ -122,9 +122,9 @@ async fn a_chat_may_begin_with_a_transcript() {
         {"role": "tool", "tool_call_id": "c1", "content": "An alga."},
         {"role": "assistant", "content": "Kelp is a large brown alga."},
     ]);
-    let new = New { key: Some("k".into()), ..New::of(stage.engine.new_id(), "it", "") };
+    let new = NewChat { key: Some("k".into()), ..NewChat::of(stage.engine.new_id(), "it", "") };
     let chat = stage.engine.make_with(&new, &read(said.clone())).await.unwrap();
-    let again = New { id: stage.engine.new_id(), ..new.clone() };
+    let again = NewChat { id: stage.engine.new_id(), ..new.clone() };
     assert_eq!(stage.engine.make_with(&again, &read(said.clone())).await.unwrap().id(), chat.id());
     assert_eq!(chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
     assert_eq!((chat.transcript().await.unwrap().len(), stage.understudy.requests().len()), (4, 0));
@@ -137,7 +137,7 @@ async fn a_chat_may_begin_with_a_transcript() {
     assert!(["What is kelp?", "look", "An alga.", "What did I ask?"].iter().all(|said| sent.contains(said)), "{sent}");
 
     let open = json!([said[0], said[1]]);
-    let refused = stage.engine.make_with(&New::of(stage.engine.new_id(), "it", ""), &read(open)).await;
+    let refused = stage.engine.make_with(&NewChat::of(stage.engine.new_id(), "it", ""), &read(open)).await;
     let Err(CreateError::Transcript(findings)) = refused else { panic!("a call has no result") };
     assert_eq!(findings.len(), 1);
     assert!(findings[0].to_string().contains("the call of look has no result"), "{}", findings[0]);

@@ -11,7 +11,7 @@ use everturn::core::ids::{ChatId, Seq, Timestamp};
 use everturn::core::message::{CallVerdict, Stop};
 use everturn::core::status::Status;
 use everturn::core::view::JournalRow;
-use everturn::stores::{Loaded, Store as _, StoreError};
+use everturn::stores::{Loaded, Store as _, StoreError, StoreExt as _};
 use everturn::{Agent, Drivers, Engine, Policy, ToolContext, ToolError, tool};
 use everturn_understudy::{Understudy, call, cut, hang, script, stop, text, wait};
 use serde_json::{Value, json};
@@ -288,7 +288,10 @@ async fn a_journal_that_does_not_add_up_is_said_so() {
     let Loaded { chat: stored, rows, .. } = store.load(&lease).await.unwrap();
     let seq = rows.last().map_or(Seq(1), |row| row.seq.next());
     let delta = Arc::new(Delta::CallEnded { slot: 7 });
-    store.append(lease.pen(), vec![JournalRow { step: stored.step, seq, at: Timestamp(0), delta }]).await.unwrap();
+    store
+        .append_and_wait(lease.append_right(), vec![JournalRow { step: stored.step, seq, at: Timestamp(0), delta }])
+        .await
+        .unwrap();
     let asked = never.requests().len();
     let ended = process(&store, &never, &agent()).chat(chat.id()).advance().await;
     assert!(format!("{ended:?}").contains("call slot 7"), "{ended:?}");

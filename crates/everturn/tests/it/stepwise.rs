@@ -4,29 +4,31 @@
 //! of several commits, and a crash could only happen where something else waits. This store yields before and after
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::ops::RangeInclusive;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn::core::budget::{BudgetUse, Day};
-use everturn::core::command::Refusal;
-use everturn::core::fact::{AttemptRecord, Fact};
-use everturn::core::ids::{ChatId, InboxSeq, MessageId, Version};
+use everturn::core::command::InboxCommand;
+use everturn::core::fact::Fact;
+use everturn::core::ids::{ChatId, MessageId, Version};
 use everturn::core::limits::Limits;
 use everturn::core::message::Message;
-use everturn::core::view::{Cursor, JournalRow, Standing};
+use everturn::core::view::{Cursor, JournalRow};
 use everturn::stores::{
-    CallRecord, Heading, Hint, InboxCommand, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store,
-    StoreError, Submission, SubmitError, Unsettled, WriteError,
+    Ack, AppendRight, CommandRef, Hint, Lease, LoadPart, Loaded, MakeError, Memory, NewChat, NewsRead, Reader, Receipt,
+    Store as _, StoreError, StoreExt as _, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
+use everturn_testkit::{Access, Layered, StoreLayer};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
+/// A store in memory that yields around every operation, and counts, delays or fails some of them.
+pub type Stepwise = Layered<Steps>;
+
 #[derive(Default)]
-pub struct Stepwise {
+pub struct Steps {
     memory: Memory,
     fault: Mutex<Option<(usize, Fault)>>,
     writes: AtomicUsize,
@@ -66,7 +68,7 @@ pub enum Between {
     Halted,
 }
 
-impl Stepwise {
+impl Steps {
     /// What happens the next time that a tool is to start.
     pub fn at_start(&self, between: Between) {
         *self.at_start.lock().unwrap() = Some(between);
@@ -191,42 +193,35 @@ async fn slowly<T>(answer: impl Future<Output = T>) -> T {
 }
 
 #[async_trait]
-impl Store for Stepwise {
-    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        self.memory.create(id, agent, owner).await
+impl StoreLayer for Steps {
+    type Store = Memory;
+    type Inner<'a> = &'a Memory;
+
+    async fn inner(&self, _access: Access) -> &Memory {
+        &self.memory
     }
 
-    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
-        slowly(self.memory.make(new)).await
+    async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
+        slowly(self.memory.create(new)).await
     }
 
-    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
-        slowly(self.memory.made(new)).await
+    async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
+        slowly(self.memory.created(new)).await
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
         slowly(self.memory.delete(lease)).await
     }
 
-    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
-        self.memory.heading(chat).await
-    }
-
-    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
-        self.memory.headings(query).await
-    }
-
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
         slowly(self.memory.submit(chat, submission, limits)).await
     }
 
-    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
-        self.memory.receipt(chat, key).await
-    }
-
-    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.outcome_reads.fetch_add(1, Ordering::SeqCst);
-        self.memory.outcome(chat, seq).await
+    async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError> {
+        if let CommandRef::Seq(_) = command {
+            self.outcome_reads.fetch_add(1, Ordering::SeqCst);
+        }
+        self.memory.submitted(chat, command).await
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
@@ -242,9 +237,9 @@ impl Store for Stepwise {
         slowly(self.memory.release(lease)).await
     }
 
-    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
+    async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
         self.loads.fetch_add(1, Ordering::SeqCst);
-        slowly(self.memory.load(lease)).await
+        slowly(self.memory.load_held(lease, part)).await
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
@@ -265,12 +260,12 @@ impl Store for Stepwise {
         self.memory.unsettled().await
     }
 
-    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
+    async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
         let time = *self.append_time.lock().unwrap();
         if !time.is_zero() {
             tokio::time::sleep(time).await;
         }
-        self.write(self.memory.append(pen, rows)).await
+        ack.tell(self.write(self.memory.append_and_wait(right, rows)).await);
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
@@ -290,50 +285,14 @@ impl Store for Stepwise {
         Ok(written)
     }
 
-    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
+    fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {
         self.looks.fetch_add(1, Ordering::SeqCst);
-        self.memory.since(chat, cursor).await
+        self.memory.since(chat, cursor)
     }
 
-    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
-        self.memory.standing(chat).await
-    }
-
-    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
+    async fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
-        self.memory.message(chat, id).await
-    }
-
-    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.memory.transcript(chat).await
-    }
-
-    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.memory.page(chat, before, len).await
-    }
-
-    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.memory.after(chat, after, len).await
-    }
-
-    async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
-        self.memory.attempts(chat, seen, len).await
-    }
-
-    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
-        self.memory.working(owner, besides).await
-    }
-
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
-        self.memory.used(owner, days).await
-    }
-
-    async fn ready(&self) -> Result<(), StoreError> {
-        self.memory.ready().await
-    }
-
-    async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
-        self.memory.calls(chat).await
+        self.memory.message(chat, id, reader).await
     }
 
     async fn hint(&self) -> Hint {

@@ -8,7 +8,7 @@ use everturn::core::prompt::{OUTPUT_MAX, Sampling, ToolSpec};
 use everturn::core::setup::{BadSetup, Setup};
 use everturn::core::status::Status;
 use everturn::core::view::Event;
-use everturn::stores::New;
+use everturn::stores::NewChat;
 use everturn::{ChatHandle, CreateError};
 use everturn_understudy::{Understudy, call, refuse, script, stop, text, wait};
 use serde_json::json;
@@ -66,7 +66,7 @@ fn setup() -> Setup {
 }
 
 async fn made(stage: &Stage, setup: Setup) -> Result<ChatHandle, CreateError> {
-    let new = New { setup: Some(Arc::new(setup)), ..New::of(stage.engine.new_id(), "it", "") };
+    let new = NewChat { setup: Some(Arc::new(setup)), ..NewChat::of(stage.engine.new_id(), "it", "") };
     stage.engine.make(&new).await
 }
 

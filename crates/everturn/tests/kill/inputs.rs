@@ -9,7 +9,7 @@ use everturn::core::ids::{ChatId, InboxSeq};
 use everturn::core::message::{Body, Message, Stop, text_of};
 use everturn::core::status::Status;
 use everturn::core::view::Standing;
-use everturn::stores::Store;
+use everturn::stores::{Store, StoreExt as _};
 
 /// Something that was taken.
 struct Taken {

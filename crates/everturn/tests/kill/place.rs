@@ -37,13 +37,17 @@ impl Place {
 
     async fn open_for(&self, lease_max: Duration) -> Arc<dyn Store> {
         // An answer is in pieces for a moment only, so that they die while it is put together, too.
-        let short = sqlite::Options { appends_len_max: 8, ..sqlite::Options::default() };
+        let short = sqlite::SqliteOptions { appends_len_max: 8, ..sqlite::SqliteOptions::default() };
         match self {
             Self::Directory(path) => Arc::new(Sqlite::open(path, &short).unwrap()),
             Self::Database(url) => {
                 let heartbeat = lease_max / 4;
-                let options =
-                    postgres::Options { lease_max, heartbeat, file_len_min: 8, ..postgres::Options::default() };
+                let options = postgres::PostgresOptions {
+                    lease_max,
+                    heartbeat,
+                    file_len_min: 8,
+                    ..postgres::PostgresOptions::default()
+                };
                 Arc::new(Postgres::open(url, options).await.unwrap())
             }
         }
@@ -87,7 +91,7 @@ impl Place {
     pub fn troubles(&self, chats: &[ChatId]) -> Vec<String> {
         match self {
             Self::Directory(path) => {
-                let mut inspection = sqlite::Inspection::open(path).unwrap();
+                let mut inspection = sqlite::SqliteInspection::open(path).unwrap();
                 let mut found = inspection.damage(|| ()).unwrap();
                 let of_chats = chats.iter().flat_map(|chat| inspection.troubles(*chat).unwrap());
                 let all = of_chats.chain(inspection.strays().unwrap()).filter(|trouble| !trouble.is_harmless());

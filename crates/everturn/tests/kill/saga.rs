@@ -16,7 +16,7 @@ use everturn::core::ids::{ChatId, Seq, Timestamp};
 use everturn::core::limits::Limits;
 use everturn::core::message::{Body, CallVerdict, Message, Part, Stop, Text, text_of};
 use everturn::core::view::{Cursor, Event, JournalRow, Standing};
-use everturn::stores::{Store, Submission};
+use everturn::stores::{NewChat, Store, StoreExt as _, Submission};
 
 use crate::inputs::Inputs;
 use crate::mortal::{ASKING, HARDY, PLACE, SURE, TOKENS, TRACE, fingerprint, tokens};
@@ -81,7 +81,7 @@ impl Saga {
         let store = place.open().await;
         let chats: Vec<ChatId> = (1..=chats).map(|number| ChatId::new(Timestamp(1), number)).collect();
         for chat in &chats {
-            store.create(*chat, agent, "").await.unwrap();
+            store.create(&NewChat::of(*chat, agent, "")).await.unwrap();
         }
         Self { chats, ..Self::unmade(place, trace) }
     }
@@ -91,7 +91,7 @@ impl Saga {
         let mut saga = Self::of(HARDY, place, trace, 3).await;
         let asked = ChatId::new(Timestamp(1), 4);
         let store = saga.place.open().await;
-        store.create(asked, ASKING, "").await.unwrap();
+        store.create(&NewChat::of(asked, ASKING, "")).await.unwrap();
         saga.chats.push(asked);
         let first = [Part::Text(Text { text: "first".into(), meta: Default::default() })];
         let command = everturn::core::command::Command::Send { parts: first.into(), when: Delivery::Queue };

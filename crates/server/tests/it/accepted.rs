@@ -30,7 +30,7 @@ async fn opened(stage: &Stage, chat: &str) -> (Reader, View) {
 #[tokio::test]
 async fn every_read_shows_what_was_accepted() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
-    let replica = Stage::on(store.clone(), store.memory.clone(), Bounds::default(), Duration::ZERO).await;
+    let replica = Stage::on(store.store(), store.memory.clone(), Bounds::default(), Duration::ZERO).await;
     let chat = stage.talk("numbered", &["count to 2"]).await;
     let (mut earlier, before) = opened(&stage, &chat).await;
     assert_eq!(told(&before), (Status::Idle, vec![], vec![]));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn::core::ids::Timestamp;
-use everturn::stores::{Asked, Memory, StoreError, Token, TokenHash, Tokens};
+use everturn::stores::{IdempotencyRecord, Memory, StoreError, Token, TokenHash, Tokens};
 use everturn_server::Bounds;
 use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -286,11 +286,11 @@ impl Tokens for Fragile {
         self.memory.revoke(hash, at).await
     }
 
-    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+    async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         self.memory.remember(asked).await
     }
 
-    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         self.memory.recall(owner, key).await
     }
 }

@@ -7,7 +7,7 @@ use everturn::core::chat::StepAttempts;
 use everturn::core::cost::{Spend, Tally};
 use everturn::core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
 use everturn::core::ids::{ChatId, StepId, Timestamp};
-use everturn::stores::{Scope, Store as _, TokenHash, Tokens as _};
+use everturn::stores::{NewChat, Scope, Store as _, TokenHash, Tokens as _};
 use everturn_server::{Bounds, wire};
 use expect_test::expect;
 use reqwest::{Method, StatusCode};
@@ -106,7 +106,7 @@ async fn attempts_of_any_number_are_one_list() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
     for (n, len) in [0, 1, 499, 500, 501, 1_000, 1_203].into_iter().enumerate() {
         let id = ChatId::from_u128(n as u128 + 1);
-        stage.memory.create(id, "default", "me").await.unwrap();
+        stage.memory.create(&NewChat::of(id, "default", "me")).await.unwrap();
         let mut lease = stage.memory.acquire(id).await.unwrap();
         let fact = |number| {
             let (step, model, began) = (StepId(1), "understudy/any".parse().unwrap(), Timestamp(0));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everturn::core::ids::{ChatId, Timestamp};
 use everturn::core::rehearsal::{Deed, Dice, Stage, tiny_limits, wish};
 use everturn::core::view;
-use everturn::stores::{Memory, Store, Submission};
+use everturn::stores::{Memory, NewChat, Store, StoreExt as _, Submission};
 use everturn_server::wire::{Event, View};
 
 const LIVES: u64 = 300;
@@ -51,7 +51,7 @@ async fn any_life_of_a_chat_looks_the_same_to_its_clients() {
         let (store, limits) = (Memory::new(), tiny_limits());
         let mut stage = Stage::new(ChatId::new(Timestamp(1), life.into()));
         let chat = stage.chat.id;
-        store.create(chat, "agent", "owner").await.unwrap();
+        store.create(&NewChat::of(chat, "agent", "owner")).await.unwrap();
         let mut lease = store.acquire(chat).await.unwrap();
         let (mut eager, mut lazy) = (Client::default(), Client::default());
         for moment in 0..LIFE_LEN {
@@ -70,7 +70,7 @@ async fn any_life_of_a_chat_looks_the_same_to_its_clients() {
                     Deed::Rest => stage.obey_next(),
                     Deed::Commit(facts) => Some(facts),
                     Deed::Journal(deltas) => {
-                        store.append(lease.pen(), stage.journal(deltas)).await.unwrap();
+                        store.append_and_wait(lease.append_right(), stage.journal(deltas)).await.unwrap();
                         None
                     }
                 },

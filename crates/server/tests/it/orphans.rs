@@ -1,7 +1,7 @@
 //! A chat whose agent is not in the configuration any more.
 
 use everturn::core::ids::ChatId;
-use everturn::stores::Store as _;
+use everturn::stores::{NewChat, Store as _};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::stage::{Stage, kind};
 async fn a_chat_without_its_agent_is_still_its_owners() {
     let stage = Stage::new().await;
     let id = ChatId::from_u128(7);
-    stage.memory.create(id, "gone", "me").await.unwrap();
+    stage.memory.create(&NewChat::of(id, "gone", "me")).await.unwrap();
     let chat = format!("/v1/chats/{id}");
     for (method, path, body) in [
         (Method::POST, "/messages", json!({"text": "Are you there?"})),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use everturn::core::command::{Command, Delivery};
 use everturn::core::limits::Limits;
 use everturn::core::rehearsal::sample::words;
-use everturn::stores::sqlite::{Options, Sqlite};
+use everturn::stores::sqlite::{Sqlite, SqliteOptions};
 use everturn::stores::{Memory, Store, Submission};
 use everturn_server::Bounds;
 use everturn_server::wire::{Body, Part, Status, View};
@@ -19,7 +19,7 @@ use crate::stage::{Stage, answer, kind};
 
 async fn on_sqlite(pace: Duration) -> (Stage, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path(), &Options::default()).unwrap());
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path(), &SqliteOptions::default()).unwrap());
     (Stage::on(store, Arc::new(Memory::new()), Bounds::default(), pace).await, dir)
 }
 

@@ -1,22 +1,18 @@
 //! A store that keeps people waiting, or breaks, when it is told to.
 
-use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use everturn::core::budget::{BudgetUse, Day};
-use everturn::core::command::{InboxCommand, Refusal};
 use everturn::core::fact::{AttemptRecord, Fact};
-use everturn::core::ids::{ChatId, InboxSeq, MessageId, Timestamp, Version};
+use everturn::core::ids::{ChatId, Timestamp, Version};
 use everturn::core::limits::Limits;
-use everturn::core::message::Message;
-use everturn::core::view::{Cursor, JournalRow, Standing};
+use everturn::core::view::Cursor;
 use everturn::stores::{
-    Asked, CallRecord, Heading, Lease, Loaded, MakeError, Memory, New, News, Pen, Query, Receipt, Store, StoreError,
-    Submission, SubmitError, Token, TokenHash, Tokens, Unsettled, WriteError,
+    ChatQuery, CommandRef, Heading, IdempotencyRecord, Lease, Memory, NewsRead, Receipt, Store as _, StoreError,
+    Submission, SubmitError, Submitted, Token, TokenHash, Tokens, WriteError,
 };
+use everturn_testkit::{Access, Layered, StoreLayer};
 use tokio::sync::watch;
 
 /// A store in memory that can be slow.
@@ -79,122 +75,64 @@ impl Gate {
     }
 }
 
+impl Sluggish {
+    /// The store that waits at the gates of `self`.
+    pub fn store(self: &Arc<Self>) -> Arc<Layered<Behind>> {
+        Arc::new(Layered(Behind(self.clone())))
+    }
+}
+
+/// The layer that waits at the gates.
+pub struct Behind(Arc<Sluggish>);
+
 #[async_trait]
-impl Store for Sluggish {
-    async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        self.memory.create(id, agent, owner).await
+impl StoreLayer for Behind {
+    type Store = Memory;
+    type Inner<'a> = &'a Memory;
+
+    async fn inner(&self, _access: Access) -> &Memory {
+        &self.0.memory
     }
 
-    async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
-        self.memory.make(new).await
-    }
-
-    async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
-        self.memory.made(new).await
-    }
-
-    async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
-        self.memory.delete(lease).await
-    }
-
-    async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
-        self.glances.pass(self.memory.heading(chat)).await
-    }
-
-    async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
-        self.lists.pass(self.memory.headings(query)).await
+    async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
+        let gate = if query.only.is_some() { &self.0.glances } else { &self.0.lists };
+        gate.pass(self.0.memory.headings(query)).await
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
-        if self.is_broken.load(Ordering::SeqCst) {
+        if self.0.is_broken.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("on purpose".into()).into());
         }
-        self.memory.submit(chat, submission, limits).await
+        self.0.memory.submit(chat, submission, limits).await
     }
 
-    async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
-        self.memory.receipt(chat, key).await
-    }
-
-    async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        self.outcomes.pass(self.memory.outcome(chat, seq)).await
-    }
-
-    async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
-        self.memory.acquire(chat).await
-    }
-
-    async fn release(&self, lease: Lease) -> Result<(), StoreError> {
-        self.memory.release(lease).await
-    }
-
-    async fn load(&self, lease: &Lease) -> Result<Loaded, WriteError> {
-        self.memory.load(lease).await
-    }
-
-    async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
-        self.memory.inbox(chat).await
-    }
-
-    async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
-        self.memory.unsettled().await
-    }
-
-    async fn append(&self, pen: Pen, rows: Vec<JournalRow>) -> Result<(), WriteError> {
-        self.memory.append(pen, rows).await
+    async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError> {
+        let submitted = self.0.memory.submitted(chat, command);
+        match command {
+            CommandRef::Key(_) => submitted.await,
+            CommandRef::Seq(_) => self.0.outcomes.pass(submitted).await,
+        }
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.commits.pass(self.memory.commit(lease, facts)).await
+        self.0.commits.pass(self.0.memory.commit(lease, facts)).await
     }
 
-    async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        assert!(!self.panics.load(Ordering::SeqCst), "this store is broken, as it should be");
-        self.memory.since(chat, cursor).await
-    }
-
-    async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
-        self.memory.standing(chat).await
-    }
-
-    async fn message(&self, chat: ChatId, id: MessageId) -> Result<Option<Arc<Message>>, StoreError> {
-        self.memory.message(chat, id).await
-    }
-
-    async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.memory.transcript(chat).await
-    }
-
-    async fn page(&self, chat: ChatId, before: Option<MessageId>, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.memory.page(chat, before, len).await
-    }
-
-    async fn after(&self, chat: ChatId, after: MessageId, len: usize) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.memory.after(chat, after, len).await
+    fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {
+        assert!(!self.0.panics.load(Ordering::SeqCst), "this store is broken, as it should be");
+        self.0.memory.since(chat, cursor)
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
-        self.attempts_len_max.fetch_max(len, Ordering::SeqCst);
-        self.memory.attempts(chat, seen, len).await
-    }
-
-    async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
-        self.memory.working(owner, besides).await
-    }
-
-    async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
-        self.memory.used(owner, days).await
+        self.0.attempts_len_max.fetch_max(len, Ordering::SeqCst);
+        self.0.memory.attempts(chat, seen, len).await
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        if self.is_broken.load(Ordering::SeqCst) {
+        if self.0.is_broken.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("on purpose".into()));
         }
-        self.memory.ready().await
-    }
-
-    async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
-        self.memory.calls(chat).await
+        self.0.memory.ready().await
     }
 }
 
@@ -218,11 +156,11 @@ impl Tokens for Sluggish {
         self.tokens.pass(async { revoked }).await
     }
 
-    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+    async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         self.memory.remember(asked).await
     }
 
-    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         self.memory.recall(owner, key).await
     }
 }

@@ -80,7 +80,7 @@ impl Stage {
         let store = Arc::new(Sluggish::default());
         let bounds = Bounds { grace_max: Duration::ZERO, ..bounds };
         let (memory, cast) = (store.memory.clone(), Cast::usual());
-        (Self::play(store.clone(), store.clone(), memory, bounds, Duration::ZERO, cast).await, store)
+        (Self::play(store.store(), store.clone(), memory, bounds, Duration::ZERO, cast).await, store)
     }
 
     /// The usual server, which pages of this site may ask.

@@ -21,12 +21,12 @@ const REST_BYTES_MAX: u64 = 64 << 10;
 
 /// SQLite as the store opens it.
 pub fn sqlite_store(dir: &Path) -> Arc<dyn Store> {
-    Arc::new(Sqlite::open(&dir.join("store"), &sqlite::Options::default()).unwrap())
+    Arc::new(Sqlite::open(&dir.join("store"), &sqlite::SqliteOptions::default()).unwrap())
 }
 
 /// Postgres as the store opens it.
 pub async fn postgres_store(server: &Server) -> Arc<dyn Store> {
-    Arc::new(Postgres::open(&server.url("postgres"), postgres::Options::default()).await.unwrap())
+    Arc::new(Postgres::open(&server.url("postgres"), postgres::PostgresOptions::default()).await.unwrap())
 }
 
 /// A database that rows are put into as directly as can be.

@@ -11,7 +11,7 @@ use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
 use everturn_core::limits::Limits;
 use everturn_core::message::{Body, Part, Text};
 use everturn_core::view::JournalRow;
-use everturn_stores::{Lease, Loaded, Store, Submission};
+use everturn_stores::{Lease, Loaded, NewChat, Store, StoreExt as _, Submission};
 
 use crate::meter;
 
@@ -81,7 +81,7 @@ impl Load {
             let store = store.clone();
             async move {
                 let id = ChatId::new(Timestamp(1), from + number as u128);
-                store.create(id, "bench", "").await.unwrap();
+                store.create(&NewChat::of(id, "bench", "")).await.unwrap();
                 let mut lease = store.acquire(id).await.unwrap();
                 obey(&store, &mut lease, "begin").await;
                 let Loaded { chat, .. } = store.load(&lease).await.unwrap();
@@ -118,7 +118,7 @@ impl Load {
                     };
                     deltas += rows.len() as u32;
                     let pushed = Instant::now();
-                    store.append(chat.lease.pen(), rows).await.unwrap();
+                    store.append_and_wait(chat.lease.append_right(), rows).await.unwrap();
                     delays.push(pushed.elapsed());
                 }
                 (chat, delays, deltas as usize)
@@ -141,7 +141,7 @@ impl Load {
         let chat = &mut self.chats[chat];
         while (chat.seq.0 as usize) < len {
             let rows: Vec<JournalRow> = (0..100).map(|_| chat.next()).collect();
-            self.store.append(chat.lease.pen(), rows).await.unwrap();
+            self.store.append_and_wait(chat.lease.append_right(), rows).await.unwrap();
         }
     }
 
@@ -151,7 +151,7 @@ impl Load {
         let started = Instant::now();
         for _ in 0..len {
             let row = chat.next();
-            self.store.append(chat.lease.pen(), vec![row]).await.unwrap();
+            self.store.append_and_wait(chat.lease.append_right(), vec![row]).await.unwrap();
         }
         started.elapsed()
     }

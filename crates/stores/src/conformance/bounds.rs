@@ -12,8 +12,8 @@ use everturn_core::view::{Cursor, Event};
 
 use super::Witness;
 use super::reads::folded;
-use crate::Store;
 use crate::tables::{PAGE_BYTES_MAX, PAGE_LEN_MAX};
+use crate::{MessageRange, Reader, Store, StoreExt as _};
 
 /// I19: whoever missed more than a page is shown the newest one instead, however they missed it; one less is told.
 pub async fn whoever_missed_too_much_is_shown_a_page<S: Store>(store: Arc<S>) {
@@ -46,8 +46,12 @@ pub async fn long_messages_make_short_pages<S: Store>(store: Arc<S>) {
         witness.change(|change| change.say(body)).await;
     }
     let (chat, ids) = (witness.chat(), |page: &[Arc<Message>]| page.iter().map(|m| m.id.0).collect::<Vec<_>>());
-    let page = async |before: Option<u64>| ids(&store.page(chat, before.map(MessageId), 9).await.expect("it is there"));
-    let after = async |after: u64| ids(&store.after(chat, MessageId(after), 9).await.expect("it is there"));
+    let page = async |before: Option<u64>| {
+        ids(&store.messages(chat, MessageRange::Before(before.map(MessageId), 9)).await.expect("it is there"))
+    };
+    let after = async |after: u64| {
+        ids(&store.messages(chat, MessageRange::After(MessageId(after), 9)).await.expect("it is there"))
+    };
     let newest = witness.stage.chat.newest.0;
     assert_eq!(newest, 7);
     assert_eq!((page(None).await, page(Some(6)).await, page(Some(5)).await), (vec![6, 7], vec![5], vec![1, 2, 3, 4]));
@@ -89,8 +93,10 @@ pub async fn bytes_are_read_for_whom_they_are<S: Store>(store: Arc<S>) {
     let is_light = |message: &Message| matches!(&message.body, Body::User(parts) if parts[..] == said(light())[..]);
     let standing = store.standing(chat).await.expect("the chat is there");
     assert_eq!(standing.queue[0].parts, said(light()));
-    assert!(is_light(&store.page(chat, None, 1).await.expect("the chat is there")[0]));
-    assert!(is_light(&store.after(chat, MessageId(number.0 - 1), 1).await.expect("the chat is there")[0]));
+    assert!(is_light(&store.messages(chat, MessageRange::Before(None, 1)).await.expect("the chat is there")[0]));
+    assert!(is_light(
+        &store.messages(chat, MessageRange::After(MessageId(number.0 - 1), 1)).await.expect("the chat is there")[0]
+    ));
     let news = witness.since(Some(cursor)).await.expect("there is news");
     let told = |event: &Event| match event {
         Event::Message(message) => is_light(message),
@@ -106,11 +112,11 @@ pub async fn bytes_are_read_for_whom_they_are<S: Store>(store: Arc<S>) {
     assert!(is_light(loaded.messages.last().expect("it was said")));
     assert_eq!(loaded.chat.queue[0].parts, said(whole()));
     assert_eq!(*loaded.rows[1].delta, Delta::File(Box::new(file(whole()))));
-    let message = store.message(chat, number).await.expect("the chat is there").expect("it was said");
+    let message = store.message(chat, number, Reader::Client).await.expect("the chat is there").expect("it was said");
     assert!(message.is_whole() && message == *witness.stage.transcript.last().expect("it was said"));
     for missing in [0, number.0 + 1, u64::MAX] {
-        assert_eq!(store.message(chat, MessageId(missing)).await, Ok(None), "{missing}");
+        assert_eq!(store.message(chat, MessageId(missing), Reader::Client).await, Ok(None), "{missing}");
     }
     witness.obey(Command::Edit { message: number, parts: words("again") }).await;
-    assert_eq!(store.message(chat, number).await, Ok(None), "it was rewound");
+    assert_eq!(store.message(chat, number, Reader::Client).await, Ok(None), "it was rewound");
 }

@@ -18,7 +18,7 @@ use everturn_core::rehearsal::sample::{attempt, call, reply, send, text, words};
 use everturn_core::rehearsal::{Deed, Dice};
 
 use super::Witness;
-use crate::Store;
+use crate::{Store, StoreExt as _};
 
 fn summary(text: &str) -> Body {
     let (source, runtime) = (SummarySource::Asked, Duration::from_millis(8));

@@ -10,7 +10,9 @@ use everturn_core::rehearsal::tiny_limits;
 use everturn_core::view::{Cursor, JournalRow};
 
 use super::Witness;
-use crate::{Lease, New, Query, Store, StoreError, Submission, SubmitError, WriteError};
+use crate::{
+    ChatQuery, Lease, MessageRange, NewChat, Store, StoreError, StoreExt as _, Submission, SubmitError, WriteError,
+};
 
 async fn is_gone<S: Store>(store: &Arc<S>, cursor: Cursor) {
     let (chat, gone) = (chat_id(1), StoreError::NoSuchChat);
@@ -18,7 +20,7 @@ async fn is_gone<S: Store>(store: &Arc<S>, cursor: Cursor) {
     assert_eq!(store.since(chat, Some(cursor)).await, Err(gone.clone()), "also for whoever has seen it all");
     assert_eq!(store.since(chat, None).await, Err(gone.clone()));
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
-    assert_eq!(store.after(chat, MessageId(0), 9).await, Err(gone.clone()));
+    assert_eq!(store.messages(chat, MessageRange::After(MessageId(0), 9)).await, Err(gone.clone()));
     assert_eq!(store.attempts(chat, 0, 9).await, Err(gone.clone()));
     assert_eq!(store.calls(chat).await, Err(gone.clone()));
     assert_eq!(store.inbox(chat).await, Err(gone.clone()));
@@ -26,7 +28,8 @@ async fn is_gone<S: Store>(store: &Arc<S>, cursor: Cursor) {
     assert_eq!(store.acquire(chat).await.map(drop), Err(gone.clone().into()));
     let submission = Submission { command: send("hello", Delivery::Queue), key: None, at: Timestamp(0) };
     assert_eq!(store.submit(chat, submission, &tiny_limits()).await, Err(SubmitError::Store(gone)));
-    let found = store.headings(&Query { text: "hello".into(), owner: Some("owner".into()), ..Query::default() }).await;
+    let found =
+        store.headings(&ChatQuery { text: "hello".into(), owner: Some("owner".into()), ..ChatQuery::default() }).await;
     assert!(found.expect("it can be asked").iter().all(|heading| heading.id != chat));
     assert!(store.unsettled().await.expect("it can be asked").iter().all(|found| found.chat != chat));
 }
@@ -58,7 +61,7 @@ pub async fn a_deleted_chat_is_not_written_to<S: Store>(store: Arc<S>) {
     store.delete(witness.lease).await.expect("the lease is ours");
     let gone = WriteError::Store(StoreError::NoSuchChat);
     for lease in [&mut old, &mut newest] {
-        assert_eq!(store.append(lease.pen(), vec![row.clone()]).await, Err(gone.clone()));
+        assert_eq!(store.append_and_wait(lease.append_right(), vec![row.clone()]).await, Err(gone.clone()));
         assert_eq!(store.commit(lease, &facts).await, Err(gone.clone()));
         assert_eq!(store.load(lease).await.map(drop), Err(gone.clone()));
     }
@@ -73,7 +76,7 @@ pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
     let (agent, owner, title) = ("agent".to_string(), "owner".to_string(), String::new());
     let (id, model, key) = (chat_id(1), None, Some("k".into()));
     let (is_named, is_chosen, is_titled) = (true, false, false);
-    let new = New {
+    let new = NewChat {
         id,
         agent,
         is_named,
@@ -89,14 +92,14 @@ pub async fn a_deleted_chat_can_be_made_anew<S: Store>(store: Arc<S>) {
         key,
     };
     for round in 0..3 {
-        assert_eq!(store.make(&new).await, Ok(chat_id(1)));
+        assert_eq!(store.create(&new).await, Ok(chat_id(1)));
         let mut witness = Witness::new(&store, 1).await;
         witness.agrees().await;
         witness.say("hello").await;
         witness.journal(vec![attempt(), text("Hel")]).await;
         let fence = witness.lease.fence();
         store.delete(witness.lease).await.expect("the lease is ours");
-        store.make(&new).await.expect("it can be made again");
+        store.create(&new).await.expect("it can be made again");
         let again = Witness::new(&store, 1).await;
         assert!(again.lease.fence() > fence, "round {round}");
         again.is_shut_out(&mut Lease::granted(chat_id(1), fence, Fence(0)), &WriteError::Fenced).await;

@@ -11,7 +11,7 @@ use everturn_core::view::JournalRow;
 use super::Witness;
 use super::lots::for_each_life;
 use super::samples::ODD;
-use crate::{Lease, Receipt, Store, Submission, SubmitError, WriteError};
+use crate::{Lease, Receipt, Store, StoreExt as _, Submission, SubmitError, WriteError};
 
 /// How many lives, and how long each is at most.
 const LIVES: u32 = 60;
@@ -98,7 +98,7 @@ impl<S: Store> Life<S> {
         let step = [stage.chat.step, stage.chat.step.next()][dice.below(2) as usize];
         let seq = if step == stage.chat.step { Seq(next + 1 + dice.below(3)) } else { Seq(next) };
         let row = JournalRow { step, seq, at: stage.now, delta: Arc::new(attempt()) };
-        let refused = self.witness.store.append(self.witness.lease.pen(), vec![row]).await;
+        let refused = self.witness.store.append_and_wait(self.witness.lease.append_right(), vec![row]).await;
         assert_eq!(refused, Err(WriteError::OutOfPlace));
     }
 }

@@ -11,7 +11,7 @@ use everturn_core::rehearsal::tiny_limits;
 use everturn_core::status::{Status, Verb};
 
 use super::Witness;
-use crate::{Receipt, Store, StoreError, Submission, SubmitError};
+use crate::{NewChat, Receipt, Store, StoreError, StoreExt as _, Submission, SubmitError};
 
 /// How many senders repeat themselves at once.
 const REPEATS: u64 = 1_000;
@@ -31,7 +31,7 @@ pub async fn a_chat_is_made_once<S: Store>(store: Arc<S>) {
     let mut witness = Witness::new(&store, 1).await;
     witness.agrees().await;
     witness.say("hello").await;
-    assert_eq!(store.create(witness.chat(), "another", "somebody else").await, Ok(()));
+    assert_eq!(store.create(&NewChat::of(witness.chat(), "another", "somebody else")).await, Ok(witness.chat()));
     witness.agrees().await;
 }
 

@@ -12,7 +12,7 @@ use everturn_core::rehearsal::sample::{attempt, send, text, words};
 use everturn_core::view::{Cursor, Event, JournalRow};
 
 use super::Witness;
-use crate::{Ack, Store, WriteError};
+use crate::{Ack, NewsRead, Store, StoreExt as _, WriteError};
 
 /// I3: a watcher gets a row once, when it is stored, and in order.
 pub async fn rows_are_shown_once_they_are_stored<S: Store>(store: Arc<S>) {
@@ -25,7 +25,7 @@ pub async fn rows_are_shown_once_they_are_stored<S: Store>(store: Arc<S>) {
         assert_eq!(news.events, rows.into_iter().map(Event::Delta).collect::<Vec<_>>());
         cursor = news.cursor;
     }
-    assert_eq!(store.append(witness.lease.pen(), Vec::new()).await, Ok(()));
+    assert_eq!(store.append_and_wait(witness.lease.append_right(), Vec::new()).await, Ok(()));
     assert_eq!(witness.since(Some(cursor)).await, None, "nothing was added");
     witness.agrees().await;
 }
@@ -51,7 +51,7 @@ pub async fn rows_that_do_not_follow_are_refused_together<S: Store>(store: Arc<S
         vec![row(step, 3), row(step.next(), 1)],
     ];
     for rows in cases {
-        let refused = store.append(witness.lease.pen(), rows.clone()).await;
+        let refused = store.append_and_wait(witness.lease.append_right(), rows.clone()).await;
         assert_eq!(refused, Err(WriteError::OutOfPlace), "{rows:?}");
         witness.agrees().await;
     }
@@ -68,12 +68,18 @@ pub async fn rows_that_are_handed_in_can_be_read_when_that_is_told<S: Store>(sto
     let hand_in = async |pen, rows| {
         let (tell, told) = tokio::sync::oneshot::channel();
         let reader = store.clone();
-        let ack = Ack::new(move |stored| drop(tell.send((stored, reader.at_hand(chat, cursor)))));
-        store.hand_in(pen, rows, ack).await;
+        let ack = Ack::new(move |stored| {
+            let known = match reader.since(chat, Some(cursor)) {
+                NewsRead::Known(news) => news.map(|news| news.expect("memory cannot fail")),
+                NewsRead::Reading(_) => None,
+            };
+            drop(tell.send((stored, known)));
+        });
+        store.append(pen, rows, ack).await;
         told.await.expect("everybody is told")
     };
     let rows = witness.stage.journal(vec![text("Hel"), text("lo")]);
-    let (stored, at_hand) = hand_in(witness.lease.pen(), rows.clone()).await;
+    let (stored, at_hand) = hand_in(witness.lease.append_right(), rows.clone()).await;
     assert_eq!(stored, Ok(()));
     let news = witness.since(Some(cursor)).await;
     assert_eq!(
@@ -82,10 +88,14 @@ pub async fn rows_that_are_handed_in_can_be_read_when_that_is_told<S: Store>(sto
     );
     assert!(at_hand.is_none_or(|at_hand| at_hand == news), "what is at hand when it is told");
     witness.agrees().await;
-    assert_eq!(hand_in(witness.lease.pen(), rows.clone()).await.0, Err(WriteError::OutOfPlace), "they are there");
-    assert_eq!(hand_in(witness.lease.pen(), Vec::new()).await.0, Ok(()));
+    assert_eq!(
+        hand_in(witness.lease.append_right(), rows.clone()).await.0,
+        Err(WriteError::OutOfPlace),
+        "they are there"
+    );
+    assert_eq!(hand_in(witness.lease.append_right(), Vec::new()).await.0, Ok(()));
     let before = witness.take_over().await;
-    assert_eq!(hand_in(before.pen(), rows).await.0, Err(WriteError::Fenced));
+    assert_eq!(hand_in(before.append_right(), rows).await.0, Err(WriteError::Fenced));
     witness.agrees().await;
 }
 
@@ -140,8 +150,8 @@ pub async fn a_step_that_is_over_takes_no_rows<S: Store>(store: Arc<S>) {
     let reply = reply.expect("an attempt was made");
     witness.change(|change| change.reply(reply, |_| CallState::Ready)).await;
     let next = JournalRow { seq: Seq(3), ..late[1].clone() };
-    assert_eq!(store.append(witness.lease.pen(), vec![next]).await, Err(WriteError::OutOfPlace));
-    assert_eq!(store.append(witness.lease.pen(), late).await, Err(WriteError::OutOfPlace));
+    assert_eq!(store.append_and_wait(witness.lease.append_right(), vec![next]).await, Err(WriteError::OutOfPlace));
+    assert_eq!(store.append_and_wait(witness.lease.append_right(), late).await, Err(WriteError::OutOfPlace));
     witness.agrees().await;
     witness.change(|change| change.say(Body::Context("go on".into()))).await;
     witness.journal(vec![attempt()]).await;

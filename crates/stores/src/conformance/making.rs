@@ -16,12 +16,12 @@ use everturn_core::setup::Setup;
 use serde_json::json;
 
 use super::Witness;
-use crate::{Fork, MakeError, New, Query, Store, StoreError};
+use crate::{ChatQuery, Fork, MakeError, MessageRange, NewChat, Store, StoreError, StoreExt as _};
 
 const REPEATS: u128 = 50;
 
-fn new(number: u128) -> New {
-    New { is_titled: true, ..New::of(chat_id(number), "agent", "owner") }
+fn new(number: u128) -> NewChat {
+    NewChat { is_titled: true, ..NewChat::of(chat_id(number), "agent", "owner") }
 }
 
 /// Everything a chat can have of its own.
@@ -34,19 +34,19 @@ fn setup() -> Arc<Setup> {
     })
 }
 
-fn keyed(number: u128, key: &str) -> New {
-    New { key: Some(key.into()), ..new(number) }
+fn keyed(number: u128, key: &str) -> NewChat {
+    NewChat { key: Some(key.into()), ..new(number) }
 }
 
-fn forked(number: u128, at: u64) -> New {
-    New { fork: Some(Fork { chat: chat_id(1), at: MessageId(at) }), ..new(number) }
+fn forked(number: u128, at: u64) -> NewChat {
+    NewChat { fork: Some(Fork { chat: chat_id(1), at: MessageId(at) }), ..new(number) }
 }
 
 /// What a chat has of its own stays with it, whatever happens in it, and is shown to whoever asks where it stands.
 pub async fn a_chat_keeps_what_it_has_of_its_own<S: Store>(store: Arc<S>) {
-    let made = store.make(&New { setup: Some(setup()), ..new(1) }).await;
+    let made = store.create(&NewChat { setup: Some(setup()), ..new(1) }).await;
     assert_eq!(made, Ok(chat_id(1)));
-    let plain = store.make(&new(2)).await;
+    let plain = store.create(&new(2)).await;
     assert_eq!(plain, Ok(chat_id(2)));
     for (chat, expected) in [(chat_id(1), Some(setup())), (chat_id(2), None)] {
         assert_eq!(store.standing(chat).await.expect("it is there").setup, expected);
@@ -60,39 +60,39 @@ pub async fn a_chat_keeps_what_it_has_of_its_own<S: Store>(store: Arc<S>) {
 /// I2: the same key of the same owner with the same request is the same chat, as long as it is there; with another
 /// request it is a conflict, and another owner's keys are another's.
 pub async fn a_key_of_an_owner_makes_one_chat<S: Store>(store: Arc<S>) {
-    let titled = |number| New { title: "Kelp".into(), ..keyed(number, "k") };
-    assert_eq!(store.made(&titled(1)).await, Ok(None));
-    assert_eq!(store.make(&titled(1)).await, Ok(chat_id(1)));
-    assert_eq!(store.make(&titled(2)).await, Ok(chat_id(1)), "whatever id it came with");
-    assert_eq!(store.made(&titled(2)).await, Ok(Some(chat_id(1))));
+    let titled = |number| NewChat { title: "Kelp".into(), ..keyed(number, "k") };
+    assert_eq!(store.created(&titled(1)).await, Ok(None));
+    assert_eq!(store.create(&titled(1)).await, Ok(chat_id(1)));
+    assert_eq!(store.create(&titled(2)).await, Ok(chat_id(1)), "whatever id it came with");
+    assert_eq!(store.created(&titled(2)).await, Ok(Some(chat_id(1))));
     assert_eq!(store.heading(chat_id(2)).await, Err(StoreError::NoSuchChat));
     let heading = store.heading(chat_id(1)).await.expect("it was made");
     assert_eq!((heading.title.as_str(), heading.version.0), ("Kelp", 0));
     let others = [
         keyed(2, "k"),
-        New { agent: "another".into(), ..titled(2) },
-        New { is_named: false, ..titled(2) },
-        New { title: "kelp".into(), ..titled(2) },
-        New { is_chosen: true, ..titled(2) },
-        New { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
-        New { debug: true, ..titled(2) },
-        New { setup: Some(setup()), ..titled(2) },
-        New { transcript: Some([1; 32]), ..titled(2) },
-        New { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
+        NewChat { agent: "another".into(), ..titled(2) },
+        NewChat { is_named: false, ..titled(2) },
+        NewChat { title: "kelp".into(), ..titled(2) },
+        NewChat { is_chosen: true, ..titled(2) },
+        NewChat { is_chosen: true, model: "a/model".parse().ok(), ..titled(2) },
+        NewChat { debug: true, ..titled(2) },
+        NewChat { setup: Some(setup()), ..titled(2) },
+        NewChat { transcript: Some([1; 32]), ..titled(2) },
+        NewChat { fork: Some(Fork { chat: chat_id(1), at: MessageId(1) }), ..titled(2) },
     ];
     for other in others {
-        assert_eq!(store.make(&other).await, Err(MakeError::Conflict), "{other:?}");
-        assert_eq!(store.made(&other).await, Err(MakeError::Conflict), "{other:?}");
+        assert_eq!(store.create(&other).await, Err(MakeError::Conflict), "{other:?}");
+        assert_eq!(store.created(&other).await, Err(MakeError::Conflict), "{other:?}");
     }
-    assert_eq!(store.made(&New { owner: "you".into(), ..titled(3) }).await, Ok(None), "that is another's");
-    assert_eq!(store.make(&New { owner: "you".into(), ..titled(3) }).await, Ok(chat_id(3)));
-    assert_eq!(store.make(&keyed(4, "k ")).await, Ok(chat_id(4)));
-    assert_eq!(store.make(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
-    assert_eq!(store.made(&new(5)).await, Ok(None));
-    assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(4), "looking has made nothing");
-    let whoever = |number, agent: &str| New { agent: agent.into(), is_named: false, ..keyed(number, "w") };
-    assert_eq!(store.make(&whoever(6, "one")).await, Ok(chat_id(6)));
-    assert_eq!(store.make(&whoever(7, "another")).await, Ok(chat_id(6)), "whoever is there for all by now");
+    assert_eq!(store.created(&NewChat { owner: "you".into(), ..titled(3) }).await, Ok(None), "that is another's");
+    assert_eq!(store.create(&NewChat { owner: "you".into(), ..titled(3) }).await, Ok(chat_id(3)));
+    assert_eq!(store.create(&keyed(4, "k ")).await, Ok(chat_id(4)));
+    assert_eq!(store.create(&new(5)).await, Ok(chat_id(5)), "without a key nothing is found");
+    assert_eq!(store.created(&new(5)).await, Ok(None));
+    assert_eq!(store.headings(&ChatQuery::default()).await.map(|all| all.len()), Ok(4), "looking has made nothing");
+    let whoever = |number, agent: &str| NewChat { agent: agent.into(), is_named: false, ..keyed(number, "w") };
+    assert_eq!(store.create(&whoever(6, "one")).await, Ok(chat_id(6)));
+    assert_eq!(store.create(&whoever(7, "another")).await, Ok(chat_id(6)), "whoever is there for all by now");
 }
 
 /// A chat has the model it was made with, and is recorded if it was made so, whether it begins with nothing or with what was said elsewhere.
@@ -100,8 +100,8 @@ pub async fn a_chat_is_made_with_its_model<S: Store>(store: Arc<S>) {
     conversation(&store).await;
     let model: Option<ModelId> = "a/model".parse().ok();
     for new in [new(2), forked(3, 5)] {
-        let new = New { model: model.clone(), is_chosen: true, debug: true, ..new };
-        assert_eq!(store.make(&new).await, Ok(new.id));
+        let new = NewChat { model: model.clone(), is_chosen: true, debug: true, ..new };
+        assert_eq!(store.create(&new).await, Ok(new.id));
         let standing = store.standing(new.id).await.expect("it was made");
         assert_eq!((standing.model.as_ref(), standing.debug), (model.as_ref(), true));
     }
@@ -111,18 +111,22 @@ pub async fn a_chat_is_made_with_its_model<S: Store>(store: Arc<S>) {
 /// by then, and when it is gone. A title that was asked for is.
 pub async fn a_key_of_a_fork_outlives_its_source<S: Store>(store: Arc<S>) {
     let source = conversation(&store).await;
-    let fork =
-        |number, title: &str| New { title: title.into(), is_titled: false, key: Some("f".into()), ..forked(number, 5) };
-    assert_eq!(store.make(&fork(2, "as it was called")).await, Ok(chat_id(2)));
-    assert_eq!(store.make(&fork(3, "as it is called now")).await, Ok(chat_id(2)));
-    let titled = New { is_titled: true, ..fork(3, "as it was called") };
-    assert_eq!(store.make(&titled).await, Err(MakeError::Conflict));
-    assert_eq!(store.make(&New { fork: None, ..titled }).await, Err(MakeError::Conflict));
+    let fork = |number, title: &str| NewChat {
+        title: title.into(),
+        is_titled: false,
+        key: Some("f".into()),
+        ..forked(number, 5)
+    };
+    assert_eq!(store.create(&fork(2, "as it was called")).await, Ok(chat_id(2)));
+    assert_eq!(store.create(&fork(3, "as it is called now")).await, Ok(chat_id(2)));
+    let titled = NewChat { is_titled: true, ..fork(3, "as it was called") };
+    assert_eq!(store.create(&titled).await, Err(MakeError::Conflict));
+    assert_eq!(store.create(&NewChat { fork: None, ..titled }).await, Err(MakeError::Conflict));
     store.delete(source.lease).await.expect("the lease is ours");
-    assert_eq!(store.make(&New { agent: String::new(), ..fork(3, "") }).await, Ok(chat_id(2)));
-    assert_eq!(store.made(&New { agent: String::new(), ..fork(3, "") }).await, Ok(Some(chat_id(2))));
-    let other = New { key: Some("g".into()), ..fork(3, "") };
-    assert_eq!(store.make(&other).await, Err(StoreError::NoSuchChat.into()), "nothing is made of nothing");
+    assert_eq!(store.create(&NewChat { agent: String::new(), ..fork(3, "") }).await, Ok(chat_id(2)));
+    assert_eq!(store.created(&NewChat { agent: String::new(), ..fork(3, "") }).await, Ok(Some(chat_id(2))));
+    let other = NewChat { key: Some("g".into()), ..fork(3, "") };
+    assert_eq!(store.create(&other).await, Err(StoreError::NoSuchChat.into()), "nothing is made of nothing");
 }
 
 /// I2: however many repeat themselves at the same time, one chat is made.
@@ -130,12 +134,12 @@ pub async fn parallel_repeats_make_one_chat<S: Store>(store: Arc<S>) {
     let mut made = tokio::task::JoinSet::new();
     for number in 1..=REPEATS {
         let store = store.clone();
-        made.spawn(async move { store.make(&keyed(number, "k")).await });
+        made.spawn(async move { store.create(&keyed(number, "k")).await });
     }
     let mut made = made.join_all().await;
     made.dedup();
     assert_eq!(made.len(), 1, "{made:?}");
-    assert_eq!(store.headings(&Query::default()).await.map(|all| all.len()), Ok(1));
+    assert_eq!(store.headings(&ChatQuery::default()).await.map(|all| all.len()), Ok(1));
 }
 
 /// A chat with a question, a call and its result, an answer, and another question.
@@ -164,7 +168,7 @@ fn result(ordinal: u16) -> CallResult {
 }
 
 /// What a fork must equal.
-async fn witness_of<S: Store>(store: &Arc<S>, new: &New, source: &Witness<S>, step: StepId) -> Witness<S> {
+async fn witness_of<S: Store>(store: &Arc<S>, new: &NewChat, source: &Witness<S>, step: StepId) -> Witness<S> {
     let at = new.fork.expect("it is a fork").at;
     let transcript: Vec<_> = source.stage.transcript.iter().filter(|message| message.id <= at).cloned().collect();
     let chat = fork::fork(new.empty(), at, step, source.stage.chat.obeyed);
@@ -177,10 +181,10 @@ async fn witness_of<S: Store>(store: &Arc<S>, new: &New, source: &Witness<S>, st
 pub async fn a_fork_begins_with_what_was_said<S: Store>(store: Arc<S>) {
     let source = conversation(&store).await;
     for (number, at, step) in [(2, 1, 1), (3, 4, 2), (4, 5, 3), (5, 6, 3)] {
-        let new = New { title: "Fork".into(), ..forked(number, at) };
-        assert_eq!(store.make(&new).await, Ok(new.id));
+        let new = NewChat { title: "Fork".into(), ..forked(number, at) };
+        assert_eq!(store.create(&new).await, Ok(new.id));
         witness_of(&store, &new, &source, StepId(step)).await.agrees().await;
-        let pages = store.after(new.id, MessageId(1), 2).await.expect("the chat is there");
+        let pages = store.messages(new.id, MessageRange::After(MessageId(1), 2)).await.expect("the chat is there");
         let rest = source.stage.transcript.iter().filter(|message| (2..=at).contains(&message.id.0));
         assert_eq!(pages, rest.take(2).cloned().collect::<Vec<_>>());
     }
@@ -190,8 +194,8 @@ pub async fn a_fork_begins_with_what_was_said<S: Store>(store: Arc<S>) {
 /// What happens in a fork does not show in the chat it came from, nor the other way round; also when that is edited.
 pub async fn a_fork_is_a_chat_of_its_own<S: Store>(store: Arc<S>) {
     let mut source = conversation(&store).await;
-    let new = New { key: Some("f".into()), ..forked(2, 5) };
-    store.make(&new).await.expect("nothing is open there");
+    let new = NewChat { key: Some("f".into()), ..forked(2, 5) };
+    store.create(&new).await.expect("nothing is open there");
     let mut fork = witness_of(&store, &new, &source, StepId(3)).await;
     fork.say("and in the fork?").await;
     fork.journal(vec![attempt(), text("In the f")]).await;
@@ -201,8 +205,12 @@ pub async fn a_fork_is_a_chat_of_its_own<S: Store>(store: Arc<S>) {
     fork.obey(Command::Edit { message: MessageId(1), parts: words("once more") }).await;
     fork.agrees().await;
     source.agrees().await;
-    assert_eq!(store.make(&New { id: chat_id(3), ..new }).await, Ok(chat_id(2)), "though what it began with is gone");
-    let gone = store.make(&forked(3, 5)).await;
+    assert_eq!(
+        store.create(&NewChat { id: chat_id(3), ..new }).await,
+        Ok(chat_id(2)),
+        "though what it began with is gone"
+    );
+    let gone = store.create(&forked(3, 5)).await;
     assert_eq!(gone, Err(MakeError::NoSuchMessage(MessageId(5))));
     assert_eq!(store.heading(chat_id(3)).await, Err(StoreError::NoSuchChat));
 }
@@ -210,14 +218,14 @@ pub async fn a_fork_is_a_chat_of_its_own<S: Store>(store: Arc<S>) {
 /// Where a call has no result yet there is no fork, and neither where there is no message.
 pub async fn a_fork_ends_where_no_call_is_open<S: Store>(store: Arc<S>) {
     let source = conversation(&store).await;
-    let at = async |at| store.make(&forked(2, at)).await;
+    let at = async |at| store.create(&forked(2, at)).await;
     assert_eq!(at(2).await, Err(UnansweredCall(uid(0)).into()));
     assert_eq!(at(3).await, Err(UnansweredCall(uid(0)).into()), "the second was answered first");
     for missing in [0, 7, u64::MAX] {
         assert_eq!(at(missing).await, Err(MakeError::NoSuchMessage(MessageId(missing))));
     }
-    let nowhere = New { fork: Some(Fork { chat: chat_id(404), at: MessageId(1) }), ..new(2) };
-    assert_eq!(store.make(&nowhere).await, Err(StoreError::NoSuchChat.into()));
+    let nowhere = NewChat { fork: Some(Fork { chat: chat_id(404), at: MessageId(1) }), ..new(2) };
+    assert_eq!(store.create(&nowhere).await, Err(StoreError::NoSuchChat.into()));
     assert_eq!(store.heading(chat_id(2)).await, Err(StoreError::NoSuchChat));
     source.agrees().await;
 }
@@ -235,7 +243,7 @@ pub async fn a_fork_takes_bytes_along<S: Store>(store: Arc<S>) {
         source.change(|change| change.finish(TurnEnd::Done)).await;
     }
     let new = forked(2, 1);
-    store.make(&new).await.expect("nothing is open there");
+    store.create(&new).await.expect("nothing is open there");
     let fork = witness_of(&store, &new, &source, StepId(1)).await;
     fork.agrees().await;
     store.delete(source.lease).await.expect("the lease is ours");
@@ -251,7 +259,7 @@ pub async fn what_was_said_is_found_by_its_words<S: Store>(store: Arc<S>) {
     other.obey(send("There was Kelp, on a Ünicorn\u{0}'s back", Delivery::Steer)).await;
     other.change(|change| change.begin()).await;
     let found = async |text: &str| -> Vec<ChatId> {
-        let query = Query { text: text.into(), owner: Some("owner".into()), ..Query::default() };
+        let query = ChatQuery { text: text.into(), owner: Some("owner".into()), ..ChatQuery::default() };
         let mut found: Vec<_> = store.headings(&query).await.expect("it can be asked").iter().map(|h| h.id).collect();
         found.sort_unstable();
         found
@@ -275,7 +283,7 @@ pub async fn what_was_said_is_found_by_its_words<S: Store>(store: Arc<S>) {
     }
     source.obey(Command::Edit { message: MessageId(1), parts: words("squid") }).await;
     assert_eq!((found("kelp").await, found("squid").await), (vec![two], vec![one]));
-    store.make(&New { title: "another".into(), ..forked(3, 7) }).await.expect("nothing is open there");
+    store.create(&NewChat { title: "another".into(), ..forked(3, 7) }).await.expect("nothing is open there");
     assert_eq!(found("squid").await, [one, chat_id(3)], "and so is what a fork took over");
     store.delete(other.lease).await.expect("the lease is ours");
     assert_eq!(found("kelp").await, []);

@@ -14,7 +14,10 @@ use everturn_core::view::{Cursor, Event, Snapshot, Standing, View};
 use super::Witness;
 use super::bounds::says;
 use super::witness::PAGE_LEN_MIN;
-use crate::{Heading, Lease, Query, Store, StoreError, Submission, SubmitError, Unsettled, WriteError};
+use crate::{
+    ChatQuery, Heading, Lease, MessageRange, NewChat, Reader, Store, StoreError, StoreExt as _, Submission,
+    SubmitError, Unsettled, WriteError,
+};
 
 /// CS02: whatever is asked about a chat that is not there, the answer is an error that says so.
 pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
@@ -31,13 +34,13 @@ pub async fn a_chat_that_is_not_there_is_an_error<S: Store>(store: Arc<S>) {
     assert_eq!(store.transcript(chat).await, Err(gone.clone()));
     assert_eq!(store.attempts(chat, 0, 9).await, Err(gone.clone()));
     assert_eq!(store.calls(chat).await, Err(gone.clone()));
-    assert_eq!(store.page(chat, None, 9).await, Err(gone.clone()));
-    assert_eq!(store.message(chat, MessageId(1)).await, Err(gone.clone()));
+    assert_eq!(store.messages(chat, MessageRange::Before(None, 9)).await, Err(gone.clone()));
+    assert_eq!(store.message(chat, MessageId(1), Reader::Client).await, Err(gone.clone()));
     assert_eq!(store.standing(chat).await, Err(gone.clone()));
     let mut forged = Lease::granted(chat, Fence(1), Fence(0));
     let gone = WriteError::Store(gone);
     assert_eq!(store.load(&forged).await.map(drop), Err(gone.clone()));
-    assert_eq!(store.append(forged.pen(), Vec::new()).await, Err(gone.clone()));
+    assert_eq!(store.append_and_wait(forged.append_right(), Vec::new()).await, Err(gone.clone()));
     assert_eq!(store.commit(&mut forged, &[]).await, Err(gone));
     assert_eq!(store.unsettled().await, Ok(Vec::new()), "and asking has not made it");
 }
@@ -70,16 +73,16 @@ pub async fn chats_are_listed_and_found<S: Store>(store: Arc<S>) {
     }
     chats[1].change(|change| change.finish(TurnEnd::Done)).await;
     chats[1].obey(Command::Archive).await;
-    store.create(chat_id(6), "agent", "somebody else").await.expect("a store makes chats");
-    let found = async |query: Query| -> Vec<u128> {
+    store.create(&NewChat::of(chat_id(6), "agent", "somebody else")).await.expect("a store makes chats");
+    let found = async |query: ChatQuery| -> Vec<u128> {
         let found = store.headings(&query).await.expect("it can be asked");
         found.iter().map(|heading| (1..=6).find(|number| chat_id(*number) == heading.id).unwrap_or(0)).collect()
     };
-    let of = |owner: &str| Query { owner: Some(owner.into()), ..Query::default() };
+    let of = |owner: &str| ChatQuery { owner: Some(owner.into()), ..ChatQuery::default() };
     assert_eq!(found(of("owner")).await, [1, 5, 4, 3, 2], "the newest words first, then the newest chat");
     assert_eq!(found(of("somebody else")).await, [6]);
     assert_eq!(found(of("")).await, [], "nobody's is nobody's");
-    let put_away = |archived| Query { archived: Some(archived), ..of("owner") };
+    let put_away = |archived| ChatQuery { archived: Some(archived), ..of("owner") };
     assert_eq!((found(put_away(true)).await, found(put_away(false)).await), (vec![2], vec![1, 5, 4, 3]));
     for (text, expected) in [
         ("zürich", vec![1, 3]),
@@ -89,11 +92,11 @@ pub async fn chats_are_listed_and_found<S: Store>(store: Arc<S>) {
         ("\\", vec![4]),
         ("Σ", vec![5]),
     ] {
-        assert_eq!(found(Query { text: text.into(), ..of("owner") }).await, expected, "{text}");
+        assert_eq!(found(ChatQuery { text: text.into(), ..of("owner") }).await, expected, "{text}");
     }
     let mut after = None;
     for expected in [[1, 5], [4, 3]] {
-        let page = store.headings(&Query { after, len: 2, ..of("owner") }).await.expect("it can be asked");
+        let page = store.headings(&ChatQuery { after, len: 2, ..of("owner") }).await.expect("it can be asked");
         assert_eq!(page.iter().map(|heading| heading.id).collect::<Vec<_>>(), expected.map(chat_id));
         after = page.last().map(Heading::place);
     }

@@ -22,7 +22,7 @@ use everturn_core::status::{Status, Verb};
 
 use super::Witness;
 use super::samples::{self, ODD};
-use crate::{Query, Receipt, Store, Submission};
+use crate::{ChatQuery, NewChat, Receipt, Store, StoreExt as _, Submission};
 
 const UID: CallUid = CallUid { step: StepId(1), ordinal: 0 };
 
@@ -320,10 +320,10 @@ pub async fn odd_names_and_keys_are_told_apart<S: Store>(store: Arc<S>) {
         }
     }
     for (odd, number) in ODD.into_iter().zip(2..) {
-        store.create(chat_id(number), odd, odd).await.expect("an agent may be called anything");
+        store.create(&NewChat::of(chat_id(number), odd, odd)).await.expect("an agent may be called anything");
         let heading = store.heading(chat_id(number)).await.expect("the chat was just made");
         assert_eq!((heading.agent.as_str(), heading.owner.as_str()), (odd, odd));
-        let of_owner = Query { owner: Some(odd.into()), ..Query::default() };
+        let of_owner = ChatQuery { owner: Some(odd.into()), ..ChatQuery::default() };
         assert_eq!(store.headings(&of_owner).await, Ok(vec![heading]));
         let lease = store.acquire(chat_id(number)).await.expect("the chat was just made");
         let loaded = store.load(&lease).await.expect("the lease is ours");

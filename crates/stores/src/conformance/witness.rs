@@ -15,7 +15,10 @@ use everturn_core::rehearsal::{Stage, tiny_limits};
 use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
 
 use crate::tables::draft_of;
-use crate::{CallRecord, Heading, Lease, News, Receipt, Store, Submission, SubmitError, WriteError};
+use crate::{
+    CallRecord, Heading, Lease, MessageRange, NewChat, News, Reader, Receipt, Store, StoreExt as _, Submission,
+    SubmitError, WriteError,
+};
 
 /// One chat in a store, its lease, and the picture it must equal.
 pub struct Witness<S> {
@@ -35,7 +38,10 @@ impl<S: Store> Witness<S> {
     /// Makes chat `number` and takes its lease.
     pub async fn new(store: &Arc<S>, number: u128) -> Self {
         let (store, stage) = (store.clone(), Stage::new(chat_id(number)));
-        store.create(stage.chat.id, &stage.chat.agent, &stage.chat.owner).await.expect("a store makes chats");
+        store
+            .create(&NewChat::of(stage.chat.id, &stage.chat.agent, &stage.chat.owner))
+            .await
+            .expect("a store makes chats");
         let lease = store.acquire(stage.chat.id).await.expect("the chat was just made");
         Self { store, lease, stage, limits: tiny_limits(), calls: BTreeMap::new() }
     }
@@ -123,7 +129,7 @@ impl<S: Store> Witness<S> {
     /// Journals to both.
     pub async fn journal(&mut self, deltas: Vec<Delta>) -> Vec<JournalRow> {
         let rows = self.stage.journal(deltas);
-        assert_eq!(self.store.append(self.lease.pen(), rows.clone()).await, Ok(()));
+        assert_eq!(self.store.append_and_wait(self.lease.append_right(), rows.clone()).await, Ok(()));
         rows
     }
 
@@ -177,10 +183,10 @@ impl<S: Store> Witness<S> {
         assert_eq!(store.calls(chat).await, Ok(self.calls.values().cloned().collect()));
         let (before, middle) = stage.transcript.split_at(stage.transcript.len() / 2);
         let tail = &before[before.len().saturating_sub(2)..];
-        let page = store.page(chat, middle.first().map(|message| message.id), 2).await;
+        let page = store.messages(chat, MessageRange::Before(middle.first().map(|message| message.id), 2)).await;
         assert_eq!(page, Ok(without_bytes(tail)));
         if let Some(message) = tail.last() {
-            assert_eq!(store.message(chat, message.id).await, Ok(Some(message.clone())));
+            assert_eq!(store.message(chat, message.id, Reader::Client).await, Ok(Some(message.clone())));
         }
         assert_eq!(store.standing(chat).await, Ok(Standing::of(&stage.chat, stage.pending())));
         assert_eq!(store.inbox(chat).await, Ok(stage.pending().cloned().collect()));
@@ -211,8 +217,8 @@ impl<S: Store> Witness<S> {
         let row = JournalRow { step: self.stage.chat.step, seq, at: self.stage.now, delta };
         let facts = self.stage.change(|change| change.say(Body::Context("a ghost".into())));
         assert_eq!(self.store.load(lease).await.map(drop).as_ref(), Err(error));
-        assert_eq!(self.store.append(lease.pen(), vec![row]).await.as_ref(), Err(error));
-        assert_eq!(self.store.append(lease.pen(), Vec::new()).await.as_ref(), Err(error));
+        assert_eq!(self.store.append_and_wait(lease.append_right(), vec![row]).await.as_ref(), Err(error));
+        assert_eq!(self.store.append_and_wait(lease.append_right(), Vec::new()).await.as_ref(), Err(error));
         assert_eq!(self.store.commit(lease, &facts).await.as_ref(), Err(error));
         self.agrees().await;
     }

@@ -7,12 +7,12 @@ use everturn_core::ids::{ChatId, MessageId};
 use everturn_core::message::{Body, Message};
 
 use super::{House, Room};
-use crate::new_chat::{Fork, MakeError, New};
+use crate::new_chat::{Fork, MakeError, NewChat};
 use crate::store::StoreError;
 
 impl House {
     /// What was made under the same key.
-    pub(super) fn made_before(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+    pub(super) fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
         let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
         match key.and_then(|key| self.made.get(&key)) {
             Some((chat, request)) if *request == new.digest() => Ok(Some(*chat)),
@@ -21,8 +21,8 @@ impl House {
         }
     }
 
-    pub(super) fn make(&mut self, new: &New) -> Result<ChatId, MakeError> {
-        if let Some(made) = self.made_before(new)? {
+    pub(super) fn create(&mut self, new: &NewChat) -> Result<ChatId, MakeError> {
+        if let Some(made) = self.created(new)? {
             return Ok(made);
         }
         let room = match &new.fork {
@@ -37,7 +37,7 @@ impl House {
 }
 
 impl Room {
-    fn fork(&self, new: &New, at: MessageId) -> Result<Self, MakeError> {
+    fn fork(&self, new: &NewChat, at: MessageId) -> Result<Self, MakeError> {
         let there = self.messages.binary_search_by_key(&at, |(_, message)| message.id);
         let end = there.map_err(|_| MakeError::NoSuchMessage(at))? + 1;
         let messages: Vec<Arc<Message>> = self.messages[..end].iter().map(|(_, message)| message.clone()).collect();

@@ -7,7 +7,7 @@ mod walking;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Options, Sqlite};
+use super::{Sqlite, SqliteOptions};
 
 /// A directory for one test, empty.
 pub(crate) fn dir(test: &str) -> PathBuf {
@@ -17,7 +17,7 @@ pub(crate) fn dir(test: &str) -> PathBuf {
 }
 
 pub(crate) fn open(dir: &std::path::Path) -> Arc<Sqlite> {
-    Arc::new(Sqlite::open(dir, &Options::default()).expect("the directory can be used"))
+    Arc::new(Sqlite::open(dir, &SqliteOptions::default()).expect("the directory can be used"))
 }
 
 /// How many rows the log has.

@@ -1,9 +1,9 @@
 //! Every store, held to the rules of stores.
 
-#[cfg(feature = "sqlite")]
-mod housed;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "sqlite")]
+mod reopened;
 #[cfg(feature = "sqlite")]
 mod scratch;
 #[cfg(feature = "sqlite")]

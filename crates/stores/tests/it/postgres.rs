@@ -19,14 +19,14 @@ use everturn_core::command::{Command, Delivery};
 use everturn_core::ids::{ChatId, Timestamp};
 use everturn_core::rehearsal::sample::{chat_id, send};
 use everturn_core::rehearsal::tiny_limits;
-use everturn_stores::postgres::Options;
-use everturn_stores::{Postgres, Receipt, Store, Submission, SubmitError};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{NewChat, Postgres, Receipt, Store, Submission, SubmitError};
 
 everturn_stores::conformance! {
     /// CS01, CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: Postgres keeps the rules of stores.
     #[test]
     fn conforms() -> Postgres {
-        Postgres::open(&database(), Options::default()).await.expect("it can be opened")
+        Postgres::open(&database(), PostgresOptions::default()).await.expect("it can be opened")
     }
 }
 
@@ -34,7 +34,7 @@ everturn_stores::conformance! {
     /// The same if every delta is filed at once.
     #[test]
     fn conforms_when_all_is_filed() -> Postgres {
-        let options = Options { file_len_min: 1, ..Options::default() };
+        let options = PostgresOptions { file_len_min: 1, ..PostgresOptions::default() };
         Postgres::open(&database(), options).await.expect("it can be opened")
     }
 }
@@ -44,16 +44,20 @@ fn database() -> String {
 }
 
 /// Leases that lapse while a test waits for it.
-fn hasty() -> Options {
-    Options { lease_max: Duration::from_secs(3), heartbeat: Duration::from_millis(150), ..Options::default() }
+fn hasty() -> PostgresOptions {
+    PostgresOptions {
+        lease_max: Duration::from_secs(3),
+        heartbeat: Duration::from_millis(150),
+        ..PostgresOptions::default()
+    }
 }
 
-async fn open(url: &str, options: Options) -> Arc<Postgres> {
+async fn open(url: &str, options: PostgresOptions) -> Arc<Postgres> {
     Arc::new(Postgres::open(url, options).await.expect("it can be opened"))
 }
 
 async fn make(store: &Postgres, number: u128) -> ChatId {
-    store.create(chat_id(number), "agent", "owner").await.expect("a store makes chats");
+    store.create(&NewChat::of(chat_id(number), "agent", "owner")).await.expect("a store makes chats");
     chat_id(number)
 }
 

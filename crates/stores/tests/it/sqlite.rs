@@ -12,13 +12,14 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use everturn_stores::sqlite::{Options, Sqlite};
+use everturn_stores::sqlite::{Sqlite, SqliteOptions};
+use everturn_testkit::Layered;
 use rusqlite::Connection;
 
-use crate::housed::Housed;
+use crate::reopened::Reopened;
 
 fn open(dir: impl AsRef<Path>) -> Arc<Sqlite> {
-    Arc::new(Sqlite::open(dir.as_ref(), &Options::default()).expect("the directory can be used"))
+    Arc::new(Sqlite::open(dir.as_ref(), &SqliteOptions::default()).expect("the directory can be used"))
 }
 
 /// Damages half of a database that nobody has open. The log goes first: what it holds would stand for what is damaged.
@@ -52,15 +53,15 @@ fn given() -> std::path::PathBuf {
 everturn_stores::conformance! {
     /// CS02, CS03, CS05, CS10, CS13, CS15, CS17, CS23, CS24, PR13: SQLite keeps the rules of stores.
     #[test]
-    fn kept_open() -> Housed {
-        Housed::new(u64::MAX)
+    fn kept_open() -> Layered<Reopened> {
+        Reopened::store(u64::MAX)
     }
 }
 
 everturn_stores::conformance! {
     /// CS05, CS24: and nobody can tell that it was closed and opened again in between.
     #[test]
-    fn opened_again() -> Housed {
-        Housed::new(101)
+    fn opened_again() -> Layered<Reopened> {
+        Reopened::store(101)
     }
 }

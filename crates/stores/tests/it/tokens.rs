@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use everturn_core::ids::Timestamp;
-use everturn_stores::{ASKED_AGE_MAX, Asked, Memory, Scope, Scopes, Token, TokenHash, Tokens};
+use everturn_stores::{IDEMPOTENCY_AGE_MAX, IdempotencyRecord, Memory, Scope, Scopes, Token, TokenHash, Tokens};
 
 fn token(secret: &str, made: i64) -> Token {
     Token {
@@ -36,7 +36,7 @@ async fn tokens_are_kept_by_their_hash(tokens: &dyn Tokens) {
 
 /// I2: the first request under a name is the one that is kept, for a week, by whoever asked.
 async fn requests_are_kept_for_a_while(tokens: &dyn Tokens) {
-    let asked = |owner: &str, key: &str, what: u8, at: i64| Asked {
+    let asked = |owner: &str, key: &str, what: u8, at: i64| IdempotencyRecord {
         owner: owner.into(),
         key: key.into(),
         request: [what; 32],
@@ -51,7 +51,7 @@ async fn requests_are_kept_for_a_while(tokens: &dyn Tokens) {
     assert_eq!(tokens.recall("you", "k\u{0}").await.unwrap(), None);
     let theirs = asked("you", "k\u{0}", 3, 10);
     assert_eq!(tokens.remember(&theirs).await.unwrap(), theirs);
-    let week = ASKED_AGE_MAX.as_millis() as i64;
+    let week = IDEMPOTENCY_AGE_MAX.as_millis() as i64;
     assert_eq!(tokens.remember(&asked("me", "k\u{0}", 4, 10 + week)).await.unwrap(), first, "to the last moment");
     let later = asked("me", "k\u{0}", 5, 11 + week);
     assert_eq!(tokens.remember(&later).await.unwrap(), later);
@@ -68,15 +68,15 @@ async fn in_memory() {
 #[tokio::test]
 async fn in_sqlite_also_after_it_was_closed() {
     use everturn_stores::Sqlite;
-    use everturn_stores::sqlite::Options;
+    use everturn_stores::sqlite::SqliteOptions;
 
     let scratch = crate::scratch::Scratch::new();
-    let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
+    let sqlite = Sqlite::open(scratch.as_ref(), &SqliteOptions::default()).unwrap();
     tokens_are_kept_by_their_hash(&sqlite).await;
     requests_are_kept_for_a_while(&sqlite).await;
     let before = sqlite.list().await.unwrap();
     drop(sqlite);
-    let sqlite = Sqlite::open(scratch.as_ref(), &Options::default()).unwrap();
+    let sqlite = Sqlite::open(scratch.as_ref(), &SqliteOptions::default()).unwrap();
     assert_eq!(sqlite.list().await.unwrap(), before);
 }
 
@@ -84,10 +84,10 @@ async fn in_sqlite_also_after_it_was_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_postgres() {
     use everturn_stores::Postgres;
-    use everturn_stores::postgres::Options;
+    use everturn_stores::postgres::PostgresOptions;
 
     let url = everturn_props::database().unwrap();
-    let postgres = Postgres::open(&url, Options::default()).await.unwrap();
+    let postgres = Postgres::open(&url, PostgresOptions::default()).await.unwrap();
     tokens_are_kept_by_their_hash(&postgres).await;
     requests_are_kept_for_a_while(&postgres).await;
 }

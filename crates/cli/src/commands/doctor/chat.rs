@@ -8,7 +8,7 @@ use everturn::core::doctor::{CallKnowledge, Flaw, Repaired, TranscriptOrigin, fa
 use everturn::core::ids::{CallUid, ChatId};
 use everturn::core::message::Body;
 use everturn::core::status::Status;
-use everturn::stores::{CallRecord, Lease, Picture, Store};
+use everturn::stores::{CallRecord, ChatSnapshot, Lease, Store, StoreExt as _};
 
 use super::{Doctor, Health, count, tell, tell_changes};
 use crate::find_chat::find_kept;
@@ -47,7 +47,7 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
 }
 
 /// What a repair finds. Calls of a turn under way are open and not forgotten.
-pub(super) fn examined(Picture { heading, transcript, calls }: &Picture) -> Repaired {
+pub(super) fn examined(ChatSnapshot { heading, transcript, calls }: &ChatSnapshot) -> Repaired {
     let mut repaired = repair(transcript, TranscriptOrigin::Ours(&known(calls)));
     if matches!(heading.status, Status::Running | Status::Interrupting | Status::Awaiting) {
         let newest = transcript.iter().rev().find(|message| matches!(message.body, Body::Reply(_)));

@@ -13,6 +13,7 @@ use everturn::core::ids::{ChatId, MessageId, ModelId, Timestamp};
 use everturn::core::message::{Body, Message};
 use everturn::core::prompt::{Request, Target, WireFormat, prepare};
 use everturn::providers::{anthropic, openai_chat, openai_responses};
+use everturn::stores::NewChat;
 use serde_json::{Value, json};
 
 use super::{Doctor, Health, count, lines, tell, tell_changes};
@@ -136,7 +137,7 @@ async fn import(
     let first = Message { id: MessageId(0), at: began, body: Body::Context(told), sent: None };
     let messages: Vec<Arc<Message>> = [Arc::new(first)].into_iter().chain(repaired.messages.iter().cloned()).collect();
     let store = doctor.place.write().await?;
-    store.create(chat, &doctor.agent, OWNER).await?;
+    store.create(&NewChat::of(chat, &doctor.agent, OWNER)).await?;
     let mut lease = store.acquire(chat).await?;
     store.commit(&mut lease, &facts::of_import(&messages)).await?;
     store.release(lease).await?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use everturn::core::ids::ChatId;
 use everturn::stores::StoreError;
-use everturn::stores::sqlite::Inspection;
+use everturn::stores::sqlite::SqliteInspection;
 
 use super::chat::{examined, mend};
 use super::{Doctor, Health, count};
@@ -148,7 +148,7 @@ fn privacy(doctor: &Doctor, dir: &Path, out: &mut impl Write) -> anyhow::Result<
 }
 
 /// The database as a file.
-fn file(inspection: &mut Inspection, out: &mut impl Write) -> anyhow::Result<Health> {
+fn file(inspection: &mut SqliteInspection, out: &mut impl Write) -> anyhow::Result<Health> {
     let (found, known) = inspection.schema()?;
     writeln!(out, "  schema {found}{}", if found < known { ", which the next start brings up to date" } else { "" })?;
     let (mut progress, wipe) = (Progress::new(0), Progress::new(0));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use everturn_core::view::JournalRow;
-use everturn_stores::{Ack, Pen, Store, Stored};
+use everturn_stores::{Ack, AppendRight, Store, Stored};
 use tokio::time::Instant;
 
 use crate::observe::metrics::Metrics;
@@ -19,7 +19,7 @@ use crate::watch::hub::Bell;
 /// What is handed in by one who goes on meanwhile: one append at a time.
 pub(crate) struct Storing<'a> {
     store: &'a dyn Store,
-    pen: Pen,
+    pen: AppendRight,
     slot: Arc<Slot>,
     /// Until it stands in line.
     handing: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
@@ -51,7 +51,7 @@ enum State {
 }
 
 impl<'a> Storing<'a> {
-    pub(crate) fn new(store: &'a dyn Store, pen: Pen, bell: Arc<Bell>, metrics: Metrics) -> Self {
+    pub(crate) fn new(store: &'a dyn Store, pen: AppendRight, bell: Arc<Bell>, metrics: Metrics) -> Self {
         let slot = Arc::new(Slot { bell, metrics, state: Mutex::new(State::Free) });
         Self { store, pen, slot, handing: None, rows: Vec::new() }
     }
@@ -71,7 +71,7 @@ impl<'a> Storing<'a> {
             }
             slot.tell(stored);
         });
-        self.handing = Some(self.store.hand_in(self.pen, rows, ack));
+        self.handing = Some(self.store.append(self.pen, rows, ack));
     }
 
     /// What was handed in last.

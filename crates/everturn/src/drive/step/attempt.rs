@@ -21,7 +21,7 @@ use everturn_core::prompt::Request;
 use everturn_core::seam::{Joined, Joiner};
 use everturn_core::view::JournalRow;
 use everturn_providers::{Frame, Frames, Provider};
-use everturn_stores::{Pen, Store, StoreError, WriteError};
+use everturn_stores::{AppendRight, Store, StoreError, StoreExt as _, WriteError};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -43,7 +43,7 @@ const APPEND_AGAIN: Duration = Duration::from_secs(1);
 /// Everything one provider call needs.
 pub(crate) struct Attempt {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) pen: Pen,
+    pub(crate) pen: AppendRight,
     pub(crate) bell: Arc<Bell>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
@@ -274,7 +274,7 @@ impl Attempt {
     async fn append_later(&self, rows: &[JournalRow], away: StoreError) -> Result<(), WriteError> {
         tracing::warn!(chat = %self.pen.chat, %away, "an answer waits until it can be stored");
         while self.cancel.run_until_cancelled(sleep(APPEND_AGAIN)).await.is_some() {
-            match self.store.append(self.pen, rows.to_vec()).await {
+            match self.store.append_and_wait(self.pen, rows.to_vec()).await {
                 Err(WriteError::Store(StoreError::Unavailable(_))) => {}
                 Err(WriteError::OutOfPlace) => return Ok(()), // They are stored: nobody else writes here.
                 Err(WriteError::Fenced) => break,             // A store in doubt wants the chat to be taken anew.

@@ -7,7 +7,7 @@ use axum::{Extension, Json as Answer};
 use everturn::CreateError;
 use everturn::core::command::{self, Command};
 use everturn::core::ids::{ChatId, MessageId, Timestamp};
-use everturn::stores::Query as Wanted;
+use everturn::stores::ChatQuery as Wanted;
 use serde::Deserialize;
 use tokio::time::timeout;
 use utoipa::IntoParams;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use everturn::core::ids::{ChatId, InboxSeq, Version};
-use everturn::stores::{Heading, Query, StoreError};
+use everturn::stores::{ChatQuery, Heading, StoreError};
 use everturn::{Changed, Feed};
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -103,7 +103,7 @@ impl List {
     }
 
     async fn page(&mut self, frame: &mut String) -> Result<(), StoreError> {
-        let headings = self.app.newest(&self.caller, Query { len: PAGE_LEN, ..Query::default() }).await?;
+        let headings = self.app.newest(&self.caller, ChatQuery { len: PAGE_LEN, ..ChatQuery::default() }).await?;
         let listed: HashMap<ChatId, Told> = headings.iter().map(|heading| (heading.id, told(heading))).collect();
         let is_known = !std::mem::take(&mut self.is_new) && listed == self.known;
         self.known = listed;

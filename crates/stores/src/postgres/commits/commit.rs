@@ -17,7 +17,7 @@ use crate::postgres::connection::pool::{Conn, Mode, Param};
 use crate::postgres::connection::retry::Fault;
 use crate::postgres::leases::cache::Desk;
 use crate::postgres::notify::channel::Haste;
-use crate::store::{Hint, Pen, WriteError};
+use crate::store::{AppendRight, Hint, WriteError};
 use crate::tables::{self, Split};
 
 /// How many rows count what an owner used on a day.
@@ -94,7 +94,7 @@ impl Inner {
     pub(crate) async fn commit(
         self: Arc<Self>,
         _turn: Turn,
-        pen: Pen,
+        pen: AppendRight,
         facts: Vec<Fact>,
     ) -> Result<Version, WriteError> {
         let desk = self.desks.at(pen.chat);
@@ -118,7 +118,7 @@ impl Inner {
         written
     }
 
-    async fn write(&self, desk: &Desk, pen: Pen, sheet: &Sheet) -> Result<Version, WriteError> {
+    async fn write(&self, desk: &Desk, pen: AppendRight, sheet: &Sheet) -> Result<Version, WriteError> {
         let mut patience = self.patience();
         loop {
             let fault = match self.try_commit(sheet).await {
@@ -147,7 +147,7 @@ impl Inner {
         Ok(sheet.chat.version)
     }
 
-    async fn version_under(&self, pen: Pen, worker: i64) -> Result<Option<i64>, Fault> {
+    async fn version_under(&self, pen: AppendRight, worker: i64) -> Result<Option<i64>, Fault> {
         let (id, fence) = (id_bytes(pen.chat), big(pen.fence.0));
         let sql = "SELECT version FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
         let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
@@ -177,7 +177,7 @@ impl Inner {
     }
 }
 
-fn shut_out(desk: &Desk, pen: Pen) -> WriteError {
+fn shut_out(desk: &Desk, pen: AppendRight) -> WriteError {
     desk.clear(pen.fence);
     WriteError::Fenced
 }

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use everturn_core::chat::Chat;
 use everturn_core::fork;
 use everturn_core::ids::{ChatId, InboxSeq, StepId};
 use tokio_postgres::types::Type;
 
-use crate::new_chat::{Fork, MakeError, New};
+use crate::new_chat::{Fork, MakeError, NewChat};
 use crate::postgres::Inner;
 use crate::postgres::connection::columns::{ChatCells, big, count, id_bytes, id_of, text};
 use crate::postgres::connection::pool::{Conn, Mode, Param};
@@ -44,26 +43,10 @@ enum Tried {
 }
 
 impl Inner {
-    pub(crate) async fn create(&self, id: ChatId, agent: &str, owner: &str) -> Result<(), StoreError> {
-        let cells = ChatCells::from(&Chat::new(id, agent, owner));
-        let mut patience = self.patience();
-        while let Err(fault) = self.try_create(&cells).await {
-            patience.wait(fault).await?;
-        }
-        self.tell(Hint::News(id), Haste::Soon);
-        Ok(())
-    }
-
-    async fn try_create(&self, cells: &ChatCells) -> Result<(), Fault> {
-        let conn = self.link.conn().await?;
-        tokio::try_join!(conn.begin(Mode::Write), insert(&conn, cells, None), conn.commit())?;
-        Ok(())
-    }
-
-    pub(crate) async fn make(&self, new: &New) -> Result<ChatId, MakeError> {
+    pub(crate) async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
         let mut patience = self.patience();
         loop {
-            match self.try_make(new).await {
+            match self.try_create(new).await {
                 Ok(Tried::Made(chat)) => {
                     self.tell(Hint::News(chat), Haste::Soon);
                     return Ok(chat);
@@ -75,7 +58,7 @@ impl Inner {
         }
     }
 
-    pub(crate) async fn made(&self, new: &New) -> Result<Option<ChatId>, MakeError> {
+    pub(crate) async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
         let mut patience = self.patience();
         loop {
             match self.earlier_make(new).await {
@@ -87,7 +70,7 @@ impl Inner {
         }
     }
 
-    async fn try_make(&self, new: &New) -> Result<Tried, Fault> {
+    async fn try_create(&self, new: &NewChat) -> Result<Tried, Fault> {
         if let Some(earlier) = self.earlier_make(new).await? {
             return Ok(earlier);
         }
@@ -110,7 +93,7 @@ impl Inner {
             conn.rollback().await?;
             return Ok(Tried::Moved);
         }
-        let inserted = insert(&conn, &ChatCells::from(&chat), Some(new)).await?;
+        let inserted = insert(&conn, &ChatCells::from(&chat), new).await?;
         if inserted == 0 {
             conn.rollback().await?; // Somebody was first, or this is the same again, whose answer was lost.
             drop(conn); // Or a crowd could take every connection and wait for one more.
@@ -125,7 +108,7 @@ impl Inner {
     }
 
     /// What was made under the same key.
-    async fn earlier_make(&self, new: &New) -> Result<Option<Tried>, Fault> {
+    async fn earlier_make(&self, new: &NewChat) -> Result<Option<Tried>, Fault> {
         let Some(key) = &new.key else { return Ok(None) };
         let sql = "
             SELECT id, request FROM chats
@@ -196,12 +179,12 @@ async fn is_as_seen(conn: &Conn, Fork { chat, at }: Fork, sheet: &Sheet) -> Resu
     Ok(there.is_some() && conn.query_opt(gone, &params).await?.is_none())
 }
 
-async fn insert(conn: &Conn, cells: &ChatCells, new: Option<&New>) -> Result<u64, Fault> {
+async fn insert(conn: &Conn, cells: &ChatCells, new: &NewChat) -> Result<u64, Fault> {
     let sql = "
         INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, submitted,
             body, key, request)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15) ON CONFLICT DO NOTHING";
-    let keyed = new.and_then(|new| Some((new.key.as_ref()?.as_bytes(), new.digest())));
+    let keyed = new.key.as_ref().map(|key| (key.as_bytes(), new.digest()));
     let (key, request) = (keyed.map(|(key, _)| key), keyed.map(|(_, digest)| digest.to_vec()));
     let params: [Param<'_>; 15] = [
         (&&cells.id[..], Type::BYTEA),

@@ -16,7 +16,7 @@ use crate::store::{Hint, Lease, StoreError, WriteError};
 impl Inner {
     /// Deletes a chat that is ours: nobody else journals for it, and of ours nothing is on its way any more.
     pub(crate) async fn delete(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), WriteError> {
-        let (chat, pen) = (lease.chat(), lease.pen());
+        let (chat, pen) = (lease.chat(), lease.append_right());
         let desk = self.desks.at(chat);
         let worker = self.life().current();
         let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {

@@ -5,7 +5,7 @@ use everturn_core::ids::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::idempotency::Asked;
+use crate::idempotency::IdempotencyRecord;
 use crate::postgres::Inner;
 use crate::postgres::Postgres;
 use crate::postgres::by_itself;
@@ -53,8 +53,8 @@ impl Tokens for Postgres {
         self.inner.write_again(sql, &[(&&hash.0[..], Type::BYTEA), (&at.0, Type::INT8)]).await
     }
 
-    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
-        let Asked { owner, key, request, salt, at } = asked;
+    async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
+        let IdempotencyRecord { owner, key, request, salt, at } = asked;
         self.inner.write_again("DELETE FROM asked WHERE at < $1", &[(&asked.oldest().0, Type::INT8)]).await?;
         let sql =
             "INSERT INTO asked (owner, key, request, salt, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
@@ -69,7 +69,7 @@ impl Tokens for Postgres {
         Ok(self.recall(owner, key).await?.unwrap_or_else(|| asked.clone()))
     }
 
-    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         let sql = "SELECT request, salt, at FROM asked WHERE owner = $1 AND key = $2";
         let params: [Param<'_>; 2] = [(&owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
         let rows = self.inner.look(sql, &params).await?;
@@ -78,7 +78,7 @@ impl Tokens for Postgres {
         };
         let asked = |row: &Row| {
             let (request, salt, at) = (bytes(row, "request")?, bytes(row, "salt")?, Timestamp(row.get("at")));
-            Ok(Asked { owner: owner.into(), key: key.into(), request, salt, at })
+            Ok(IdempotencyRecord { owner: owner.into(), key: key.into(), request, salt, at })
         };
         rows.first().map(asked).transpose().map_err(lasting)
     }

@@ -11,7 +11,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use crate::failpoint::failpoint;
-use crate::postgres::Options;
+use crate::postgres::PostgresOptions;
 use crate::postgres::connection::retry::Fault;
 use crate::postgres::setup::address::Address;
 use crate::store::StoreError;
@@ -38,7 +38,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(Address { config, tls }: Address, len: usize, options: &Options) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        Address { config, tls }: Address,
+        len: usize,
+        options: &PostgresOptions,
+    ) -> Result<Self, StoreError> {
         let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
             .max_size(len.max(1))

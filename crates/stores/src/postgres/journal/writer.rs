@@ -28,7 +28,7 @@ use crate::postgres::leases::cache::Desk;
 use crate::postgres::notify::channel::Haste;
 use crate::shape::bundle::{Bundle, Head};
 use crate::shape::rows::Piece;
-use crate::store::{Hint, Pen, StoreError, WriteError};
+use crate::store::{AppendRight, Hint, StoreError, WriteError};
 use crate::tables::Durability;
 
 /// How many appends wait at most before those who append do.
@@ -38,7 +38,7 @@ const BATCH_LEN_MAX: usize = 2048;
 
 pub(crate) enum Job {
     Append {
-        pen: Pen,
+        pen: AppendRight,
         rows: Vec<JournalRow>,
         piece: Piece,
         ack: Ack,
@@ -49,7 +49,7 @@ pub(crate) enum Job {
 
 /// Rows of one chat that go together.
 struct Entry {
-    pen: Pen,
+    pen: AppendRight,
     desk: Arc<Desk>,
     no: i64,
     rows: Vec<JournalRow>,
@@ -115,7 +115,7 @@ struct Batch {
 
 impl Batch {
     /// Puts rows where they belong, or refuses them.
-    fn add(&mut self, inner: &Inner, pen: Pen, (rows, piece): (Vec<JournalRow>, Piece), ack: Ack) {
+    fn add(&mut self, inner: &Inner, pen: AppendRight, (rows, piece): (Vec<JournalRow>, Piece), ack: Ack) {
         let desk = inner.desks.at(pen.chat);
         let place = {
             let held = desk.held();

@@ -10,7 +10,7 @@ use everturn_core::chat::Chat;
 use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use everturn_core::view::{Cursor, Event, JournalRow};
 
-use crate::store::{News, Pen};
+use crate::store::{AppendRight, News};
 
 /// How many of the newest rows of a draft are kept: half a second of an answer, and more.
 const RING_LEN_MAX: usize = 32;
@@ -82,7 +82,7 @@ impl Desk {
     }
 
     /// Whether `pen` is the newest that was given here, by the worker this process is now.
-    pub(crate) fn is_open_to(&self, pen: Pen, worker: Option<i64>) -> bool {
+    pub(crate) fn is_open_to(&self, pen: AppendRight, worker: Option<i64>) -> bool {
         self.held().as_ref().is_some_and(|held| held.fence == pen.fence && Some(held.worker) == worker)
     }
 

@@ -18,7 +18,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use crate::clock;
-use crate::postgres::Options;
+use crate::postgres::PostgresOptions;
 use crate::postgres::connection::pool::Param;
 use crate::postgres::connection::retry::Fault;
 use crate::postgres::lasting;
@@ -105,7 +105,7 @@ impl Worker {
     /// Makes this process known, and keeps it so until it is dropped.
     pub(crate) async fn start(
         address: Address,
-        options: &Options,
+        options: &PostgresOptions,
         belief: f64,
         hints: Arc<Hints>,
     ) -> Result<Self, StoreError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use everturn_core::budget::{BudgetUse, Day};
 use everturn_core::chat::Chat;
-use everturn_core::command::{InboxCommand, Refusal};
+use everturn_core::command::InboxCommand;
 use everturn_core::cost::Micros;
 use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, ChatId, InboxSeq, MessageId, Seq, StepId, Timestamp};
@@ -16,9 +16,9 @@ use everturn_core::view::{self, Standing};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::heading::{Heading, Query, searchable};
+use crate::heading::{ChatQuery, Heading, searchable};
 use crate::postgres::Inner;
-use crate::postgres::Inspection;
+use crate::postgres::PostgresInspection;
 use crate::postgres::commits::submit::pending;
 use crate::postgres::connection::columns::{
     HEADING, big, bytes, count, damaged, heading, id_bytes, name, text, unreadable,
@@ -31,7 +31,7 @@ use crate::postgres::reads::news::Shown;
 use crate::postgres::to_the_end;
 use crate::search;
 use crate::shape::{self, attempted, command, message, outcome, rows};
-use crate::store::{CallRecord, Loaded, Pen, Receipt, StoreError, WriteError};
+use crate::store::{AppendRight, CallRecord, CommandRef, Loaded, StoreError, Submitted, WriteError};
 use crate::tables::{self, Fetch, Sheet};
 
 /// The calls that were started in a chat; one row without a call if there are none, and none if there is no chat.
@@ -39,7 +39,7 @@ pub(crate) const CALLS: &str = "
     SELECT calls.step, ordinal, tool, effect, started, starts, ended, verdict
     FROM chats LEFT JOIN calls ON chat = id WHERE id = $1 ORDER BY calls.step, ordinal";
 
-impl Inspection {
+impl PostgresInspection {
     /// What a list says about a chat.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Inspection {
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn headings(&self, query: &Query) -> Result<Vec<Heading>, StoreError> {
+    pub async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let sql = format!(
             "SELECT {HEADING} FROM chats
              WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
@@ -110,23 +110,32 @@ impl Inspection {
         Ok(rows.first().map(sum).unwrap_or_default())
     }
 
-    pub(crate) async fn receipt(&self, chat: ChatId, key: &str) -> Result<Option<Receipt>, StoreError> {
+    /// A command that was accepted before, and its outcome.
+    pub(crate) async fn submitted(
+        &self,
+        chat: ChatId,
+        command: CommandRef<'_>,
+    ) -> Result<Option<Submitted>, StoreError> {
         let id = id_bytes(chat);
-        let sql = "
-            SELECT seq FROM chats LEFT JOIN inbox
-            ON inbox.chat = chats.id AND inbox.key IS NOT NULL AND sha256(inbox.key) = sha256($2) WHERE chats.id = $1";
-        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&key.as_bytes(), Type::BYTEA)]).await?;
-        let seq: Option<i64> = rows.first().ok_or(StoreError::NoSuchChat)?.get(0);
-        Ok(seq.map(|seq| Receipt { chat, seq: InboxSeq(seq as u64) }))
-    }
-
-    pub(crate) async fn outcome(&self, chat: ChatId, seq: InboxSeq) -> Result<Option<Result<(), Refusal>>, StoreError> {
-        let (id, seq) = (id_bytes(chat), big(seq.0));
-        let sql = "SELECT outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id AND seq = $2 WHERE chats.id = $1";
-        let rows = self.look(sql, &[(&&id[..], Type::BYTEA), (&seq, Type::INT8)]).await?;
+        let rows = match command {
+            CommandRef::Key(key) => {
+                let sql = "
+                    SELECT seq, outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id
+                    AND inbox.key IS NOT NULL AND sha256(inbox.key) = sha256($2) WHERE chats.id = $1";
+                self.look(sql, &[(&&id[..], Type::BYTEA), (&key.as_bytes(), Type::BYTEA)]).await?
+            }
+            CommandRef::Seq(seq) => {
+                let sql = "
+                    SELECT seq, outcome FROM chats LEFT JOIN inbox ON inbox.chat = chats.id AND seq = $2
+                    WHERE chats.id = $1";
+                self.look(sql, &[(&&id[..], Type::BYTEA), (&big(seq.0), Type::INT8)]).await?
+            }
+        };
         let row = rows.first().ok_or(StoreError::NoSuchChat)?;
-        let text: Option<&str> = row.try_get(0).map_err(|_| lasting(damaged()))?;
-        text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))
+        let Some(seq) = row.get::<_, Option<i64>>(0) else { return Ok(None) };
+        let text: Option<&str> = row.try_get(1).map_err(|_| lasting(damaged()))?;
+        let outcome = text.map(outcome::read).transpose().map_err(|bad| lasting(bad.into()))?;
+        Ok(Some(Submitted { seq: InboxSeq(seq.unsigned_abs()), outcome }))
     }
 
     /// The whole transcript of a chat, rewound messages left out.
@@ -142,7 +151,7 @@ impl Inner {
     /// Headings of chats in which something is looked for: every word that was ever said is read, which takes long. So only
     /// some search at once. One that has begun keeps its place to its end even if nobody waits for it any more, because the
     /// database goes on with it: clients that come and go make no more of them.
-    pub(crate) async fn search(self: Arc<Self>, query: Query) -> Result<Vec<Heading>, StoreError> {
+    pub(crate) async fn search(self: Arc<Self>, query: ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let place = tokio::time::timeout(self.patience, self.searches.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
             return Err(StoreError::Unavailable("too many search at once: try again in a moment".into()));
@@ -155,7 +164,7 @@ impl Inner {
         .await
     }
 
-    pub(crate) async fn load(&self, pen: Pen) -> Result<Loaded, WriteError> {
+    pub(crate) async fn load(&self, pen: AppendRight) -> Result<Loaded, WriteError> {
         let desk = self.desks.at(pen.chat);
         let worker = self.life().current();
         let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
@@ -180,7 +189,7 @@ impl Inner {
         }
     }
 
-    async fn try_load(&self, pen: Pen, worker: i64) -> Result<Option<Loaded>, Fault> {
+    async fn try_load(&self, pen: AppendRight, worker: i64) -> Result<Option<Loaded>, Fault> {
         let conn = self.link.conn().await?;
         let id = id_bytes(pen.chat);
         let sql = "
@@ -199,7 +208,7 @@ impl Inner {
     }
 
     /// The chat, if it is still ours.
-    pub(crate) async fn chat_under(&self, pen: Pen, worker: i64) -> Result<Option<Arc<Chat>>, StoreError> {
+    pub(crate) async fn chat_under(&self, pen: AppendRight, worker: i64) -> Result<Option<Arc<Chat>>, StoreError> {
         let mut patience = self.patience();
         loop {
             let read = async {
@@ -216,7 +225,7 @@ impl Inner {
     }
 }
 
-impl Inspection {
+impl PostgresInspection {
     pub(crate) async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
         let mut patience = self.patience();
         loop {
@@ -402,7 +411,7 @@ pub(crate) async fn page(
 }
 
 /// The chat and its short name, if it is still ours.
-async fn chat_under(conn: &Conn, pen: Pen, worker: i64) -> Result<Option<(Chat, i64)>, Fault> {
+async fn chat_under(conn: &Conn, pen: AppendRight, worker: i64) -> Result<Option<(Chat, i64)>, Fault> {
     let (id, fence) = (id_bytes(pen.chat), big(pen.fence.0));
     let sql = "SELECT body, no FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
     let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];

@@ -11,8 +11,8 @@ use everturn_core::message::Message;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::chat_snapshot::Picture;
-use crate::postgres::Options;
+use crate::chat_snapshot::ChatSnapshot;
+use crate::postgres::PostgresOptions;
 use crate::postgres::connection::columns::{HEADING, count, heading, id_bytes};
 use crate::postgres::connection::pool::{Link, Mode, Param};
 use crate::postgres::connection::retry::{Fault, Patience};
@@ -23,19 +23,19 @@ use crate::store::StoreError;
 use crate::tables::{Fetch, Sheet};
 
 /// A database that is only looked at.
-pub struct Inspection {
+pub struct PostgresInspection {
     pub(crate) link: Arc<Link>,
     /// For what requests and subscribers read; the same if there are few.
     pub(crate) watching: Arc<Link>,
     pub(crate) patience: Duration,
 }
 
-impl Inspection {
+impl PostgresInspection {
     /// Looks at the database at `url`, which other processes may be using. Needs a tokio runtime with time and IO.
     ///
     /// # Errors
     /// It cannot be reached, or has another schema than this program reads.
-    pub async fn open(url: &str, options: &Options) -> Result<Self, StoreError> {
+    pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
         let link = Link::new(Address::parse(url, options)?, options.connections_max, options)?;
         migrate::refuse_other(&link, Patience::new(options.patience)).await?;
         let link = Arc::new(link);
@@ -75,7 +75,7 @@ impl Inspection {
     ///
     /// # Errors
     /// It is not there, or cannot be read.
-    pub async fn picture(&self, chat: ChatId) -> Result<Picture, StoreError> {
+    pub async fn picture(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
         let mut patience = self.patience();
         loop {
             match self.try_picture(chat).await {
@@ -85,7 +85,7 @@ impl Inspection {
         }
     }
 
-    async fn try_picture(&self, chat: ChatId) -> Result<Picture, Fault> {
+    async fn try_picture(&self, chat: ChatId) -> Result<ChatSnapshot, Fault> {
         let (conn, id) = (self.link.conn().await?, id_bytes(chat));
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
         let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
@@ -96,7 +96,7 @@ impl Inspection {
         let heading = heading(&about.ok_or(StoreError::NoSuchChat)?)?;
         let transcript: Vec<Arc<Message>> = messages(&conn, chat, &found, Fetch::Bytes).await?;
         conn.commit().await?;
-        Ok(Picture { heading, transcript, calls: calls(&called)? })
+        Ok(ChatSnapshot { heading, transcript, calls: calls(&called)? })
     }
 
     /// A name that no other database has, nor this one after it was made anew, or moved.

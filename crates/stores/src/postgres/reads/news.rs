@@ -20,7 +20,7 @@ use crate::tables::{Fetch, PAGE_LEN_MAX, Sheet, draft_of};
 
 impl Inner {
     /// What is known without asking the database; `None` if nothing is.
-    pub(crate) fn since_at_hand(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
+    pub(crate) fn cached_since(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
         self.desks.at(chat).since(cursor, self.life().current())
     }
 

@@ -6,7 +6,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::postgres::Options;
+use crate::postgres::PostgresOptions;
 use crate::postgres::setup::tls::Trust;
 use crate::store::StoreError;
 
@@ -22,7 +22,7 @@ pub(crate) struct Address {
 
 impl Address {
     /// Reads a URL. What is wrong with it is said without quoting it: there is a password in it.
-    pub(crate) fn parse(url: &str, options: &Options) -> Result<Self, StoreError> {
+    pub(crate) fn parse(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
         let (url, trust) = Trust::split(url)?;
         let bad = |_| {
             StoreError::Unavailable("the database URL cannot be read: write postgres://user:password@host/name".into())
@@ -52,11 +52,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for url in ["postgres://me:secret@host/name?sslmode=some", "postgres://me:secret@host:x/name", "secret"] {
-            let Err(error) = Address::parse(url, &Options::default()) else { panic!("{url}") };
+            let Err(error) = Address::parse(url, &PostgresOptions::default()) else { panic!("{url}") };
             assert!(!error.to_string().contains("secret"), "{error}");
         }
         let url = "postgres://me:secret@host/name?sslmode=verify-full&sslrootcert=/nowhere.pem";
-        let Err(error) = Address::parse(url, &Options::default()) else { panic!("there is no such file") };
+        let Err(error) = Address::parse(url, &PostgresOptions::default()) else { panic!("there is no such file") };
         assert!(error.to_string().contains("/nowhere.pem"), "{error}");
     }
 }

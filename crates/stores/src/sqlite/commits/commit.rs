@@ -15,12 +15,17 @@ use crate::sqlite::columns::{id, number};
 use crate::sqlite::error::Halt;
 use crate::sqlite::journal::open_drafts::Told;
 use crate::sqlite::writer::tx::Desk;
-use crate::store::{Pen, WriteError};
+use crate::store::{AppendRight, WriteError};
 use crate::tables::{self, MessageRow, Split};
 
 impl Desk<'_> {
     /// Adds rows to the journal of the open step.
-    pub(crate) fn append(&mut self, pen: Pen, rows: &Arc<[JournalRow]>, piece: &Piece) -> Result<(), Halt<WriteError>> {
+    pub(crate) fn append(
+        &mut self,
+        pen: AppendRight,
+        rows: &Arc<[JournalRow]>,
+        piece: &Piece,
+    ) -> Result<(), Halt<WriteError>> {
         let seat = self.held(pen)?;
         let next = seat.seq.next();
         let fits = |(i, row): (usize, &JournalRow)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
@@ -38,7 +43,12 @@ impl Desk<'_> {
     }
 
     /// Writes one change whole.
-    pub(crate) fn commit(&mut self, pen: Pen, facts: &[Fact], split: &Split) -> Result<Version, Halt<WriteError>> {
+    pub(crate) fn commit(
+        &mut self,
+        pen: AppendRight,
+        facts: &[Fact],
+        split: &Split,
+    ) -> Result<Version, Halt<WriteError>> {
         let seat = self.held(pen)?;
         let before = seat.chat.clone();
         let mut chat = before.clone();

@@ -11,7 +11,7 @@ use everturn_core::ids::{ChatId, InboxSeq, StepId, Version};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::heading::searchable;
-use crate::new_chat::{Fork, MakeError, New};
+use crate::new_chat::{Fork, MakeError, NewChat};
 use crate::shape::{self, BlobId};
 use crate::sqlite::columns::{chat_id, id, number, unsigned};
 use crate::sqlite::error::Halt;
@@ -90,13 +90,8 @@ fn blobs(connection: &Connection, chat: ChatId, end: i64) -> Result<BTreeSet<Blo
 }
 
 impl Desk<'_> {
-    /// Makes a chat, once.
-    pub(crate) fn create(&mut self, chat: &Chat) -> Result<(), Halt<StoreError>> {
-        self.put_new(chat, None)
-    }
-
     /// Makes an empty chat, or finds the one that was made under its key.
-    pub(crate) fn make(&mut self, new: &New, chat: Option<Chat>) -> Result<ChatId, Halt<MakeError>> {
+    pub(crate) fn make(&mut self, new: &NewChat, chat: Option<Chat>) -> Result<ChatId, Halt<MakeError>> {
         let digest = new.digest();
         if let Some(key) = &new.key
             && let Some(made) = made(self.connection, &new.owner, key, &digest)?
@@ -109,7 +104,7 @@ impl Desk<'_> {
     }
 
     /// The same, with what was said in another; `None` if that has changed since it was looked at.
-    pub(crate) fn fork(&mut self, new: &New, from: Fork, sheet: &Sheet) -> Result<Option<ChatId>, Halt<MakeError>> {
+    pub(crate) fn fork(&mut self, new: &NewChat, from: Fork, sheet: &Sheet) -> Result<Option<ChatId>, Halt<MakeError>> {
         let (source, end) = (id(from.chat), number(from.at.0)?);
         let gone = "SELECT 1 FROM messages WHERE chat = ?1 AND gone > ?2 AND id <= ?3";
         let is_there = self.connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?.exists(params![source])?;

@@ -8,7 +8,7 @@ use crate::sqlite::error::Halt;
 use crate::sqlite::journal::open_drafts::Told;
 use crate::sqlite::journal::trim::unreadable;
 use crate::sqlite::writer::tx::{Desk, Seat};
-use crate::store::{Pen, WriteError};
+use crate::store::{AppendRight, WriteError};
 
 /// Where a chat has rows. Messages twice: those that are gone have an index of their own.
 const ROWS: [&str; 7] = [
@@ -23,7 +23,7 @@ const ROWS: [&str; 7] = [
 
 impl Desk<'_> {
     /// Deletes a chat with all that is kept of it.
-    pub(crate) fn delete(&mut self, pen: Pen) -> Result<(), Halt<WriteError>> {
+    pub(crate) fn delete(&mut self, pen: AppendRight) -> Result<(), Halt<WriteError>> {
         let Seat { fence, number, .. } = *self.held(pen)?;
         self.heads.raise_floor(fence);
         for sql in ROWS {

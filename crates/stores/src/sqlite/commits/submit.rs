@@ -11,9 +11,10 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::shape::{self, Written};
 use crate::sqlite::columns::{id, number, optional_name, unsigned};
 use crate::sqlite::error::Halt;
+use crate::sqlite::reads::chat as reads;
 use crate::sqlite::reads::rows;
 use crate::sqlite::writer::tx::Desk;
-use crate::store::{StoreError, SubmitError};
+use crate::store::{CommandRef, StoreError, SubmitError, Submitted};
 use crate::tables::{Fetch, USER};
 
 /// A command and its text.
@@ -71,15 +72,35 @@ impl Desk<'_> {
 }
 
 /// The command a key was used for.
-pub(crate) fn by_key(
-    connection: &Connection,
-    chat: ChatId,
-    key: &str,
-) -> Result<Option<(InboxSeq, String)>, rusqlite::Error> {
+fn by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<Option<(InboxSeq, String)>, rusqlite::Error> {
     let mut select = connection.prepare_cached("SELECT seq, body FROM inbox WHERE chat = ?1 AND key = ?2")?;
     let found =
         select.query_row(params![id(chat), key.as_bytes()], |row| Ok((InboxSeq(unsigned(row, 0)?), row.get(1)?)));
     found.optional()
+}
+
+/// A command that was accepted before, and its outcome.
+pub(crate) fn submitted(
+    connection: &Connection,
+    chat: ChatId,
+    command: CommandRef<'_>,
+) -> Result<Option<Submitted>, Halt<StoreError>> {
+    reads::is_there(connection, chat)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((InboxSeq(unsigned(row, 0)?), row.get::<_, Option<String>>(1)?));
+    let found = match command {
+        CommandRef::Key(key) => connection
+            .prepare_cached("SELECT seq, outcome FROM inbox WHERE chat = ?1 AND key = ?2")?
+            .query_row(params![id(chat), key.as_bytes()], read),
+        CommandRef::Seq(seq) => {
+            let Ok(seq) = i64::try_from(seq.0) else { return Ok(None) };
+            connection
+                .prepare_cached("SELECT seq, outcome FROM inbox WHERE chat = ?1 AND seq = ?2")?
+                .query_row(params![id(chat), seq], read)
+        }
+    };
+    let Some((seq, outcome)) = found.optional()? else { return Ok(None) };
+    let outcome = outcome.map(|text| shape::outcome::read(&text)).transpose()?;
+    Ok(Some(Submitted { seq, outcome }))
 }
 
 /// Whether a message is one that a person sent, and still there.

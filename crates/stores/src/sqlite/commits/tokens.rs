@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use everturn_core::ids::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::idempotency::Asked;
+use crate::idempotency::IdempotencyRecord;
 use crate::sqlite::Sqlite;
 use crate::sqlite::columns::name;
 use crate::sqlite::writer::thread::Needs;
@@ -43,12 +43,12 @@ impl Tokens for Sqlite {
         self.write(Needs::Full, move |desk| Ok(revoke(desk.connection, &hash, at)?)).await
     }
 
-    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+    async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         let asked = asked.clone();
         self.write(Needs::Full, move |desk| Ok(remember(desk.connection, &asked)?)).await
     }
 
-    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         let (owner, key) = (owner.to_owned(), key.to_owned());
         self.read(move |snapshot| Ok(recall(snapshot, &owner, &key)?)).await
     }
@@ -69,19 +69,19 @@ fn revoke(connection: &Connection, hash: &TokenHash, at: Timestamp) -> Result<()
     Ok(())
 }
 
-fn remember(connection: &Connection, asked: &Asked) -> Result<Asked, rusqlite::Error> {
+fn remember(connection: &Connection, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, rusqlite::Error> {
     connection.prepare_cached("DELETE FROM asked WHERE at < ?1")?.execute(params![asked.oldest().0])?;
-    let Asked { owner, key, request, salt, at } = asked;
+    let IdempotencyRecord { owner, key, request, salt, at } = asked;
     let sql = "INSERT OR IGNORE INTO asked (owner, key, request, salt, at) VALUES (?1, ?2, ?3, ?4, ?5)";
     connection.prepare_cached(sql)?.execute(params![owner.as_bytes(), key.as_bytes(), request, salt, at.0])?;
     Ok(recall(connection, owner, key)?.unwrap_or_else(|| asked.clone()))
 }
 
-fn recall(connection: &Connection, owner: &str, key: &str) -> Result<Option<Asked>, rusqlite::Error> {
+fn recall(connection: &Connection, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, rusqlite::Error> {
     let mut select = connection.prepare_cached("SELECT request, salt, at FROM asked WHERE owner = ?1 AND key = ?2")?;
     let asked = |row: &Row<'_>| {
         let (request, salt, at) = (row.get(0)?, row.get(1)?, Timestamp(row.get(2)?));
-        Ok(Asked { owner: owner.into(), key: key.into(), request, salt, at })
+        Ok(IdempotencyRecord { owner: owner.into(), key: key.into(), request, salt, at })
     };
     select.query_row(params![owner.as_bytes(), key.as_bytes()], asked).optional()
 }

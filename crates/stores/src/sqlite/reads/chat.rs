@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::chat::Chat;
-use everturn_core::command::{InboxCommand, Refusal};
+use everturn_core::command::InboxCommand;
 use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::Message;
@@ -17,7 +17,7 @@ use crate::sqlite::commits::submit::pending;
 use crate::sqlite::error::Halt;
 use crate::sqlite::journal::open_drafts::Head;
 use crate::sqlite::reads::rows;
-use crate::store::{CallRecord, Loaded, News, Pen, StoreError, WriteError};
+use crate::store::{AppendRight, CallRecord, Loaded, MessageRange, News, StoreError, WriteError};
 use crate::tables::{self, Fetch, PAGE_LEN_MAX, Sheet};
 
 /// Where the transcript begins for a model. The kind is no parameter: there is an index for this one alone.
@@ -68,21 +68,11 @@ pub(crate) fn standing(connection: &Connection, chat: ChatId) -> Result<Standing
     Ok(Shown::read(connection, chat)?.standing())
 }
 
-/// What became of a command.
-pub(crate) fn outcome(
-    connection: &Connection,
-    chat: ChatId,
-    seq: InboxSeq,
-) -> Result<Option<Result<(), Refusal>>, Halt<StoreError>> {
-    is_there(connection, chat)?;
-    let Ok(seq) = i64::try_from(seq.0) else { return Ok(None) };
-    let mut select = connection.prepare_cached("SELECT outcome FROM inbox WHERE chat = ?1 AND seq = ?2")?;
-    let found: Option<Option<String>> = select.query_row(params![id(chat), seq], |row| row.get(0)).optional()?;
-    Ok(found.flatten().map(|text| shape::outcome::read(&text)).transpose()?)
-}
-
 /// The chat, for whoever holds it.
-pub(crate) fn state(connection: &Connection, Pen { chat, fence }: Pen) -> Result<Chat, Halt<WriteError>> {
+pub(crate) fn state(
+    connection: &Connection,
+    AppendRight { chat, fence }: AppendRight,
+) -> Result<Chat, Halt<WriteError>> {
     let (state, now, _) = chat_of(connection, chat, Fetch::Bytes)?;
     if now == fence { Ok(state) } else { Err(WriteError::Fenced.into()) }
 }
@@ -90,10 +80,10 @@ pub(crate) fn state(connection: &Connection, Pen { chat, fence }: Pen) -> Result
 /// Everything a driver needs; `None` if it has to be asked for again.
 pub(crate) fn load(
     connection: &Connection,
-    Pen { chat, fence }: Pen,
+    AppendRight { chat, fence }: AppendRight,
     head: Option<&Head>,
 ) -> Result<Option<Loaded>, Halt<WriteError>> {
-    let state = state(connection, Pen { chat, fence })?;
+    let state = state(connection, AppendRight { chat, fence })?;
     let Some(rows) = draft(connection, &state, head, Seq(0), Fetch::Bytes)? else { return Ok(None) };
     let mut select = connection.prepare_cached(NEWEST_SUMMARY)?;
     let summary: Option<i64> = select.query_row(params![id(chat)], |row| row.get(0))?;
@@ -151,7 +141,7 @@ fn text_len(row: &rusqlite::Row<'_>) -> Result<usize, rusqlite::Error> {
 }
 
 /// The newest messages before one of them, or before the end; oldest first, as many as go on the sheet.
-pub(crate) fn page<E: From<StoreError>>(
+fn page<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     before: Option<MessageId>,
@@ -173,14 +163,26 @@ pub(crate) fn page<E: From<StoreError>>(
     Ok(messages)
 }
 
+/// Messages of a chat in order.
+pub(crate) fn messages<E: From<StoreError>>(
+    connection: &Connection,
+    chat: ChatId,
+    range: MessageRange,
+) -> Result<Vec<Arc<Message>>, Halt<E>> {
+    match range {
+        MessageRange::All => page(connection, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)),
+        MessageRange::Before(before, len) => page(connection, chat, before, len, (Sheet::page(), Fetch::Lengths)),
+        MessageRange::After(id, len) => after(connection, chat, id, len),
+    }
+}
+
 /// The oldest messages after one of them, oldest first.
-pub(crate) fn after(
+fn after<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     after: MessageId,
     len: usize,
-) -> Result<Vec<Arc<Message>>, Halt<StoreError>> {
-    is_there(connection, chat)?;
+) -> Result<Vec<Arc<Message>>, Halt<E>> {
     let (after, len) = (i64::try_from(after.0).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
     let sql = "SELECT body FROM messages WHERE chat = ?1 AND id > ?2 AND gone IS NULL ORDER BY id LIMIT ?3";
     let mut select = connection.prepare_cached(sql)?;

@@ -15,7 +15,7 @@ use everturn_core::ids::ChatId;
 use everturn_core::message::Message;
 use rusqlite::Connection;
 
-use crate::chat_snapshot::Picture;
+use crate::chat_snapshot::ChatSnapshot;
 use crate::heading::Heading;
 use crate::shape::bundle;
 use crate::sqlite::columns::chat_id;
@@ -25,8 +25,7 @@ use crate::sqlite::reads::list;
 use crate::sqlite::setup::connect;
 use crate::sqlite::setup::migrate;
 use crate::sqlite::setup::open::{self, OpenError};
-use crate::store::{CallRecord, StoreError};
-use crate::tables::{Fetch, Sheet};
+use crate::store::{CallRecord, MessageRange, StoreError};
 
 /// How many steps of SQLite's lie between two signs of life.
 const STEPS: i32 = 1_000_000;
@@ -37,13 +36,13 @@ const TABLES: [&str; 6] = ["messages", "spoken", "inbox", "attempts", "calls", "
 
 /// A data directory that is only looked at.
 #[derive(Debug)]
-pub struct Inspection {
+pub struct SqliteInspection {
     connection: Connection,
 }
 
 /// Something wrong with what is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
+pub enum StoredDefect {
     /// A row cannot be read.
     Unreadable {
         /// Which.
@@ -91,7 +90,7 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
+impl StoredDefect {
     /// Whether it only takes up room.
     #[must_use]
     pub const fn is_harmless(&self) -> bool {
@@ -99,7 +98,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for StoredDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable { what, why } => write!(f, "{what} cannot be read: {why}"),
@@ -113,7 +112,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl Inspection {
+impl SqliteInspection {
     /// Looks at a data directory, which another process may be using.
     ///
     /// # Errors
@@ -192,7 +191,7 @@ impl Inspection {
     /// It is not there, or cannot be read.
     pub fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
         chat::is_there(&self.connection, chat)?;
-        Ok(chat::page::<StoreError>(&self.connection, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes))?)
+        Ok(chat::messages::<StoreError>(&self.connection, chat, MessageRange::All)?)
     }
 
     /// Every provider call ever made for a chat.
@@ -215,16 +214,16 @@ impl Inspection {
     ///
     /// # Errors
     /// It is not there, or cannot be read.
-    pub fn picture(&self, chat: ChatId) -> Result<Picture, StoreError> {
+    pub fn picture(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
         let _moment = self.connection.unchecked_transaction().map_err(|error| told(&error))?;
-        Ok(Picture { heading: self.heading(chat)?, transcript: self.transcript(chat)?, calls: self.calls(chat)? })
+        Ok(ChatSnapshot { heading: self.heading(chat)?, transcript: self.transcript(chat)?, calls: self.calls(chat)? })
     }
 
     /// What is wrong with the rows of a chat. Whether they make a healthy transcript is another question.
     ///
     /// # Errors
     /// There is no such chat, or the database cannot be read at all.
-    pub fn troubles(&self, chat: ChatId) -> Result<Vec<Trouble>, StoreError> {
+    pub fn troubles(&self, chat: ChatId) -> Result<Vec<StoredDefect>, StoreError> {
         // In one transaction: somebody may be writing, and half of a commit would look like a fault.
         let picture = self.connection.unchecked_transaction().map_err(|error| told(&error))?;
         Ok(rows::troubles(&picture, chat)?)
@@ -234,14 +233,14 @@ impl Inspection {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn strays(&self) -> Result<Vec<Trouble>, StoreError> {
+    pub fn strays(&self) -> Result<Vec<StoredDefect>, StoreError> {
         let mut strays = Vec::new();
         for table in TABLES {
             let sql = format!("SELECT count(*) FROM {table} WHERE chat NOT IN (SELECT id FROM chats)");
             let counted = self.connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
             let rows = counted.map_err(|error| told(&error))?.unsigned_abs();
             if rows > 0 {
-                strays.push(Trouble::Strays { table, rows });
+                strays.push(StoredDefect::Strays { table, rows });
             }
         }
         strays.extend(self.journal_strays().map_err(|error| told(&error))?);
@@ -249,7 +248,7 @@ impl Inspection {
     }
 
     /// What the journal has of nobody, and what cannot be read of it.
-    fn journal_strays(&self) -> rusqlite::Result<Vec<Trouble>> {
+    fn journal_strays(&self) -> rusqlite::Result<Vec<StoredDefect>> {
         let mut known = self.connection.prepare("SELECT 1 FROM chats WHERE number = ?1")?;
         let mut select = self.connection.prepare("SELECT place, body FROM drafts")?;
         let (mut found, mut troubles, mut strays) = (select.query([])?, Vec::new(), 0);
@@ -261,13 +260,13 @@ impl Inspection {
                         strays += u64::from(!known.exists([entry.head.chat])?);
                     }
                 }
-                Err(bad) => troubles.push(Trouble::Unreadable {
+                Err(bad) => troubles.push(StoredDefect::Unreadable {
                     what: format!("row {} of the journal", row.get::<_, i64>(0)?),
                     why: bad.to_string(),
                 }),
             }
         }
-        troubles.extend((strays > 0).then_some(Trouble::Strays { table: "drafts", rows: strays }));
+        troubles.extend((strays > 0).then_some(StoredDefect::Strays { table: "drafts", rows: strays }));
         Ok(troubles)
     }
 }

@@ -10,7 +10,7 @@ use everturn_core::ids::{ChatId, InboxSeq, Timestamp, Version};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
-use crate::heading::{Heading, Query, searchable};
+use crate::heading::{ChatQuery, Heading, searchable};
 use crate::search;
 use crate::shape;
 use crate::sqlite::columns::{chat_id, id, name, number, text, unsigned};
@@ -56,7 +56,7 @@ fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<b
 }
 
 /// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
-pub(crate) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Heading>, Halt<StoreError>> {
+pub(crate) fn headings(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, Halt<StoreError>> {
     let mut headings = Vec::new();
     for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
     {
@@ -69,7 +69,7 @@ pub(crate) fn headings(connection: &Connection, query: &Query) -> Result<Vec<Hea
 
 fn some(
     connection: &Connection,
-    query: &Query,
+    query: &ChatQuery,
     archived: bool,
     headings: &mut Vec<Heading>,
 ) -> Result<(), Halt<StoreError>> {

@@ -128,14 +128,14 @@ fn check(part: &Path) -> Result<Backup, BackupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::Options;
+    use crate::sqlite::SqliteOptions;
 
     /// A copy is looked through to its end, in its indexes too, which a start only counts: one of them says
     /// something else than its table here.
     #[test]
     fn a_copy_that_is_damaged_in_an_index_alone_is_no_backup() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Sqlite::open(dir.path(), &Options::default()).unwrap());
+        drop(Sqlite::open(dir.path(), &SqliteOptions::default()).unwrap());
         let file = dir.path().join("copy.db");
         assert_eq!(Sqlite::backup_of(dir.path(), &file).unwrap().chats, 0);
         let kept = "CREATE TEMP TABLE kept AS SELECT * FROM main.sqlite_schema WHERE name = 'asked_at'";

@@ -27,12 +27,12 @@ const STATEMENTS: usize = 64;
 pub(crate) fn writing(file: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags)?;
-    set(&connection, "page_size", "4096", Asked::OfNewFiles)?;
-    set(&connection, "journal_mode", "wal", Asked::Always)?;
-    set(&connection, "synchronous", "2", Asked::Always)?;
-    set(&connection, "wal_autocheckpoint", "0", Asked::Always)?;
-    set(&connection, "journal_size_limit", &WAL_BYTES_KEPT.to_string(), Asked::Always)?;
-    set(&connection, "secure_delete", "0", Asked::Always)?;
+    set(&connection, "page_size", "4096", Applies::OfNewFiles)?;
+    set(&connection, "journal_mode", "wal", Applies::Always)?;
+    set(&connection, "synchronous", "2", Applies::Always)?;
+    set(&connection, "wal_autocheckpoint", "0", Applies::Always)?;
+    set(&connection, "journal_size_limit", &WAL_BYTES_KEPT.to_string(), Applies::Always)?;
+    set(&connection, "secure_delete", "0", Applies::Always)?;
     usual(connection, WRITING_KIB)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn writing(file: &Path) -> Result<Connection, OpenError> {
 pub(crate) fn reading(file: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags)?;
-    set(&connection, "query_only", "1", Asked::Always)?;
+    set(&connection, "query_only", "1", Applies::Always)?;
     usual(connection, READING_KIB)
 }
 
@@ -66,10 +66,10 @@ pub(crate) fn log_of(file: &Path) -> PathBuf {
 
 fn usual(connection: Connection, cache_kib: u32) -> Result<Connection, OpenError> {
     connection.busy_timeout(BUSY_MAX)?;
-    set(&connection, "mmap_size", "0", Asked::Always)?;
-    set(&connection, "cache_size", &format!("-{cache_kib}"), Asked::Always)?;
-    set(&connection, "trusted_schema", "0", Asked::Always)?;
-    set(&connection, "cell_size_check", "1", Asked::Always)?;
+    set(&connection, "mmap_size", "0", Applies::Always)?;
+    set(&connection, "cache_size", &format!("-{cache_kib}"), Applies::Always)?;
+    set(&connection, "trusted_schema", "0", Applies::Always)?;
+    set(&connection, "cell_size_check", "1", Applies::Always)?;
     // A plan is for all values: otherwise some statements would be planned anew each time, because another index may serve.
     if !connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)? {
         return Err(OpenError::Setting { name: "enable_qpsg", wanted: "1".into(), found: "0".into() });
@@ -80,18 +80,18 @@ fn usual(connection: Connection, cache_kib: u32) -> Result<Connection, OpenError
 
 /// Whether a setting is ours to make.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Applies {
     Always,
     OfNewFiles,
 }
 
-fn set(connection: &Connection, name: &'static str, value: &str, asked: Asked) -> Result<(), OpenError> {
+fn set(connection: &Connection, name: &'static str, value: &str, asked: Applies) -> Result<(), OpenError> {
     connection.pragma_update_and_check(None, name, value, |_| Ok(())).or_else(|error| match error {
         rusqlite::Error::QueryReturnedNoRows => Ok(()),
         other => Err(other),
     })?;
     let found = read(connection, name)?;
-    if found != value && asked == Asked::Always {
+    if found != value && asked == Applies::Always {
         return Err(OpenError::Setting { name, wanted: value.into(), found });
     }
     Ok(())
@@ -135,14 +135,14 @@ mod tests {
     #[test]
     fn a_setting_that_was_not_taken_is_an_error() {
         let memory = Connection::open_in_memory().unwrap();
-        let refused = set(&memory, "journal_mode", "wal", Asked::Always).unwrap_err();
+        let refused = set(&memory, "journal_mode", "wal", Applies::Always).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "SQLite has journal_mode at memory and not at wal, so nothing could be promised"
         );
-        let unknown = set(&memory, "no_such_setting", "1", Asked::Always);
+        let unknown = set(&memory, "no_such_setting", "1", Applies::Always);
         assert!(unknown.is_err(), "SQLite itself is silent about it");
-        set(&memory, "cache_size", "-2048", Asked::Always).unwrap();
+        set(&memory, "cache_size", "-2048", Applies::Always).unwrap();
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::sqlite::error::Halt;
 use crate::sqlite::writer::thread::{CROWD_LEN, Needs};
 use crate::sqlite::writer::tx::Desk;
 use crate::store::StoreError;
-use crate::{Store as _, WriteError};
+use crate::{MakeError, NewChat, Store as _, StoreExt as _, WriteError};
 
 /// CS01: a job that the database refuses in the middle, and one that panics, are answered with an error and undone. What was
 /// queued between them is done, once.
@@ -48,7 +48,11 @@ async fn a_job_that_fails_takes_no_other_with_it() {
                     store.write(Needs::Full, fails).await
                 }
                 11 => store.write(Needs::Full, |_| -> Result<(), Halt<StoreError>> { panic!("on purpose") }).await,
-                _ => store.create(chat_id(number), "agent", "owner").await,
+                _ => match store.create(&NewChat::of(chat_id(number), "agent", "owner")).await {
+                    Ok(_) => Ok(()),
+                    Err(MakeError::Store(error)) => Err(error),
+                    Err(other) => panic!("{other}"),
+                },
             }
         }));
     }
@@ -136,16 +140,19 @@ async fn a_connection_that_failed_is_not_used_again() {
 async fn nothing_is_taken_while_what_is_doubtful_cannot_be_written_back() {
     let dir = dir("doubtful");
     let store = open(&dir);
-    store.create(chat_id(1), "agent", "owner").await.unwrap();
+    store.create(&NewChat::of(chat_id(1), "agent", "owner")).await.unwrap();
     let reader = rusqlite::Connection::open(dir.join("everturn.db")).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM chats").unwrap();
-    store.create(chat_id(2), "agent", "owner").await.unwrap();
+    store.create(&NewChat::of(chat_id(2), "agent", "owner")).await.unwrap();
     store.health.is_doubtful.store(true, Ordering::Relaxed);
-    let refused = store.create(chat_id(3), "agent", "owner").await;
-    assert!(matches!(&refused, Err(StoreError::Unavailable(why)) if why.contains("somebody reads")), "{refused:?}");
+    let refused = store.create(&NewChat::of(chat_id(3), "agent", "owner")).await;
+    assert!(
+        matches!(&refused, Err(MakeError::Store(StoreError::Unavailable(why))) if why.contains("somebody reads")),
+        "{refused:?}"
+    );
     assert!(store.health.is_doubtful.load(Ordering::Relaxed));
     drop(reader);
-    store.create(chat_id(3), "agent", "owner").await.unwrap();
+    store.create(&NewChat::of(chat_id(3), "agent", "owner")).await.unwrap();
     assert!(!store.health.is_doubtful.load(Ordering::Relaxed));
     std::fs::remove_dir_all(dir).unwrap();
 }

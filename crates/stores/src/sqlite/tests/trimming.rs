@@ -8,10 +8,10 @@ use everturn_core::rehearsal::sample::{attempt, text};
 use everturn_core::view::{Event, View};
 
 use super::{dir, log_len, open};
-use crate::Store as _;
 use crate::conformance::Witness;
 use crate::sqlite::reads::chat as reads;
-use crate::sqlite::{Options, Sqlite};
+use crate::sqlite::{Sqlite, SqliteOptions};
+use crate::{Store as _, StoreExt as _};
 
 /// How long a log may get whose rows are all dead, with what one round adds to it.
 const DEAD_LEN_MAX: usize = 1_024 + 64;
@@ -98,7 +98,7 @@ async fn a_row_that_moved_is_looked_up_again() {
         rounds += 1;
         assert!(rounds < 100, "its rows never move");
     }
-    let pen = long.lease.pen();
+    let pen = long.lease.append_right();
     let (seen, loaded) = (stale.clone(), stale);
     let told = store.read(move |snapshot| reads::since(snapshot, chat, None, seen.as_ref())).await;
     assert_eq!(told, Ok(None));
@@ -168,7 +168,7 @@ async fn the_rows_of_a_very_long_answer_are_merged() {
     let bytes = Some(b"\0\xff"[..].into());
     let file = File { name: "a.png".into(), media_type: "image/png".into(), bytes, meta: Meta::new() };
     witness.journal(vec![attempt(), Delta::File(Box::new(file))]).await;
-    let len_max = Options::default().appends_len_max;
+    let len_max = SqliteOptions::default().appends_len_max;
     for n in 0..3 * len_max {
         witness.journal(vec![text(&format!("{n} "))]).await;
         let head = store.heads.get(witness.chat()).unwrap();

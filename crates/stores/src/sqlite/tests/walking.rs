@@ -13,7 +13,7 @@ use crate::conformance::Witness;
 use crate::sqlite::journal::scan;
 use crate::sqlite::reads::chat as reads;
 use crate::sqlite::setup::{connect, open as opening};
-use crate::sqlite::{Options, Sqlite};
+use crate::sqlite::{Sqlite, SqliteOptions};
 
 /// Three drafts in one log: one long enough that its rows are merged, one with a file in its middle, one that is short.
 async fn drafts(store: &std::sync::Arc<Sqlite>) -> [Witness<Sqlite>; 3] {
@@ -23,7 +23,7 @@ async fn drafts(store: &std::sync::Arc<Sqlite>) -> [Witness<Sqlite>; 3] {
     for witness in [&mut long, &mut filed, &mut short] {
         witness.journal(vec![attempt()]).await;
     }
-    for n in 0..Options::default().appends_len_max + 100 {
+    for n in 0..SqliteOptions::default().appends_len_max + 100 {
         long.journal(vec![text(&format!("{n} ")), text("and ")]).await;
     }
     let bytes = Some(b"\0\xff"[..].into());
@@ -90,7 +90,7 @@ async fn statements_are_planned_once() {
     let connection = connect::reading(&opening::file_in(&dir)).unwrap();
     for witness in &drafts {
         let head = store.heads.get(witness.chat());
-        reads::load(&connection, witness.lease.pen(), head.as_ref()).unwrap();
+        reads::load(&connection, witness.lease.append_right(), head.as_ref()).unwrap();
     }
     let statement = connection.prepare_cached(reads::NEWEST_SUMMARY).unwrap();
     assert_eq!(statement.get_status(StatementStatus::Run), 3);

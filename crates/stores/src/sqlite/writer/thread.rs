@@ -29,7 +29,7 @@ use crate::sqlite::setup::connect;
 use crate::sqlite::writer::queue::Queue;
 use crate::sqlite::writer::sync::Health;
 use crate::sqlite::writer::tx::{Desk, Log, Seat};
-use crate::store::{Pen, StoreError};
+use crate::store::{AppendRight, StoreError};
 
 /// How many chats the writer remembers.
 const SEATS_LEN_MAX: usize = 16_384;
@@ -88,7 +88,7 @@ where
 
 /// Rows for the journal: the job of which there are most.
 pub(crate) struct Append {
-    pub(crate) pen: Pen,
+    pub(crate) pen: AppendRight,
     pub(crate) rows: Arc<[JournalRow]>,
     pub(crate) piece: Piece,
     pub(crate) needs: Needs,

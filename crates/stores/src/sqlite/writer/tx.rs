@@ -19,7 +19,7 @@ use crate::sqlite::error::Halt;
 use crate::sqlite::journal::open_drafts::{Heads, Told};
 use crate::sqlite::reads::rows;
 use crate::sqlite::setup::migrate;
-use crate::store::{Lease, Pen, StoreError, WriteError};
+use crate::store::{AppendRight, Lease, StoreError, WriteError};
 use crate::tables::{self, Fetch};
 
 /// What the writer knows of a chat it has written to.
@@ -86,7 +86,7 @@ impl Desk<'_> {
     }
 
     /// What is known of a chat, for whoever holds it.
-    pub(crate) fn held(&mut self, Pen { chat, fence }: Pen) -> Result<&mut Seat, Halt<WriteError>> {
+    pub(crate) fn held(&mut self, AppendRight { chat, fence }: AppendRight) -> Result<&mut Seat, Halt<WriteError>> {
         let seat = self.seat(chat)?;
         if seat.fence == fence { Ok(seat) } else { Err(WriteError::Fenced.into()) }
     }

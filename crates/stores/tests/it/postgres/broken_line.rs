@@ -12,8 +12,8 @@ use everturn_core::ids::{Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
-use everturn_stores::Store;
-use everturn_stores::postgres::Options;
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{Store, StoreExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -117,7 +117,8 @@ async fn what_ends_in_the_dark_happens_once() {
         for breaks in 1..=3 {
             let url = database();
             let line = Line::new(&url, place).await;
-            let store = open(&line.url, Options { listen_url: Some(url.clone()), ..Options::default() }).await;
+            let store =
+                open(&line.url, PostgresOptions { listen_url: Some(url.clone()), ..PostgresOptions::default() }).await;
             let chat = make(&store, 1).await;
             let again = || line.breaks.store(breaks, Ordering::Relaxed);
             again();
@@ -134,7 +135,7 @@ async fn what_ends_in_the_dark_happens_once() {
                 again();
                 let delta = Arc::new(text("word "));
                 let row = JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta };
-                store.append(lease.pen(), vec![row]).await.expect("it is stored in the end");
+                store.append_and_wait(lease.append_right(), vec![row]).await.expect("it is stored in the end");
             }
             let used = store.used("owner", Day(0)..=Day(0)).await.expect("it can be asked");
             assert_eq!((used.tokens, used.time.as_secs()), (30, 3), "{place:?}");
@@ -156,7 +157,8 @@ async fn a_taking_that_was_not_answered_counts_for_nobody() {
     for place in [Where::Going, Where::Coming] {
         let url = database();
         let line = Line::new(&url, place).await;
-        let options = Options { listen_url: Some(url), patience: Duration::from_secs(3), ..Options::default() };
+        let options =
+            PostgresOptions { listen_url: Some(url), patience: Duration::from_secs(3), ..PostgresOptions::default() };
         let store = open(&line.url, options).await;
         let chat = make(&store, 1).await;
         let mut held = store.acquire(chat).await.expect("nobody holds it");
@@ -182,14 +184,14 @@ async fn who_stands_still_keeps_no_lock() {
     let url = database();
     let line = Line::new(&url, Where::Nowhere).await;
     let (statement_max, quiet) = (Duration::from_millis(500), Duration::from_secs(600));
-    let stopped = Options {
+    let stopped = PostgresOptions {
         statement_max,
         heartbeat: quiet,
         lease_max: quiet,
         listen_url: Some(url.clone()),
-        ..Options::default()
+        ..PostgresOptions::default()
     };
-    let (one, two) = (open(&line.url, stopped).await, open(&url, Options::default()).await);
+    let (one, two) = (open(&line.url, stopped).await, open(&url, PostgresOptions::default()).await);
     let chat = make(&two, 1).await;
     line.breaks.store(1, Ordering::Relaxed);
     let standing = tokio::spawn(async move { submit(&one, chat, "hello", None).await });

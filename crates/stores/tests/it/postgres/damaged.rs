@@ -3,8 +3,8 @@
 use everturn_core::rehearsal::sample::{attempt, text};
 use everturn_props::shared::psql;
 use everturn_stores::conformance::Witness;
-use everturn_stores::postgres::Options;
-use everturn_stores::{Store as _, StoreError, WriteError};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{Store as _, StoreError, StoreExt as _, WriteError};
 
 use super::{database, open};
 
@@ -17,7 +17,7 @@ async fn a_damaged_message_harms_its_own_chat_alone() {
     let flipped = "UPDATE messages SET body = replace(body, 'hello', 'hellp') WHERE chat = ";
     for damage in [flipped, not_text] {
         let url = database();
-        let store = open(&url, Options::default()).await;
+        let store = open(&url, PostgresOptions::default()).await;
         let mut whole = Witness::in_a_turn(&store, 1).await;
         let lost = Witness::in_a_turn(&store, 2).await;
         psql(&url, &format!("{damage} '\\x{:032x}'", lost.chat().as_u128())).expect("it can be written");
@@ -38,7 +38,7 @@ async fn a_damaged_message_harms_its_own_chat_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_batch_harms_its_own_chats_alone() {
     let url = database();
-    let one = open(&url, Options::default()).await;
+    let one = open(&url, PostgresOptions::default()).await;
     let (mut whole, mut lost) = (Witness::in_a_turn(&one, 1).await, Witness::in_a_turn(&one, 2).await);
     for witness in [&mut whole, &mut lost] {
         witness.journal(vec![attempt(), text("Hello")]).await;
@@ -47,7 +47,7 @@ async fn a_damaged_batch_harms_its_own_chats_alone() {
         WHERE no = ANY (nos) AND chats.id = '\\x";
     psql(&url, &format!("{damage}{:032x}'", lost.chat().as_u128())).expect("it can be written");
     psql(&url, "DELETE FROM workers").expect("it can be written");
-    let two = open(&url, Options::default()).await;
+    let two = open(&url, PostgresOptions::default()).await;
     let lease = two.acquire(whole.chat()).await.expect("its holder is given up");
     let loaded = two.load(&lease).await.expect("it is whole");
     assert_eq!(loaded.rows.len(), 2);

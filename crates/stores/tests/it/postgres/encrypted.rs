@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use everturn_core::rehearsal::sample::chat_id;
 use everturn_props::{Server, shared};
-use everturn_stores::postgres::Options;
-use everturn_stores::{Postgres, Store as _};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{Postgres, StoreExt as _};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// Somebody whose word is taken for who a server is.
@@ -36,7 +36,7 @@ impl Authority {
 
 /// Says which of its connections are encrypted, or why there are none.
 async fn tried(server: &Server, query: &str) -> Result<String, String> {
-    let options = Options { patience: Duration::from_secs(3), ..Options::default() };
+    let options = PostgresOptions { patience: Duration::from_secs(3), ..PostgresOptions::default() };
     let store = Postgres::open(&format!("{}?{query}", server.url("postgres")), options).await;
     let store = store.map_err(|error| error.to_string())?;
     store.heading(chat_id(1)).await.expect_err("there is no chat");

@@ -9,8 +9,8 @@ use everturn_core::ids::{ChatId, Seq, StepId, Timestamp};
 use everturn_core::rehearsal::sample::text;
 use everturn_core::view::{Event, JournalRow};
 use everturn_props::shared::psql;
-use everturn_stores::postgres::Options;
-use everturn_stores::{Lease, Postgres, Store};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{Lease, Postgres, Store, StoreExt as _};
 use tokio::task::JoinSet;
 
 use super::{database, hasty, make, open};
@@ -23,7 +23,7 @@ fn rows(seqs: RangeInclusive<u64>, words: &str) -> Vec<JournalRow> {
 /// Appends rows one after the other.
 async fn append(store: &Postgres, lease: &Lease, seqs: RangeInclusive<u64>) {
     for seq in seqs {
-        store.append(lease.pen(), rows(seq..=seq, "word ")).await.expect("the lease is ours");
+        store.append_and_wait(lease.append_right(), rows(seq..=seq, "word ")).await.expect("the lease is ours");
     }
 }
 
@@ -52,8 +52,10 @@ fn in_drafts(url: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_is_whole_wherever_it_lies() {
     let url = database();
-    let (one, two) =
-        (open(&url, Options { file_len_min: 5, ..Options::default() }).await, open(&url, Options::default()).await);
+    let (one, two) = (
+        open(&url, PostgresOptions { file_len_min: 5, ..PostgresOptions::default() }).await,
+        open(&url, PostgresOptions::default()).await,
+    );
     let chat = make(&one, 1).await;
     for seq in 1..=23 {
         let lease = one.acquire(chat).await.expect("nobody else holds it");
@@ -70,16 +72,16 @@ async fn a_draft_is_whole_wherever_it_lies() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_chats_share_a_row() {
     let url = database();
-    let one = open(&url, Options { file_len_min: usize::MAX / 1024, ..Options::default() }).await;
+    let one = open(&url, PostgresOptions { file_len_min: usize::MAX / 1024, ..PostgresOptions::default() }).await;
     let mut leases = Vec::new();
     for number in 1..=40 {
         leases.push(one.acquire(make(&one, number).await).await.expect("nobody holds it"));
     }
     for seq in 1..=10 {
         let mut appends = JoinSet::new();
-        for pen in leases.iter().map(Lease::pen) {
+        for pen in leases.iter().map(Lease::append_right) {
             let one = one.clone();
-            appends.spawn(async move { one.append(pen, rows(seq..=seq, "word ")).await });
+            appends.spawn(async move { one.append_and_wait(pen, rows(seq..=seq, "word ")).await });
         }
         appends.join_all().await.into_iter().for_each(|done| done.expect("the leases are ours"));
     }
@@ -97,7 +99,7 @@ async fn many_chats_share_a_row() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_dead_leave_behind_is_filed() {
     let url = database();
-    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let mut leases = Vec::new();
     for number in 1..=3 {
         let lease = one.acquire(make(&one, number).await).await.expect("nobody holds it");
@@ -121,7 +123,7 @@ async fn what_the_dead_leave_behind_is_filed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_files_what_was_left_behind() {
     let url = database();
-    let one = open(&url, Options::default()).await;
+    let one = open(&url, PostgresOptions::default()).await;
     let lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
     append(&one, &lease, 1..=4).await;
     drop((lease, one));
@@ -137,7 +139,7 @@ async fn a_start_files_what_was_left_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_filed_of_a_step_that_is_over() {
     let url = database();
-    let one = open(&url, Options::default()).await;
+    let one = open(&url, PostgresOptions::default()).await;
     let mut over = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
     let open_still = one.acquire(make(&one, 2).await).await.expect("nobody holds it");
     append(&one, &over, 1..=3).await;

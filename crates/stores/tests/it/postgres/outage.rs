@@ -11,8 +11,10 @@ use everturn_core::rehearsal::sample::text;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
 use everturn_props::{Server, Stop, postgres_bin};
-use everturn_stores::postgres::Options;
-use everturn_stores::{Durability, Hint, Postgres, Store, StoreError, SubmitError, TokenHash, Tokens, WriteError};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{
+    Durability, Hint, Postgres, Reader, Store, StoreError, StoreExt as _, SubmitError, TokenHash, Tokens, WriteError,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -21,8 +23,13 @@ use super::{database, make, open, submit};
 /// Enough for a server to come back on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-fn patient() -> Options {
-    Options { patience: PATIENCE, lease_max: PATIENCE, durability: Durability::Full, ..Options::default() }
+fn patient() -> PostgresOptions {
+    PostgresOptions {
+        patience: PATIENCE,
+        lease_max: PATIENCE,
+        durability: Durability::Full,
+        ..PostgresOptions::default()
+    }
 }
 
 fn row(seq: u64) -> JournalRow {
@@ -85,7 +92,7 @@ async fn nothing_accepted_is_lost_when_the_server_restarts() {
             let (mut seq, mut version) = (0, 0);
             while !flag.is_up() || version < 20 {
                 seq += 1;
-                store.append(lease.pen(), vec![row(seq)]).await.expect("it is stored in the end");
+                store.append_and_wait(lease.append_right(), vec![row(seq)]).await.expect("it is stored in the end");
                 version = store.commit(&mut lease, &[]).await.expect("it is committed in the end").0;
                 assert_eq!(version, seq, "each commit once");
             }
@@ -118,14 +125,14 @@ async fn a_draft_outlives_the_server_if_that_is_wanted() {
     let server = Arc::new(Server::start().expect("a server can be started"));
     let store = open(&server.url("postgres"), patient()).await;
     let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
-    let (pen, flag) = (lease.pen(), tokio_stop::Flag::default());
+    let (pen, flag) = (lease.append_right(), tokio_stop::Flag::default());
     let streaming = tokio::spawn({
         let (store, flag) = (store.clone(), flag.clone());
         async move {
             let mut seq = 0;
             while !flag.is_up() || seq < 20 {
                 seq += 1; // And no commit in between, which would write the rows before it as well.
-                store.append(pen, vec![row(seq)]).await.expect("nothing before it is lost");
+                store.append_and_wait(pen, vec![row(seq)]).await.expect("nothing before it is lost");
             }
             seq
         }
@@ -150,12 +157,12 @@ async fn a_draft_is_on_the_disk_a_moment_later() {
     server.stop(Stop::Fast).expect("it can be stopped");
     server.start_again().expect("it can be started again");
     let quiet = Duration::from_secs(600); // A heartbeat is synced, and all that was written before it.
-    let store = open(&own, Options { heartbeat: quiet, lease_max: quiet, ..Options::default() }).await;
+    let store = open(&own, PostgresOptions { heartbeat: quiet, lease_max: quiet, ..PostgresOptions::default() }).await;
     let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
     let (client, connection) = tokio_postgres::connect(&own, tokio_postgres::NoTls).await.expect("it is there");
     tokio::spawn(connection);
     for seq in 1..=3 {
-        store.append(lease.pen(), vec![row(seq)]).await.expect("the lease is ours");
+        store.append_and_wait(lease.append_right(), vec![row(seq)]).await.expect("the lease is ours");
         let (since, sql) = (Instant::now(), "SELECT pg_current_wal_insert_lsn()::text");
         let written: String = client.query_one(sql, &[]).await.expect("it can be asked").get(0);
         let is_synced = format!("SELECT pg_current_wal_flush_lsn() >= '{written}'");
@@ -168,16 +175,16 @@ async fn a_draft_is_on_the_disk_a_moment_later() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_that_lost_its_end_takes_no_more() {
     let url = database();
-    let store = open(&url, Options::default()).await;
+    let store = open(&url, PostgresOptions::default()).await;
     let lease = store.acquire(make(&store, 1).await).await.expect("nobody holds it");
     for seq in 1..=3 {
-        store.append(lease.pen(), vec![row(seq)]).await.expect("the lease is ours");
+        store.append_and_wait(lease.append_right(), vec![row(seq)]).await.expect("the lease is ours");
     }
     psql(&url, "DELETE FROM tail WHERE batch = 3; UPDATE workers SET journalled = 2").expect("it can be written");
-    assert_eq!(store.append(lease.pen(), vec![row(4)]).await, Err(WriteError::Fenced));
+    assert_eq!(store.append_and_wait(lease.append_right(), vec![row(4)]).await, Err(WriteError::Fenced));
     let lease = store.acquire(lease.chat()).await.expect("it is our own");
     assert_eq!(store.load(&lease).await.expect("the lease is ours").rows.len(), 2);
-    store.append(lease.pen(), vec![row(3)]).await.expect("it goes on from what is there");
+    store.append_and_wait(lease.append_right(), vec![row(3)]).await.expect("it goes on from what is there");
 }
 
 /// Keeps everybody from a table.
@@ -205,7 +212,7 @@ pub(super) fn unlock(url: &str, mut locked: Child) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_keeps_no_driver_waiting() {
     let url = database();
-    let store = open(&url, Options { connections_max: 4, ..Options::default() }).await;
+    let store = open(&url, PostgresOptions { connections_max: 4, ..PostgresOptions::default() }).await;
     let chat = make(&store, 1).await;
     let locked = lock(&url, "tokens");
     let mut crowd = JoinSet::new();
@@ -233,13 +240,14 @@ async fn a_crowd_keeps_no_driver_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_wants_files_keeps_no_driver_waiting() {
     let url = database();
-    let store = open(&url, Options { connections_max: 4, patience: PATIENCE, ..Options::default() }).await;
+    let store =
+        open(&url, PostgresOptions { connections_max: 4, patience: PATIENCE, ..PostgresOptions::default() }).await;
     let chat = make(&store, 1).await;
     let locked = lock(&url, "messages");
     let mut crowd = JoinSet::new();
     for _ in 0..20 {
         let store = store.clone();
-        crowd.spawn(async move { store.message(chat, MessageId(1)).await });
+        crowd.spawn(async move { store.message(chat, MessageId(1), Reader::Client).await });
     }
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'messages'::regclass";
     while psql(&url, waits).expect("it can be asked").trim() == "0" {}
@@ -257,8 +265,8 @@ async fn a_crowd_that_wants_files_keeps_no_driver_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_does_not_wait_for_ever() {
     let url = database();
-    let chat = make(&*open(&url, Options::default()).await, 1).await;
-    let hurried = Options { statement_max: Duration::from_millis(300), ..Options::default() };
+    let chat = make(&*open(&url, PostgresOptions::default()).await, 1).await;
+    let hurried = PostgresOptions { statement_max: Duration::from_millis(300), ..PostgresOptions::default() };
     let store = open(&url, hurried).await;
     let locked = lock(&url, "inbox");
     let slow = |error: StoreError| matches!(error, StoreError::Unavailable(why) if why.contains("took too long"));
@@ -279,7 +287,8 @@ async fn what_the_database_undoes_is_done_again() {
         IF nextval('tries') <= 2 THEN RAISE EXCEPTION 'on purpose' USING ERRCODE = TG_ARGV[0]; END IF; RETURN NEW; END $$";
     for code in ["40001", "40P01"] {
         let url = database();
-        let (store, sql) = (open(&url, Options::default()).await, |sql: &str| psql(&url, sql).expect("it can be done"));
+        let (store, sql) =
+            (open(&url, PostgresOptions::default()).await, |sql: &str| psql(&url, sql).expect("it can be done"));
         sql(undo);
         for table in ["chats", "inbox", "tail"] {
             let on = format!("BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION undo('{code}')");
@@ -295,7 +304,7 @@ async fn what_the_database_undoes_is_done_again() {
         undone("submit");
         let mut lease = store.acquire(chat).await.expect("it is taken in the end");
         undone("acquire");
-        store.append(lease.pen(), vec![row(1)]).await.expect("it is stored in the end");
+        store.append_and_wait(lease.append_right(), vec![row(1)]).await.expect("it is stored in the end");
         undone("append");
         assert_eq!(store.commit(&mut lease, &[]).await.map(|version| version.0), Ok(1), "{code}");
         undone("commit");
@@ -307,7 +316,7 @@ async fn what_the_database_undoes_is_done_again() {
 /// A database that is not there is an error that says so, in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_not_there_is_an_error() {
-    let options = || Options { patience: Duration::from_millis(300), ..Options::default() };
+    let options = || PostgresOptions { patience: Duration::from_millis(300), ..PostgresOptions::default() };
     for url in ["postgres://postgres@127.0.0.1:1/postgres", "postgres://postgres:secret@[", "what?"] {
         match Postgres::open(url, options()).await.map(drop) {
             Err(StoreError::Unavailable(why)) => assert!(!why.contains("secret") && !why.is_empty(), "{why}"),
@@ -337,7 +346,7 @@ async fn a_failover_is_waited_for() {
     let writing = async {
         let submitted = submit(&store, chat, "hello", None);
         let appended = async {
-            store.append(lease.pen(), vec![row]).await?;
+            store.append_and_wait(lease.append_right(), vec![row]).await?;
             store.commit(&mut lease, &[]).await
         };
         tokio::join!(submitted, appended)

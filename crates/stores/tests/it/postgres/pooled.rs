@@ -9,8 +9,8 @@ use everturn_core::view::JournalRow;
 use everturn_props::shared::{VARIABLE, psql};
 use everturn_props::{Pooler, Server};
 use everturn_stores::conformance::{commits, inbox, journal, lease, reads, unicode};
-use everturn_stores::postgres::Options;
-use everturn_stores::{Hint, Store, Unsettled};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{Hint, Store, StoreExt as _, Unsettled};
 use tokio::time::timeout;
 
 use super::{make, open, submit};
@@ -43,7 +43,8 @@ async fn a_pooler_changes_nothing() {
     let Some((server, pooler)) = pooled() else { return };
     let store = async |name: &str| {
         database(&server, name);
-        open(&pooler.url(name), Options { listen_url: Some(server.url(name)), ..Options::default() }).await
+        open(&pooler.url(name), PostgresOptions { listen_url: Some(server.url(name)), ..PostgresOptions::default() })
+            .await
     };
     inbox::parallel_commands_have_numbers_of_their_own(store("one").await).await;
     lease::parallel_takeovers_leave_one_writer(store("two").await).await;
@@ -63,7 +64,7 @@ async fn who_listens_through_a_pooler_finds_by_looking() {
     database(&server, "deaf");
     psql(&server.url("deaf"), "ALTER DATABASE deaf SET log_statement = 'all'").expect("it can be changed");
     let url = pooler.url("deaf");
-    let often = || Options { heartbeat: Duration::from_millis(300), ..Options::default() };
+    let often = || PostgresOptions { heartbeat: Duration::from_millis(300), ..PostgresOptions::default() };
     let (one, two) = (open(&url, often()).await, open(&url, often()).await);
     let chat = make(&one, 1).await;
     submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
@@ -80,7 +81,7 @@ async fn who_listens_through_a_pooler_finds_by_looking() {
     let mut lease = two.acquire(chat).await.expect("nobody holds it");
     let row = JournalRow { step: StepId(1), seq: Seq(1), at: Timestamp(0), delta: Arc::new(attempt()) };
     let seen = one.since(chat, None).await.expect("it is there").expect("there is a snapshot").cursor;
-    two.append(lease.pen(), vec![row]).await.expect("the lease is ours");
+    two.append_and_wait(lease.append_right(), vec![row]).await.expect("the lease is ours");
     let news = one.since(chat, Some(seen)).await.expect("it is there").expect("there is a delta");
     assert_eq!((news.events.len(), news.cursor.seq), (1, Seq(1)));
     two.commit(&mut lease, &[]).await.expect("the lease is ours");

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use everturn_props::shared::psql;
-use everturn_stores::postgres::Options;
+use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{Postgres, StoreError};
 
 use super::{database, make, open};
@@ -14,9 +14,9 @@ use super::{database, make, open};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newer_schema_is_refused() {
     let url = database();
-    drop(open(&url, Options::default()).await);
+    drop(open(&url, PostgresOptions::default()).await);
     psql(&url, "UPDATE everturn_schema SET version = 99").expect("it can be written");
-    match Postgres::open(&url, Options::default()).await.map(drop) {
+    match Postgres::open(&url, PostgresOptions::default()).await.map(drop) {
         Err(StoreError::Unreadable(why)) => assert!(why.contains("99") && why.contains("up to 7"), "{why}"),
         other => panic!("{other:?}"),
     }
@@ -29,7 +29,7 @@ async fn several_can_start_at_once() {
     let mut starts = tokio::task::JoinSet::new();
     for _ in 0..6 {
         let url = url.clone();
-        starts.spawn(async move { open(&url, Options::default()).await });
+        starts.spawn(async move { open(&url, PostgresOptions::default()).await });
     }
     for store in starts.join_all().await {
         make(&store, 1).await;
@@ -40,7 +40,7 @@ async fn several_can_start_at_once() {
 /// A database has a name of its own, which it keeps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_have_names() {
-    let name = async |url: &str| open(url, Options::default()).await.name().await.expect("it tells");
+    let name = async |url: &str| open(url, PostgresOptions::default()).await.name().await.expect("it tells");
     let (one, other) = (database(), database());
     let named = name(&one).await;
     assert_eq!(name(&one).await, named);
@@ -53,7 +53,7 @@ async fn databases_have_names() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_row_is_left_of_a_deleted_chat() {
     let url = database();
-    let store = open(&url, Options::default()).await;
+    let store = open(&url, PostgresOptions::default()).await;
     everturn_stores::conformance::deleting::nothing_is_left_of_a_deleted_chat(store.clone()).await;
     let tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'workers'";
     let tables = psql(&url, tables).expect("it can be read");
@@ -78,7 +78,7 @@ async fn a_migration_that_was_stopped_is_done_again() {
     for polls in [1, 2, 3, 4, 6, 9] {
         let url = database();
         {
-            let mut opening = pin!(Postgres::open(&url, Options::default()));
+            let mut opening = pin!(Postgres::open(&url, PostgresOptions::default()));
             for _ in 0..polls {
                 let once = poll_fn(|context| Poll::Ready(opening.as_mut().poll(context).is_ready()));
                 if once.await {
@@ -88,7 +88,7 @@ async fn a_migration_that_was_stopped_is_done_again() {
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         }
-        let store = open(&url, Options::default()).await;
+        let store = open(&url, PostgresOptions::default()).await;
         make(&store, 1).await;
     }
 }

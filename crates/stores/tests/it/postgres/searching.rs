@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use everturn_props::shared::psql;
-use everturn_stores::postgres::Options;
-use everturn_stores::{Postgres, Query, Store, TokenHash, Tokens};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{ChatQuery, Postgres, Store, StoreExt as _, TokenHash, Tokens};
 use tokio::task::JoinSet;
 
 use super::outage::{PATIENCE, lock, unlock};
 use super::{database, make, open};
 
 /// Five connections for whoever asks, of which searches have two.
-fn options() -> Options {
-    Options { connections_max: 16, patience: PATIENCE, statement_max: PATIENCE, ..Options::default() }
+fn options() -> PostgresOptions {
+    PostgresOptions { connections_max: 16, patience: PATIENCE, statement_max: PATIENCE, ..PostgresOptions::default() }
 }
 
 fn search(crowd: &mut JoinSet<usize>, store: &Arc<Postgres>) -> tokio::task::AbortHandle {
     let store = store.clone();
-    let query = Query { text: "kelp".into(), ..Query::default() };
+    let query = ChatQuery { text: "kelp".into(), ..ChatQuery::default() };
     crowd.spawn(async move { store.headings(&query).await.expect("it is found in the end").len() })
 }
 
@@ -82,12 +82,12 @@ async fn a_search_keeps_its_place_when_nobody_waits_for_it_any_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_that_finds_no_place_in_time_is_turned_away() {
     let url = database();
-    let store = open(&url, Options { patience: std::time::Duration::from_millis(50), ..options() }).await;
+    let store = open(&url, PostgresOptions { patience: std::time::Duration::from_millis(50), ..options() }).await;
     let locked = lock(&url, "spoken");
     let mut crowd = JoinSet::new();
     (0..2).for_each(|_| drop(search(&mut crowd, &store)));
     while searching(&url) < 2 {}
-    let query = Query { text: "kelp".into(), ..Query::default() };
+    let query = ChatQuery { text: "kelp".into(), ..ChatQuery::default() };
     let refused = store.headings(&query).await.expect_err("there is no place");
     assert!(refused.to_string().contains("too many search at once"), "{refused}");
     unlock(&url, locked);

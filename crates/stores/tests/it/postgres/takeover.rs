@@ -11,8 +11,8 @@ use everturn_core::rehearsal::sample::attempt;
 use everturn_core::view::JournalRow;
 use everturn_props::shared::psql;
 use everturn_stores::conformance::Witness;
-use everturn_stores::postgres::Options;
-use everturn_stores::{Hint, Lease, Postgres, Store, StoreError, Unsettled, WriteError};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{Hint, Lease, Postgres, Store, StoreError, StoreExt as _, Unsettled, WriteError};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -62,7 +62,7 @@ fn everything(url: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_is_free_when_it_was_given_back_and_not_before() {
     let url = database();
-    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     hears(&two, Hint::Missed).await; // It listens. As long as this waits, nothing else is told.
     let chat = make(&one, 1).await;
     submit(&two, chat, "hello", None).await.expect("anybody may ask");
@@ -85,7 +85,7 @@ async fn a_chat_is_free_when_it_was_given_back_and_not_before() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_ends_leaves_nothing_held() {
     let url = database();
-    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let chat = make(&one, 1).await;
     one.acquire(chat).await.expect("nobody holds it");
     assert_eq!(two.acquire(chat).await.map(drop), Err(WriteError::Fenced));
@@ -103,7 +103,7 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     let (one, two) = (open(&url, hasty()).await, open(&url, hasty()).await);
     let (chat, other) = (make(&one, 1).await, make(&one, 2).await);
     let mut lease = one.acquire(chat).await.expect("nobody holds it");
-    one.append(lease.pen(), rows(1, 1..=3)).await.expect("the lease is ours");
+    one.append_and_wait(lease.append_right(), rows(1, 1..=3)).await.expect("the lease is ours");
     assert!(one.holds(&lease));
     one.pause_heartbeat(true);
     tokio::select! {
@@ -115,8 +115,8 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     let before = everything(&url);
     let shut_out = async |lease: &mut Lease| {
         assert_eq!(one.load(lease).await.map(drop), Err(WriteError::Fenced));
-        assert_eq!(one.append(lease.pen(), rows(1, 4..=4)).await, Err(WriteError::Fenced));
-        assert_eq!(one.append(lease.pen(), Vec::new()).await, Err(WriteError::Fenced));
+        assert_eq!(one.append_and_wait(lease.append_right(), rows(1, 4..=4)).await, Err(WriteError::Fenced));
+        assert_eq!(one.append_and_wait(lease.append_right(), Vec::new()).await, Err(WriteError::Fenced));
         assert_eq!(one.commit(lease, &[]).await, Err(WriteError::Fenced));
     };
     assert!(matches!(one.ready().await, Err(StoreError::Unavailable(_))), "others should be asked now");
@@ -132,7 +132,7 @@ async fn a_silent_process_lets_go_before_it_is_given_up() {
     let loaded = two.load(&taken).await.expect("the lease is ours");
     assert_eq!(loaded.rows, rows(1, 1..=3));
     assert_ne!(everything(&url), before, "the other chat was taken");
-    two.append(taken.pen(), rows(1, 4..=5)).await.expect("the journal goes on");
+    two.append_and_wait(taken.append_right(), rows(1, 4..=5)).await.expect("the journal goes on");
     two.commit(&mut taken, &[]).await.expect("the lease is ours");
 }
 
@@ -163,7 +163,11 @@ async fn a_process_that_was_given_up_holds_nothing() {
     let chat = make(&one, 1).await;
     let mut lease = one.acquire(chat).await.expect("nobody holds it");
     psql(&url, "DELETE FROM workers").expect("it can be written");
-    assert_eq!(one.append(lease.pen(), rows(1, 1..=1)).await, Err(WriteError::Fenced), "also before it has heard");
+    assert_eq!(
+        one.append_and_wait(lease.append_right(), rows(1, 1..=1)).await,
+        Err(WriteError::Fenced),
+        "also before it has heard"
+    );
     hears(&one, Hint::Lost).await;
     assert_eq!(one.commit(&mut lease, &[]).await, Err(WriteError::Fenced));
     let mut lease = take(&one, chat).await;
@@ -198,7 +202,7 @@ async fn until_locked(url: &str, count: usize) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_whose_session_ended_is_given_up_before_its_lease() {
     let url = database();
-    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let chat = make(&one, 1).await;
     submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
     one.acquire(chat).await.expect("nobody holds it");
@@ -215,7 +219,7 @@ async fn a_process_whose_session_ended_is_given_up_before_its_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_lost_its_session_keeps_its_chats() {
     let url = database();
-    let (one, _two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let (one, _two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     let mut lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
     let worker = |locked: &str| locked.split('|').next().map(ToOwned::to_owned);
     let mut before = until_locked(&url, 2).await;
@@ -236,7 +240,7 @@ async fn a_process_that_lost_its_session_keeps_its_chats() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_process_takes_its_chats_at_once() {
     let url = database();
-    let named = |name: &str| Options { instance: Some(name.into()), ..Options::default() };
+    let named = |name: &str| PostgresOptions { instance: Some(name.into()), ..PostgresOptions::default() };
     let one = open(&url, named("a\0")).await;
     let chat = make(&one, 1).await;
     let mut lease = one.acquire(chat).await.expect("nobody holds it");
@@ -257,7 +261,7 @@ async fn a_process_that_was_given_up_stores_no_bytes() {
     let row = |seq| JournalRow { step: StepId(1), seq: Seq(seq), at: Timestamp(0), delta: delta.clone() };
     for what in ["left alone", "taken over", "deleted"] {
         let url = database();
-        let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+        let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
         let chat = make(&one, 1).await;
         let lease = one.acquire(chat).await.expect("nobody holds it");
         psql(&url, "DELETE FROM workers USING chats WHERE workers.id = worker").expect("it can be written");
@@ -265,17 +269,17 @@ async fn a_process_that_was_given_up_stores_no_bytes() {
             let taken = two.acquire(chat).await.expect("its holder is given up");
             match what {
                 "deleted" => two.delete(taken).await.expect("the lease is ours"),
-                _ => two.append(taken.pen(), rows(1, 1..=1)).await.expect("the lease is ours"),
+                _ => two.append_and_wait(taken.append_right(), rows(1, 1..=1)).await.expect("the lease is ours"),
             }
         }
         let before = everything(&url);
-        assert_eq!(one.append(lease.pen(), vec![row(1)]).await, Err(WriteError::Fenced), "{what}");
+        assert_eq!(one.append_and_wait(lease.append_right(), vec![row(1)]).await, Err(WriteError::Fenced), "{what}");
         assert_eq!(everything(&url), before, "{what}");
     }
     let url = database();
-    let one = open(&url, Options::default()).await;
+    let one = open(&url, PostgresOptions::default()).await;
     let lease = one.acquire(make(&one, 1).await).await.expect("nobody holds it");
-    one.append(lease.pen(), vec![row(1)]).await.expect("the lease is ours");
+    one.append_and_wait(lease.append_right(), vec![row(1)]).await.expect("the lease is ours");
     assert_eq!(psql(&url, "SELECT sum(octet_length(bytes)) FROM blobs").expect("it can be read").trim(), "99");
 }
 
@@ -285,7 +289,7 @@ async fn a_process_that_was_given_up_stores_no_bytes() {
 async fn a_fence_that_was_raised_elsewhere_shuts_out() {
     for what in ["commit", "commit in a turn", "load"] {
         let url = database();
-        let one = open(&url, Options::default()).await;
+        let one = open(&url, PostgresOptions::default()).await;
         let mut lease = match what {
             "commit in a turn" => Witness::in_a_turn(&one, 1).await.lease,
             _ => one.acquire(make(&one, 1).await).await.expect("nobody holds it"),
@@ -306,7 +310,7 @@ async fn a_fence_that_was_raised_elsewhere_shuts_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_chat_takes_no_other_rows_with_it() {
     let url = database();
-    let one = open(&url, Options::default()).await;
+    let one = open(&url, PostgresOptions::default()).await;
     let mut leases = Vec::new();
     for number in 1..=20 {
         leases.push(one.acquire(make(&one, number).await).await.expect("nobody holds it"));
@@ -314,8 +318,8 @@ async fn a_lost_chat_takes_no_other_rows_with_it() {
     let lost = one.acquire(leases[7].chat()).await.expect("it is our own").chat();
     let mut appends = JoinSet::new();
     for lease in &leases {
-        let (one, pen) = (one.clone(), lease.pen());
-        appends.spawn(async move { (pen.chat, one.append(pen, rows(1, 1..=2)).await) });
+        let (one, pen) = (one.clone(), lease.append_right());
+        appends.spawn(async move { (pen.chat, one.append_and_wait(pen, rows(1, 1..=2)).await) });
     }
     for (chat, answer) in appends.join_all().await {
         assert_eq!(answer, if chat == lost { Err(WriteError::Fenced) } else { Ok(()) });
@@ -327,13 +331,13 @@ async fn a_lost_chat_takes_no_other_rows_with_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hints_reach_the_other_process() {
     let url = database();
-    let (one, two) = (open(&url, Options::default()).await, open(&url, Options::default()).await);
+    let (one, two) = (open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await);
     hears(&two, Hint::Missed).await; // It listens.
     let chat = make(&one, 1).await;
     submit(&one, chat, "hello", None).await.expect("an empty chat takes a message");
     hears(&two, Hint::Inbox(chat)).await;
     let mut lease = one.acquire(chat).await.expect("nobody holds it");
-    one.append(lease.pen(), rows(1, 1..=1)).await.expect("the lease is ours");
+    one.append_and_wait(lease.append_right(), rows(1, 1..=1)).await.expect("the lease is ours");
     hears(&two, Hint::News(chat)).await;
     one.commit(&mut lease, &[]).await.expect("the lease is ours");
     hears(&two, Hint::News(chat)).await;
@@ -355,7 +359,7 @@ async fn hints_reach_the_other_process() {
 async fn submits_of_two_processes_are_one_line() {
     const EACH: u64 = 60;
     let url = database();
-    let stores = [open(&url, Options::default()).await, open(&url, Options::default()).await];
+    let stores = [open(&url, PostgresOptions::default()).await, open(&url, PostgresOptions::default()).await];
     let chat = make(&stores[0], 1).await;
     let mut senders = JoinSet::new();
     for store in &stores {

@@ -1,11 +1,12 @@
 //! Reads that somebody holds, and does not ask how far they are.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use everturn_stores::postgres::Options;
-use everturn_stores::{Store, TokenHash, Tokens};
+use everturn_stores::postgres::PostgresOptions;
+use everturn_stores::{Store, StoreExt as _, TokenHash, Tokens};
 use tokio::time::timeout;
 
 use super::{database, make, open};
@@ -17,14 +18,15 @@ const LONG: Duration = Duration::from_secs(60);
 /// going on with any. None of them keeps a connection meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_nobody_goes_on_with_keeps_no_connection() {
-    let few = Options { connections_max: 1, statement_max: Duration::from_secs(2), ..Options::default() };
+    let few =
+        PostgresOptions { connections_max: 1, statement_max: Duration::from_secs(2), ..PostgresOptions::default() };
     let store = open(&database(), few).await;
     let chat = make(&store, 1).await;
     let token = TokenHash::of("nobody's");
     let mut news: Vec<_> = (0..4).map(|_| store.since(chat, None)).collect();
     let (mut heading, mut found) = (store.heading(chat), store.find(&token));
     poll_fn(|context| {
-        news.iter_mut().for_each(|news| drop(news.as_mut().poll(context)));
+        news.iter_mut().for_each(|news| drop(Pin::new(news).poll(context)));
         drop((heading.as_mut().poll(context), found.as_mut().poll(context)));
         Poll::Ready(())
     })

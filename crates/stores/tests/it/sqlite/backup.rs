@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everturn_core::command::Delivery;
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
-use everturn_stores::Store as _;
 use everturn_stores::conformance::Witness;
 use everturn_stores::sqlite::{BackupError, OpenError, Sqlite};
+use everturn_stores::{NewChat, Store as _, StoreExt as _};
 
 use super::open;
 use crate::scratch::Scratch;
@@ -26,7 +26,7 @@ async fn a_copy_holds_everything_accepted_before_it() {
         async move {
             while goes_on.load(Ordering::Relaxed) {
                 let number = u128::from(made.load(Ordering::Relaxed)) + 2;
-                store.create(chat_id(number), "agent", "owner").await.unwrap();
+                store.create(&NewChat::of(chat_id(number), "agent", "owner")).await.unwrap();
                 made.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use everturn_core::command::Delivery;
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_core::rehearsal::{Deed, Dice};
-use everturn_stores::Store as _;
 use everturn_stores::conformance::{Witness, deleting};
+use everturn_stores::{NewChat, Store as _};
 use rusqlite::Connection;
 
 use super::open;
@@ -17,7 +17,7 @@ use crate::scratch::Scratch;
 async fn no_row_is_left_of_a_deleted_chat() {
     let dir = Scratch::new();
     let store = open(&dir);
-    store.create(chat_id(9), "agent", "owner").await.expect("a store makes chats"); // It has one row, which stays.
+    store.create(&NewChat::of(chat_id(9), "agent", "owner")).await.expect("a store makes chats"); // It has one row, which stays.
     deleting::nothing_is_left_of_a_deleted_chat(store.clone()).await;
     let other = store.acquire(chat_id(2)).await.expect("the chat is there");
     store.delete(other).await.expect("the lease is ours");

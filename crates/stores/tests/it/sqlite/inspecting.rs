@@ -6,16 +6,16 @@ use std::path::Path;
 use everturn_core::command::Delivery;
 use everturn_core::ids::ChatId;
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
-use everturn_stores::Store as _;
 use everturn_stores::conformance::{Witness, generated, unicode};
-use everturn_stores::sqlite::{Inspection, OpenError, Trouble};
+use everturn_stores::sqlite::{OpenError, SqliteInspection, StoredDefect};
+use everturn_stores::{NewChat, Store as _, StoreExt as _};
 
 use super::{damage, open};
 use crate::scratch::Scratch;
 
 /// Everything wrong with a directory, the harmless left out.
 fn grave(dir: impl AsRef<Path>) -> Vec<String> {
-    let inspection = Inspection::open(dir.as_ref()).unwrap();
+    let inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     let chats = inspection.chats().unwrap();
     let of_chats = chats.iter().flat_map(|chat| inspection.troubles(*chat).unwrap());
     let all = of_chats.chain(inspection.strays().unwrap());
@@ -29,7 +29,7 @@ async fn what_stores_write_is_in_order() {
     let store = open(&dir);
     generated::any_life_of_a_chat_is_stored_as_it_was(store.clone()).await;
     assert_eq!(grave(&dir), [""; 0]);
-    let inspection = Inspection::open(dir.as_ref()).unwrap();
+    let inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     for chat in inspection.chats().unwrap() {
         assert_eq!(inspection.transcript(chat), store.transcript(chat).await);
         assert_eq!(inspection.attempts(chat), store.attempts(chat, 0, usize::MAX).await);
@@ -37,7 +37,7 @@ async fn what_stores_write_is_in_order() {
         assert_eq!(inspection.heading(chat), store.heading(chat).await);
     }
     drop((inspection, store));
-    let mut inspection = Inspection::open(dir.as_ref()).unwrap();
+    let mut inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()));
     assert_eq!(inspection.schema(), Ok((6, 6)));
 }
@@ -102,9 +102,9 @@ async fn bytes_are_counted() {
     drop(connection);
     let found = grave(&dir);
     assert!(found.iter().any(|line| line.starts_with("bytes of message")), "{found:?}");
-    let inspection = Inspection::open(dir.as_ref()).unwrap();
+    let inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     let first = inspection.chats().unwrap()[0];
-    assert!(inspection.troubles(first).unwrap().contains(&Trouble::Unused { blobs: 1, bytes: 1 }));
+    assert!(inspection.troubles(first).unwrap().contains(&StoredDefect::Unused { blobs: 1, bytes: 1 }));
 }
 
 /// The SHA-256 of `x`.
@@ -117,14 +117,14 @@ const UNUSED: [u8; 32] = [
 #[tokio::test]
 async fn damage_is_told() {
     let dir = Scratch::new();
-    assert!(matches!(Inspection::open(dir.as_ref()), Err(OpenError::Missing(_))));
+    assert!(matches!(SqliteInspection::open(dir.as_ref()), Err(OpenError::Missing(_))));
     let store = open(&dir);
     for number in 0..400 {
-        store.create(chat_id(number), "agent", &"owner ".repeat(40)).await.unwrap();
+        store.create(&NewChat::of(chat_id(number), "agent", &"owner ".repeat(40))).await.unwrap();
     }
     drop(store);
     damage(&dir);
-    let mut inspection = Inspection::open(dir.as_ref()).unwrap();
+    let mut inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     assert_ne!(inspection.damage(|| ()), Ok(Vec::new()));
     assert!(inspection.troubles(ChatId::from_u128(u128::MAX)).is_err());
 }

@@ -4,8 +4,8 @@ use everturn_core::ids::MessageId;
 use everturn_core::message::Body;
 use everturn_core::rehearsal::sample::chat_id;
 use everturn_core::view::Event;
-use everturn_stores::Store as _;
 use everturn_stores::conformance::Witness;
+use everturn_stores::{MessageRange, Store as _};
 
 use super::{given, open, other};
 use crate::scratch::Scratch;
@@ -52,7 +52,7 @@ async fn looks_at_it() {
     assert_eq!(store.since(chat_id(1), Some(news.cursor)).await, Ok(None));
     let (mut before, mut seen) = (snapshot.messages[0].id, snapshot.messages.len());
     loop {
-        let page = store.page(chat_id(1), Some(before), 500).await.unwrap();
+        let page = store.messages(chat_id(1), MessageRange::Before(Some(before), 500)).await.unwrap();
         let Some(first) = page.first() else { break };
         assert!(page.iter().zip(first.id.0..).all(|(message, id)| message.id == MessageId(id)));
         assert_eq!(page.last().unwrap().id.0 + 1, before.0);

@@ -8,8 +8,8 @@ use everturn_core::command::Delivery;
 use everturn_core::ids::Timestamp;
 use everturn_core::limits::Limits;
 use everturn_core::rehearsal::sample::{chat_id, send};
-use everturn_stores::sqlite::Inspection;
-use everturn_stores::{Store as _, Submission};
+use everturn_stores::sqlite::SqliteInspection;
+use everturn_stores::{Store as _, StoreExt as _, Submission};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
@@ -66,7 +66,7 @@ fn is_kept(dir: &Path, before: &Tables, what: &str) {
         found.iter_mut().zip(rows).for_each(|(found, row)| found.truncate(row.len()));
         assert_eq!(found, rows, "{what}: {table}");
     }
-    let mut inspection = Inspection::open(dir).unwrap();
+    let mut inspection = SqliteInspection::open(dir).unwrap();
     assert_eq!(inspection.schema(), Ok((6, 6)), "{what}");
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()), "{what}");
     let of_chats = inspection.chats().unwrap().into_iter().flat_map(|chat| inspection.troubles(chat).unwrap());

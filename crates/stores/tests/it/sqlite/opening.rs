@@ -6,15 +6,15 @@ use std::ffi::{OsStr, OsString};
 
 use everturn_core::rehearsal::sample::{attempt, chat_id, text};
 use everturn_stores::conformance::Witness;
-use everturn_stores::sqlite::{OpenError, Options, Sqlite};
-use everturn_stores::{Store as _, StoreError, WriteError};
+use everturn_stores::sqlite::{OpenError, Sqlite, SqliteOptions};
+use everturn_stores::{NewChat, Store as _, StoreError, StoreExt as _, WriteError};
 use rusqlite::Connection;
 
 use super::{damage, given, open, other};
 use crate::scratch::Scratch;
 
 fn refused(dir: impl AsRef<std::path::Path>) -> OpenError {
-    Sqlite::open(dir.as_ref(), &Options::default()).expect_err("it must be refused")
+    Sqlite::open(dir.as_ref(), &SqliteOptions::default()).expect_err("it must be refused")
 }
 
 /// A second process is told which directory it is and who has it, and changes nothing. Then it is its turn.
@@ -165,7 +165,7 @@ async fn a_damaged_database_is_opened_for_what_is_left() {
     let dir = Scratch::new();
     let store = open(&dir);
     for number in 1..200 {
-        store.create(chat_id(number), "agent", &"owner".repeat(50)).await.unwrap();
+        store.create(&NewChat::of(chat_id(number), "agent", &"owner".repeat(50))).await.unwrap();
     }
     drop(store);
     damage(&dir);

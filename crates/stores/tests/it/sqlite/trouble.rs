@@ -11,8 +11,10 @@ use everturn_core::ids::{InboxSeq, Timestamp};
 use everturn_core::rehearsal::sample::{attempt, chat_id, send, text};
 use everturn_core::view::JournalRow;
 use everturn_stores::conformance::Witness;
-use everturn_stores::sqlite::{OpenError, Options, Sqlite};
-use everturn_stores::{Durability, Store as _, StoreError, Submission, SubmitError, WriteError};
+use everturn_stores::sqlite::{OpenError, Sqlite, SqliteOptions};
+use everturn_stores::{
+    Durability, NewChat, Store as _, StoreError, StoreExt as _, Submission, SubmitError, WriteError,
+};
 
 use super::{given, open, other};
 use crate::scratch::Scratch;
@@ -75,7 +77,7 @@ async fn lives_with_a_failing_disk() {
             assert!(is_told(&error, told), "{what} {number}: {error}");
             if what == "write" {
                 let row = next_row(&witness);
-                let refused = store.append(witness.lease.pen(), vec![row]).await;
+                let refused = store.append_and_wait(witness.lease.append_right(), vec![row]).await;
                 assert!(matches!(refused, Err(WriteError::Store(StoreError::Unavailable(_)))), "{refused:?}");
             }
         }
@@ -140,10 +142,10 @@ async fn asks_whether_it_is_ready() {
         std::fs::write(&control, "").unwrap();
         assert_eq!(store.ready().await, Ok(()), "the disk works again");
         std::fs::write(&control, format!("{what} {number}")).unwrap();
-        store.create(chat_id(1), "agent", "owner").await.expect_err("the disk refuses");
+        store.create(&NewChat::of(chat_id(1), "agent", "owner")).await.expect_err("the disk refuses");
         assert!(is_refused().await, "{what} {number}: somebody has tried");
         std::fs::write(&control, "").unwrap();
-        store.create(chat_id(1), "agent", "owner").await.expect("the disk works again");
+        store.create(&NewChat::of(chat_id(1), "agent", "owner")).await.expect("the disk works again");
         assert_eq!(store.ready().await, Ok(()));
     }
 }
@@ -194,7 +196,7 @@ async fn a_read_only_disk_is_survived() {
     witness.journal(vec![attempt(), text("Hel")]).await;
     drop((store, witness.store)); // Nobody has a file open for writing, or the system would not let it become read-only.
     disk.remount("ro");
-    let refused = Sqlite::open(&disk.0.join("data"), &Options::default()).unwrap_err();
+    let refused = Sqlite::open(&disk.0.join("data"), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&refused, OpenError::Dir { why, .. } if why.kind() == ErrorKind::ReadOnlyFilesystem), "{refused}");
     disk.remount("rw");
     let witness = Witness { store: open(disk.0.join("data")), ..witness };
@@ -214,7 +216,7 @@ async fn counts_syncs() {
     let dir = given();
     let syncs = || std::fs::metadata(dir.join("syncs")).map_or(0, |file| file.len());
     for drafts in [Durability::Process, Durability::Full] {
-        let options = Options { drafts, ..Options::default() };
+        let options = SqliteOptions { drafts, ..SqliteOptions::default() };
         let store = Arc::new(Sqlite::open(&dir.join(format!("{drafts:?}")), &options).unwrap());
         let mut witness = Witness::in_a_turn(&store, 1).await;
         for _ in 0..5 {

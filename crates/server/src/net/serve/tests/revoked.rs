@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use async_trait::async_trait;
-use everturn::stores::{Asked, StoreError};
+use everturn::stores::{IdempotencyRecord, StoreError};
 
 use super::*;
 
@@ -44,11 +44,11 @@ impl Tokens for Away {
         self.memory.revoke(hash, at).await
     }
 
-    async fn remember(&self, asked: &Asked) -> Result<Asked, StoreError> {
+    async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         self.memory.remember(asked).await
     }
 
-    async fn recall(&self, owner: &str, key: &str) -> Result<Option<Asked>, StoreError> {
+    async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         self.memory.recall(owner, key).await
     }
 }
