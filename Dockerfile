@@ -11,9 +11,9 @@ COPY . .
 # The caches make the next build on the same machine faster. They are not part of the image.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --locked --profile stripped --package everturn-cli \
+    cargo build --locked --profile dist --package everturn-cli \
     && mkdir -p /image/data \
-    && cp target/stripped/everturn /image/everturn
+    && cp target/dist/everturn /image/everturn
 
 FROM ${BASE}
 # Providers are asked over TLS, and the slim image has no certificates of authorities.

@@ -20,7 +20,7 @@ const PACKAGE: &str = "everturn-cli";
 /// The binary, as cargo calls it.
 const BINARY: &str = "everturn";
 /// The profile of `Cargo.toml` that strips it.
-const PROFILE: &str = "stripped";
+const PROFILE: &str = "dist";
 /// Where the sums of all files are.
 const SUMS: &str = "SHA256SUMS";
 
@@ -33,7 +33,7 @@ pub struct Dist {
     /// Use this binary, which was built and stripped before, and build nothing
     #[arg(long, value_name = "PATH")]
     pub binary: Option<PathBuf>,
-    /// The directory to write to; `target/dist` if left out
+    /// The directory to write to; `target/artifacts` if left out
     #[arg(long, value_name = "DIRECTORY")]
     pub out: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ pub fn run(root: &Path, dist: &Dist) -> Result<ExitCode> {
     let (sbom, version) = (sbom.document()?, sbom.version()?);
     let components = sbom["components"].as_array().map_or(0, Vec::len);
 
-    let out = dist.out.clone().unwrap_or_else(|| root.join("target/dist"));
+    let out = dist.out.clone().unwrap_or_else(|| root.join("target/artifacts"));
     std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let begin = format!("{BINARY}-{version}-");
     let file = out.join(format!("{begin}{target}"));

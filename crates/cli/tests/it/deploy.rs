@@ -68,8 +68,8 @@ async fn the_image_starts_what_is_there() {
     variables_are_known(DOCKERFILE);
     let rust = env!("CARGO_PKG_RUST_VERSION");
     assert!(DOCKERFILE.contains(&format!("ARG RUST=rust:{rust}-slim")), "it is built with Rust {rust}");
-    let profile = include_str!("../../../../Cargo.toml").split_once("[profile.stripped]").unwrap().1;
-    assert!(profile.contains("strip = true") && DOCKERFILE.contains("--profile stripped"));
+    let profile = include_str!("../../../../Cargo.toml").split_once("[profile.dist]").unwrap().1;
+    assert!(profile.contains("strip = true") && DOCKERFILE.contains("--profile dist"));
     let user = instruction("USER").split(':').next().unwrap();
     assert!(KUBERNETES.contains(&format!("runAsUser: {user}\n")), "one user, whoever starts it");
 }
