@@ -1,4 +1,4 @@
-//! From the moment a message is accepted, whoever looks finds it, and knows when it was answered.
+//! An accepted message is visible to every read from the moment of acceptance, with whether it is answered.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::reader::{Reader, reply};
 use crate::stage::{Stage, TOKEN, answer};
 
-/// What a view tells of the messages that were accepted: the status, who waits, and what is not answered.
+/// What a view shows of accepted messages: the status, the queue (id and key), and the unanswered ids.
 type Told = (Status, Vec<(u64, Option<String>)>, Vec<u64>);
 
 fn told(view: &View) -> Told {
@@ -26,7 +26,7 @@ async fn opened(stage: &Stage, chat: &str) -> (Reader, View) {
     (reader, view)
 }
 
-/// C1, C2, E5: while no driver can write, as on a full disk, every read on every replica shows what was accepted.
+/// While no driver can commit, as on a full disk, every read on every replica shows the accepted message.
 #[tokio::test]
 async fn every_read_shows_what_was_accepted() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
@@ -54,7 +54,7 @@ async fn every_read_shows_what_was_accepted() {
         assert_eq!(told(&opened(stage, &chat).await.1), waiting, "a stream begins with it");
     }
     let shown = earlier.until(|view| told(view) == waiting).await;
-    assert_eq!(shown.messages.len(), 2, "who watched before is told before anything is committed");
+    assert_eq!(shown.messages.len(), 2, "a stream that was open before gets it before anything is committed");
     store.commits.open();
     let done = earlier.until(|view| view.messages.len() == 4 && told(view).0 == Status::Idle).await;
     assert_eq!(told(&done), (Status::Idle, vec![], vec![]));
@@ -67,7 +67,7 @@ async fn every_read_shows_what_was_accepted() {
     stage.server.stop().await;
 }
 
-/// C2: a fork gives no receipt that a message it took over carries.
+/// A fork does not repeat the receipts of the messages it copied.
 #[tokio::test]
 async fn receipts_of_a_fork_are_its_own() {
     let stage = Stage::new().await;
@@ -89,14 +89,14 @@ async fn receipts_of_a_fork_are_its_own() {
     stage.server.stop().await;
 }
 
-/// The client of the page, as it stands there.
+/// The example client, cut out of the documentation page.
 fn client() -> &'static str {
     let page = include_str!("../../../../docs/http-api.md");
     let (_, behind) = page.split_once("```python\n").expect("the page has a client");
     behind.split_once("```").expect("and its end").0
 }
 
-/// However many talk in one chat at once, the client of the page gets the answer to what it said, and not another.
+/// With many clients in one chat at once, the documented example client gets the answer to its own message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_client_of_the_page_gets_its_own_answer() {
     let source = client();

@@ -15,7 +15,7 @@ use crate::stage::{Stage, TOKEN, answer, kind};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Somebody who watches everything.
+/// A client of the stream over many chats.
 struct Watcher {
     response: Response,
     rest: String,
@@ -46,7 +46,7 @@ impl Watcher {
         Self::resume(stage, Followers::new(chats.iter().map(|chat| id(chat)))).await
     }
 
-    /// Takes in what has come whole. Words of the understudy are ASCII, so a cut is never inside of a letter.
+    /// Folds the complete events received. The understudy's text is ASCII, so no cut is inside a character.
     fn take(&mut self, bytes: &[u8]) {
         self.rest.push_str(std::str::from_utf8(bytes).unwrap());
         while let Some(end) = self.rest.find("\n\n") {
@@ -83,7 +83,7 @@ impl Watcher {
         }
     }
 
-    /// Reads at most so many bytes and is cut.
+    /// Reads at most `bytes` bytes, then drops the connection.
     async fn cut_after(mut self, bytes: usize) -> Followers {
         let mut read = 0;
         while read < bytes && !all_rest(&self.followers) {
@@ -112,7 +112,7 @@ fn all_rest(followers: &Followers) -> bool {
     followers.chats().values().all(|follower| rests(follower.view()))
 }
 
-/// A cursor that stands behind another chat than its own is none, though both count alike.
+/// A cursor paired with another chat's id is rejected, although both chats have the same version.
 #[tokio::test]
 async fn cursors_are_not_mixed_up() {
     let stage = Stage::new().await;
@@ -133,9 +133,9 @@ async fn cursors_are_not_mixed_up() {
     stage.server.stop().await;
 }
 
-/// Clients of many chats that are cut at random bytes and come back all see what the server sees, in every chat.
+/// Clients of many chats that are cut at random bytes and resume end with the server's view of every chat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
+async fn cut_and_resumed_streams_end_with_the_servers_view() {
     let stage = Arc::new(Stage::with(Bounds::default(), Duration::from_millis(1)).await);
     let mut chats = Vec::new();
     for _ in 0..4 {
@@ -172,9 +172,9 @@ async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
     assert!(cuts_all > 60, "only {cuts_all} cuts");
 }
 
-/// C1: the list and the chats that are followed tell of a message from the moment it is accepted.
+/// The list and the followed chats show a message from the moment it is accepted.
 #[tokio::test]
-async fn what_was_accepted_is_told_before_it_is_obeyed() {
+async fn an_accepted_message_is_shown_before_it_is_applied() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
     let chat = stage.talk("numbered", &["count to 2"]).await;
     let mut earlier = Watcher::of(&stage, &[&chat]).await;
@@ -195,7 +195,7 @@ async fn what_was_accepted_is_told_before_it_is_obeyed() {
     stage.server.stop().await;
 }
 
-/// New chats, new names and new statuses appear by themselves; nothing of anybody else's does.
+/// New chats, titles and statuses are sent without a request; nothing of another owner is.
 #[tokio::test]
 async fn the_list_is_kept_up_to_date() {
     let stage = Stage::new().await;
@@ -236,8 +236,8 @@ async fn the_list_is_kept_up_to_date() {
     stage.server.stop().await;
 }
 
-/// A followed chat that is deleted is told to be gone, and the others go on. One that is not there, or is somebody
-/// else's, is told to be gone at once.
+/// A followed chat that is deleted gets a `gone` event, and the other chats go on. A missing chat, or one of
+/// another owner, gets it at once.
 #[tokio::test]
 async fn chats_that_are_gone_are_told() {
     let stage = Stage::new().await;
@@ -259,7 +259,7 @@ async fn chats_that_are_gone_are_told() {
     stage.server.stop().await;
 }
 
-/// It lives, ends and is bounded like every other stream.
+/// The stream over many chats has the same keep-alive, end and limits as every other stream.
 #[tokio::test]
 async fn it_lives_and_ends_like_every_stream() {
     let soon = Duration::from_millis(20);
@@ -282,9 +282,9 @@ async fn it_lives_and_ends_like_every_stream() {
     });
 }
 
-/// Only so many chats, and only what is one; the list can be left out.
+/// Too many chats and invalid ids are refused; the list can be left out.
 #[tokio::test]
-async fn what_cannot_be_followed_is_refused() {
+async fn invalid_sets_of_chats_are_refused() {
     let stage = Stage::new().await;
     let chat = stage.chat("numbered").await;
     let many: Vec<String> = (0..33).map(|n| format!("{n:026}")).collect();
@@ -301,9 +301,9 @@ async fn what_cannot_be_followed_is_refused() {
     stage.server.stop().await;
 }
 
-/// More deletes at once than are noted one by one: the list is told again, and none of them stays in it.
+/// More deletes at once than are tracked one by one: the list is sent again without any of the deleted chats.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_that_go_at_once_none_stays_in_the_list() {
+async fn chats_deleted_at_once_all_leave_the_list() {
     let stage = Stage::new().await;
     let mut watcher = Watcher::of(&stage, &[]).await;
     for round in 0..3 {
@@ -318,7 +318,7 @@ async fn of_many_that_go_at_once_none_stays_in_the_list() {
     stage.server.stop().await;
 }
 
-/// A list that takes long to read holds up no event of the chats beside it.
+/// A slow read of the list delays no event of the followed chats.
 #[tokio::test]
 async fn a_slow_list_holds_up_no_chat() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
@@ -327,7 +327,7 @@ async fn a_slow_list_holds_up_no_chat() {
     let mut watcher = Watcher::of(&stage, &[&chat]).await;
     timeout(PATIENCE, store.lists.until(1)).await.expect("it is asked for");
     let id_of: everturn::core::ids::ChatId = id(&chat).parse().unwrap();
-    stage.engine.chat(id_of).send("count to 3").await.unwrap(); // A request would ask for the list as well.
+    stage.engine.chat(id_of).send("count to 3").await.unwrap(); // Not over HTTP: a request would read the list too.
     watcher.until(|watcher| rests(watcher.view(&chat))).await;
     assert_eq!(watcher.title(&chat), None, "nobody has said what is on it");
     store.lists.open();
@@ -335,7 +335,7 @@ async fn a_slow_list_holds_up_no_chat() {
     stage.server.stop().await;
 }
 
-/// Whoever follows many chats has a few of them looked at together, and not all.
+/// A stream over many chats loads a few of them at the same time, not all.
 #[tokio::test]
 async fn a_stream_begins_with_a_few_glances_at_a_time() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;

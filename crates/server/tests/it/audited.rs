@@ -1,4 +1,4 @@
-//! Who decided is written down, whatever becomes of whoever did.
+//! Decisions are in the audit log, even if the client that sent them has disconnected.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::stage::{Stage, TOKEN, kind};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hears what is audited, by its name and the call or token it is about.
+/// Collects audit events: the event's name, and the call or token it is about.
 struct Ear(UnboundedSender<(String, String)>);
 
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Subscriber for Ear {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What this thread audits from now on; a server of a test has no other.
+/// The audit events of this thread from now on; a test's server runs on no other thread.
 fn audit() -> (UnboundedReceiver<(String, String)>, DefaultGuard) {
     let (ear, audit) = unbounded_channel();
     (audit, tracing::subscriber::set_default(Ear(ear)))
@@ -80,7 +80,7 @@ fn awaits(view: &View) -> bool {
     view.status.as_ref().is_some_and(|status| status.status == Status::Awaiting)
 }
 
-/// A chat whose turn waits for an answer, the answers of this kind, and who watches.
+/// A chat whose turn waits for an answer, an answer of this kind, and a reader of the chat's stream.
 pub async fn asking(stage: &Stage, kind: &str) -> (String, Value, Reader) {
     let agent = if kind == "result" { "asks" } else { "launches" };
     let chat = stage.chat(agent).await;
@@ -95,7 +95,7 @@ pub async fn asking(stage: &Stage, kind: &str) -> (String, Value, Reader) {
     (chat, json!({"answers": [answer]}), reader)
 }
 
-/// Sends a request, and goes away once `is_under_way`.
+/// Sends a request, and closes the connection once `is_under_way`.
 pub async fn send_and_go(
     stage: &Stage,
     method: Method,
@@ -111,9 +111,9 @@ pub async fn send_and_go(
     until_open(stage, others).await;
 }
 
-/// S35: approving, denying and answering is audited, also of whoever closes the connection as soon as it is sent.
+/// Approving, denying and answering is audited, even if the client closes the connection right after sending.
 #[tokio::test]
-async fn who_decides_and_goes_away_is_in_the_audit() {
+async fn decisions_of_disconnected_clients_are_audited() {
     let (mut audit, _guard) = audit();
     for (kind, event) in [("approve", "approved"), ("deny", "denied"), ("result", "answered")] {
         let (stage, store) = Stage::sluggish(Bounds::default()).await;
@@ -122,16 +122,16 @@ async fn who_decides_and_goes_away_is_in_the_audit() {
         store.outcomes.shut();
         let path = format!("{chat}/answers");
         send_and_go(&stage, Method::POST, &path, &answers, store.outcomes.until(1)).await;
-        assert!(audit.is_empty(), "nobody knows yet what became of it");
+        assert!(audit.is_empty(), "the outcome is not known yet");
         store.outcomes.open();
         assert_eq!(next(&mut audit).await, (event.to_owned(), call));
         stage.server.stop().await;
     }
 }
 
-/// S35: what is kept is in the audit though nobody came to it in time, and what was refused is not.
+/// An answer that was stored but not applied in time is audited; a refused one is not.
 #[tokio::test]
-async fn what_is_kept_is_audited_and_what_is_refused_is_not() {
+async fn stored_answers_are_audited_and_refused_ones_are_not() {
     let (mut audit, _guard) = audit();
     let bounds = Bounds { outcome_max: Duration::from_secs(2), ..Bounds::default() };
     let (stage, store) = Stage::sluggish(bounds).await;
@@ -149,7 +149,7 @@ async fn what_is_kept_is_audited_and_what_is_refused_is_not() {
     stage.server.stop().await;
 }
 
-/// S35, C2: whoever repeats a request, because its answer was lost or did not come in time, has not decided twice.
+/// A request that is repeated under its key, because its answer was lost or late, is audited as one decision.
 #[tokio::test]
 async fn a_repeated_answer_is_audited_once() {
     let (mut audit, _guard) = audit();
@@ -178,9 +178,9 @@ async fn a_repeated_answer_is_audited_once() {
     stage.server.stop().await;
 }
 
-/// S35: so is who makes tokens and takes them back.
+/// Creating and revoking tokens is audited, even if the client closes the connection right after sending.
 #[tokio::test]
-async fn who_makes_or_revokes_a_token_and_goes_away_is_in_the_audit() {
+async fn token_changes_of_disconnected_clients_are_audited() {
     let (mut audit, _guard) = audit();
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
     let secret = "evt_of-somebody-who-has-to-go";

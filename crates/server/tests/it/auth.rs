@@ -10,14 +10,15 @@ use serde_json::{Value, json};
 
 use crate::stage::{Stage, TOKEN, answer, kind};
 
-/// One operation of the document.
+/// One operation of the OpenAPI document.
 #[derive(Debug, Clone)]
 struct Operation {
     method: Method,
     path: String,
 }
 
-/// What an operation needs: one of these. A route that is not listed here fails the test: somebody has to decide.
+/// The scopes of which an operation needs one. A route that is not listed fails the test, so that its scope is
+/// decided on purpose.
 fn needs(operation: &Operation) -> Option<&'static [Scope]> {
     let Operation { method, path } = operation;
     Some(match (method.as_str(), path.as_str()) {
@@ -60,12 +61,12 @@ async fn ask(stage: &Stage, operation: &Operation, chat: &str, token: Option<&st
     }
     let response = request.send().await.unwrap();
     if response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream") {
-        return (response.status(), Value::Null); // It has no end.
+        return (response.status(), Value::Null); // A stream has no end.
     }
     answer(response).await
 }
 
-/// Whose thing a path names.
+/// The owner of the chat or token that a path names.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Whose {
     Mine,
@@ -75,7 +76,7 @@ enum Whose {
 
 const OTHER: &str = "evt_of-somebody-else-who-may-do-anything";
 
-/// The id of such a thing. One of mine is new each time, because some routes delete it.
+/// The id of a chat or token with this owner. `Mine` is new each time, because some routes delete it.
 async fn thing(stage: &Stage, operation: &Operation, whose: Whose) -> String {
     if operation.path.starts_with("/v1/tokens") {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -96,8 +97,8 @@ async fn thing(stage: &Stage, operation: &Operation, whose: Whose) -> String {
     answer(request.send().await.unwrap()).await.1["id"].as_str().unwrap().to_owned()
 }
 
-/// S10, S13: every route × every token × whose it is. Nobody without a good token gets anything but whether it lives and is ready; whoever
-/// has one gets what its scopes say, of what is theirs; and whoever lacks a scope does not even learn what there is.
+/// Every route × every token × every owner. Without a valid token only liveness and readiness answer. A valid token
+/// opens what its scopes allow, among its owner's things. A missing scope answers before existence is revealed.
 #[tokio::test]
 async fn every_route_asks_for_its_scope() {
     let stage = Stage::new().await;
@@ -120,7 +121,7 @@ async fn every_route_asks_for_its_scope() {
                 let (status, problem) = ask(&stage, &operation, &id, token).await;
                 match needed {
                     None => assert_eq!(status, StatusCode::OK),
-                    // Whoever tries too often is told to wait instead.
+                    // Too many failures from one address are answered with `too-many` instead.
                     Some(_) => assert!(
                         matches!(kind(&problem), "unauthorized" | "too-many"),
                         "{operation:?} {whose:?} with {token:?}: {status} {problem}"
@@ -134,7 +135,7 @@ async fn every_route_asks_for_its_scope() {
                 let refused = needed.is_some_and(|needed| !needed.contains(&scope));
                 let said = (status == StatusCode::FORBIDDEN, kind(&problem) == "scope");
                 assert_eq!(said, (refused, refused), "{cell}");
-                // Whoever manages tokens manages everybody's.
+                // The scope for tokens covers the tokens of every owner.
                 let is_there =
                     whose == Whose::Mine || (whose == Whose::Yours && operation.path.starts_with("/v1/tokens"));
                 if !refused && !is_there {
@@ -150,7 +151,7 @@ async fn every_route_asks_for_its_scope() {
     stage.server.stop().await;
 }
 
-/// A chat of somebody else's cannot be told from one that does not exist, or from what is no id at all.
+/// A chat of another owner gets the same answer as a missing chat or an invalid id.
 #[tokio::test]
 async fn foreign_chats_look_like_missing_ones() {
     let stage = Stage::new().await;
@@ -158,7 +159,7 @@ async fn foreign_chats_look_like_missing_ones() {
     let about_chats = operations().into_iter().filter(|operation| operation.path.starts_with("/v1/chats/{id}"));
     let mut count = 0;
     for operation in about_chats {
-        let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned(); // One of them deletes it.
+        let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned(); // New each time: one of the routes deletes it.
         let mut answers = Vec::new();
         for id in [chat.as_str(), "00000000000000000000000000", "x", "..%2f..%2fetc", "%00", "%ff"] {
             let (status, problem) = ask(&stage, &operation, id, Some(OTHER)).await;
@@ -179,9 +180,9 @@ async fn foreign_chats_look_like_missing_ones() {
     stage.server.stop().await;
 }
 
-/// Whoever guesses is told to wait; whoever has the token is let in meanwhile.
+/// An address that sends wrong tokens is told to wait; the right token from it works meanwhile.
 #[tokio::test]
-async fn whoever_guesses_is_told_to_wait() {
+async fn guessing_tokens_is_slowed_down() {
     let stage = Stage::new().await;
     let guess = async |guess: usize| {
         let request = stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(format!("evt_{guess}"));

@@ -1,4 +1,4 @@
-//! Making, finding and naming chats, and talking to them.
+//! Creating, finding and renaming chats, and sending messages to them.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::reader::reply;
 use crate::stage::{Stage, kind};
 
-/// The whole path: make a chat, say something, see the answer grow, find it in the transcript.
+/// The whole path: create a chat, send a message, see the answer grow, find it in the transcript.
 #[tokio::test]
 async fn a_chat_is_made_spoken_to_and_answers() {
     let stage = Stage::new().await;
@@ -27,7 +27,7 @@ async fn a_chat_is_made_spoken_to_and_answers() {
     stage.server.stop().await;
 }
 
-/// Lists show one's own chats by pages, newest first, by what their titles say, and apart from those put away.
+/// Lists show the owner's chats in pages, newest first; they filter by title, and keep archived chats apart.
 #[tokio::test]
 async fn chats_are_listed_by_pages() {
     let stage = Stage::new().await;
@@ -58,9 +58,9 @@ async fn chats_are_listed_by_pages() {
     stage.server.stop().await;
 }
 
-/// What is said to a chat that was put away is refused, with where the chat stands.
+/// A message to an archived chat is refused; the problem has the chat's status.
 #[tokio::test]
-async fn a_chat_put_away_takes_nothing_and_says_so() {
+async fn an_archived_chat_refuses_messages_and_says_so() {
     let stage = Stage::new().await;
     let chat = stage.chat("default").await;
     stage.send(Method::PATCH, &chat, json!({"archived": true})).await;
@@ -84,7 +84,7 @@ async fn messages_are_read_by_pages() {
     stage.server.stop().await;
 }
 
-/// The numbers of the messages on each page, from the newest on.
+/// The numbers of the messages on each page, newest page first.
 async fn pages(stage: &Stage, path: &str) -> Vec<Vec<u64>> {
     let (mut pages, mut at) = (Vec::new(), path.to_owned());
     loop {
@@ -96,7 +96,7 @@ async fn pages(stage: &Stage, path: &str) -> Vec<Vec<u64>> {
     }
 }
 
-/// A page that is short because its messages are long is not taken for the first of all.
+/// A page that is short because its messages are long is not mistaken for the last page.
 #[tokio::test]
 async fn long_messages_are_read_by_short_pages() {
     let stage = Stage::new().await;
@@ -111,9 +111,9 @@ async fn long_messages_are_read_by_short_pages() {
     stage.server.stop().await;
 }
 
-/// What cannot be taken is refused by name and leaves nothing behind.
+/// An invalid request is refused with the field's name, and stores nothing.
 #[tokio::test]
-async fn what_is_not_valid_is_refused_by_name() {
+async fn invalid_fields_are_refused_by_name() {
     let stage = Stage::new().await;
     let chat = stage.chat("default").await;
     let messages = format!("{chat}/messages");
@@ -154,7 +154,7 @@ async fn what_is_not_valid_is_refused_by_name() {
     stage.server.stop().await;
 }
 
-/// Files travel to the transcript; their bytes stay out of it and are read apart, as something to save and not to run.
+/// The transcript describes files without their bytes; those are read apart, served as a download, not to run.
 #[tokio::test]
 async fn files_are_kept_and_described() {
     let stage = Stage::new().await;
@@ -190,16 +190,16 @@ async fn odd_text_comes_back_as_it_was() {
     reader.until_rest().await;
     let (_, page) = stage.get(&format!("{chat}/messages")).await;
     assert_eq!(page["messages"][0]["parts"][0]["text"], odd);
-    // Half of a pair is no text.
+    // One half of a surrogate pair is not text.
     let half = stage.ask(Method::POST, &format!("{chat}/messages")).header("content-type", "application/json");
     let half = half.body(r#"{"text": "\ud83d"}"#).send().await.unwrap();
     assert_eq!(half.status(), StatusCode::UNPROCESSABLE_ENTITY);
     stage.server.stop().await;
 }
 
-/// The document, the models and the numbers are there for whoever may see them.
+/// The OpenAPI document, the models and the metrics are served to tokens with the scope for them.
 #[tokio::test]
-async fn the_house_describes_itself() {
+async fn the_server_describes_itself() {
     let stage = Stage::new().await;
     let (_, document) = stage.get("/openapi.json").await;
     assert_eq!(document["openapi"], "3.1.0");
@@ -269,9 +269,9 @@ async fn chats_are_found_by_what_was_said() {
     stage.server.stop().await;
 }
 
-/// S11: what is looked for is looked for in one's own chats, in titles and in what was said.
+/// A search covers the titles and messages of the owner's chats only.
 #[tokio::test]
-async fn a_search_finds_nothing_of_anybody_elses() {
+async fn a_search_finds_nothing_of_other_owners() {
     let stage = Stage::new().await;
     let other = "evt_of-somebody-else-who-likes-kelp-too";
     stage.grant(other, "you", &everturn::stores::Scope::ALL).await;
@@ -299,7 +299,7 @@ async fn a_search_finds_nothing_of_anybody_elses() {
     stage.server.stop().await;
 }
 
-/// A chat brings instructions, tools for its clients and metadata: they are shown, used, forked along, and bounded.
+/// A chat can have its own instructions, client tools and metadata: they are shown, used, copied by forks, and bounded.
 #[tokio::test]
 async fn a_chat_brings_its_own_tools_and_instructions() {
     let stage = Stage::new().await;

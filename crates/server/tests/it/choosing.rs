@@ -10,7 +10,7 @@ async fn choose(stage: &Stage, chat: &str, model: Value) -> (StatusCode, Value) 
     stage.send(Method::PATCH, chat, json!({ "model": model })).await
 }
 
-/// A chat is made with a model, given another, and given back to its agent; everybody who watches sees it.
+/// A chat is created with a model, changed to another, and reset to its agent's; every stream shows each change.
 #[tokio::test]
 async fn a_chat_has_a_model_of_its_own() {
     let stage = Stage::new().await;
@@ -38,7 +38,7 @@ async fn a_chat_has_a_model_of_its_own() {
     stage.server.stop().await;
 }
 
-/// Whatever is not on offer is 422 with what there is, and nothing else of the request is done either.
+/// A model that is not offered is 422 with the list of offered ones, and nothing else of the request is applied.
 #[tokio::test]
 async fn a_model_that_is_not_there_changes_nothing() {
     let stage = Stage::new().await;
@@ -63,7 +63,7 @@ async fn a_model_that_is_not_there_changes_nothing() {
     stage.server.stop().await;
 }
 
-/// A fork asks whom the other chat asks, unless it is told otherwise; under a key it is made once all the same.
+/// A fork uses its source's model unless the request names one; under a key it is still created once.
 #[tokio::test]
 async fn a_fork_takes_the_model_along() {
     let stage = Stage::new().await;
@@ -87,9 +87,9 @@ async fn a_fork_takes_the_model_along() {
     stage.server.stop().await;
 }
 
-/// What can be chosen is listed beside what agents ask.
+/// The models that a chat can choose are listed beside those of the agents.
 #[tokio::test]
-async fn what_can_be_chosen_is_listed() {
+async fn models_to_choose_are_listed() {
     let stage = Stage::new().await;
     let (_, listed) = stage.get("/v1/models").await;
     let models = listed["models"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! Connections have bounds, whatever is said on them.
+//! Limits on connections and requests, whatever a client sends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,11 +27,11 @@ async fn connect(stage: &Stage) -> TcpStream {
     TcpStream::connect(stage.server.address()).await.unwrap()
 }
 
-/// Everything that comes until the connection ends, which it has to.
+/// All bytes until the connection ends; a connection that stays open fails the test.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     let end = timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it ends");
-    let _ = end; // Whether in good order does not matter.
+    let _ = end; // A clean end and a reset are both fine.
     rest
 }
 
@@ -42,7 +42,7 @@ pub async fn open(stage: &Stage) -> usize {
     line.unwrap().parse().unwrap()
 }
 
-/// Waits until so many are left.
+/// Waits until exactly `count` connections are open.
 pub async fn until_open(stage: &Stage, count: usize) {
     let looked = async {
         while open(stage).await != count {
@@ -52,7 +52,7 @@ pub async fn until_open(stage: &Stage, count: usize) {
     timeout(PATIENCE, looked).await.expect("the others are gone");
 }
 
-/// S14: whoever says nothing, or not enough to be a request, has its place for ten seconds and not longer.
+/// A connection without a complete request is closed after ten seconds.
 #[tokio::test]
 async fn silence_holds_no_place() {
     let stage = Stage::with(Bounds { head_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
@@ -63,11 +63,11 @@ async fn silence_holds_no_place() {
         stream.write_all(said).await.unwrap();
         rest(&mut stream).await;
     }
-    until_open(&stage, 1).await; // Our own, which asks.
+    until_open(&stage, 1).await; // The test's own connection, which reads the metrics.
     stage.server.stop().await;
 }
 
-/// S14: a connection that has asked, and then asks nothing more, is not kept: in HTTP/1.1 neither.
+/// A connection without a further request is closed, in HTTP/1.1 as in HTTP/2.
 #[tokio::test]
 async fn a_connection_that_rests_is_ended() {
     let stage = Stage::with(Bounds { idle_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
@@ -79,7 +79,7 @@ async fn a_connection_that_rests_is_ended() {
     stage.server.stop().await;
 }
 
-/// S14: a client of HTTP/2 that answers every ping and asks nothing is not kept either, and one that watches is.
+/// An HTTP/2 connection that only answers pings is closed; one with an open stream of events is not.
 #[tokio::test]
 async fn a_connection_that_only_answers_pings_is_ended() {
     let bounds = Bounds { idle_max: SOON * 4, stall_max: SOON, heartbeat: SOON, ..Bounds::default() };
@@ -110,12 +110,12 @@ async fn a_connection_that_only_answers_pings_is_ended() {
     stage.server.stop().await;
 }
 
-/// S14, C5: there are so many places; who comes too late is told when to come back, and whoever leaves makes room. So many
-/// are told at the same time, and no more.
+/// Connections above the limit get 503 with Retry-After, and a closed connection makes room. The number that gets
+/// the 503 at the same time is bounded too.
 #[tokio::test]
 async fn there_are_only_so_many_connections() {
     let stage = Stage::with(Bounds { connections_max: 3, ..Bounds::default() }, Duration::ZERO).await;
-    assert_eq!(open(&stage).await, 1); // Our own, which stays.
+    assert_eq!(open(&stage).await, 1); // The test's own connection.
     let (first, _second) = (connect(&stage).await, connect(&stage).await);
     until_open(&stage, 3).await;
     let host = stage.base.strip_prefix("http://").unwrap();
@@ -140,7 +140,7 @@ async fn there_are_only_so_many_connections() {
     stage.server.stop().await;
 }
 
-/// S14: in HTTP/2 there are 128 requests at once on a connection, and the next are refused.
+/// An HTTP/2 connection has at most 128 concurrent requests; further ones are refused.
 #[tokio::test]
 async fn requests_at_once_are_bounded() {
     let stage = Stage::with(Bounds { streams_max: 1_000, ..Bounds::default() }, Duration::ZERO).await;
@@ -165,7 +165,7 @@ async fn requests_at_once_are_bounded() {
     stage.server.stop().await;
 }
 
-/// S14: who opens requests only to take them back is sent away.
+/// A client that opens requests only to reset them (rapid reset) loses its connection.
 #[tokio::test]
 async fn rapid_resets_end_the_connection() {
     let stage = Stage::new().await;
@@ -185,7 +185,7 @@ async fn rapid_resets_end_the_connection() {
     stage.server.stop().await;
 }
 
-/// S14: a body that does not come is not waited for.
+/// A body that does not arrive in time is answered with 408.
 #[tokio::test]
 async fn a_body_has_to_arrive() {
     let stage = Stage::with(Bounds { arrival_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
@@ -199,7 +199,7 @@ async fn a_body_has_to_arrive() {
     stage.server.stop().await;
 }
 
-/// I19: large bodies share a bound; who comes too late is told when to come again, and whoever leaves makes room.
+/// I19: large bodies share one budget. A request above it gets 503 with Retry-After; a closed connection frees its part.
 #[tokio::test]
 async fn large_bodies_have_one_bound_together() {
     let stage = Stage::with(Bounds { bodies_bytes_max: 600_000, ..Bounds::default() }, Duration::ZERO).await;
@@ -218,7 +218,7 @@ async fn large_bodies_have_one_bound_together() {
     assert_eq!(refused.headers()["retry-after"], "1");
     let (status, problem) = answer(refused).await;
     assert_eq!((status, kind(&problem)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));
-    stage.say(&chat, "count to 3").await; // A small one finds its way.
+    stage.say(&chat, "count to 3").await; // Small bodies do not count.
     drop(stream);
     let taken = async {
         while stage.post(&format!("{chat}/messages"), large.clone()).await.0 != StatusCode::ACCEPTED {
@@ -229,9 +229,9 @@ async fn large_bodies_have_one_bound_together() {
     stage.server.stop().await;
 }
 
-/// S14: whoever says that too much comes, and asks first, is told so and never asked to go on.
+/// A request with `Expect: 100-continue` and a too large Content-Length is refused without a `100 Continue`.
 #[tokio::test]
-async fn what_is_too_large_is_refused_before_it_comes() {
+async fn a_too_large_body_is_refused_before_it_is_sent() {
     let stage = Stage::new().await;
     let (chat, host) = (stage.chat("numbered").await, stage.base.strip_prefix("http://").unwrap());
     for (path, len) in [("/v1/chats".to_owned(), 1024 * 1024 + 1), (format!("{chat}/messages"), usize::MAX / 2)] {
@@ -245,12 +245,12 @@ async fn what_is_too_large_is_refused_before_it_comes() {
     stage.server.stop().await;
 }
 
-/// Tokens of a store that breaks when it is asked the so-manieth time, or does not answer and says so here.
+/// A token store that panics at the n-th lookup, or hangs and counts the lookups that hang.
 struct Fragile {
     memory: Arc<Memory>,
     left: AtomicUsize,
     hangs: Option<Notify>,
-    /// How many were not answered.
+    /// Lookups without an answer so far.
     hung: AtomicUsize,
 }
 
@@ -295,7 +295,7 @@ impl Tokens for Fragile {
     }
 }
 
-/// S34: what panics in a request is a problem like others, and the connection goes on.
+/// A panic in a request is answered as a problem, and the connection goes on.
 #[tokio::test]
 async fn a_panic_is_told() {
     let (memory, fragile) = Fragile::new(1, None);
@@ -311,7 +311,7 @@ async fn a_panic_is_told() {
     inn.server.stop().await;
 }
 
-/// A new chat, and somebody who watches it.
+/// A new chat, and a reader of its stream.
 async fn watched(inn: &Inn) -> (String, Reader) {
     let made = inn.client.post(format!("{}/v1/chats", inn.base)).bearer_auth(TOKEN).json(&serde_json::json!({}));
     let (_, made) = answer(made.send().await.unwrap()).await;
@@ -320,7 +320,7 @@ async fn watched(inn: &Inn) -> (String, Reader) {
     (chat, reader)
 }
 
-/// A stream goes on while it is asked whether its token is still good: on a busy machine that may take long.
+/// A stream goes on while its token is being checked again, which may take long on a busy machine.
 #[tokio::test]
 async fn events_do_not_wait_for_a_check() {
     let (memory, fragile) = Fragile::new(2, Some(Notify::new()));
@@ -336,7 +336,7 @@ async fn events_do_not_wait_for_a_check() {
     inn.server.stop().await;
 }
 
-/// Streams whose token cannot be checked end, rather than go on for ever: whoever checks it has panicked.
+/// A panic in the check of a token ends the token's streams, rather than let them go on unchecked.
 #[tokio::test]
 async fn a_panic_in_a_check_ends_the_streams() {
     let (memory, fragile) = Fragile::new(2, None);
@@ -346,7 +346,7 @@ async fn a_panic_in_a_check_ends_the_streams() {
     inn.server.stop().await;
 }
 
-/// However many streams a token has, it is asked about for all of them at once.
+/// One check of a token covers all of its streams.
 #[tokio::test]
 async fn a_token_is_checked_once_for_all_its_streams() {
     let (memory, fragile) = Fragile::new(1_000, Some(Notify::new()));
@@ -362,14 +362,14 @@ async fn a_token_is_checked_once_for_all_its_streams() {
     for reader in &mut readers {
         let before = reader.comments.len();
         while reader.comments.len() < before + 5 {
-            timeout(PATIENCE, reader.next()).await.expect("it lives"); // Longer than until its next check.
+            timeout(PATIENCE, reader.next()).await.expect("it lives"); // The next check falls into this time.
         }
     }
     assert_eq!(fragile.hung.load(Ordering::SeqCst), 1, "one for all of them");
     inn.server.stop().await;
 }
 
-/// S34: what panics in a stream ends that connection, and nobody counts it any more.
+/// A panic in a stream ends that connection and gives back its place in the connection limit.
 #[tokio::test]
 async fn a_panic_gives_its_place_back() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;

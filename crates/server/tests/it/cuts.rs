@@ -11,7 +11,7 @@ use reqwest::Method;
 use crate::reader::{Reader, reply};
 use crate::stage::Stage;
 
-/// Numbers that nobody would call regular, the same every time.
+/// Pseudo-random numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// Watches a chat until its turn is over, and is cut at a random byte again and again.
+/// Follows a chat until its turn is over, through cuts at random bytes.
 async fn cut_again_and_again(stage: Arc<Stage>, chat: String, seed: u64) -> (Follower, usize) {
     let (mut dice, mut follower, mut cuts) = (Dice(seed), Follower::default(), 0);
     loop {
@@ -37,9 +37,9 @@ async fn cut_again_and_again(stage: Arc<Stage>, chat: String, seed: u64) -> (Fol
     }
 }
 
-/// Clients that are cut at random bytes and come back with the cursor they have all see what the server sees.
+/// Clients that are cut at random bytes and resume with their cursor end with the server's view.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
+async fn cut_and_resumed_streams_end_with_the_servers_view() {
     let stage = Arc::new(Stage::with(Bounds::default(), Duration::from_millis(1)).await);
     let chat = stage.chat("numbered").await;
     let clients = (0..40).map(|seed| tokio::spawn(cut_again_and_again(stage.clone(), chat.clone(), seed)));
@@ -56,7 +56,7 @@ async fn whoever_is_cut_and_comes_back_sees_what_the_server_sees() {
     assert!(cuts_all > 200, "only {cuts_all} cuts");
 }
 
-/// Whoever comes late, with a cursor of nobody's, or with one of another chat, is told how it is.
+/// A cursor that is too old, never was given out, or belongs to another chat gets a snapshot.
 #[tokio::test]
 async fn a_cursor_that_cannot_be_used_gets_a_snapshot() {
     let stage = Stage::new().await;
@@ -82,7 +82,7 @@ async fn a_cursor_that_cannot_be_used_gets_a_snapshot() {
     stage.server.stop().await;
 }
 
-/// The header of a browser that reconnects beats the address it began with.
+/// The Last-Event-ID header of a reconnecting browser takes precedence over the cursor in the URL.
 #[tokio::test]
 async fn the_header_beats_the_address() {
     let stage = Stage::new().await;

@@ -1,4 +1,4 @@
-//! The data directory is its owner's alone.
+//! The data directory is private to its owner.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +22,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0); // The system cleans up sooner or later.
+        let _ = std::fs::remove_dir_all(&self.0); // Best effort: the system cleans its temporary directory.
     }
 }
 
@@ -30,7 +30,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// The first start makes directory and token for nobody else; the next one finds them.
+/// The first start creates a private directory and token; the next start finds them.
 #[tokio::test]
 async fn the_first_start_makes_a_token_that_stays() {
     let (scratch, memory) = (Scratch::new(), Memory::new());
@@ -57,9 +57,9 @@ async fn the_first_start_makes_a_token_that_stays() {
     assert_ne!(data.read_token().unwrap().unwrap(), secret);
 }
 
-/// What others can read is not used.
+/// A directory or token file that other users can read is refused.
 #[tokio::test]
-async fn what_is_open_to_others_is_refused() {
+async fn readable_by_others_is_refused() {
     let (scratch, memory) = (Scratch::new(), Memory::new());
     let data = DataDir::open(&scratch.0).unwrap();
     data.first_token(&memory, Timestamp(1)).await.unwrap();
@@ -75,13 +75,13 @@ async fn what_is_open_to_others_is_refused() {
     assert!(matches!(data.first_token(&memory, Timestamp(2)).await, Err(DataError::NoToken(_))));
 }
 
-/// S27: what somebody else owns is not used, by root neither: its owner could put a token there that opens everything.
+/// A directory of another user is refused, even by root: that user could put a token with all scopes there.
 #[test]
-fn what_somebody_else_owns_is_refused() {
+fn a_directory_of_another_user_is_refused() {
     let (scratch, somebody) = (Scratch::new(), 65_534);
     DataDir::open(&scratch.0).unwrap();
     if std::os::unix::fs::chown(&scratch.0, Some(somebody), None).is_err() {
-        return; // Only root can give a directory away, and nobody but root could use one that was.
+        return; // Only root can change the owner, so only root can run this.
     }
     assert!(matches!(DataDir::open(&scratch.0), Err(DataError::Foreign(_, uid)) if uid == somebody));
 }

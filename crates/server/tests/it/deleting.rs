@@ -1,4 +1,4 @@
-//! A deleted chat is gone, for everybody.
+//! Deleting chats.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn delete(stage: &Stage, chat: &str) -> (StatusCode, Value) {
     answer(stage.ask(Method::DELETE, chat).send().await.unwrap()).await
 }
 
-/// Nothing of it answers any more, its streams end, and the second to delete it is told that there is nothing.
+/// Every route of a deleted chat answers 404, its streams end, and a second delete is 404.
 #[tokio::test]
 async fn a_deleted_chat_is_gone() {
     let stage = Stage::new().await;
@@ -42,9 +42,9 @@ async fn a_deleted_chat_is_gone() {
     stage.server.stop().await;
 }
 
-/// Who hangs up while the turn is being stopped has deleted the chat all the same: it is not left there without what waited.
+/// A delete goes on after its client hung up while the turn was being stopped: the chat does not stay with an empty queue.
 #[tokio::test]
-async fn who_goes_away_has_deleted_it_all_the_same() {
+async fn a_delete_outlives_its_connection() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
     let (chat, _, _reader) = asking(&stage, "result").await;
     store.outcomes.shut();
@@ -60,7 +60,7 @@ async fn who_goes_away_has_deleted_it_all_the_same() {
     stage.server.stop().await;
 }
 
-/// A turn under way is stopped first, whoever waits is not heard, and no driver is left.
+/// Deleting stops a running turn first, drops queued messages, and leaves no driver.
 #[tokio::test]
 async fn a_running_turn_is_stopped_first() {
     let stage = Stage::with(Bounds::default(), Duration::from_millis(1)).await;
@@ -81,13 +81,13 @@ async fn a_running_turn_is_stopped_first() {
         }
     })
     .await
-    .expect("nobody drives it any more");
+    .expect("no driver is left");
     stage.server.stop().await;
 }
 
-/// Many who delete at once: one did, the others are told that it is gone.
+/// Of concurrent deletes one gets 204, the others 404.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_who_delete_one_does() {
+async fn one_of_concurrent_deletes_succeeds() {
     let stage = Stage::with(Bounds::default(), Duration::from_millis(1)).await;
     for _ in 0..10 {
         let chat = stage.chat("numbered").await;

@@ -1,4 +1,4 @@
-//! What streams say is what the document says they do.
+//! Streams send the shapes that the OpenAPI document describes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
-/// Reads events until one is so, and checks each of them. The names of all.
+/// Reads events until one matches, checks each against the document, and returns their names.
 async fn read(
     stream: &mut Response,
     shapes: &[(&str, Validator)],
@@ -36,7 +36,7 @@ async fn read(
     }
 }
 
-/// CS07: every event of a chat's stream has the shape that the document gives its data, whatever happens in the chat.
+/// CS07: the data of every event of a chat's stream has the documented shape, whatever happens in the chat.
 #[tokio::test]
 async fn events_have_the_documented_shape() {
     let stage = Stage::with(Bounds::default(), Duration::from_millis(2)).await;

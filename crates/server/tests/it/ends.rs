@@ -1,4 +1,4 @@
-//! How streams live and end.
+//! Keep-alive and end of streams.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::stage::{Stage, TOKEN, answer, kind};
 
 const SOON: Duration = Duration::from_millis(20);
 
-/// A stream without events says that it lives.
+/// A stream without events sends keep-alive comments.
 #[tokio::test]
 async fn a_quiet_stream_says_that_it_lives() {
     let stage = Stage::with(Bounds { heartbeat: SOON, ..Bounds::default() }, Duration::ZERO).await;
@@ -26,7 +26,7 @@ async fn a_quiet_stream_says_that_it_lives() {
     stage.server.stop().await;
 }
 
-/// A server that goes down ends every stream in good order, and at once.
+/// A server that shuts down ends every stream cleanly and at once.
 #[tokio::test]
 async fn a_server_that_goes_down_says_good_bye() {
     let stage = Stage::new().await;
@@ -47,7 +47,7 @@ async fn a_server_that_goes_down_says_good_bye() {
     tokio::join!(async { stopped.await.unwrap() }, read);
 }
 
-/// A stream ends before proxies would cut it, and is resumed without a word of loss.
+/// A stream ends before proxies would cut it, and is resumed without a lost event.
 #[tokio::test]
 async fn a_long_stream_ends_in_good_order() {
     let stage = Stage::with(Bounds { stream_time_max: SOON, ..Bounds::default() }, Duration::ZERO).await;
@@ -58,7 +58,7 @@ async fn a_long_stream_ends_in_good_order() {
     stage.server.stop().await;
 }
 
-/// Taking a token back ends its open streams, and not those of others.
+/// Revoking a token ends its open streams, and not those of other tokens.
 #[tokio::test]
 async fn a_revoked_token_loses_its_streams() {
     let stage = Stage::with(Bounds { recheck: SOON, ..Bounds::default() }, Duration::ZERO).await;
@@ -83,7 +83,7 @@ async fn a_revoked_token_loses_its_streams() {
     stage.server.stop().await;
 }
 
-/// A token has so many streams at once; one that ends makes room.
+/// The number of concurrent streams per token is limited; a stream that ends makes room.
 #[tokio::test]
 async fn a_token_has_only_so_many_streams() {
     let stage = Stage::with(Bounds { streams_max: 2, ..Bounds::default() }, Duration::ZERO).await;
@@ -104,7 +104,7 @@ async fn a_token_has_only_so_many_streams() {
     stage.server.stop().await;
 }
 
-/// A reader that stops reading is cut, and harms nobody meanwhile.
+/// A client that stops reading is cut, and delays no other client meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_stops_reading_is_cut() {
     let bounds = Bounds { stall_max: Duration::from_secs(3), ..Bounds::default() };
@@ -115,7 +115,7 @@ async fn a_reader_that_stops_reading_is_cut() {
     let head = format!("GET {chat}/stream HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     stuck.write_all(head.as_bytes()).await.unwrap();
     let mut reader = stage.watch(&chat).await;
-    // More than all buffers on the way hold.
+    // More than all socket buffers on the way hold.
     let long = format!("count to 1 {}", "x".repeat(1_000_000));
     for turn in 1..=16 {
         stage.say(&chat, &long).await;
@@ -130,11 +130,11 @@ async fn a_reader_that_stops_reading_is_cut() {
     .await
     .expect("the stuck one is gone");
     let mut rest = Vec::new();
-    let _ = stuck.read_to_end(&mut rest).await; // It was cut: in whichever way, it is over.
+    let _ = stuck.read_to_end(&mut rest).await; // A clean end and a reset are both fine.
     stage.server.stop().await;
 }
 
-/// S13: a stream ends with its token, also if that just comes to its end.
+/// A stream ends when its token expires.
 #[tokio::test]
 async fn a_token_that_ends_loses_its_streams() {
     let stage = Stage::with(Bounds { recheck: SOON, ..Bounds::default() }, Duration::ZERO).await;

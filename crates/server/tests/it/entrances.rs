@@ -22,7 +22,7 @@ use crate::stage::TOKEN;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server with other ways in than most.
+/// A server with an unusual listener, and a client of it.
 pub struct Inn {
     pub server: Server,
     pub client: Client,
@@ -30,7 +30,7 @@ pub struct Inn {
 }
 
 impl Inn {
-    /// One on a free port, with these tokens.
+    /// A server on a free port with this token store.
     pub async fn with(memory: Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Self {
         Self::new(memory, tokens, bounds, Entrance::plain("127.0.0.1:0".parse().unwrap())).await
     }
@@ -59,7 +59,7 @@ impl Inn {
     }
 }
 
-/// Writes a certificate for this machine and its key, and gives back what has to be trusted.
+/// Writes a certificate for this machine and its key, and returns the certificate for the client to trust.
 fn certify(dir: &Path) -> reqwest::Certificate {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -80,7 +80,7 @@ fn trusting(root: &reqwest::Certificate) -> reqwest::ClientBuilder {
     Client::builder().no_proxy().tls_certs_only([root.clone()])
 }
 
-/// S1: over TLS of its own a server speaks HTTP/1.1 and HTTP/2, streams too, and nothing without it.
+/// A TLS listener serves HTTP/1.1 and HTTP/2, streams included, and refuses plain HTTP.
 #[tokio::test]
 async fn both_versions_are_spoken_over_tls() {
     let dir = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ async fn both_versions_are_spoken_over_tls() {
     inn.server.stop().await;
 }
 
-/// S14: a handshake that does not come has the time of a head, and not more.
+/// A TLS handshake that does not come is ended after the time limit for request heads.
 #[tokio::test]
 async fn a_handshake_has_to_arrive() {
     let dir = tempfile::tempdir().unwrap();
@@ -116,12 +116,12 @@ async fn a_handshake_has_to_arrive() {
         let mut stream = TcpStream::connect(inn.server.address()).await.unwrap();
         stream.write_all(said).await.unwrap();
         let end = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.expect("it ends");
-        let _ = end; // Whether in good order does not matter.
+        let _ = end; // A clean end and a reset are both fine.
     }
     inn.server.stop().await;
 }
 
-/// A certificate is read again without a restart, and a bad one changes nothing.
+/// A changed certificate is loaded without a restart, and an invalid one is ignored.
 #[tokio::test]
 async fn a_certificate_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ async fn a_certificate_is_read_again() {
     inn.server.stop().await;
 }
 
-/// S1: a socket in the file system has the same guard before it, and is taken away at the end.
+/// A Unix socket asks for a token like TCP does, and its file is removed at shutdown.
 #[tokio::test]
 async fn a_socket_is_guarded_too() {
     let dir = tempfile::tempdir().unwrap();

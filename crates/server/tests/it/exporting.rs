@@ -1,4 +1,4 @@
-//! A chat whole, to take away.
+//! Exports of a whole chat.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::stage::{Stage, kind};
 
-/// JSON has every message and every attempt, of as many pages as there are; and what was said meanwhile is not in it.
+/// A JSON export has every message and attempt over all pages, and nothing that was committed after it began.
 #[tokio::test]
 async fn json_is_complete() {
     let stage = Stage::new().await;
@@ -37,7 +37,7 @@ async fn json_is_complete() {
     stage.server.stop().await;
 }
 
-/// A chat in which nothing was said is exported too, and a name that is no name is left out.
+/// A chat without messages is exported too; characters that are unsafe in a file name are left out of it.
 #[tokio::test]
 async fn an_empty_chat_is_exported() {
     let stage = Stage::new().await;
@@ -53,7 +53,7 @@ async fn an_empty_chat_is_exported() {
     stage.server.stop().await;
 }
 
-/// Markdown is for people.
+/// A Markdown export is readable text.
 #[tokio::test]
 async fn markdown_is_readable() {
     let stage = Stage::new().await;
@@ -100,7 +100,7 @@ async fn markdown_is_readable() {
     stage.server.stop().await;
 }
 
-/// However many attempts there are, they are one list, each once and in order: none, a page, and a page and more.
+/// Attempts are exported once each and in order, for none, exactly one page, and more than one page.
 #[tokio::test]
 async fn attempts_of_any_number_are_one_list() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
@@ -132,13 +132,13 @@ async fn attempts_of_any_number_are_one_list() {
     stage.server.stop().await;
 }
 
-/// S13: whoever loses the token in the middle of a long one does not get the rest.
+/// Revoking the token in the middle of a long export ends the export.
 #[tokio::test]
 async fn a_revoked_token_ends_its_export() {
     let stage = Stage::with(Bounds { recheck: Duration::ZERO, ..Bounds::default() }, Duration::ZERO).await;
     let secret = "evt_of-a-device-that-will-be-lost-soon";
     stage.grant(secret, "me", &[Scope::Read]).await;
-    let long = format!("count to 1 {}", "x".repeat(1_000_000)); // A page of them is more than all buffers hold.
+    let long = format!("count to 1 {}", "x".repeat(1_000_000)); // One page is more than all socket buffers hold.
     let chat = stage.talk("numbered", &[long.as_str(); 12]).await;
     let url = format!("{}{chat}/export", stage.base);
     let export = async || stage.client.get(&url).bearer_auth(secret).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a client folds is what the server sees, whatever the life of the chat was.
+//! A client's fold of events equals the server's view, whatever happened in the chat.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use everturn_server::wire::{Event, View};
 const LIVES: u64 = 300;
 const LIFE_LEN: u64 = 80;
 
-/// A number that nobody would foretell, the same every time.
+/// A pseudo-random number, the same in every run.
 fn number(life: u64, moment: u64) -> u64 {
     let mut z = (life << 32 | moment).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +19,7 @@ fn number(life: u64, moment: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A client that reads the store and folds twice: as the server does, and as a client does that knows JSON alone.
+/// A client that reads the store and folds twice: with the server's types, and from JSON alone.
 #[derive(Default)]
 struct Client {
     cursor: Option<view::Cursor>,
@@ -44,7 +44,7 @@ impl Client {
     }
 }
 
-/// Clients that catch up after every event, now and then, or begin late: their folds are what the server sees.
+/// Clients that catch up after every event, now and then, or begin late end with the server's view.
 #[tokio::test]
 async fn any_life_of_a_chat_looks_the_same_to_its_clients() {
     for life in 0..LIVES {
@@ -84,7 +84,7 @@ async fn any_life_of_a_chat_looks_the_same_to_its_clients() {
                 lazy.catch_up(&store, chat).await;
             }
         }
-        // What was accepted and not obeyed shows to whoever looks anew, and no commit has told the others.
+        // A new view shows commands that were accepted but not applied; running folds get them with the next commit.
         while let Some(facts) = stage.obey_next() {
             store.commit(&mut lease, &facts).await.unwrap();
             stage.commit(&facts);
@@ -99,9 +99,9 @@ async fn any_life_of_a_chat_looks_the_same_to_its_clients() {
     }
 }
 
-/// PR19: what providers attached is never shown to clients.
+/// PR19: provider metadata on parts is never shown to clients.
 #[test]
-fn what_providers_attached_is_not_shown() {
+fn provider_metadata_is_not_shown() {
     use everturn::core::delta::{CallBegan, Delta, GenerationHandle, ProvidedDelta};
     use everturn::core::ids::{Seq, StepId};
     use everturn::core::message::{File, Meta, RunBy, Seal, Source};

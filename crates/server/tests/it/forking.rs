@@ -1,4 +1,4 @@
-//! Chats that begin with what was said in another.
+//! Chats that begin with the messages of another chat.
 
 use everturn_server::wire::Status;
 use reqwest::{Method, StatusCode};
@@ -19,7 +19,7 @@ fn path(chat: &Value) -> String {
     format!("/v1/chats/{}", chat["id"].as_str().unwrap())
 }
 
-/// It has the same messages under the same numbers, has paid nothing, and goes on by itself.
+/// A fork has the same messages under the same numbers, starts with zero cost, and goes on independently.
 #[tokio::test]
 async fn a_fork_goes_on_by_itself() {
     let stage = Stage::new().await;
@@ -47,7 +47,7 @@ async fn a_fork_goes_on_by_itself() {
     stage.server.stop().await;
 }
 
-/// Under a key it is made once, also by many at once; the key belongs to one request.
+/// Concurrent forks under one key create one chat; the key belongs to one request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keyed_fork_is_made_once() {
     let stage = Stage::new().await;
@@ -67,7 +67,7 @@ async fn a_keyed_fork_is_made_once() {
     stage.server.stop().await;
 }
 
-/// Where there is no message, or a call has no result, there is no fork.
+/// A fork at a missing message, or between a call and its result, is refused.
 #[tokio::test]
 async fn a_fork_is_a_whole_transcript() {
     let stage = Stage::new().await;
@@ -98,7 +98,7 @@ async fn a_fork_is_a_whole_transcript() {
     stage.server.stop().await;
 }
 
-/// I2: the key of a fork outlives what it was made of: its name, and itself. Nobody else learns anything by it.
+/// I2: a fork's key answers alike after its source was renamed or deleted. Other owners learn nothing from the key.
 #[tokio::test]
 async fn a_keyed_fork_outlives_its_source() {
     let stage = Stage::new().await;
@@ -138,7 +138,7 @@ async fn a_keyed_fork_outlives_its_source() {
     stage.server.stop().await;
 }
 
-/// A chat may begin with what another program kept, all of it or nothing; under a key, with the same once.
+/// A chat can be created with an imported transcript, all of it or nothing; under a key it is created once.
 #[tokio::test]
 async fn a_chat_begins_with_a_transcript() {
     let stage = Stage::new().await;

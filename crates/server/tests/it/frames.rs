@@ -1,4 +1,4 @@
-//! HTTP/2, byte by byte, for clients that do what none should.
+//! HTTP/2 frames by hand, for clients that break the rules.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -15,14 +15,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     join(&[&length[1..], &[kind, flags], &stream.to_be_bytes(), payload])
 }
 
-/// What comes first: no wishes.
+/// The first frame of a connection: empty settings.
 pub fn settings() -> Vec<u8> {
     frame(4, 0, 0, &[])
 }
 
-/// A whole request, the so-manieth of its connection.
+/// A complete GET request, the `number`-th of its connection.
 pub fn get(number: u32, host: &str, path: &str, token: &str) -> Vec<u8> {
-    let (get, http) = (0x82, 0x86); // Fields of the table that everybody has.
+    let (get, http) = (0x82, 0x86); // Indexes into HPACK's static table.
     let literal = |name: u8, value: &str| join(&[&[name, u8::try_from(value.len()).unwrap()], value.as_bytes()]);
     let token = named("authorization", &format!("Bearer {token}"));
     frame(1, 0x5, 2 * number + 1, &join(&[&[get, http], &literal(0x01, host), &literal(0x04, path), &token]))
@@ -33,12 +33,12 @@ fn named(name: &str, value: &str) -> Vec<u8> {
     join(&[&[0x00], &text(name), &text(value)])
 }
 
-/// Takes a request back.
+/// Resets a request.
 pub fn reset(number: u32) -> Vec<u8> {
     frame(RESET, 0, 2 * number + 1, &8_u32.to_be_bytes())
 }
 
-/// The next frame: what it is, and what is in it.
+/// The next frame: its type and payload.
 pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<(u8, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await?;

@@ -1,4 +1,4 @@
-//! What stands before every route: names, sites, types, sizes.
+//! Checks before every route: host names, origins, content types, sizes.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use tokio::time::timeout;
 
 use crate::stage::{Stage, TOKEN, answer, kind};
 
-/// Sends bytes as they are, and gives the status of the answer; `None` if the connection just ends.
+/// Sends raw bytes and returns the status of the response; `None` if the connection ends without one.
 async fn raw(stage: &Stage, bytes: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(stage.server.address()).await.unwrap();
-    let _ = stream.write_all(bytes).await; // It may be refused before it is all there.
+    let _ = stream.write_all(bytes).await; // The server may refuse before it has read everything.
     let mut head = [0; 64];
     let read = timeout(Duration::from_secs(30), stream.read(&mut head)).await.expect("an answer or an end");
     let head = std::str::from_utf8(&head[..read.unwrap_or(0)]).unwrap();
     head.split(' ').nth(1).and_then(|status| status.parse().ok())
 }
 
-/// A name that was just bound to this machine is not ours, whatever the route; what is configured is.
+/// A Host that is not configured is refused on every route, although DNS may point it to this machine.
 #[tokio::test]
-async fn only_names_of_ours_are_answered() {
+async fn only_configured_hosts_are_answered() {
     let stage = Stage::new().await;
     let port = stage.server.address().port();
     let ours =
@@ -50,7 +50,7 @@ async fn only_names_of_ours_are_answered() {
     stage.server.stop().await;
 }
 
-/// A page of another site gets nothing, not even the liveness, and no header that would let it read an answer.
+/// A page of another origin gets nothing, not even liveness, and no CORS header that would let it read a response.
 #[tokio::test]
 async fn pages_of_other_sites_get_nothing() {
     let stage = Stage::new().await;
@@ -77,7 +77,7 @@ async fn pages_of_other_sites_get_nothing() {
     stage.server.stop().await;
 }
 
-/// S4: a site that was named is answered, so that its pages can read it, problems too; nobody else is because of that.
+/// Pages of a configured origin can read responses, problems included; other origins still cannot.
 #[tokio::test]
 async fn pages_of_a_site_that_was_named_may_ask() {
     const FRIEND: &str = "https://app.example.com";
@@ -130,9 +130,9 @@ async fn pages_of_a_site_that_was_named_may_ask() {
     stage.server.stop().await;
 }
 
-/// J2, J3, J5: what is no text, no number that fits or no id is refused, and changes nothing.
+/// Invalid text, numbers out of range and invalid ids are refused, and change nothing.
 #[tokio::test]
-async fn what_is_out_of_range_is_refused() {
+async fn values_out_of_range_are_refused() {
     let stage = Stage::new().await;
     let chat = stage.talk("numbered", &["count to 2"]).await;
     let before = stage.view(&chat).await;
@@ -168,7 +168,7 @@ async fn what_is_out_of_range_is_refused() {
     stage.server.stop().await;
 }
 
-/// What a form can send changes nothing.
+/// The content types that an HTML form can send are refused, and change nothing.
 #[tokio::test]
 async fn forms_change_nothing() {
     let stage = Stage::new().await;
@@ -182,9 +182,9 @@ async fn forms_change_nothing() {
     stage.server.stop().await;
 }
 
-/// Bodies have a size and a depth, heads have a size, and both have a time.
+/// Limits on the size and depth of bodies, on the size of heads, and on the time for both.
 #[tokio::test]
-async fn what_comes_in_has_bounds() {
+async fn requests_are_bounded() {
     let bounds = Bounds { head_time_max: Duration::from_millis(50), ..Bounds::default() };
     let stage = Stage::with(bounds, Duration::ZERO).await;
     let post =
@@ -204,7 +204,7 @@ async fn what_comes_in_has_bounds() {
     stage.server.stop().await;
 }
 
-/// S15: a name that comes twice in a body is refused, whatever the body is of: who reads it first is not asked.
+/// A field that is twice in a body is refused on every route, because parsers disagree about which one counts.
 #[tokio::test]
 async fn a_name_comes_once() {
     let stage = Stage::new().await;
@@ -233,9 +233,9 @@ async fn a_name_comes_once() {
     stage.server.stop().await;
 }
 
-/// Paths and methods that are not there are problems like all others, and need a token too.
+/// Unknown paths and methods are answered with problems like all others, and need a token too.
 #[tokio::test]
-async fn what_is_not_there_is_a_problem_too() {
+async fn unknown_paths_are_problems_too() {
     let stage = Stage::new().await;
     let (status, problem) = stage.get("/v1/nowhere").await;
     assert_eq!((status, kind(&problem)), (StatusCode::NOT_FOUND, "not-found"));
@@ -246,7 +246,7 @@ async fn what_is_not_there_is_a_problem_too() {
     stage.server.stop().await;
 }
 
-/// A method that nobody knows is told so, whatever it carries.
+/// A method that a path does not have is answered with 405 and the Allow header.
 #[tokio::test]
 async fn an_unknown_method_is_told_so() {
     let stage = Stage::new().await;
@@ -257,7 +257,7 @@ async fn an_unknown_method_is_told_so() {
     }
 }
 
-/// S7: whatever is answered, no page can be made of it, and none of another site can hold it.
+/// No response can be rendered as a page, and no page of another origin can embed one.
 #[tokio::test]
 async fn no_page_is_made_of_an_answer() {
     let stage = Stage::new().await;

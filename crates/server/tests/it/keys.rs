@@ -17,7 +17,7 @@ async fn keyed(stage: &Stage, method: Method, path: &str, key: &str, body: Value
     answer(stage.ask(method, path).header("idempotency-key", key).json(&body).send().await.unwrap()).await
 }
 
-/// A thousand repeats at once make one message and get one answer; so do a thousand that make a chat.
+/// A thousand concurrent repeats create one message and get one answer; the same holds for creating a chat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_repeats_has_one_effect() {
     let stage = Arc::new(Stage::new().await);
@@ -43,7 +43,7 @@ async fn a_storm_of_repeats_has_one_effect() {
     assert_eq!(reader.until_rest().await.messages.len(), 2);
 }
 
-/// I2: two that ask for a token under one key, and find that there is none yet, are told the same of the one that is made.
+/// I2: two concurrent requests for a token under one key create one token, and both get it.
 #[tokio::test]
 async fn repeats_that_meet_make_one_token() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
@@ -68,8 +68,8 @@ async fn repeats_that_meet_make_one_token() {
     assert_eq!(list["tokens"].as_array().unwrap().len(), 2, "that one, and the one of the tests");
 }
 
-/// C1, I2: a request whose body is cut off has done nothing, though all that can be understood of it has come; its key is
-/// free for the whole of it.
+/// I2: a request whose body is cut off has no effect, even if the received part is valid JSON; its key stays free for
+/// the complete request.
 #[tokio::test]
 async fn half_a_request_has_no_effect() {
     let stage = Stage::new().await;
@@ -93,7 +93,7 @@ async fn half_a_request_has_no_effect() {
             stream.write_all(cut.as_bytes()).await.unwrap();
             stream.shutdown().await.unwrap();
             let mut answered = String::new();
-            let _ = stream.read_to_string(&mut answered).await; // Whether in good order does not matter.
+            let _ = stream.read_to_string(&mut answered).await; // A clean end and a reset are both fine.
             assert!(!answered.starts_with("HTTP/1.1 2"), "{cut}: {answered}");
         }
     }
@@ -106,7 +106,7 @@ async fn half_a_request_has_no_effect() {
     stage.server.stop().await;
 }
 
-/// The same key with another body is refused, whatever the two were.
+/// A key used again with another body is refused, for every kind of request.
 #[tokio::test]
 async fn a_key_belongs_to_one_request() {
     let stage = Stage::new().await;
@@ -131,7 +131,7 @@ async fn a_key_belongs_to_one_request() {
     stage.server.stop().await;
 }
 
-/// A key of somebody else's has nothing to do with mine.
+/// Equal keys of two owners are independent.
 #[tokio::test]
 async fn keys_belong_to_their_owners() {
     let stage = Stage::new().await;
@@ -146,7 +146,7 @@ async fn keys_belong_to_their_owners() {
 }
 
 #[tokio::test]
-async fn what_is_no_key_is_refused() {
+async fn invalid_keys_are_refused() {
     let stage = Stage::new().await;
     for key in ["", "with space", &"k".repeat(256)] {
         let (status, problem) = keyed(&stage, Method::POST, "/v1/chats", key, json!({})).await;
@@ -155,7 +155,7 @@ async fn what_is_no_key_is_refused() {
     stage.server.stop().await;
 }
 
-/// An interrupt of a chat that rests is kept too: its repeat stops nothing later.
+/// An interrupt of an idle chat is recorded under its key too: a repeat stops no later turn.
 #[tokio::test]
 async fn an_interrupt_of_a_resting_chat_keeps_its_key() {
     let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(1)).await;
@@ -178,7 +178,7 @@ async fn an_interrupt_of_a_resting_chat_keeps_its_key() {
     stage.server.stop().await;
 }
 
-/// I2: a key is for the whole of a patch, and a patch is done whole or not at all.
+/// I2: a key covers a whole PATCH, and a PATCH is applied as a whole or not at all.
 #[tokio::test]
 async fn a_patch_is_one_request() {
     let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(1)).await;
@@ -213,7 +213,7 @@ async fn a_patch_is_one_request() {
     stage.server.stop().await;
 }
 
-/// I2: a patch that asks for nothing is remembered like others, and its key is not free for another.
+/// I2: an empty PATCH is recorded under its key like others, and the key is refused with another body.
 #[tokio::test]
 async fn an_empty_patch_keeps_its_key() {
     let stage = Stage::new().await;
@@ -228,7 +228,7 @@ async fn an_empty_patch_keeps_its_key() {
     stage.server.stop().await;
 }
 
-/// I2: whatever is done to a chat under a key is done once and answered alike, also when the chat has moved on.
+/// I2: every command under a key is applied once and answered alike, also after the chat has changed.
 #[tokio::test]
 async fn every_command_is_answered_alike_under_its_key() {
     let stage = Stage::with(everturn_server::Bounds::default(), std::time::Duration::from_millis(2)).await;
@@ -268,16 +268,16 @@ async fn every_command_is_answered_alike_under_its_key() {
         let (again_status, again) = keyed(&stage, method, &path, key, body).await;
         assert_eq!((again_status, &again["id"]), (status, &first["id"]), "{key}");
         if key != "interrupt" {
-            assert_eq!(again, first, "{key}"); // That one tells the chat, which is not as it was.
+            assert_eq!(again, first, "{key}"); // An interrupt answers with the chat, which has changed since.
         }
     }
     assert_eq!(stage.view(&chat).await, stopped, "and nothing was done again");
     stage.server.stop().await;
 }
 
-/// I2: whoever did not hear that a chat is gone, or what the new token is, asks again and is told the same. Nobody else is.
+/// I2: repeating a delete or the creation of a token under its key gets the first answer again. Other tokens do not get it.
 #[tokio::test]
-async fn what_nothing_else_remembers_is_remembered_too() {
+async fn deletes_and_new_tokens_are_remembered_by_key() {
     let stage = Stage::new().await;
     let (admin, other) = ("evt_of-another-admin-of-the-same-owner", "evt_of-somebody-else-who-may-do-anything");
     stage.grant(admin, "me", &everturn::stores::Scope::ALL).await;
@@ -329,10 +329,10 @@ async fn what_nothing_else_remembers_is_remembered_too() {
     stage.server.stop().await;
 }
 
-/// I2: what was done under a key is answered as before, though the agent or the model it names is in the configuration no
-/// more, or another agent is there for whoever names none. What is new is refused.
+/// I2: a repeat under a key is answered as before, even if the agent or model it names was removed from the
+/// configuration, or the default agent changed. A new request is refused.
 #[tokio::test]
-async fn what_was_done_is_not_refused_when_its_agent_and_model_are_gone() {
+async fn repeats_are_answered_after_agent_and_model_are_removed() {
     let stage = Stage::new().await;
     let chat = stage.talk("numbered", &["count to 3"]).await;
     let fork = format!("{chat}/fork");

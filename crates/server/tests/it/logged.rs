@@ -1,4 +1,4 @@
-//! What a log says of a request has the request's name, also where only warnings are logged, and its chat.
+//! Log lines of a request have the request's id, also at level `warn`, and its chat.
 
 use std::fmt::Debug;
 use std::sync::Mutex;
@@ -14,16 +14,16 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::stage::Stage;
 
-/// Hears what is logged, and in which request.
+/// Collects log lines with the request they belong to.
 struct Ear {
     level: Level,
     heard: UnboundedSender<Line>,
-    /// The requests that were begun, by number, and those that this thread is in.
+    /// Request spans by number, and the spans that this thread has entered.
     names: Mutex<Vec<String>>,
     inside: Mutex<Vec<u64>>,
 }
 
-/// What was logged: in which request, and of which chat.
+/// One log line: its message, its request, and its chat.
 #[derive(Debug, PartialEq)]
 struct Line {
     message: String,
@@ -98,7 +98,7 @@ async fn a_warning_has_the_name_of_its_request() {
     stage.server.stop().await;
 }
 
-/// The line of a request says which chat it was about: the one in its path, or the one it made.
+/// A request's log line names its chat: the one in the path, or the one it created.
 #[tokio::test]
 async fn the_line_of_a_request_has_its_chat() {
     let (mut lines, _guard) = listen(Level::INFO);

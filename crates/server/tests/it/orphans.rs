@@ -7,7 +7,8 @@ use serde_json::json;
 
 use crate::stage::{Stage, kind};
 
-/// It is read, named, put away and deleted; who wants it to go on is told who is missing, and not to try again later.
+/// Such a chat can be read, renamed, archived and deleted. A request that would begin a turn gets 409 with the missing
+/// agent's name, not 503: waiting does not help.
 #[tokio::test]
 async fn a_chat_without_its_agent_is_still_its_owners() {
     let stage = Stage::new().await;

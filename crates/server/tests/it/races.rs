@@ -1,4 +1,4 @@
-//! Clients that get into each other's way, and stores that must not mind.
+//! Clients that act on the same chats at the same time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn on_sqlite(pace: Duration) -> (Stage, tempfile::TempDir) {
     (Stage::on(store, Arc::new(Memory::new()), Bounds::default(), pace).await, dir)
 }
 
-/// I2: on a disk too, a thousand repeats of one keyed message at once make one row, and get one answer.
+/// I2: on SQLite too, a thousand concurrent repeats of one keyed message create one row, and get one answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_repeats_has_one_effect_on_disk() {
     let (stage, _dir) = on_sqlite(Duration::ZERO).await;
@@ -48,7 +48,7 @@ async fn a_storm_of_repeats_has_one_effect_on_disk() {
     assert_eq!(reader.until_rest().await.messages.len(), 2);
 }
 
-/// What a person said, by its words.
+/// The texts of the user messages.
 fn heard(view: &View) -> Vec<String> {
     let said = view.messages.iter().filter_map(|message| match &message.body {
         Body::User { parts, .. } => Some(parts),
@@ -63,7 +63,7 @@ fn heard(view: &View) -> Vec<String> {
     texts.map(Iterator::collect).collect()
 }
 
-/// One client: sends, steers, deletes what waits, interrupts. What it was told was accepted, and what it has deleted.
+/// A client that sends, steers, deletes queued messages and interrupts. Returns the accepted and the deleted texts.
 async fn client(stage: Arc<Stage>, chat: String, name: &'static str) -> (Vec<String>, Vec<String>) {
     let (mut accepted, mut deleted) = (Vec::new(), Vec::new());
     for n in 0..12 {
@@ -88,10 +88,10 @@ async fn client(stage: Arc<Stage>, chat: String, name: &'static str) -> (Vec<Str
     (accepted, deleted)
 }
 
-/// I12: of two clients that send, steer, delete and interrupt at once, every message that was accepted and not deleted is
-/// heard once; numbers have no gap; everybody who watches sees the same.
+/// I12: with two clients that send, steer, delete and interrupt at once, every message that was accepted and not
+/// deleted is answered once; message numbers have no gap; every stream shows the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_accepted_message_is_heard_once() {
+async fn every_accepted_message_is_answered_once() {
     for is_on_disk in [false, true] {
         let pace = Duration::from_micros(300);
         let (stage, _dir) = match is_on_disk {
@@ -126,7 +126,7 @@ async fn every_accepted_message_is_heard_once() {
     }
 }
 
-/// Two clients edit the same message while a third interrupts: one transcript is left, and everybody sees it.
+/// Two clients edit the same message while a third interrupts: one transcript is left, and every stream shows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_that_race_leave_one_transcript() {
     let stage = Stage::with(Bounds::default(), Duration::from_micros(200)).await;
@@ -148,7 +148,7 @@ async fn edits_that_race_leave_one_transcript() {
                 "{problem}"
             );
         }
-        stage.caught_up(&mut watching, &chat).await; // An interrupt before the edits is a rest too.
+        stage.caught_up(&mut watching, &chat).await; // An interrupt before the edits leaves the chat idle too.
         let view = watching.until_rest().await;
         assert_eq!(heard(&view).len(), 1, "round {round}: one question is left");
         assert_eq!(view, stage.view(&chat).await);
@@ -156,7 +156,7 @@ async fn edits_that_race_leave_one_transcript() {
     stage.server.stop().await;
 }
 
-/// S14: an owner has only so many chats at work; whoever wants more is told when to come back, and others do not notice.
+/// Running turns per owner are limited: a request above the limit gets Retry-After, and other owners are not affected.
 #[tokio::test]
 async fn an_owner_has_only_so_many_chats_at_work() {
     let bounds = Bounds { running_max: 2, ..Bounds::default() };
@@ -182,7 +182,7 @@ async fn an_owner_has_only_so_many_chats_at_work() {
         running.map(|chat| format!("/v1/chats/{}", chat["id"].as_str().unwrap())).collect()
     };
     while works().await.len() < 2 {
-        tokio::task::yield_now().await; // They were accepted; the drivers come to them.
+        tokio::task::yield_now().await; // Accepted; the drivers have yet to apply them.
     }
     let works = works().await;
     assert_eq!(say(&works[0]).await.status(), StatusCode::ACCEPTED, "one that works takes more");
@@ -197,19 +197,19 @@ async fn an_owner_has_only_so_many_chats_at_work() {
     stage.server.stop().await;
 }
 
-/// Whoever begins a turn is counted, and no list is read for it: with many chats at work that would cost more with each.
+/// Admitting a turn uses a counter and reads no list, whose cost would grow with the number of running chats.
 #[tokio::test]
 async fn a_message_asks_for_no_list() {
     let (stage, store) = Stage::sluggish(Bounds::default()).await;
     let chat = stage.chat("numbered").await;
     store.lists.shut();
     let said = tokio::time::timeout(Duration::from_secs(30), stage.say(&chat, "count to 3")).await;
-    said.expect("nobody waits for a list");
+    said.expect("the message waits for no list");
     store.lists.open();
     stage.server.stop().await;
 }
 
-/// A stage on which one chat may work, and one that does.
+/// A server that allows one running turn, and a chat to run it.
 async fn taken() -> (Stage, String) {
     let stage = Stage::with(Bounds { running_max: 1, ..Bounds::default() }, Duration::from_millis(1)).await;
     let works = stage.chat("numbered").await;
@@ -222,9 +222,9 @@ async fn work(stage: &Stage, chat: &str) {
     reader.until(|view| view.draft.is_some()).await;
 }
 
-/// I2: what was accepted is answered again with the same, also when nothing new would be; and something new is not.
+/// I2: a repeat under a key gets the first answer even at the limit of running turns; a new request is refused there.
 #[tokio::test]
-async fn a_repeat_needs_no_leave() {
+async fn a_repeat_is_answered_at_the_limit_of_turns() {
     let (stage, works) = taken().await;
     let chat = stage.talk("numbered", &["count to 2"]).await;
     let mut reader = stage.watch(&chat).await;
@@ -255,10 +255,10 @@ async fn a_repeat_needs_no_leave() {
     stage.server.stop().await;
 }
 
-/// S14: stopping a chat that waits for answers lets the next message begin, if one waits; then it needs leave. Without one
-/// it only stops.
+/// Interrupting a chat that waits for answers starts the next queued message, so it counts as a new turn. Without a
+/// queued message it only stops.
 #[tokio::test]
-async fn a_stop_that_begins_a_turn_needs_leave() {
+async fn an_interrupt_that_begins_a_turn_counts_as_one() {
     let (stage, works) = taken().await;
     let mut asking = Vec::new();
     for queued in [&["and Rome"][..], &[]] {
@@ -284,9 +284,9 @@ async fn a_stop_that_begins_a_turn_needs_leave() {
     stage.server.stop().await;
 }
 
-/// S14: answering a call and promoting a message can begin a turn, so they need leave too; what was not taken waits on.
+/// Answering a call and promoting a message can begin a turn, so they count too; a refused one stays as it was.
 #[tokio::test]
-async fn whatever_begins_a_turn_needs_leave() {
+async fn answers_and_promotions_count_as_turns() {
     let (stage, works) = taken().await;
     let asks = stage.chat("asks").await;
     let mut asking = stage.watch(&asks).await;

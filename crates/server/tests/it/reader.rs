@@ -1,4 +1,4 @@
-//! A client of the stream, as plain as one can be.
+//! A minimal client of a chat's stream.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Reads a stream and folds it.
 pub struct Reader {
     response: Response,
-    /// Bytes that are no whole event yet.
+    /// Bytes of an incomplete event.
     rest: String,
     pub follower: Follower,
     pub comments: Vec<String>,
 }
 
-/// What came next.
+/// The next thing received from a stream.
 #[derive(Debug, PartialEq)]
 pub enum Came {
-    /// Something, and the view has changed or not.
+    /// An event; `changed` if it changed the view.
     Event {
         changed: bool,
     },
@@ -41,7 +41,7 @@ impl Reader {
         Self::try_resume(request, follower).await.expect("a stream")
     }
 
-    /// Gives the follower back if there is no server, or no stream of its.
+    /// Returns the follower if the server cannot be reached or does not answer with a stream.
     pub async fn try_resume(request: RequestBuilder, mut follower: Follower) -> Result<Self, Follower> {
         let request = match follower.cut() {
             Some(cursor) => request.header("last-event-id", cursor),
@@ -56,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// Reads until the view is so, and gives it.
+    /// Reads until the view fulfils the condition, and returns it.
     pub async fn until(&mut self, is_so: impl Fn(&View) -> bool) -> View {
         while !is_so(self.follower.view()) {
             let came = self.next().await;
@@ -81,14 +81,14 @@ impl Reader {
         }
     }
 
-    /// Reads at most so many bytes and is cut.
+    /// Reads at most `bytes` bytes, then drops the connection.
     pub async fn cut_after(mut self, bytes: usize) -> Follower {
         let mut read = 0;
         while read < bytes {
             let Ok(Ok(Some(more))) = timeout(PATIENCE, self.response.chunk()).await else { break };
             let more = &more[..more.len().min(bytes - read)];
             read += more.len();
-            // Words of the understudy are ASCII, so a cut is never inside of a letter.
+            // The understudy's text is ASCII, so no cut is inside a character.
             self.rest.push_str(std::str::from_utf8(more).unwrap());
             while let Some(event) = self.whole() {
                 self.take(&event);
@@ -143,7 +143,7 @@ impl Reader {
     }
 }
 
-/// Whether the turn is over and nobody waits.
+/// Whether the turn is over and the queue is empty.
 pub fn rests(view: &View) -> bool {
     let status = view.status.as_ref();
     status.is_some_and(|status| {

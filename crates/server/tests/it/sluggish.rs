@@ -1,4 +1,4 @@
-//! A store that keeps people waiting, or breaks, when it is told to.
+//! A store that waits or fails on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,30 +15,30 @@ use everturn::stores::{
 use everturn_testkit::{Access, Layered, StoreLayer};
 use tokio::sync::watch;
 
-/// A store in memory that can be slow.
+/// The in-memory store, with gates that hold up its operations.
 #[derive(Default)]
 pub struct Sluggish {
     pub memory: Arc<Memory>,
-    /// Before lists of chats.
+    /// Holds up reads of the list of chats.
     pub lists: Gate,
-    /// Before what a list says about one chat.
+    /// Holds up reads of one chat's list entry.
     pub glances: Gate,
-    /// Before what became of a command.
+    /// Holds up reads of a command's outcome.
     pub outcomes: Gate,
-    /// Before a driver writes anything.
+    /// Holds up every write of a driver.
     pub commits: Gate,
-    /// Before a token is written, and behind what is written of tokens.
+    /// Holds up tokens before they are written, and the answers after they are.
     pub puts: Gate,
     pub tokens: Gate,
-    /// Whether it can be read and no more.
+    /// Writes fail; reads work.
     pub is_broken: AtomicBool,
-    /// How many attempts were asked for at once, at most.
+    /// Largest number of attempts requested in one read.
     pub attempts_len_max: AtomicUsize,
-    /// Whether whoever watches finds it broken.
+    /// Reads for subscribers panic.
     pub panics: AtomicBool,
 }
 
-/// What people wait at while it is shut.
+/// A point where operations wait while it is shut.
 #[derive(Default)]
 pub struct Gate {
     is_shut: watch::Sender<bool>,
@@ -55,12 +55,12 @@ impl Gate {
         self.is_shut.send_replace(false);
     }
 
-    /// Waits until so many have been there at once.
+    /// Waits until `len` operations have been at the gate at the same time.
     pub async fn until(&self, len: usize) {
         self.most.subscribe().wait_for(|most| *most >= len).await.unwrap();
     }
 
-    /// How many have been there at once, at most.
+    /// Largest number of operations at the gate at the same time.
     pub fn most(&self) -> usize {
         *self.most.borrow()
     }

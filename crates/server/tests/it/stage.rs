@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::reader::Reader;
 use crate::sluggish::Sluggish;
 
-/// The token of whoever the tests are.
+/// The token that tests use by default; its owner is `me`.
 pub const TOKEN: &str = "evt_of-whoever-the-tests-are-in-most-cases";
 
 /// A server, and a client of it.
@@ -35,7 +35,7 @@ struct Launch {
     target: String,
 }
 
-/// Who is there: agents, the first one for whoever names none, models to choose, and sites whose pages may ask.
+/// Configuration of a test server: agents (the first is the default), models to choose, and allowed origins.
 struct Cast {
     agents: Vec<(&'static str, Agent)>,
     models: Vec<Offered>,
@@ -62,20 +62,20 @@ impl Stage {
         Self::with(Bounds::default(), Duration::ZERO).await
     }
 
-    /// The same, with other bounds, and with time between words.
+    /// [`Stage::new`] with other bounds, and a pause between words.
     pub async fn with(bounds: Bounds, pace: Duration) -> Self {
-        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds }; // Nobody waits for an answer that was left.
+        let bounds = Bounds { grace_max: Duration::ZERO, ..bounds }; // Shutdown waits for no abandoned request.
         let memory = Arc::new(Memory::new());
         Self::on(memory.clone(), memory, bounds, pace).await
     }
 
-    /// The same on another store. Tokens are kept in memory.
+    /// [`Stage::with`] on another store. Tokens are stored in memory.
     pub async fn on(store: Arc<dyn Store>, memory: Arc<Memory>, bounds: Bounds, pace: Duration) -> Self {
         let tokens = memory.clone();
         Self::play(store, tokens, memory, bounds, pace, Cast::usual()).await
     }
 
-    /// The usual server on a store that keeps people waiting when it is told to.
+    /// The usual server on a store that waits or fails on demand.
     pub async fn sluggish(bounds: Bounds) -> (Self, Arc<Sluggish>) {
         let store = Arc::new(Sluggish::default());
         let bounds = Bounds { grace_max: Duration::ZERO, ..bounds };
@@ -83,13 +83,13 @@ impl Stage {
         (Self::play(store.store(), store.clone(), memory, bounds, Duration::ZERO, cast).await, store)
     }
 
-    /// The usual server, which pages of this site may ask.
+    /// The usual server, with this allowed origin.
     pub async fn befriending(site: &str) -> Self {
         let (memory, cast) = (Arc::new(Memory::new()), Cast { origins: vec![site.parse().unwrap()], ..Cast::usual() });
         Self::play(memory.clone(), memory.clone(), memory, Bounds::default(), Duration::ZERO, cast).await
     }
 
-    /// The next server on the same store, in whose configuration there is nobody but `heir`, and no model to choose.
+    /// A new server on the same store, configured with the agent `heir` only, and no model to choose.
     pub async fn reconfigured(self) -> Self {
         self.server.stop().await;
         let cast = Cast { agents: vec![("heir", agent("persona"))], models: vec![], origins: vec![] };
@@ -125,12 +125,12 @@ impl Stage {
         stage
     }
 
-    /// Makes a token known.
+    /// Stores a token.
     pub async fn grant(&self, secret: &str, owner: &str, scopes: &[Scope]) {
         self.grant_until(secret, owner, scopes, None).await;
     }
 
-    /// The same, and it ends by itself.
+    /// Stores a token with an expiry.
     pub async fn grant_until(&self, secret: &str, owner: &str, scopes: &[Scope], expires: Option<Timestamp>) {
         let token = Token {
             hash: TokenHash::of(secret),
@@ -168,14 +168,14 @@ impl Stage {
         format!("/v1/chats/{}", chat["id"].as_str().unwrap())
     }
 
-    /// Says something to a chat.
+    /// Sends a message to a chat.
     pub async fn say(&self, chat: &str, text: &str) -> u64 {
         let (status, accepted) = self.post(&format!("{chat}/messages"), json!({"text": text})).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
         accepted["id"].as_u64().unwrap()
     }
 
-    /// Says something to a new chat, and waits for the answer. The chat's path.
+    /// Sends messages to a new chat, waits for each answer, and returns the chat's path.
     pub async fn talk(&self, agent: &str, texts: &[&str]) -> String {
         let chat = self.chat(agent).await;
         let mut reader = self.watch(&chat).await;
@@ -187,7 +187,7 @@ impl Stage {
         chat
     }
 
-    /// Somebody who watches a chat.
+    /// A reader of the chat's stream.
     pub async fn watch(&self, chat: &str) -> Reader {
         Reader::open(self.ask(Method::GET, &format!("{chat}/stream"))).await
     }
@@ -198,7 +198,8 @@ impl Stage {
         (&self.engine.chat(id).view().await.unwrap()).into()
     }
 
-    /// What a reader sees once it has everything that the server has now: a turn may be over, and a late command not yet.
+    /// The reader's view once it has reached the server's current version. A finished turn is not enough: a late
+    /// command may be applied after it.
     pub async fn caught_up(&self, reader: &mut Reader, chat: &str) -> wire::View {
         let version = |view: &wire::View| view.status.as_ref().map(|status| status.version);
         let now = version(&self.view(chat).await);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::reader::{Reader, reply};
 use crate::stage::{Stage, kind};
 
-/// A stage on which words take their time, a chat that is in the middle of a long answer, and who watches it.
+/// A server with slow answers, a chat in the middle of a long one, and a reader of its stream.
 async fn busy() -> (Stage, String, Reader) {
     let stage = Stage::with(Bounds::default(), Duration::from_millis(2)).await;
     let chat = stage.chat("numbered").await;
@@ -25,7 +25,7 @@ fn status(view: &View) -> Option<Status> {
     view.status.as_ref().map(|status| status.status)
 }
 
-/// An interrupt is answered when what was shown is stored, and everybody sees the same.
+/// An interrupt is answered when the shown part of the answer is stored, and every stream shows the same.
 #[tokio::test]
 async fn an_interrupt_returns_after_the_partial_answer_is_stored() {
     let (stage, chat, mut reader) = busy().await;
@@ -37,15 +37,15 @@ async fn an_interrupt_returns_after_the_partial_answer_is_stored() {
     let view = reader.until_rest().await;
     assert!(reply(&view).starts_with("t1 t2 t3 "));
     assert_eq!(view, stage.view(&chat).await);
-    // A chat that rests is left as it is.
+    // An interrupt of an idle chat changes nothing.
     let (code, again) = stage.post(&format!("{chat}/interrupt"), json!({})).await;
     assert_eq!((code, &again["version"]), (StatusCode::OK, &now["version"]));
     stage.server.stop().await;
 }
 
-/// Messages for a busy chat wait in order, can be deleted and moved, and are heard once.
+/// Messages for a busy chat wait in order, can be deleted and promoted, and are answered once.
 #[tokio::test]
-async fn queued_messages_are_listed_deleted_promoted_and_heard_once() {
+async fn queued_messages_are_listed_deleted_promoted_and_answered_once() {
     let (stage, chat, mut reader) = busy().await;
     let first = stage.say(&chat, "count to 1").await;
     let second = stage.say(&chat, "count to 2").await;
@@ -79,7 +79,7 @@ async fn queued_messages_are_listed_deleted_promoted_and_heard_once() {
     stage.server.stop().await;
 }
 
-/// What is said now interrupts first, and keeps what was shown.
+/// A message sent with `now` interrupts first, and the shown part of the answer is kept.
 #[tokio::test]
 async fn sending_now_interrupts_first() {
     let (stage, chat, mut reader) = busy().await;
@@ -90,7 +90,7 @@ async fn sending_now_interrupts_first() {
     stage.server.stop().await;
 }
 
-/// A busy chat takes only so many; the next is told to wait.
+/// The queue of a busy chat is limited; a message above the limit gets Retry-After.
 #[tokio::test]
 async fn a_full_queue_says_so_and_when_to_come_back() {
     let (stage, chat, _reader) = busy().await;
@@ -106,7 +106,7 @@ async fn a_full_queue_says_so_and_when_to_come_back() {
     stage.server.stop().await;
 }
 
-/// A client runs its tool and answers; another answer, or one to nothing, is refused.
+/// A client runs its tool and sends the result; a second result, or one for no open call, is refused.
 #[tokio::test]
 async fn a_client_answers_the_calls_of_its_tools() {
     let stage = Stage::new().await;
@@ -136,7 +136,7 @@ async fn a_client_answers_the_calls_of_its_tools() {
     stage.server.stop().await;
 }
 
-/// A call waits for a person: bound to its input, and only somebody with the scope decides.
+/// A call waits for an approval, which is bound to the call's input and needs a token with the scope.
 #[tokio::test]
 async fn a_person_with_the_scope_approves_exactly_what_was_shown() {
     let stage = Stage::new().await;
@@ -153,7 +153,7 @@ async fn a_person_with_the_scope_approves_exactly_what_was_shown() {
     assert_eq!((code, kind(&problem)), (StatusCode::FORBIDDEN, "scope"));
     let (code, problem) = stage.post(&format!("{chat}/answers"), approve("0000000000000001")).await;
     assert_eq!((code, kind(&problem)), (StatusCode::CONFLICT, "not-asked"));
-    // Whoever may approve needs nothing else for it, and gets nothing else by it.
+    // A token with only the scope `approve` can approve, and do nothing else.
     let only = "evt_approves-and-does-nothing-else-here";
     stage.grant(only, "me", &[everturn::stores::Scope::Approve]).await;
     let approver = async |body: Value| {
@@ -189,7 +189,7 @@ async fn an_edit_rewinds_every_client() {
     stage.server.stop().await;
 }
 
-/// A summary is asked for, stands in the transcript, and is paid like everything else.
+/// A requested summary is in the transcript, and its cost is counted.
 #[tokio::test]
 async fn a_summary_is_written_when_asked_for_and_everything_is_counted() {
     let stage = Stage::new().await;
@@ -216,7 +216,7 @@ async fn a_summary_is_written_when_asked_for_and_everything_is_counted() {
     stage.server.stop().await;
 }
 
-/// Two clients race for one queued message: one deletes it or the turn hears it, never both, and both clients are told.
+/// Two clients race for one queued message: it is deleted or answered, never both, and both clients get the outcome.
 #[tokio::test]
 async fn two_clients_that_race_both_hear_what_came_of_it() {
     let stage = Stage::with(Bounds::default(), Duration::from_micros(200)).await;
@@ -238,9 +238,9 @@ async fn two_clients_that_race_both_hear_what_came_of_it() {
     stage.server.stop().await;
 }
 
-/// What nobody came to in time is kept, and its sender is told when to ask again.
+/// A command that no driver applied in time stays stored, and the answer is 503 with Retry-After.
 #[tokio::test]
-async fn what_nobody_came_to_says_when_to_ask_again() {
+async fn a_command_not_applied_in_time_gets_retry_after() {
     let stage =
         Stage::with(Bounds { outcome_max: Duration::from_millis(20), ..Bounds::default() }, Duration::ZERO).await;
     let chat = stage.chat("numbered").await;

@@ -1,13 +1,13 @@
-//! Tokens are made, listed, end and are taken back.
+//! Creating, listing, expiring and revoking tokens.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, TOKEN, answer, kind};
 
-/// A token is shown once, opens what its scopes say, and nothing after it was taken back.
+/// A token is shown once, opens what its scopes allow, and nothing after it was revoked.
 #[tokio::test]
-async fn a_token_is_made_used_and_taken_back() {
+async fn a_token_is_created_used_and_revoked() {
     let stage = Stage::new().await;
     let (status, made) = stage.post("/v1/tokens", json!({"name": "phone", "scopes": ["read"], "seconds": 3600})).await;
     assert_eq!(status, StatusCode::CREATED);
@@ -27,9 +27,9 @@ async fn a_token_is_made_used_and_taken_back() {
     stage.server.stop().await;
 }
 
-/// A token that has ended opens nothing.
+/// An expired token opens nothing.
 #[tokio::test]
-async fn a_token_ends_by_itself() {
+async fn a_token_expires() {
     let stage = Stage::new().await;
     let (_, made) = stage.post("/v1/tokens", json!({"name": "short", "scopes": ["read"], "seconds": 0})).await;
     let request = stage.client.get(format!("{}/v1/chats", stage.base)).bearer_auth(made["token"].as_str().unwrap());
@@ -39,7 +39,7 @@ async fn a_token_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_is_refused() {
+async fn invalid_tokens_are_refused() {
     let stage = Stage::new().await;
     for body in [
         json!({"name": "", "scopes": ["read"]}),
