@@ -1,7 +1,7 @@
-//! What every request shares, and the one way to a chat.
+//! State shared by all requests, and the one way to a chat.
 //!
-//! The engine is private to this file. Whoever wants a chat says in whose name ([`App::open`]), so no route can forget
-//! to ask, and a chat of somebody else's cannot be told from one that does not exist.
+//! The engine is private to this file. Every route gets a chat through [`App::open`], which takes the caller, so no route
+//! can forget to check the owner; a chat of another owner is answered like one that does not exist.
 
 pub(crate) mod counted;
 mod turn_admission;
@@ -52,15 +52,15 @@ use crate::net::slow_reader::budget::Answers;
 use crate::setup::bounds::Bounds;
 use crate::setup::offer::{Offered, Pick, instead};
 
-/// What a server is made of.
+/// The parts that a server is built from.
 pub struct Parts {
     /// Drives the chats.
     pub engine: Engine,
     /// The store it drives them on.
     pub store: Arc<dyn Store>,
-    /// Who may come in.
+    /// The access tokens.
     pub tokens: Arc<dyn Tokens>,
-    /// What `/metrics` shows.
+    /// The metrics that `/metrics` shows.
     pub registry: Registry,
     /// The agent of chats that name none.
     pub agent: String,
@@ -70,7 +70,7 @@ pub struct Parts {
     pub bounds: Bounds,
 }
 
-/// What every request shares.
+/// State shared by all requests.
 pub struct App {
     engine: Engine,
     store: Arc<dyn Store>,
@@ -87,59 +87,59 @@ pub struct App {
     pub(crate) streams: Places<TokenHash>,
     pub(crate) checks: Checks,
     pub(crate) shutdown: CancellationToken,
-    /// Room for large bodies.
+    /// Byte budget of large request bodies.
     pub(crate) bodies: Arc<Semaphore>,
-    /// Room for large answers.
+    /// Byte budget of large responses.
     pub(crate) answers: Answers,
     /// Turns that are about to begin, by owner.
     starting: Starting,
-    /// Answers that were written down.
+    /// Answers to calls that are in the audit log already.
     pub(crate) audited: Remembered,
-    /// What is done to its end.
+    /// Work that goes on after its client has disconnected.
     pub(crate) begun: TaskTracker,
-    /// Names requests whose senders do not.
+    /// Ids for requests that come without one.
     pub(crate) request_ids: RequestIds,
 }
 
 /// The state of the router.
 pub type Shared = Arc<App>;
 
-/// A chat that somebody wants to have made.
+/// A request for a new chat.
 pub struct Wanted {
-    /// The agent to talk to, if not the one for whoever names none.
+    /// The agent; the default agent if left out.
     pub agent: Option<String>,
-    /// The model to ask.
+    /// The chat's model.
     pub model: Pick,
-    /// What to call it.
+    /// The chat's title.
     pub title: Option<String>,
-    /// Whether it is recorded.
+    /// Whether provider calls of the chat are recorded.
     pub debug: bool,
-    /// What it has of its own beside its agent.
+    /// The chat's own instructions, tools and metadata.
     pub setup: Option<Arc<Setup>>,
-    /// What it begins with, as another program has it.
+    /// The transcript of another program that the chat begins with.
     pub transcript: Option<Value>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
 
-/// A fork that somebody wants to have made.
+/// A request for a fork.
 #[derive(Debug)]
 pub struct Forked {
-    /// Up to this message, and with it.
+    /// The last message to copy.
     pub at: MessageId,
-    /// What to call it, if not like the other.
+    /// The fork's title; the source's if left out.
     pub title: Option<String>,
-    /// Which model it asks, if not the other's.
+    /// The fork's model; the source's if left out.
     pub model: Option<Pick>,
     /// The client's name for the request.
     pub key: Option<String>,
 }
 
-/// A chat whose owner asks for it.
+/// A chat that belongs to the caller.
 pub struct OwnChat {
-    /// To talk to.
+    /// The engine's handle.
     pub handle: ChatHandle,
-    /// As it stood when it was opened.
+    /// The chat's list entry when it was opened.
     pub heading: Heading,
 }
 
@@ -174,12 +174,12 @@ impl App {
         }
     }
 
-    /// What time it is.
+    /// The engine's wall clock.
     pub fn now(&self) -> Timestamp {
         self.engine.now()
     }
 
-    /// Does something to its end, also when whoever asked for it goes away meanwhile: then nobody would go on with a request.
+    /// Runs work to its end, even if the client disconnects meanwhile: hyper then drops the request's future.
     pub async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         match self.begun.spawn(work.in_current_span()).await {
             Ok(done) => done,
@@ -187,7 +187,7 @@ impl App {
         }
     }
 
-    /// A chat, for its owner.
+    /// The caller's chat; `not-found` if it belongs to another owner.
     pub async fn open(&self, caller: &Caller, id: ChatId) -> Result<OwnChat, Problem> {
         let heading = self.store.heading(id).await?;
         if heading.owner != caller.owner() {
@@ -196,7 +196,7 @@ impl App {
         Ok(OwnChat { handle: self.engine.chat(id), heading })
     }
 
-    /// A new chat of the caller's; under a request id, the one that was made for it before.
+    /// A new chat of the caller; under an idempotency key, the chat that was created for it before.
     pub async fn make(&self, caller: &Caller, wanted: Wanted) -> Result<OwnChat, Problem> {
         let Wanted { agent, model, title, debug, setup, transcript, key } = wanted;
         let said = transcript.as_ref().map_or(Ok(Vec::new()), |told| self.said(told))?;
@@ -225,7 +225,7 @@ impl App {
         self.made(caller, &new, &said, trouble).await
     }
 
-    /// A chat that is made now; one that cannot be made any more, if it was before.
+    /// Creates the chat. With `trouble`, only finds the one that was created before under the same key.
     async fn made(
         &self,
         caller: &Caller,
@@ -241,21 +241,21 @@ impl App {
         self.open(caller, made).await
     }
 
-    /// What was said in a transcript of another program, all of it.
+    /// The messages in a transcript of another program; an error if any of them would be lost.
     fn said(&self, transcript: &Value) -> Result<Vec<Arc<Message>>, Problem> {
-        let bad = |why: String| Problem::new(Kind::Invalid, format!("`transcript` cannot be taken over: {why}."));
+        let bad = |why: String| Problem::new(Kind::Invalid, format!("`transcript` cannot be imported: {why}."));
         let session =
             foreign::read(transcript.to_string().as_bytes(), self.now()).map_err(|why| bad(why.to_string()))?;
         if !session.system.is_empty() {
-            return Err(bad("it has instructions, and those are the agent's".into()));
+            return Err(bad("it has a system prompt; instructions belong to the agent".into()));
         }
         match session.skipped.iter().find(|skipped| skipped.harm == Loss::Lost) {
-            Some(lost) => Err(bad(format!("item {} has something that is not known here, {}", lost.place, lost.what))),
+            Some(lost) => Err(bad(format!("item {} has unsupported content, {}", lost.place, lost.what))),
             None => Ok(session.messages),
         }
     }
 
-    /// A new chat that begins with what was said in this one.
+    /// A new chat that begins with the messages of this one.
     pub async fn fork(&self, caller: &Caller, chat: &OwnChat, forked: Forked) -> Result<OwnChat, Problem> {
         let Heading { agent, title, .. } = &chat.heading;
         let (new, trouble) = self.forked(caller, chat.heading.id, forked);
@@ -267,13 +267,14 @@ impl App {
         self.made(caller, &new, &[], trouble).await
     }
 
-    /// The fork that was made of a chat that is gone by now. Whether it is, or is somebody else's, makes no difference.
+    /// The fork that was created under the same key from a chat that is deleted by now. A chat of another owner gets the
+    /// same answer.
     pub async fn fork_again(&self, caller: &Caller, gone: ChatId, forked: Forked) -> Result<OwnChat, Problem> {
         let (new, trouble) = self.forked(caller, gone, forked);
         self.made(caller, &new, &[], Some(trouble.unwrap_or_else(Problem::not_found))).await
     }
 
-    /// The request for a fork, and why it cannot be made with its model now.
+    /// The fork to create, and the problem if its model is not offered.
     fn forked(
         &self,
         caller: &Caller,
@@ -285,7 +286,7 @@ impl App {
         let (model, trouble) = model.map(Pick::split).unzip();
         let (is_chosen, model) = (model.is_some(), model.and_then(ModelChoice::model));
         let fork = Some(Fork { chat, at });
-        let (is_named, debug) = (false, false); // What was to be seen is in the other one.
+        let (is_named, debug) = (false, false); // A fork is not recorded: the record to look at is the source's.
         let (setup, transcript) = (None, None);
         let new = NewChat {
             id,
@@ -305,16 +306,17 @@ impl App {
         (new, trouble.flatten())
     }
 
-    /// The request as it was asked for under this key at first: now, if it never was.
+    /// The idempotency record of this key: the stored one, or a new one. A conflict if the stored request differs.
     pub async fn asked(&self, caller: &Caller, key: &str, what: &str) -> Result<IdempotencyRecord, Problem> {
-        let salt = entropy::salt().map_err(|_| Problem::new(Kind::Internal, "Nothing can be made here by chance."))?;
+        let salt = entropy::salt()
+            .map_err(|_| Problem::new(Kind::Internal, "The system's random number generator failed."))?;
         let (owner, request) = (caller.owner().to_owned(), TokenHash::of(what).0);
         let asked = IdempotencyRecord { owner, key: key.into(), request, salt, at: self.now() };
         let kept = self.tokens.remember(&asked).await?;
         if kept.request == request { Ok(kept) } else { Err(SubmitError::Conflict.into()) }
     }
 
-    /// Nothing, if this was asked for under this key before; of something that is gone that is all there is to say.
+    /// Ok if the same request came under this key before, which is all that is known of a deleted chat.
     pub async fn asked_before(&self, caller: &Caller, key: &str, what: &str) -> Result<(), Problem> {
         match self.tokens.recall(caller.owner(), key).await? {
             Some(asked) if asked.request == TokenHash::of(what).0 => Ok(()),
@@ -323,36 +325,36 @@ impl App {
         }
     }
 
-    /// What the list says about a chat, if it is the caller's.
+    /// The chat's list entry, if it is the caller's.
     pub async fn glance(&self, caller: &Caller, id: ChatId) -> Result<Option<Heading>, StoreError> {
         let heading = self.store.heading(id).await?;
         Ok(Some(heading).filter(|heading| heading.owner == caller.owner()))
     }
 
-    /// The events of a chat that was found to be the caller's.
+    /// The events of a chat. The caller has checked the owner.
     pub(crate) fn events(&self, id: ChatId, cursor: Option<Cursor>) -> Subscription {
         self.engine.chat(id).events(cursor)
     }
 
-    /// Hints of what changes in the caller's chats.
+    /// Notifications of changes in the caller's chats.
     pub fn feed(&self, caller: &Caller) -> Feed {
         self.engine.feed(caller.owner())
     }
 
-    /// What the caller may use, and has used by now.
+    /// The caller's budget, and what is spent of it.
     pub async fn account(&self, caller: &Caller) -> Result<BudgetAccount, StoreError> {
         self.engine.account(caller.owner()).await
     }
 
-    /// Leave to begin a turn in a chat, held until it has begun. One that works already begins nothing, and neither does a
-    /// request that was accepted before.
+    /// Reserves one of the owner's concurrent turns until the turn has begun. `None` if the request begins no turn: the
+    /// chat is running already, or the request was accepted before.
     pub async fn leave(&self, caller: &Caller, chat: &OwnChat, key: &Key) -> Result<Option<Starter>, Problem> {
         if matches!(chat.heading.status, Status::Running | Status::Interrupting) {
             return Ok(None);
         }
         let starter = self.starting.enter(caller.owner(), chat.heading.id);
         let line = starter.line();
-        // Asked after the line was looked at: whoever has left it in between works by now, and is among the others.
+        // Counted after the line was read: a chat that left the line in between is running by now, and counts here.
         let others = self.store.working(caller.owner(), &line).await?;
         if line.len() + others <= self.bounds.running_max {
             return Ok(Some(starter));
@@ -360,7 +362,10 @@ impl App {
         if self.was_accepted(chat, key).await? {
             return Ok(None);
         }
-        Err(Problem::new(Kind::TooMany, "Too many of your chats work at once; wait for one, or interrupt one."))
+        Err(Problem::new(
+            Kind::TooMany,
+            "Too many of your chats are running; wait until one is done, or interrupt one.",
+        ))
     }
 
     /// Whether a request under this key was accepted before.
@@ -371,7 +376,7 @@ impl App {
         }
     }
 
-    /// Whether the chat's agent is here.
+    /// Whether the chat's agent is configured.
     pub fn has_agent(&self, chat: &OwnChat) -> bool {
         self.engine.agents().any(|(name, _)| name == chat.heading.agent)
     }
@@ -390,13 +395,13 @@ impl App {
         !self.shutdown.is_cancelled() && self.store.ready().await.is_ok()
     }
 
-    /// The token behind a secret, if it is known and good.
+    /// The token with this hash, if it exists and is valid.
     pub async fn token(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
         let token = self.tokens.find(hash).await?;
         Ok(token.filter(|token| token.hash.matches(hash) && token.is_good(self.now())))
     }
 
-    /// The models that agents here talk to, and those a chat may be given beside them.
+    /// The agents' models, and those that a chat may choose beside them.
     pub fn models(&self) -> Vec<wire::Model> {
         let mut models: BTreeMap<&ModelId, Vec<String>> = BTreeMap::new();
         for (name, agent) in self.engine.agents() {
@@ -420,7 +425,7 @@ impl App {
         models.into_iter().map(model).collect()
     }
 
-    /// The model that is picked for a chat, whether or not it may have it; none is its agent's.
+    /// The model that a request names, offered or not; without a name, the agent's own.
     pub fn pick(&self, model: Option<&str>) -> Result<Pick, Problem> {
         let Some(text) = model else { return Ok(Pick::Offered(ModelChoice::Agents)) };
         let agents = || self.engine.agents().flat_map(|(_, agent)| &agent.models);
@@ -429,19 +434,19 @@ impl App {
             |model: &ModelId| agents().any(|other| other == model) || self.models.iter().any(|it| it.has(model));
         let there = || instead(text, agents(), &self.models);
         match wanted {
-            // A model that nobody provides any more is still an agent's, and fails there.
+            // An agent may name a model that no provider has any more; a chat cannot choose it.
             Ok(model) if known(&model) && self.engine.facts(&model).is_some() => {
                 Ok(Pick::Offered(ModelChoice::Own(model)))
             }
             Ok(model) => {
-                let why = format!("{model} cannot be chosen here; there are: {}.", there());
+                let why = format!("The model {model} is not offered; choose one of: {}.", there());
                 Ok(Pick::Missing(model, Problem::new(Kind::Invalid, why)))
             }
-            Err(bad) => Err(Problem::new(Kind::Invalid, format!("{bad}; there are: {}.", there()))),
+            Err(bad) => Err(Problem::new(Kind::Invalid, format!("{bad}; choose one of: {}.", there()))),
         }
     }
 
-    /// What was picked for a chat that is there, if it may have it, or was given it under this key before.
+    /// The model for an existing chat, if it is offered, or was accepted under this key before.
     pub async fn choice(&self, chat: &OwnChat, pick: Pick, key: &Key) -> Result<ModelChoice, Problem> {
         match (pick.split(), &key.0) {
             ((choice, None), _) => Ok(choice),
@@ -477,7 +482,7 @@ impl App {
         self.store.message(chat.handle.id(), id, Reader::Client).await?.ok_or_else(Problem::not_found)
     }
 
-    /// Provider calls made for a chat, behind the first `seen`.
+    /// Provider calls made for a chat, after the first `seen`.
     pub async fn attempts(
         &self,
         chat: &OwnChat,
@@ -487,7 +492,7 @@ impl App {
         Ok(self.store.attempts(chat.handle.id(), seen, len).await?)
     }
 
-    /// The messages of a chat behind one, oldest first.
+    /// The messages of a chat after one, oldest first.
     pub async fn after(
         &self,
         chat: &OwnChat,
@@ -498,8 +503,8 @@ impl App {
     }
 }
 
-/// What becomes of whoever waits for work that has not come to its end. Nobody cancels it but a runtime that ends; that ends
-/// whoever waits here as well, so nothing is left to be said.
+/// Handles work that did not finish. A panic goes on in the request. Cancellation happens only at the end of the runtime,
+/// which ends the waiting request too, so there is nothing to answer.
 async fn gone<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -522,7 +527,7 @@ mod tests {
 
     use super::*;
 
-    /// A panic goes on where the work was asked for. Work that a runtime dropped at its end is nobody's panic.
+    /// A panic goes on in the request that started the work. Work that the runtime dropped at its end panics nowhere.
     #[tokio::test]
     async fn work_that_is_dropped_with_its_runtime_panics_nowhere() {
         let broken = tokio::spawn(async { panic!("on purpose") }).await.unwrap_err();
@@ -531,6 +536,6 @@ mod tests {
         let work = runtime.spawn(pending::<()>());
         runtime.shutdown_background();
         let waits = AssertUnwindSafe(gone::<()>(work.await.unwrap_err())).catch_unwind();
-        assert!(waits.now_or_never().is_none(), "there is nothing to say, and nobody who hears it");
+        assert!(waits.now_or_never().is_none(), "it waits for the end of its own runtime");
     }
 }

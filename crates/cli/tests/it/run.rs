@@ -55,7 +55,7 @@ async fn a_turn_is_asked_of_the_model_that_was_named() {
     assert!(out.contains("count to 2"), "{out}");
     let (code, _, error) = run(&["--model", "understudy/nobody", "count to 2"]).await;
     assert_eq!(code, Some(1));
-    assert!(error.contains("there are: understudy/drill, understudy/numbered, understudy/persona"), "{error}");
+    assert!(error.contains("choose one of: understudy/drill, understudy/numbered, understudy/persona"), "{error}");
 }
 
 /// With --json each event is a line, and folding them gives the chat.

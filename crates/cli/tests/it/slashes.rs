@@ -151,7 +151,7 @@ async fn a_chat_is_given_another_model() {
     terminal.keys("count to 2\r").await;
     terminal.has("› count to 2 t1 t2 understudy/numbered").await;
     terminal.keys("/model elsewhere/one\r").await;
-    terminal.has("elsewhere/one cannot be chosen here; there are: understudy/drill, understudy/numbered").await;
+    terminal.has("elsewhere/one is not offered; choose one of: understudy/drill, understudy/numbered").await;
     terminal.keys("/model agent\r").await;
     terminal.has("this chat asks the model of the agent default").await;
     let chats = daemon.get("/v1/chats").await;

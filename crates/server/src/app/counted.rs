@@ -1,14 +1,14 @@
-//! How many of something each token has at once.
+//! Concurrent uses per key, such as open streams per token.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counts, by whom they are counted for.
+/// Counts by key.
 #[derive(Debug)]
 pub struct Places<K>(Arc<Mutex<HashMap<K, usize>>>);
 
-/// A place that is taken; given back when dropped.
+/// One counted use; given back when dropped.
 pub struct Place<K: Eq + Hash> {
     taken: Arc<Mutex<HashMap<K, usize>>>,
     whose: K,
@@ -21,7 +21,7 @@ impl<K> Default for Places<K> {
 }
 
 impl<K: Eq + Hash + Clone> Places<K> {
-    /// A place, if fewer than `max` are taken.
+    /// Counts one use, if there are fewer than `max`.
     pub fn enter(&self, whose: K, max: usize) -> Option<Place<K>> {
         let mut taken = lock(&self.0);
         let count = taken.entry(whose.clone()).or_default();
@@ -46,5 +46,5 @@ impl<K: Eq + Hash> Drop for Place<K> {
 }
 
 fn lock<K>(taken: &Mutex<HashMap<K, usize>>) -> MutexGuard<'_, HashMap<K, usize>> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner) // Numbers, whole after every line.
+    taken.lock().unwrap_or_else(PoisonError::into_inner) // Valid after a panic: every statement leaves the counts consistent.
 }

@@ -1,22 +1,22 @@
-//! Turns that are about to begin, so that the bound on chats at work holds for many who begin at once.
+//! Turns that are about to begin. Counting them keeps the limit of running chats exact for concurrent requests.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn::core::ids::ChatId;
 
-/// Who is about to begin a turn, by owner.
+/// The chats that are about to begin a turn, by owner.
 #[derive(Debug, Default)]
 pub struct Starting(Arc<Mutex<Starters>>);
 
 #[derive(Debug, Default)]
 struct Starters {
-    /// For each chat its place in line, and how many requests want it to begin.
+    /// Per chat its position in the line, and the number of requests that would begin its turn.
     by_owner: HashMap<String, HashMap<ChatId, (u64, usize)>>,
     next: u64,
 }
 
-/// A place in line; given back when dropped.
+/// A position in the line; given back when dropped.
 pub struct Starter {
     line: Arc<Mutex<Starters>>,
     owner: String,
@@ -24,7 +24,7 @@ pub struct Starter {
 }
 
 impl Starting {
-    /// Gets in line, once for a chat.
+    /// Puts a chat in line; further requests for the same chat share its position.
     pub fn enter(&self, owner: &str, chat: ChatId) -> Starter {
         let mut line = lock(&self.0);
         line.next += 1;
@@ -35,7 +35,7 @@ impl Starting {
 }
 
 impl Starter {
-    /// The chats that are before this one, and itself.
+    /// The chats before this one in line, and itself.
     pub fn line(&self) -> BTreeSet<ChatId> {
         let line = lock(&self.line);
         let Some(chats) = line.by_owner.get(&self.owner) else { return BTreeSet::new() };
@@ -61,5 +61,5 @@ impl Drop for Starter {
 }
 
 fn lock(line: &Mutex<Starters>) -> MutexGuard<'_, Starters> {
-    line.lock().unwrap_or_else(PoisonError::into_inner) // Numbers, whole after every line.
+    line.lock().unwrap_or_else(PoisonError::into_inner) // Valid after a panic: every statement leaves the counts consistent.
 }

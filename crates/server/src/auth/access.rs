@@ -1,7 +1,7 @@
-//! Who asks, and what they may have.
+//! The caller of a request, and what its token allows.
 //!
 //! Routes say what they need in their arguments: [`May`] a scope, or [`Own`] a chat under a scope. There is no other
-//! way to either, so a route that compiles has asked.
+//! way to either, so a route that compiles has checked.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -16,32 +16,32 @@ use crate::api::problem::{Kind, Problem};
 use crate::api::request::KEY;
 use crate::app::{OwnChat, Shared};
 
-/// Whoever carries a good token. Only the guard makes one.
+/// The owner of a valid token. Only the guard creates one.
 #[derive(Debug, Clone)]
 pub struct Caller(Token);
 
 impl Caller {
-    /// The bearer of this token, which was found good.
+    /// The caller with this token, which was found valid.
     pub(crate) const fn bearing(token: Token) -> Self {
         Self(token)
     }
 
-    /// In whose name they act.
+    /// The owner in whose name the caller acts.
     pub fn owner(&self) -> &str {
         &self.0.owner
     }
 
-    /// What they carry.
+    /// The caller's token.
     pub const fn token(&self) -> &Token {
         &self.0
     }
 
-    /// Whether they have one of these.
+    /// Whether the token has one of these scopes.
     pub fn has(&self, scopes: &[Scope]) -> bool {
         scopes.iter().any(|scope| self.0.scopes.has(*scope))
     }
 
-    /// Nothing, if they have one of these.
+    /// A problem unless the token has one of these scopes.
     pub fn needs(&self, scopes: &[Scope]) -> Result<(), Problem> {
         if self.has(scopes) {
             return Ok(());
@@ -53,7 +53,7 @@ impl Caller {
 
 /// A scope as a type.
 pub trait Needed: Send + Sync + 'static {
-    /// Which; one of them is enough.
+    /// The scopes, of which one is enough.
     const SCOPES: &[Scope];
 }
 
@@ -61,11 +61,11 @@ pub trait Needed: Send + Sync + 'static {
 pub struct Reading;
 /// [`Scope::Chat`].
 pub struct Chatting;
-/// [`Scope::Chat`] or [`Scope::Approve`]: what is said decides which.
+/// [`Scope::Chat`] or [`Scope::Approve`]: the kind of the answer decides which.
 pub struct Answering;
 /// [`Scope::Admin`].
 pub struct Managing;
-/// [`Scope::Metrics`], or [`Scope::Admin`], who may see it all.
+/// [`Scope::Metrics`], or [`Scope::Admin`], which includes it.
 pub struct Measuring;
 
 impl Needed for Reading {
@@ -88,7 +88,7 @@ impl Needed for Measuring {
     const SCOPES: &[Scope] = &[Scope::Metrics, Scope::Admin];
 }
 
-/// A caller who may do this.
+/// A caller whose token has the scope `S`.
 pub struct May<S> {
     caller: Caller,
     _scope: PhantomData<S>,
@@ -115,7 +115,7 @@ impl<S: Needed> FromRequestParts<Shared> for May<S> {
 
 /// A chat in the path, for its owner with this scope.
 pub struct Own<S> {
-    /// Whoever asks.
+    /// The request's caller.
     pub caller: May<S>,
     chat: OwnChat,
 }
@@ -146,14 +146,14 @@ impl<S: Needed> FromRequestParts<Shared> for Own<S> {
     }
 }
 
-/// A chat in the path that may be gone by now: whoever names their request may have asked before it went. Without a name
-/// it is the same as [`Own`].
+/// A chat in the path that may be deleted by now: a request with an idempotency key may be a repeat from before. Without
+/// a key it is like [`Own`].
 pub struct Left<S> {
-    /// Whoever asks.
+    /// The request's caller.
     pub caller: May<S>,
-    /// What it is called, or was.
+    /// The id in the path.
     pub id: ChatId,
-    /// The chat, if it is there and theirs.
+    /// The chat, if it exists and is the caller's.
     pub chat: Option<OwnChat>,
 }
 
@@ -172,7 +172,7 @@ impl<S: Needed> FromRequestParts<Shared> for Left<S> {
     }
 }
 
-/// The secret that whoever asks came with. For what is made of it, and nothing else.
+/// The secret of the caller's token. Only for deriving a new token from it.
 pub struct Shown(pub String);
 
 impl FromRequestParts<Shared> for Shown {
@@ -193,13 +193,13 @@ impl FromRequestParts<Shared> for Number {
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
         let number = param(parts, app, "number").await?;
-        // Only as it is written by us: "+1" and "01" are names of nothing.
+        // Only in the form that we write: "+1" and "01" do not name anything.
         let parsed = number.parse().ok().filter(|parsed: &u64| parsed.to_string() == number);
         parsed.map(Self).ok_or_else(Problem::not_found)
     }
 }
 
-/// A number behind that one.
+/// The second number of a path, after [`Number`].
 pub struct Place(pub usize);
 
 impl FromRequestParts<Shared> for Place {
@@ -211,7 +211,7 @@ impl FromRequestParts<Shared> for Place {
     }
 }
 
-/// The id at the end of a path, of something that is no chat.
+/// The id at the end of a path that names no chat.
 pub struct Tail(pub String);
 
 impl FromRequestParts<Shared> for Tail {

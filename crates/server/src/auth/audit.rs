@@ -1,8 +1,8 @@
-//! What is worth keeping of who came and who decided.
+//! Audit events: failed logins, changes of tokens, and answers to calls.
 //!
-//! Each is an event of its own target, [`everturn::AUDIT`], beside those of the engine's tools. The command writes them to
-//! a file that only grows; what a program that embeds this does with them is its own. No secret and nothing that was said
-//! is in any of them.
+//! Each is a tracing event with the target [`everturn::AUDIT`], beside those of the engine's tools. The command writes
+//! them to an append-only file; a program that embeds this crate may handle them as it likes. No event contains a secret
+//! or any text of a chat.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -13,22 +13,22 @@ use everturn::core::command::{AnswerContent, CallAnswer};
 use everturn::core::ids::{CallUid, ChatId, InboxSeq};
 use everturn::stores::{Receipt, Token};
 
-/// Answers under a request id that are remembered, to tell when they come again.
+/// Answers that are remembered, to recognise repeats.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Somebody came with a token that opens nothing.
+/// Records a request with a token that is not valid.
 pub fn login_failed(peer: Option<IpAddr>) {
     let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
     tracing::info!(target: AUDIT, event = "login_failed", peer);
 }
 
-/// A token was made or taken back.
+/// Records that a token was created or revoked.
 pub fn token(event: &'static str, by: &Token, token: &Token) {
     let (id, scopes) = (token.hash.id(), token.scopes.names());
     tracing::info!(target: AUDIT, event, by = by.name, token = id, name = token.name, owner = token.owner, scopes);
 }
 
-/// What was decided about which call.
+/// The calls that are answered, each with the name of its audit event.
 pub fn decided(answers: &[CallAnswer]) -> Vec<(CallUid, &'static str)> {
     let word = |what: &AnswerContent| match what {
         AnswerContent::Approve { .. } => "approved",
@@ -38,15 +38,15 @@ pub fn decided(answers: &[CallAnswer]) -> Vec<(CallUid, &'static str)> {
     answers.iter().map(|CallAnswer { call, what }| (*call, word(what))).collect()
 }
 
-/// Answers that this process has written down. Whoever repeats a request that a process before it took, or another one, may
-/// be written down twice: nobody knows whether that one came to it.
+/// Answers that this process has audited. A repeat of a request that another process took may be audited twice, because
+/// it is not known whether that process got as far.
 #[derive(Debug, Default)]
 pub struct Remembered(Mutex<(BTreeSet<Answering>, VecDeque<Answering>)>);
 
 type Answering = (ChatId, InboxSeq);
 
 impl Remembered {
-    /// Whether this one comes for the first time. From now on it does not.
+    /// Records a receipt, and returns whether it was new.
     pub fn is_first(&self, Receipt { chat, seq }: Receipt) -> bool {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, order) = &mut *remembered;
@@ -63,7 +63,7 @@ impl Remembered {
     }
 }
 
-/// Somebody answered what a chat asked.
+/// Records answers to the calls of a chat.
 pub fn answered(by: &Token, chat: ChatId, decided: &[(CallUid, &'static str)]) {
     for (call, what) in decided {
         tracing::info!(target: AUDIT, event = what, by = by.name, owner = by.owner, %chat, %call);

@@ -1,8 +1,8 @@
-//! Pages of other sites that may ask.
+//! Origins whose pages may use the API (CORS).
 //!
-//! A browser sends what a page of any site asks for, and shows the page the answer only if we say so. By default we never do,
-//! and refuse what comes from elsewhere. A site that is named may: its pages have their own token, as every client has;
-//! there are no cookies, so nothing is sent in a reader's name that the page itself does not know.
+//! A browser sends the requests of any page, and shows the page the response only if the server allows it. By default the
+//! server never does, and refuses requests from other origins. Pages of a configured origin are allowed. They need their
+//! own token, as every client does; there are no cookies, so a page can send nothing in a user's name by itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,17 +11,17 @@ use axum::http::header::{self, HeaderMap, HeaderName};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
-/// What a page may send, and may read beside the body.
+/// Headers that a page may send, and headers that it may read.
 const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, x-request-id";
 const READ: &str = "retry-after, x-request-id";
-/// How long a browser remembers this, in seconds: none does for longer.
+/// How long a browser may cache a preflight, in seconds: the longest that any browser accepts.
 const REMEMBERED: &str = "7200";
 
-/// A site as browsers write it: scheme, name, and the port unless it is the usual one.
+/// An origin as browsers write it: scheme, host, and the port unless it is the scheme's default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site(HeaderValue);
 
-/// A text that names no site.
+/// A text that is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a site: write it as browsers do, such as https://app.example.com or http://localhost:5173")]
 pub struct BadSite(String);
@@ -46,7 +46,7 @@ impl FromStr for Site {
     }
 }
 
-/// Whether this is a host, and a port if there is a colon behind it.
+/// Whether this is a host, with a port if there is a colon.
 fn is_authority(name: &str) -> bool {
     let is_host = |host: &str| {
         let is_bracketed = host.starts_with('[') && host.ends_with(']');
@@ -64,12 +64,12 @@ impl fmt::Display for Site {
     }
 }
 
-/// The sites that were named.
+/// The configured origins.
 #[derive(Debug, Clone, Default)]
 pub struct Sites(pub Vec<Site>);
 
 impl Sites {
-    /// The one whose page asks.
+    /// The configured origin that a request comes from.
     pub fn of(&self, headers: &HeaderMap) -> Option<Site> {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         match (origins.next(), origins.next()) {
@@ -78,7 +78,7 @@ impl Sites {
         }
     }
 
-    /// Lets the page read an answer. Whatever keeps answers must not give it to another.
+    /// Lets a page of this origin read the response, and keeps caches from giving it to another origin.
     pub fn tell(&self, site: Option<Site>, headers: &mut HeaderMap) {
         if !self.0.is_empty() {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -90,12 +90,12 @@ impl Sites {
     }
 }
 
-/// Whether a browser only asks whether its page may ask.
+/// Whether this is a browser's preflight request.
 pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// That it may. What, is said when it does: this answers without a token.
+/// The answer to a preflight: allowed. It needs no token and reveals no route; the request itself is checked when it comes.
 pub fn preflight() -> Response {
     let told: [(HeaderName, &str); 3] = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),

@@ -1,7 +1,7 @@
-//! Failed logins, counted.
+//! Failed logins per address.
 //!
-//! A token cannot be guessed, but somebody who tries costs time and fills logs. Whoever fails too often is told to wait.
-//! A good token always passes: somebody on the same machine must not be able to lock its owner out.
+//! A token cannot be guessed, but attempts cost time and fill logs. An address with too many failures is told to wait.
+//! A valid token always passes: another program on the same machine must not be able to lock the owner out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ const ADDRESSES_MAX: usize = 4096;
 pub struct Failures(Mutex<HashMap<IpAddr, (Instant, u32)>>);
 
 impl Failures {
-    /// Counts a failure, and says whether there were more than `max` in the last minute.
+    /// Counts a failure, and returns whether there were more than `max` in the last minute.
     pub fn is_over(&self, peer: IpAddr, max: u32) -> bool {
         let now = Instant::now();
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! What stands before every route.
+//! Checks before every route.
 //!
-//! A page of any site can make its reader's browser send requests to this machine, also under a name that was just bound
-//! to it. So a request must be for a name of ours, must not come from another site, must be JSON if it changes
-//! something, and must carry a token. Only then a route hears of it.
+//! A page of any site can make its reader's browser send requests to this machine, also under a host name that was just
+//! pointed at it (DNS rebinding). So a request must be for a configured host, must not come from another origin, must be
+//! JSON if it changes something, and must carry a token. Only then it reaches a route.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
@@ -28,10 +28,10 @@ use crate::auth::proxies::Network;
 use crate::entropy;
 use crate::net::listen::{Entrance, Listen};
 
-/// The paths that answer without a token, and whoever asks: for what looks after the process.
+/// The paths that answer without a token, for the health checks of a supervisor or load balancer.
 pub const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Under which a request is named, in both directions.
+/// The header with a request's id, in requests and responses.
 const REQUEST_ID: &str = "x-request-id";
 const REQUEST_ID_LEN_MAX: usize = 128;
 
@@ -39,15 +39,15 @@ const REQUEST_ID_LEN_MAX: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     address: IpAddr,
-    /// Whether nobody on the way can have read it.
+    /// Whether the way was encrypted or did not leave this machine.
     is_private: bool,
 }
 
 impl Peer {
-    /// Somebody on this machine.
+    /// A client on this machine.
     pub const LOCAL: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_private: true };
 
-    /// Somebody who came over the network.
+    /// A client that connected over TCP.
     pub const fn over(address: IpAddr, is_encrypted: bool) -> Self {
         Self { address, is_private: is_encrypted || address.is_loopback() }
     }
@@ -58,7 +58,7 @@ impl Peer {
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// The names of a server that listens here, and others it was given.
+    /// The names of a server with these listeners, and the configured ones.
     pub fn new(entrances: &[Entrance], given: &[String]) -> Self {
         let mut hosts: Vec<String> = given.iter().map(|host| host.to_ascii_lowercase()).collect();
         let own = ["localhost", "127.0.0.1", "[::1]"];
@@ -89,11 +89,11 @@ impl Hosts {
     }
 }
 
-/// Lets a request in, or says why not. Counts and logs it either way.
+/// Passes a request to its route, or answers with a problem. Counts and logs it either way.
 pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let (id, method) = (app.request_ids.of(request.headers()), request.method().clone());
-    let span = tracing::error_span!("request", id); // Whatever is logged of it, at whatever level, has its name.
+    let span = tracing::error_span!("request", id); // At level error, so that every log line of the request has its id.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let chat = chat_of(&route, request.uri().path());
     let site = app.sites.of(request.headers());
@@ -105,13 +105,13 @@ pub async fn guard(State(app): State<Shared>, mut request: Request, next: Next) 
         }
     };
     let answered = answered.instrument(span);
-    // Whatever breaks in a request breaks that one, and its sender is told so.
+    // A panic ends only its own request, which is answered with a problem.
     let mut response = AssertUnwindSafe(answered).catch_unwind().await.unwrap_or_else(|_| {
-        tracing::error!(request = %id, route, "a request was not answered: something panicked");
-        Problem::new(Kind::Internal, "Something broke; see the server's log.").into_response()
+        tracing::error!(request = %id, route, "request handler panicked; answered 500");
+        Problem::new(Kind::Internal, "The server failed on this request; see its log.").into_response()
     });
     if method.is_safe() {
-        response = app.answers.send(response); // What was done is not to be answered with a no, and is short.
+        response = app.answers.send(response); // Others are short, and a done change must not be answered with 503.
     }
     let (status, took) = (response.status(), began.elapsed());
     app.meter.answered(&method, &route, status, took);
@@ -138,11 +138,11 @@ const EVERYWHERE: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// What is let in.
+/// A request that passed the checks.
 enum Entry {
-    /// A request.
+    /// A request for a route.
     Asks,
-    /// The question of a browser whether its page may make one.
+    /// A browser's preflight.
     MayAsk,
 }
 
@@ -183,18 +183,19 @@ fn is_from_us(app: &Shared, headers: &HeaderMap) -> Result<(), Problem> {
     let is_cross = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
     if headers.get_all(header::ORIGIN).iter().any(is_foreign) || headers.get_all("sec-fetch-site").iter().any(is_cross)
     {
-        let detail = "The request comes from a page of another site: if it may, name that site with --origin.";
+        let detail =
+            "The request comes from a page of another site; to allow that site, start the server with --origin.";
         return Err(Problem::new(Kind::Origin, detail));
     }
     Ok(())
 }
 
-/// What crosses a network comes encrypted, or through the proxy that has taken the encryption off. The address of whoever
-/// asks, which such a proxy tells.
+/// The client's address; a configured proxy forwards it. Refuses a request that crossed a network unencrypted, unless it
+/// comes from a configured proxy, which has ended the TLS connection.
 fn unread(Peer { address, is_private }: Peer, proxies: &[Network], headers: &HeaderMap) -> Result<IpAddr, Problem> {
     let is_proxy = proxies.iter().any(|proxy| proxy.has(address));
     if !is_private && !is_proxy {
-        let detail = "This address is for the proxy that does TLS: use the proxy's, or name it with --proxy.";
+        let detail = "This address takes unencrypted requests from a proxy only: use the proxy's address, or configure the proxy with --proxy.";
         return Err(Problem::new(Kind::Host, detail));
     }
     let told = headers.get_all("x-forwarded-for").iter().next_back().filter(|_| is_proxy);
@@ -202,8 +203,8 @@ fn unread(Peer { address, is_private }: Peer, proxies: &[Network], headers: &Hea
     Ok(last.unwrap_or(address))
 }
 
-/// Whatever may change something is JSON, which no form of another site can send. Stands behind the choice of a route, so
-/// that a method nobody knows is told so.
+/// Requires JSON for requests that change something, because no form of another site can send it. Runs after routing, so
+/// that an unknown method is answered with 405.
 pub async fn is_json(request: Request, next: Next) -> Response {
     match check_json(&request) {
         Ok(()) => next.run(request).await,
@@ -220,7 +221,7 @@ fn check_json(request: &Request) -> Result<(), Problem> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Problem::new(Kind::MediaType, "Send it with `content-type: application/json`."))
+    Err(Problem::new(Kind::MediaType, "Send the body with `content-type: application/json`."))
 }
 
 async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
@@ -235,7 +236,7 @@ async fn identify(app: &Shared, headers: &HeaderMap, peer: Option<IpAddr>) -> Re
         if peer.is_some_and(|peer| app.failures.is_over(peer, app.bounds.failures_max)) {
             return Err(Problem::new(Kind::TooMany, "Too many wrong tokens; wait a minute.").after(60));
         }
-        audit::login_failed(peer); // No more than are answered: nobody fills the file.
+        audit::login_failed(peer); // Bounded by `failures_max`, so the audit file cannot be flooded.
     }
     Err(Problem::new(Kind::Unauthorized, "Send `authorization: Bearer …` with a token that is known and not expired."))
 }
@@ -245,8 +246,8 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// Names requests in answers and logs: as their senders do, so that both ends can be found by one name; else by the
-/// process and a count, so that logs of several processes can be read together.
+/// Request ids for responses and logs: the client's own, so that both ends can be searched by one id; else the process's
+/// name and a count, so that logs of several processes can be read together.
 pub struct RequestIds {
     process: String,
     next: AtomicU64,
@@ -267,11 +268,11 @@ impl RequestIds {
     }
 }
 
-/// The chat that an answer made, for the log. Its request has named none, or another.
+/// The chat that a request created, for the log: the path names none, or another.
 #[derive(Debug, Clone, Copy)]
 pub struct Made(pub ChatId);
 
-/// The chat that a path is about.
+/// The chat in a path.
 fn chat_of(route: &str, path: &str) -> Option<ChatId> {
     route.strip_prefix("/v1/chats/{id}")?;
     path.split('/').nth(3)?.parse().ok()
@@ -281,7 +282,7 @@ fn chat_of(route: &str, path: &str) -> Option<ChatId> {
 mod tests {
     use super::*;
 
-    /// Logs of several processes can be read together.
+    /// Ids of two processes differ, so that their logs can be read together.
     #[test]
     fn requests_of_two_processes_have_different_names() {
         let (one, other) = (RequestIds::new(), RequestIds::new());
@@ -292,8 +293,8 @@ mod tests {
         assert_eq!(one.of(&named), "kelp-7");
     }
 
-    /// S1: what others on the way can read is not taken, unless it comes from the proxy that was named; and only that one
-    /// is believed who it speaks for.
+    /// Unencrypted requests from the network are refused unless a configured proxy sends them; only its
+    /// X-Forwarded-For is trusted.
     #[test]
     fn only_the_proxy_may_come_unencrypted() {
         let proxies = ["10.0.0.0/8".parse().unwrap()];

@@ -1,17 +1,17 @@
-//! Addresses that belong together.
+//! IP addresses and networks, for configured proxies.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// An address, or all that begin with the same bits.
+/// An address, or all addresses with the same prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     base: IpAddr,
     bits: u8,
 }
 
-/// Not a network.
+/// A text that is not an address or network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no address and no network, such as 10.1.2.3 or 10.0.0.0/8")]
 pub struct NoNetwork(String);

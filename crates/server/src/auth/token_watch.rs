@@ -1,7 +1,7 @@
-//! Whether the tokens of open streams are still good.
+//! Repeated checks of the tokens of open streams.
 //!
-//! Each token is asked about every few seconds, however many streams it has: a thousand of one token cost as much as one,
-//! and all of them end together. Whoever reads is told why; whoever does not read cannot be, and is cut a moment later.
+//! Each token is looked up every few seconds, however many streams it has: a thousand streams of one token cost as much
+//! as one, and all of them end together. A stream sends the reason; a client that does not read is cut a moment later.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -16,21 +16,21 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::Shared;
 
-/// How long a stream whose token is over has to say so.
+/// Time for a stream to end by itself after its token has become invalid.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The checks of all tokens that have streams.
 #[derive(Default)]
 pub struct Checks(Mutex<HashMap<TokenHash, Weak<Check>>>);
 
-/// What asks about one token, as long as somebody holds it.
+/// The repeated check of one token; stops when the last stream drops it.
 pub struct Check {
     over: CancellationToken,
     _asks: AbortOnDropHandle<()>,
 }
 
 impl Checks {
-    /// The check of a token that was good a moment ago.
+    /// The check of a token that was valid a moment ago.
     pub fn of(&self, app: &Shared, token: &Token) -> Arc<Check> {
         let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner); // Every change is made whole.
         if let Some(check) = checks.get(&token.hash).and_then(Weak::upgrade).filter(|check| !check.over.is_cancelled())
@@ -41,7 +41,7 @@ impl Checks {
             checks.retain(|_, check| check.strong_count() > 0);
         }
         let over = app.shutdown.child_token();
-        // If it panics, nobody knows whether the token is good.
+        // If the task panics, the guard ends the streams: the token may be invalid.
         let guard = over.clone().drop_guard();
         let asks = tokio::spawn(ask(app.clone(), token.clone(), guard));
         let check = Arc::new(Check { over, _asks: AbortOnDropHandle::new(asks) });
@@ -51,14 +51,14 @@ impl Checks {
 }
 
 impl Check {
-    /// Fires when the token is not good any more, and when the server goes down.
+    /// Cancelled when the token is not valid any more, and when the server shuts down.
     pub const fn over(&self) -> &CancellationToken {
         &self.over
     }
 }
 
-/// When an answer is cut whose token is over, if it has not ended by itself. A part of the answer: whoever has the connection
-/// sees to it.
+/// When to cut a response whose token is invalid and that has not ended by itself. An extension of the response; the
+/// connection applies it.
 #[derive(Clone)]
 pub struct Ends {
     over: CancellationToken,
@@ -66,22 +66,22 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// With the token of this check.
+    /// Ends with the token of this check.
     pub fn with(check: &Check, app: &Shared) -> Self {
         Self { over: check.over.clone(), shutdown: app.shutdown.clone() }
     }
 
-    /// Waits until it has to be cut.
+    /// Waits until the response has to be cut.
     pub async fn due(self) {
         self.over.cancelled().await;
         if self.shutdown.is_cancelled() {
-            pending().await // Requests under way have a time of their own then.
+            pending().await // At shutdown, requests under way have their own time limit.
         }
         sleep(FAREWELL).await;
     }
 }
 
-/// Asks until the token is not good any more.
+/// Checks the token until it is not valid any more.
 async fn ask(app: Shared, token: Token, _over: DropGuard) {
     tokio::select! {
         biased;
@@ -90,7 +90,7 @@ async fn ask(app: Shared, token: Token, _over: DropGuard) {
     }
 }
 
-/// That needs no store to know, and so does not wait for one that is away.
+/// Waits until the token expires. Uses no store, so it works while the store is unavailable.
 async fn expired(app: &Shared, expires: Option<Timestamp>) {
     let Some(expires) = expires else { return pending().await };
     while app.now() < expires {
@@ -98,7 +98,7 @@ async fn expired(app: &Shared, expires: Option<Timestamp>) {
     }
 }
 
-/// A store that cannot be asked is not a reason to cut everybody.
+/// Waits until the token is revoked. An unavailable store does not end the streams.
 async fn revoked(app: &Shared, token: &TokenHash) {
     loop {
         sleep(app.bounds.recheck).await;

@@ -165,7 +165,7 @@ async fn a_chat_begins_with_a_transcript() {
     let cases = [
         (json!([said[0], {"role": "assistant", "content": "", "tool_calls": calls}]), "the call of look has no result"),
         (json!([{"role": "system", "content": "Be brief."}, said[0]]), "instructions"),
-        (json!("count to 2"), "cannot be taken over"),
+        (json!("count to 2"), "cannot be imported"),
     ];
     for (transcript, why) in cases {
         let (status, problem) = make(transcript, "b").await;
