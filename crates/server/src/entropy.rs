@@ -1,4 +1,4 @@
-//! The one place that leaves things to chance: secrets, and what should not happen to all at once.
+//! The only source of randomness in this crate: secrets, and delays that spread clients out.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -9,37 +9,37 @@ use everturn::stores::TokenHash;
 /// How a token begins, so that people and scanners of leaked secrets recognise one.
 const PREFIX: &str = "evt_";
 
-/// The token that somebody has made under a request id: the same again for whoever has the secret they came with, and the
-/// salt of the request, which is kept elsewhere. One alone tells nothing of it.
+/// The secret of a token that is created under an idempotency key. Derived from the caller's own secret and the stored salt
+/// of the request, so that a repeat gets the same token; one of the two alone reveals nothing of it.
 pub fn derived(secret: &str, salt: &[u8; 32]) -> String {
     let mixed = TokenHash::of(&format!("everturn token {} {secret}", URL_SAFE_NO_PAD.encode(salt)));
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(mixed.0))
 }
 
-/// A name for this process, which another is unlikely to have.
+/// A random name for this process.
 pub fn process() -> String {
     format!("{:08x}", RandomState::new().hash_one(0) as u32)
 }
 
-/// A number below another, where it matters only that not everybody has the same.
+/// A number below `end`, to spread clients out; not for secrets.
 pub fn below(end: u64) -> u64 {
     RandomState::new().hash_one(0) % end.max(1)
 }
 
-/// Bits that nobody can foretell.
+/// 256 bits of cryptographic randomness.
 ///
 /// # Errors
-/// The system has no chance to give.
+/// The system's random number generator failed.
 pub fn salt() -> std::io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
     Ok(bytes)
 }
 
-/// A new token: 256 bits that nobody can foretell.
+/// The secret of a new token: 256 random bits.
 ///
 /// # Errors
-/// The system has no chance to give.
+/// The system's random number generator failed.
 pub fn secret() -> std::io::Result<String> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(salt()?)))
 }

@@ -5,7 +5,7 @@
 //! `/readyz` answers without a token, on loopback too, and a chat is reached only through `access::Own`, which needs its
 //! owner.
 
-#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads")]
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic when the pipe is closed")]
 
 mod api;
 mod app;

@@ -1,7 +1,7 @@
-//! What is said when something cannot be done.
+//! Error responses.
 //!
-//! Clients decide on the type and people read the detail, so types are few and never change, and no detail holds what a
-//! stranger should not know: a chat of somebody else's is a chat that does not exist.
+//! Clients decide on the type and people read the detail, so types are few and never change. No detail reveals anything
+//! of another owner: a chat of another owner is answered like one that does not exist.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,13 +14,13 @@ use crate::api::wire;
 /// The media type of problems.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// A request that was not done.
+/// Why a request failed.
 #[derive(Debug)]
 pub struct Problem {
     kind: Kind,
     detail: String,
     chat: Option<Box<wire::Chat>>,
-    /// When to ask again, if it is not what the kind says.
+    /// Seconds for Retry-After, instead of the kind's default.
     after: Option<u16>,
 }
 
@@ -31,7 +31,7 @@ macro_rules! kinds {
         pub enum Kind { $($(#[$doc])* $kind),+ }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
             /// The HTTP status.
@@ -40,7 +40,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind => StatusCode::$status),+ }
             }
 
-            /// The last word of its type.
+            /// The last word of the problem's type.
             #[must_use]
             pub const fn slug(self) -> &'static str {
                 match self { $(Self::$kind => $slug),+ }
@@ -54,54 +54,54 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// There is no token, or it may not be used.
+    /// There is no token, or it is not valid.
     Unauthorized UNAUTHORIZED "unauthorized" "A valid token is needed";
-    /// The token may not do this.
-    Scope FORBIDDEN "scope" "The token may not do this";
-    /// A browser asks for another site.
-    Origin FORBIDDEN "origin" "Requests from other sites are not answered";
+    /// The token lacks a scope.
+    Scope FORBIDDEN "scope" "The token lacks a scope for this";
+    /// A browser sends the request for a page of another site.
+    Origin FORBIDDEN "origin" "Requests from other sites are refused";
     /// The request is for another host.
-    Host MISDIRECTED_REQUEST "host" "This server does not answer under that name";
-    /// There is no such thing, or it is somebody else's.
-    NotFound NOT_FOUND "not-found" "There is no such thing here";
-    /// The path does not take the method.
-    Method METHOD_NOT_ALLOWED "method" "The method is not allowed here";
-    /// The body did not come in time.
+    Host MISDIRECTED_REQUEST "host" "The host name is not configured";
+    /// The path names nothing, or something of another owner.
+    NotFound NOT_FOUND "not-found" "Not found";
+    /// The path does not have the method.
+    Method METHOD_NOT_ALLOWED "method" "The method is not allowed for this path";
+    /// The body did not arrive in time.
     Slow REQUEST_TIMEOUT "slow" "The request did not arrive in time";
-    /// The chat does not take this where it stands.
-    Status CONFLICT "status" "The chat does not take this now";
+    /// The chat's status does not allow the request.
+    Status CONFLICT "status" "The chat's status does not allow this now";
     /// The chat is archived.
     Archived CONFLICT "archived" "The chat is archived";
-    /// The request id was used for something else.
+    /// The idempotency key was used for another request.
     KeyReused CONFLICT "key-reused" "The Idempotency-Key was used for another request";
     /// The message cannot be edited.
     NotEditable CONFLICT "not-editable" "The message cannot be edited";
     /// A fork cannot end there.
     NotForkable CONFLICT "not-forkable" "The chat cannot be forked there";
     /// The chat's agent is not in the configuration.
-    NoAgent CONFLICT "no-agent" "Nobody here is the chat's agent";
-    /// The call waits for no answer, or for one to another input.
+    NoAgent CONFLICT "no-agent" "The chat's agent is not configured";
+    /// The call waits for no answer, or has another input.
     NotAsked CONFLICT "not-asked" "The call does not wait for this answer";
-    /// More than may be sent at once.
-    TooLong PAYLOAD_TOO_LARGE "too-long" "This is too long";
-    /// Not JSON.
-    MediaType UNSUPPORTED_MEDIA_TYPE "media-type" "Only application/json is taken";
-    /// Something in the request is wrong.
+    /// The request is larger than the limit.
+    TooLong PAYLOAD_TOO_LARGE "too-long" "The request is too long";
+    /// The body is not JSON.
+    MediaType UNSUPPORTED_MEDIA_TYPE "media-type" "Only application/json is accepted";
+    /// A field of the request is wrong.
     Invalid UNPROCESSABLE_ENTITY "invalid" "The request is not valid";
-    /// The queue has no room.
+    /// The chat's queue is at its limit.
     QueueFull TOO_MANY_REQUESTS "queue-full" "The queue is full";
-    /// Too many requests, streams or failed logins.
+    /// Too many running chats, streams or failed logins.
     TooMany TOO_MANY_REQUESTS "too-many" "Too many at once";
-    /// The store cannot be used at the moment.
+    /// The store or a resource is not available at the moment.
     Unavailable SERVICE_UNAVAILABLE "unavailable" "Not available at the moment";
-    /// What is stored of the chat is not what was written.
+    /// The stored chat fails its integrity check.
     Damaged INTERNAL_SERVER_ERROR "damaged" "The chat is damaged";
     /// A fault of the server.
-    Internal INTERNAL_SERVER_ERROR "internal" "Something is broken here";
+    Internal INTERNAL_SERVER_ERROR "internal" "Internal error";
 }
 
 impl Kind {
-    /// How many seconds to wait before asking again, where that helps.
+    /// Seconds to wait before a retry, where a retry helps.
     const fn retry_after(self) -> Option<u16> {
         match self {
             Self::QueueFull | Self::Unavailable => Some(1),
@@ -112,37 +112,37 @@ impl Kind {
 }
 
 impl Problem {
-    /// A problem, and what happened this time.
+    /// A problem with what happened this time.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), chat: None, after: None }
     }
 
-    /// There is no such thing, whatever it was.
+    /// The problem for everything that is missing or belongs to another owner.
     #[must_use]
     pub fn not_found() -> Self {
-        Self::new(Kind::NotFound, "It does not exist, or it is somebody else's.")
+        Self::new(Kind::NotFound, "It does not exist, or it belongs to another owner.")
     }
 
-    /// The same, with where the chat stands.
+    /// Adds the chat as it is now.
     #[must_use]
     pub fn with_chat(self, chat: wire::Chat) -> Self {
         Self { chat: Some(Box::new(chat)), ..self }
     }
 
-    /// The same, for somebody who may not look at chats.
+    /// Removes the chat, for a token without the scope to read it.
     #[must_use]
     pub fn without_chat(self) -> Self {
         Self { chat: None, ..self }
     }
 
-    /// The same, and asking again helps after so many seconds.
+    /// Sets Retry-After to this many seconds.
     #[must_use]
     pub const fn after(mut self, seconds: u16) -> Self {
         self.after = Some(seconds);
         self
     }
 
-    /// Its kind.
+    /// The kind of the problem.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
@@ -177,18 +177,19 @@ impl From<StoreError> for Problem {
         match error {
             StoreError::NoSuchChat => Self::not_found(),
             StoreError::Unavailable(why) => {
-                tracing::warn!(why, "the store is not available");
-                Self::new(Kind::Unavailable, "The store cannot be used at the moment; try again.")
+                tracing::warn!(why, "store unavailable; answered 503");
+                Self::new(Kind::Unavailable, "The store is not available at the moment; try again.")
             }
             StoreError::Damaged(why) => {
-                tracing::error!(why, "what is stored is damaged");
-                let detail =
-                    format!("It is read as far as it is whole, and takes nothing more: restore a backup ({why}).");
+                tracing::error!(why, "stored chat is damaged; restore a backup");
+                let detail = format!(
+                    "The undamaged part can be read, but the chat accepts no changes; restore a backup ({why})."
+                );
                 Self::new(Kind::Damaged, detail)
             }
             StoreError::Unreadable(why) => {
-                tracing::error!(why, "what is stored cannot be read");
-                Self::new(Kind::Internal, "What is stored cannot be read; see the server's log.")
+                tracing::error!(why, "stored data cannot be read; answered 500");
+                Self::new(Kind::Internal, "The stored data cannot be read; see the server's log.")
             }
         }
     }
@@ -215,7 +216,7 @@ impl From<SubmitError> for Problem {
         match error {
             SubmitError::Refused(refusal) => refusal.into(),
             SubmitError::Conflict => {
-                Self::new(Kind::KeyReused, "The same key came with something else before; use a new one.")
+                Self::new(Kind::KeyReused, "This key was used for another request before; use a new one.")
             }
             SubmitError::NoAgent(_) => Self::new(Kind::NoAgent, error.to_string()),
             SubmitError::Store(error) => error.into(),
@@ -242,7 +243,7 @@ impl From<CreateError> for Problem {
 mod tests {
     use super::*;
 
-    /// Clients decide on types: the page that says which there are, and with which status, is right, and none is renamed.
+    /// The documented problem types and statuses are those of the code. Clients decide on them, so none is renamed.
     #[test]
     fn types_are_those_of_the_page() {
         let page = include_str!("../../../../docs/http-api.md");
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(told, ours);
     }
 
-    /// The page says so of these two.
+    /// Statuses for which the page documents a Retry-After.
     const fn has_wait(status: u16) -> bool {
         matches!(status, 429 | 503)
     }

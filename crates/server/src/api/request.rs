@@ -1,4 +1,4 @@
-//! What comes in, within bounds.
+//! Request bodies, keys and queries, with their limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,36 +18,36 @@ use crate::api::problem::{Kind, Problem};
 use crate::app::Shared;
 use crate::setup::bounds::Bounds;
 
-/// What most bodies may measure.
+/// Limit of most bodies.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// What a body may measure that carries words or files: 20 MiB of file, in base64.
+/// Limit of a body with text or files: 20 MiB of file, in base64.
 pub const FILES_BYTES_MAX: usize = 28 * 1024 * 1024;
-/// What a body may measure without asking whether there is room for it.
+/// Largest body that does not count towards the byte budget of bodies.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
-/// How often a large body is here at once: as it came, and as what is made of it. Base64 is there beside what it stands for.
+/// Copies of a large body in memory: as received, and parsed. Base64 is in memory beside the bytes it encodes.
 const COPIES: usize = 2;
-/// How often a string with escapes is here besides: it is unescaped into a buffer that grows by doubling.
+/// Further copies of a string with escapes: it is unescaped into a buffer that grows by doubling.
 const ESCAPED_COPIES: usize = 2;
-/// What a JSON value takes beside its bytes, as something typed, at most. Measured by a test, like the copies.
+/// Memory of a parsed JSON value beside its bytes, at most. Measured by a test, like the copies.
 const VALUE_BYTES: usize = 160;
-/// How long what nobody wants is taken in before that is said.
+/// How long the rest of a refused body is read and dropped before the refusal is sent.
 const HEARING: Duration = Duration::from_secs(1);
-/// How deep JSON may be nested.
+/// Deepest nesting of JSON.
 const DEPTH_MAX: usize = 64;
-/// How many values JSON may hold: each takes memory of its own beside its bytes. A message of 1,000 parts has a quarter.
+/// Most values in a body: each takes memory beside its bytes. A message of 1,000 parts has a quarter.
 const VALUES_MAX: usize = 20_000;
-/// Under which a client names a request.
+/// The header with a client's idempotency key.
 pub const KEY: &str = "idempotency-key";
-/// The longest request id.
+/// The longest idempotency key.
 pub const KEY_LEN_MAX: usize = 255;
 
 /// A JSON body without files. An empty one counts as `{}`.
 pub struct Json<T>(pub T);
 
-/// A JSON body that may carry files, and its room among all that are here, until what it carries is handed on.
+/// A JSON body that may carry files, with its part of the byte budget of bodies until its content is handed on.
 pub struct Laden<T>(pub T, pub Room);
 
-/// Room for a large body; given back when dropped. Small ones need none.
+/// A large body's part of the byte budget; given back when dropped. Small bodies need none.
 pub type Room = Option<OwnedSemaphorePermit>;
 
 impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
@@ -68,15 +68,15 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Laden<T> {
     }
 }
 
-/// Reads a body of at most so many bytes, as long as it goes on coming, and if there is room for it. One that says itself
-/// that it is too large, or finds no room, is refused before anything of it is read.
+/// Reads a body of at most `bytes_max` bytes, as long as bytes keep arriving, and within the byte budget. A body whose
+/// Content-Length is too large, or that exceeds the budget, is refused before anything of it is read.
 async fn read(
     request: Request,
     bytes_max: usize,
     bounds: &Bounds,
     bodies: &Arc<Semaphore>,
 ) -> Result<(Vec<u8>, Room), Problem> {
-    // Whoever asks whether to send it has not begun to, and would take being heard for a yes.
+    // A client that sent `Expect: 100-continue` has not begun the body, and reading it would send the `100 Continue`.
     let is_asking = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
     let declared = body.size_hint().exact().map(|len| usize::try_from(len).unwrap_or(usize::MAX));
@@ -94,7 +94,7 @@ async fn read(
         let Ok(data) = frame.into_data() else { continue };
         let len = bytes.len() + data.len();
         if room.is_none() && len > SMALL_BYTES_MAX {
-            // It has not said how large it is, so it may be anything.
+            // Without a Content-Length, reserve the limit.
             match enter(len.max(bytes_max), bytes_max, bounds, bodies) {
                 Ok(entered) => room = entered,
                 Err(refusal) => break refusal,
@@ -110,7 +110,7 @@ async fn read(
     Err(heard(body, refusal).await)
 }
 
-/// Room for a body of so many bytes, if it may be as large as that, and if there is any.
+/// Reserves the budget for a body of `len` bytes, if that is within the limit.
 fn enter(len: usize, bytes_max: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) -> Result<Room, Problem> {
     if len > bytes_max {
         return Err(too_long(bytes_max));
@@ -122,12 +122,14 @@ fn enter(len: usize, bytes_max: usize, bounds: &Bounds, bodies: &Arc<Semaphore>)
     Ok(Some(room))
 }
 
-/// Room for so many bytes in all, of which some may be there already.
+/// Extends a reservation to `weight` bytes in all.
 fn widen(room: Room, weight: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
     let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
     let more = weight.min(bounds.bodies_bytes_max).saturating_sub(held);
     let more = bodies.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
-    let mut more = more.map_err(|_| Problem::new(Kind::Unavailable, "Too much is being sent at once; try again."))?;
+    let mut more = more.map_err(|_| {
+        Problem::new(Kind::Unavailable, "Too many bytes of request bodies are being handled; try again.")
+    })?;
     if let Some(room) = room {
         more.merge(room);
     }
@@ -135,23 +137,23 @@ fn widen(room: Room, weight: usize, bounds: &Bounds, bodies: &Arc<Semaphore>) ->
 }
 
 fn too_long(bytes_max: usize) -> Problem {
-    Problem::new(Kind::TooLong, format!("A body here may have {bytes_max} bytes."))
+    Problem::new(Kind::TooLong, format!("The body may have at most {bytes_max} bytes."))
 }
 
-/// What a sender is refused with, once the rest is taken in: whoever still sends when the connection is closed may not
-/// hear why.
+/// Reads and drops the rest of a refused body, and returns the refusal: a client that is still sending when the connection
+/// is closed may not receive the response.
 async fn heard(mut body: Body, refusal: Problem) -> Problem {
     let rest = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = timeout(HEARING, rest).await; // A moment has to do.
+    let _ = timeout(HEARING, rest).await; // After that the connection is closed.
     refusal
 }
 
-/// How much more time so many bytes get those behind them: whoever sends ten thousand a second is never too slow.
+/// How much longer the following bytes may take: a client that sends 10,000 bytes per second is never too slow.
 const fn earned_by(bytes: usize) -> Duration {
     Duration::from_micros(100 * bytes as u64)
 }
 
-/// What a body says, and room for what that becomes, if it is more than was foreseen.
+/// Parses a body, and extends its reservation if the parsed value may take more memory than reserved.
 fn parse<T: DeserializeOwned>(
     bytes: Vec<u8>,
     mut room: Room,
@@ -167,15 +169,15 @@ fn parse<T: DeserializeOwned>(
 
 fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    // Every body is an object; a list would be taken for the fields of one, in order.
+    // Every body is an object; serde would accept a list as the fields of one, in order.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Problem::new(Kind::Invalid, "A body is a JSON object."));
+        return Err(Problem::new(Kind::Invalid, "The body must be a JSON object."));
     }
-    // The message names a field and a place, and quotes nothing but names and single values.
+    // serde's message names a field and a position, and quotes nothing but names and single values.
     serde_json::from_slice(bytes).map_err(|error| Problem::new(Kind::Invalid, in_plain_words(&error.to_string())))
 }
 
-/// A parser's message without the names of our types, which nobody knows who writes a body or a file.
+/// A parser's message without the names of Rust types, which mean nothing to the author of a body or a file.
 #[must_use]
 pub fn in_plain_words(message: &str) -> String {
     let counts = ["a nonzero u32", "a nonzero usize"].map(|name| (name, "a whole number of 1 or more"));
@@ -185,18 +187,18 @@ pub fn in_plain_words(message: &str) -> String {
     })
 }
 
-/// What decides how much memory JSON becomes. Read off its brackets, commas and quotes, before anything is built.
+/// The figures that bound the memory of parsed JSON. Counted from brackets, commas and quotes before anything is parsed.
 #[derive(Debug, PartialEq)]
 struct Shape {
     len: usize,
-    /// No more values than this.
+    /// Upper bound of the number of values.
     values: usize,
     /// The length of the longest string with an escape.
     escaped: usize,
 }
 
 impl Shape {
-    /// The shape of JSON that is neither nested too deep nor has too many values.
+    /// The shape of a body; a problem if it is nested too deep or has too many values.
     fn of(bytes: &[u8]) -> Result<Self, Problem> {
         let mut shape = Self { len: bytes.len(), values: 1, escaped: 0 };
         let (mut depth, mut at) = (0_usize, 0);
@@ -216,16 +218,19 @@ impl Shape {
                 _ => {}
             }
             if depth > DEPTH_MAX {
-                return Err(Problem::new(Kind::Invalid, format!("JSON may be nested {DEPTH_MAX} deep.")));
+                return Err(Problem::new(Kind::Invalid, format!("JSON may be nested at most {DEPTH_MAX} deep.")));
             }
             if shape.values > VALUES_MAX {
-                return Err(Problem::new(Kind::TooLong, format!("A body may hold {VALUES_MAX} JSON values.")));
+                return Err(Problem::new(
+                    Kind::TooLong,
+                    format!("The body may have at most {VALUES_MAX} JSON values."),
+                ));
             }
         }
         Ok(shape)
     }
 
-    /// How many bytes of memory it may become.
+    /// Upper bound of the memory that the body and its parsed value take, in bytes.
     const fn weight(&self) -> usize {
         self.len * COPIES + self.escaped * ESCAPED_COPIES + self.values * VALUE_BYTES
     }
@@ -233,7 +238,7 @@ impl Shape {
 
 /// The end of a string.
 struct End {
-    /// The place behind its last quote.
+    /// The position after the closing quote.
     at: usize,
     is_escaped: bool,
 }
@@ -246,12 +251,12 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> End {
         if bytes[at - 1] == b'"' {
             return End { at, is_escaped };
         }
-        (at, is_escaped) = (at + 1, true); // Behind what is escaped.
+        (at, is_escaped) = (at + 1, true); // After the escaped character.
     }
     End { at: bytes.len(), is_escaped }
 }
 
-/// The client's name for a request: the same one again has no second effect.
+/// A request's idempotency key: a repeat under the same key has no second effect.
 #[derive(Debug, Clone)]
 pub struct Key(pub Option<String>);
 
@@ -271,7 +276,7 @@ impl FromRequestParts<Shared> for Key {
     }
 }
 
-/// What stands behind the question mark.
+/// The query string of the URL.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {

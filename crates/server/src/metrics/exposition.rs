@@ -1,8 +1,8 @@
 //! The two text formats in which Prometheus and its relatives read metrics.
 //!
-//! Our registry writes OpenMetrics, which is read by whoever asks for it. Older scrapers, agents and `promtool check
-//! metrics` read the classic format, where a type belongs to the very name of its samples, and neither units nor an end are
-//! written. The classic format is what whoever asks for nothing special gets.
+//! The registry writes OpenMetrics, which a scraper gets if its `Accept` header names it. Older scrapers, agents and
+//! `promtool check metrics` read the classic format, where a type belongs to the exact name of its samples, and neither
+//! units nor an end marker are written. The classic format is the default.
 
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that an `Accept` header asks for.
+    /// The format that an `Accept` header prefers.
     pub fn wanted(accept: &str) -> Self {
         let weight = |kind: &str| {
             let named = accept.split(',').filter_map(|range| {
@@ -29,7 +29,7 @@ impl Format {
         if open > 0.0 && open >= weight("text/plain") { Self::OpenMetrics } else { Self::Classic }
     }
 
-    /// Its media type.
+    /// The format's media type.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
@@ -37,7 +37,7 @@ impl Format {
         }
     }
 
-    /// What was written in OpenMetrics, in this format.
+    /// Converts OpenMetrics text to this format.
     pub fn of(self, open: String) -> String {
         match self {
             Self::Classic => classic(&open),
@@ -50,7 +50,7 @@ fn classic(open: &str) -> String {
     let (mut text, mut help) = (String::with_capacity(open.len()), None);
     for line in open.lines() {
         if let Some(told) = line.strip_prefix("# HELP ") {
-            help = told.split_once(' '); // Written with the type, which says what the samples are called.
+            help = told.split_once(' '); // Written with the type, which decides the name of the samples.
         } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|told| told.split_once(' ')) {
             let (suffix, kind) = match kind {
                 "counter" => ("_total", "counter"),
@@ -81,7 +81,7 @@ mod tests {
     use crate::metrics::meter::Meter;
 
     #[test]
-    fn whoever_asks_for_openmetrics_gets_it() {
+    fn the_accept_header_selects_openmetrics() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
             text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         for accept in [prometheus, "application/openmetrics-text", "text/plain;q=0.1, application/openmetrics-text"] {
@@ -93,8 +93,8 @@ mod tests {
         assert_eq!(Format::wanted("application/openmetrics-text;q=0"), Format::Classic);
     }
 
-    /// Everything we register keeps the rules of the classic format: each family has a help and a type of that format
-    /// under the name of its samples, once, before them; nothing else is written.
+    /// Every registered metric follows the rules of the classic format: each family has one help and one type line under
+    /// the name of its samples, before them; nothing else is written.
     #[test]
     fn the_classic_format_is_kept() {
         let mut registry = Registry::default();

@@ -1,4 +1,4 @@
-//! What the server counts, beside what the engine counts.
+//! The server's metrics, beside those of the engine.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::metrics::process::Process;
 
-/// Requests by what was asked and how it was answered. The route is a pattern of ours, never a path.
+/// Labels of requests. The route is the pattern, never the path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Requests {
     method: &'static str,
@@ -21,21 +21,21 @@ struct Requests {
     status: u16,
 }
 
-/// The server's numbers.
+/// The server's metrics.
 #[derive(Debug)]
 pub struct Meter {
     requests: Family<Requests, Counter>,
     duration: Histogram,
-    /// Streams that are open.
+    /// Open streams.
     pub streams: Gauge,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: Gauge,
-    /// Readers that were cut.
+    /// Clients that were cut because they did not read.
     pub readers_cut: Counter,
 }
 
 impl Meter {
-    /// Numbers that `registry` shows.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let meter = Self {
             requests: Family::default(),
@@ -58,7 +58,7 @@ impl Meter {
         meter
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
         let labels = Requests { method: name(method), route: route.into(), status: status.as_u16() };
         self.requests.get_or_create(&labels).inc();
@@ -66,7 +66,7 @@ impl Meter {
     }
 }
 
-/// A client can invent methods, but no labels.
+/// The method as a label. Unknown methods share one, so that clients cannot create labels.
 fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// What is registered is what the page documents, by name, type and meaning. Where we run, that is.
+    /// The registered metrics are the documented ones, by name, type and meaning. On Linux, where all of them exist.
     #[cfg(target_os = "linux")]
     #[test]
     fn the_page_lists_what_is_registered() {

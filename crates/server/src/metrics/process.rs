@@ -1,7 +1,7 @@
-//! What the system says of this process: how much it has, and how much it has done.
+//! Metrics of the process: memory, CPU time, open files.
 //!
-//! Names and meanings are those that every client of Prometheus gives them, so that dashboards that are there fit. It is read
-//! when somebody asks, out of a few small files that Linux keeps in memory; elsewhere nothing is told.
+//! Names and meanings are those of every Prometheus client library, so that existing dashboards work. They are read at
+//! each scrape from a few small files of Linux's `/proc`; other systems have none of them.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Linux tells programs times of processes in hundredths of a second, however it counts itself.
+/// Unit of process times in `/proc`: hundredths of a second, whatever the kernel uses itself.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// This process.
@@ -27,7 +27,7 @@ impl Collector for Process {
             tell("process_resident_memory_bytes", "Memory that the process has in use.", &ConstGauge::new(bytes))?;
         }
         if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-            let len = open.count().saturating_sub(1) as u64; // One is what they are counted with.
+            let len = open.count().saturating_sub(1) as u64; // One is the descriptor that this listing uses.
             tell("process_open_fds", "Files and connections that the process has open.", &ConstGauge::new(len))?;
         }
         if let Some(seconds) = read("stat").and_then(|stat| computed(&stat)) {
@@ -37,14 +37,14 @@ impl Collector for Process {
     }
 }
 
-/// The memory in use, out of `status`, which tells it in units of 1024 bytes.
+/// The memory in use, from `status`, which has it in units of 1024 bytes.
 fn resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The seconds computed, by us and by the system for us, out of `stat`. The second field is the program's name in brackets, in
-/// which there may be anything.
+/// The CPU seconds, user and system, from `stat`. The second field is the program's name in brackets, which may contain
+/// anything.
 fn computed(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_tells_is_read() {
+    fn proc_files_are_parsed() {
         assert_eq!(resident("Name:\tx\nVmRSS:\t   12345 kB\nThreads:\t1\n"), Some(12_641_280));
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 9 9 20 0 8 0 100 1000 300 18446744073709551615";
         assert_eq!(computed(stat), Some(3.0));

@@ -12,7 +12,7 @@ use crate::api::wire;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What becomes of a body that comes in so many pieces of so many bytes, one a second, and how long that takes.
+/// Reads a body that arrives in `pieces` pieces of `bytes` bytes, one per second. Returns the result and the time it took.
 async fn arrives(pieces: usize, bytes: usize) -> (Result<usize, Kind>, Duration) {
     let slow = stream::iter(0..pieces).then(move |_| async move {
         sleep(SECOND).await;
@@ -33,8 +33,8 @@ async fn a_body_may_take_as_long_as_it_goes_on_coming() {
     assert!((SECOND * 58..SECOND * 61).contains(&took), "each second is half earned: {took:?}");
 }
 
-/// I19: large bodies share a room, whether they say how large they are or not, and small ones need none. What is made of
-/// a body counts too.
+/// I19: large bodies share a byte budget, with or without a Content-Length, and small ones need none. The parsed value
+/// counts too.
 #[tokio::test]
 async fn large_bodies_share_a_room() {
     let bounds = Bounds { bodies_bytes_max: 600_000, ..Bounds::default() };
@@ -63,7 +63,7 @@ async fn large_bodies_share_a_room() {
     assert_eq!(whole.0.len(), 200_000, "one alone is taken, however tight it is");
 }
 
-/// A body of so many bytes that says so, and whether anything of it was asked for.
+/// A body with a known length, and whether anything of it was read.
 struct Declared(u64, Arc<AtomicBool>);
 
 impl hyper::body::Body for Declared {
@@ -83,8 +83,8 @@ impl hyper::body::Body for Declared {
     }
 }
 
-/// S14: what says that it is too large is refused for that, at once and without room; whoever asked before sending is
-/// not made to send.
+/// A body whose Content-Length is too large is refused at once and without a reservation; a client that sent
+/// `Expect: 100-continue` is not asked to send it.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_says_it_is_too_large_is_not_read() {
     let bounds = Bounds { bodies_bytes_max: 100_000, ..Bounds::default() };
@@ -115,7 +115,7 @@ fn a_body_is_an_object() {
         assert!(read_object::<Two>(list.as_bytes()).is_err(), "{list}");
     }
     assert!(read_object::<Two>(b" {}").is_ok() && read_object::<Two>(b"").is_ok());
-    // C9: a message names no type of ours.
+    // The message names no Rust type.
     let problem = format!("{:?}", read_object::<Two>(br#"{"_a": "x"}"#).unwrap_err());
     assert!(problem.contains("expected a whole number") && !problem.contains("u8"), "{problem}");
 }
@@ -144,7 +144,7 @@ fn memory_of<T: DeserializeOwned>(json: String, make: impl Fn(T) -> usize) -> u6
     len + taken.bytes_max
 }
 
-/// What a body may become is what it takes room for, whatever it holds.
+/// A parsed body takes no more memory than was reserved for it, whatever it contains.
 #[test]
 fn a_body_becomes_no_more_than_its_room() {
     let part = |text: &str| format!(r#"{{"parts": [{{"text": "{text}", "type": "text"}}]}}"#);
@@ -182,7 +182,7 @@ fn a_body_becomes_no_more_than_its_room() {
     }
 }
 
-/// S14: values are counted before they are built, and what a body becomes has to have room too.
+/// Values are counted before they are parsed, and the parsed body has to fit into the budget too.
 #[test]
 fn values_need_room_and_too_many_are_refused() {
     let bounds = Bounds { bodies_bytes_max: 3_000_000, ..Bounds::default() };
