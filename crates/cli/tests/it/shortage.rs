@@ -22,7 +22,7 @@ const TOKENS: usize = 400;
 const COMPLAINTS_MAX: usize = 600;
 
 fn complaints(log: &Path) -> usize {
-    std::fs::read_to_string(log).unwrap().matches("a connection cannot be taken").count()
+    std::fs::read_to_string(log).unwrap().matches("cannot accept a connection").count()
 }
 
 /// The command with few file descriptors, and its log in a file.

@@ -1,7 +1,7 @@
-//! What a connection has to do.
+//! The requests under way on a connection.
 //!
-//! In HTTP/2 a client that answers pings can keep a connection for ever without asking anything, and in HTTP/1.1 one that is
-//! silent. So a connection knows what it has to do, and since when that is nothing.
+//! In HTTP/2 a client that answers pings could hold a connection for ever without a request, and in HTTP/1.1 a silent one.
+//! So each connection knows its open requests, and since when it has none.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::auth::token_watch::Ends;
 
-/// What one connection has to do.
+/// The requests under way on one connection.
 #[derive(Debug, Clone, Default)]
 pub struct Work(Arc<State>);
 
@@ -31,21 +31,21 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Pieces {
-    /// How many there were.
+    /// Requests so far.
     count: usize,
     open: usize,
-    /// Whether several can be open at once, as in HTTP/2.
+    /// Whether several requests can be open at once, as in HTTP/2.
     is_shared: bool,
-    /// When the last one was done.
+    /// When the last request was done.
     done: Option<Instant>,
 }
 
-/// One request, until all of its answer is taken, or dropped.
+/// One request, until all of its response is taken, or dropped.
 #[derive(Debug)]
 pub struct Piece(Work);
 
 impl Work {
-    /// Something was asked, in this version of HTTP.
+    /// Records a new request, in this version of HTTP.
     pub fn begin(&self, version: Version) -> Piece {
         let mut pieces = self.pieces();
         pieces.count += 1;
@@ -54,15 +54,15 @@ impl Work {
         Piece(self.clone())
     }
 
-    /// The number of the request that the next byte belongs to, if it is the first of a head: nothing while another is under
-    /// way, and nothing in HTTP/2, where other things are said between requests.
+    /// The number of the request whose head the next byte would begin. `None` while a request is under way, and in HTTP/2,
+    /// where frames of other kinds come between requests.
     pub fn awaited(&self) -> Option<usize> {
         let pieces = self.pieces();
         (pieces.open == 0 && !pieces.is_shared).then_some(pieces.count)
     }
 
-    /// Something of an answer was taken. A slow reader rests when it has all of it, though hyper has had that for long; in
-    /// HTTP/2 the bytes may be anybody's.
+    /// Records that bytes of a response were taken. A slow client becomes idle when it has taken all of it, although hyper
+    /// had the whole body long before. Not in HTTP/2, where the bytes may belong to any request.
     pub fn taken(&self) {
         let mut pieces = self.pieces();
         if !pieces.is_shared && pieces.done.is_some() {
@@ -70,12 +70,12 @@ impl Work {
         }
     }
 
-    /// Waits until the connection has to be cut, because of what is answered on it.
+    /// Waits until a response on the connection has to be cut.
     pub async fn cut(&self) {
         self.0.cut.cancelled().await;
     }
 
-    /// Waits until there was nothing to do for so long, after there was something.
+    /// Waits until the connection was idle for `rest` after its last request.
     pub async fn rested(&self, rest: Duration) {
         loop {
             let until = match &*self.pieces() {
@@ -90,12 +90,13 @@ impl Work {
     }
 
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
-        self.0.pieces.lock().unwrap_or_else(PoisonError::into_inner) // Numbers, whole after every line.
+        self.0.pieces.lock().unwrap_or_else(PoisonError::into_inner) // Valid after a panic: every statement leaves the counts consistent.
     }
 }
 
 impl Piece {
-    /// The same body, and the request is done when it is. What ends before, and is not taken, ends the connection.
+    /// Ends the request with its body. If the body has to be cut before and the client does not take the end, the
+    /// connection is cut.
     pub fn until_sent(self, body: Body, ends: Option<Ends>, cut: Counter) -> Body {
         let looks = ends.map(|ends| {
             let work = self.0.clone();
@@ -117,11 +118,11 @@ impl Drop for Piece {
     }
 }
 
-/// A body that a request is answered with.
+/// The body of a response, with its request.
 struct Sent {
     body: Body,
     _piece: Piece,
-    /// Who looks whether it has to be cut; ends with it.
+    /// The task that waits until the body has to be cut; ends with the body.
     _looks: Option<AbortOnDropHandle<()>>,
 }
 

@@ -1,8 +1,9 @@
-//! A shared connection on which everybody who is ready speaks before anything is written.
+//! Write coalescing for connections with many streams.
 //!
-//! Over HTTP/2 many streams share a connection, and what becomes durable together makes dozens of them ready in the same
-//! moment. The first of them wakes whoever writes, who would write that one alone: a system call and a packet for each
-//! delta. So it lets those pass who stand in line already, and writes once for all. Where nobody stands, that costs nothing.
+//! Over HTTP/2 many streams share a connection, and one commit makes dozens of them ready in the same moment. The first
+//! wakes the connection's task, which would write that one event alone: a system call and a packet per delta. So the task
+//! yields once, lets the other ready streams add their events, and writes once for all. Without other ready tasks this
+//! costs nothing.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -10,10 +11,10 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection that is written to once all who are ready have spoken.
+/// A connection that yields once before each write.
 pub struct Gather<T> {
     io: T,
-    /// Whether the others had their turn since it was all written last.
+    /// Whether it has yielded since the last complete write.
     has_waited: bool,
 }
 
@@ -22,10 +23,10 @@ impl<T> Gather<T> {
         Self { io, has_waited: false }
     }
 
-    /// Steps back once.
+    /// Yields once.
     fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
         if !std::mem::replace(&mut self.has_waited, true) {
-            context.waker().wake_by_ref(); // Who wakes itself goes to the end of the line.
+            context.waker().wake_by_ref(); // A task that wakes itself goes to the end of the run queue.
             return Poll::Pending;
         }
         Poll::Ready(())
@@ -80,7 +81,7 @@ mod tests {
 
     const READERS: usize = 20;
 
-    /// Counts what is written, piece by piece.
+    /// Counts writes.
     struct Counting(DuplexStream, Arc<AtomicUsize>);
 
     impl AsyncRead for Counting {
@@ -104,7 +105,7 @@ mod tests {
         }
     }
 
-    /// How many writes it takes until all have heard a word that came for all of them at once.
+    /// How many writes it takes until all streams have received an event that came for all of them at once.
     async fn writes<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(io: fn(Counting) -> T) -> usize {
         let (ours, theirs) = duplex(1 << 20);
         let (count, (say, word)) = (Arc::new(AtomicUsize::new(0)), watch::channel(false));
@@ -135,9 +136,9 @@ mod tests {
         count.load(Ordering::Relaxed) - before
     }
 
-    /// On a worker of the real runtime, which goes on with whoever was woken last: without `Gather`, that is who writes.
+    /// On a worker of the real runtime, which continues with the task that was woken last: without `Gather`, the writer.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn what_is_ready_together_is_written_together() {
+    async fn events_ready_together_are_written_together() {
         let apart = tokio::spawn(writes(|io| io)).await.unwrap();
         let together = tokio::spawn(writes(Gather::new)).await.unwrap();
         assert!(together * 4 <= apart, "{READERS} words in {together} writes, and in {apart} when nobody waits");

@@ -1,4 +1,4 @@
-//! Where a server listens: on a port, or on a socket in the file system.
+//! Listeners: a TCP port, or a Unix socket.
 
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, Un
 
 use crate::net::tls::Tls;
 
-/// What stands before the path of a socket.
+/// Prefix of a Unix socket's path.
 const UNIX: &str = "unix:";
 
 /// Where to listen.
@@ -20,11 +20,11 @@ const UNIX: &str = "unix:";
 pub enum Listen {
     /// An address and a port; port 0 takes a free one.
     Tcp(SocketAddr),
-    /// A socket in the file system, its owner's alone.
+    /// A Unix socket that only its owner can use.
     Unix(PathBuf),
 }
 
-/// Not a place to listen.
+/// A text that is not a listen address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither an address with a port, such as 127.0.0.1:4140, nor unix: and a path")]
 pub struct NoListen(String);
@@ -51,23 +51,23 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A way in: where, and whether it is encrypted.
+/// A listener's address, and its TLS configuration.
 #[derive(Debug, Clone)]
 pub struct Entrance {
     /// Where to listen.
     pub at: Listen,
-    /// TLS of our own, if any.
+    /// The certificate, if this server does TLS itself.
     pub tls: Option<Arc<Tls>>,
 }
 
 impl Entrance {
-    /// One without TLS.
+    /// A listener without TLS.
     #[must_use]
     pub const fn plain(at: Listen) -> Self {
         Self { at, tls: None }
     }
 
-    /// Its URL, for a client on this machine.
+    /// The URL for a client on this machine.
     #[must_use]
     pub fn url(&self) -> String {
         match (&self.at, &self.tls) {
@@ -77,7 +77,7 @@ impl Entrance {
         }
     }
 
-    /// Whether a client on this machine can use it without further ado: it needs no certificate, and comes from loopback.
+    /// Whether a client on this machine can use it as it is: over loopback, and without a certificate to trust.
     #[must_use]
     pub const fn is_local(&self) -> bool {
         match (&self.at, &self.tls) {
@@ -88,7 +88,7 @@ impl Entrance {
     }
 }
 
-/// An address of this machine for a server that listens on all of them.
+/// An address that a local client can connect to: loopback for a server that listens on all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -98,29 +98,29 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// How many may wait to be let in: after a restart all clients come at once, and whoever finds no room tries again a second
-/// later. The usual is 128; the system may allow fewer than this.
+/// The listen backlog. After a restart all clients reconnect at once, and a client that finds the backlog full tries again
+/// a second later. The usual backlog is 128; the system may limit it further.
 const WAITING_LEN_MAX: u32 = 4_096;
 
-/// What is listened on.
+/// A bound listener.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix { listener: UnixListener, _file: SocketFile },
 }
 
-/// Somebody who came.
+/// An accepted connection.
 pub(crate) enum Came {
     Tcp(TcpStream, IpAddr),
     Unix(UnixStream),
 }
 
 impl Listener {
-    /// Begins to listen, and says where it does.
+    /// Binds the listener, and returns it with its actual address.
     pub(crate) async fn bind(at: &Listen) -> Result<(Self, Listen)> {
         match at {
             Listen::Tcp(address) => {
                 let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-                socket.set_reuseaddr(true)?; // Or a restart would wait for the connections of before.
+                socket.set_reuseaddr(true)?; // Or a restart would wait for old connections in TIME_WAIT.
                 socket.bind(*address)?;
                 let listener = socket.listen(WAITING_LEN_MAX)?;
                 let address = listener.local_addr()?;
@@ -142,7 +142,7 @@ impl Listener {
     pub(crate) async fn accept(&self) -> Result<Came> {
         match self {
             Self::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
-                let _ = stream.set_nodelay(true); // Without, it is only slower.
+                let _ = stream.set_nodelay(true); // Without it, writes are only slower.
                 Came::Tcp(stream, from.ip().to_canonical())
             }),
             Self::Unix { listener, .. } => listener.accept().await.map(|(stream, _)| Came::Unix(stream)),
@@ -150,24 +150,24 @@ impl Listener {
     }
 }
 
-/// Takes away a socket that nobody listens on any more, and nothing else.
+/// Removes a socket file without a listening process, and nothing else.
 async fn make_room(path: &Path) -> Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(about) if !about.file_type().is_socket() => {
-            return Err(Error::new(ErrorKind::AlreadyExists, "something that is no socket is there"));
+            return Err(Error::new(ErrorKind::AlreadyExists, "a file that is not a socket is there"));
         }
         Ok(_) => {}
     }
     match UnixStream::connect(path).await {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) => Err(error),
-        Ok(_) => Err(Error::new(ErrorKind::AddrInUse, "another process listens there")),
+        Ok(_) => Err(Error::new(ErrorKind::AddrInUse, "another process is listening there")),
     }
 }
 
-/// The file of a socket, taken away with it: unless it is another's by then.
+/// The file of a Unix socket, removed when dropped, unless another process has replaced it.
 pub(crate) struct SocketFile {
     path: PathBuf,
     id: (u64, u64),
@@ -186,7 +186,7 @@ fn id(path: &Path) -> Result<(u64, u64)> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if id(&self.path).is_ok_and(|id| id == self.id) {
-            let _ = std::fs::remove_file(&self.path); // One that stays is taken away by the next that listens there.
+            let _ = std::fs::remove_file(&self.path); // A file that stays is removed by the next listener.
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn addresses_round_trip() {
         for text in ["127.0.0.1:4140", "[::1]:0", "unix:/run/everturn.sock", "unix:here"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! Listening, and ending in good order.
+//! Accepting connections, and graceful shutdown.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,14 +40,14 @@ use crate::net::slow_reader::connection::Stall;
 use crate::net::tls::Tls;
 use crate::setup::bounds::Bounds;
 
-/// Requests at once on one connection of HTTP/2.
+/// Concurrent requests per HTTP/2 connection.
 const STREAMS_LEN_MAX: u32 = 128;
-/// How long nobody is taken when nobody can be.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many are told at the same time that there is no room. Others are sent away without a word.
+/// Connections over the limit that get a 503 at the same time; any beyond are closed.
 const PORCH_LEN: usize = 64;
 
-/// A server that listens.
+/// A running server.
 pub struct Server {
     entrances: Vec<Entrance>,
     resumed: usize,
@@ -55,32 +55,32 @@ pub struct Server {
     listening: JoinHandle<()>,
 }
 
-/// Who is listened to, and under which names.
+/// The host names, proxies and origins that requests may come with.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
-    /// Names, with their ports, that requests may use beside those of the machine.
+    /// Host names, with their ports, that requests may use beside those of the machine.
     pub hosts: Vec<String>,
-    /// Where the proxies are that do TLS for us. Without TLS of our own, only they may come from other machines.
+    /// Networks of the proxies that do TLS. A listener without TLS accepts requests from other machines only from these.
     pub proxies: Vec<Network>,
-    /// Sites whose pages may ask.
+    /// Origins whose pages may use the API.
     pub origins: Vec<Site>,
 }
 
-/// A server cannot begin.
+/// A server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
     Listen(Listen, #[source] std::io::Error),
-    /// What was left in the middle cannot be found.
+    /// The chats to resume cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Server {
-    /// Listens on one address without TLS, and takes up every chat that was left in the middle of something. `hosts` are
-    /// further names, with their ports, that requests may use. Whatever the address, only this machine is answered:
-    /// for others there has to be TLS, or a proxy that does it ([`Self::open`]).
+    /// Listens on one address without TLS, and resumes every chat with an unfinished turn. `hosts` are further names, with
+    /// their ports, that requests may use. Whatever the address, only clients on this machine are answered: others need
+    /// TLS, or a proxy that does it ([`Self::open`]).
     ///
     /// # Errors
     /// The address is taken, or the store cannot be read.
@@ -89,7 +89,7 @@ impl Server {
         Self::open(parts, &[Entrance::plain(Listen::Tcp(address))], reach).await
     }
 
-    /// The same, on each of these.
+    /// Listens on each of these, and resumes every chat with an unfinished turn.
     ///
     /// # Errors
     /// One of them is taken, or the store cannot be read.
@@ -106,7 +106,7 @@ impl Server {
         Ok(Self { entrances: bound, resumed, app, listening })
     }
 
-    /// Where it listens, as far as that is on ports: else at none.
+    /// The first TCP address; port 0 if the server listens on Unix sockets only.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let tcp = |entrance: &Entrance| match entrance.at {
@@ -116,57 +116,57 @@ impl Server {
         self.entrances.iter().find_map(tcp).unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
-    /// Where it listens, as it was told, with the ports it took.
+    /// The listeners as configured, with their actual ports.
     #[must_use]
     pub fn entrances(&self) -> &[Entrance] {
         &self.entrances
     }
 
-    /// How many chats it took up.
+    /// The number of chats that were resumed.
     #[must_use]
     pub const fn resumed(&self) -> usize {
         self.resumed
     }
 
-    /// Ends it: streams say good-bye, requests under way are answered, steps that are nearly done come to their end, and
-    /// turns are handed over.
+    /// Stops the server: streams end with a comment, requests under way are answered, steps that are nearly done finish,
+    /// and turns are handed over.
     pub async fn stop(self) {
         let grace = self.app.bounds.grace_max;
         self.stop_within(grace, std::future::pending()).await;
     }
 
-    /// The same, with another time for steps that may be nearly done, or until somebody is in a `hurry`.
+    /// [`Self::stop`] with another time limit for steps that are nearly done; `hurry` ends the wait.
     pub async fn stop_within(self, grace: Duration, hurry: impl Future<Output = ()>) {
         self.app.shutdown.cancel();
         let ends = async { tokio::join!(self.listening, self.app.halt(grace)) };
         tokio::select! {
-            _ = ends => {} // Listening can only have panicked, and is over then too.
+            _ = ends => {} // An error means that the listening task panicked: over too.
             () = hurry => {}
         }
-        self.app.halt(Duration::ZERO).await; // What the last requests began.
+        self.app.halt(Duration::ZERO).await; // Turns that the last requests began.
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Clone)]
 struct Hall {
     app: Shared,
     router: Router,
     room: Arc<Semaphore>,
-    /// Where those stand who find no room, and what they are told.
+    /// Connections over the limit that are being rejected, and the router that answers them with 503.
     porch: Arc<Semaphore>,
     full: Router,
     connections: TaskTracker,
 }
 
 impl Hall {
-    /// A place for whoever comes, and who answers there.
+    /// A place in the connection limit with the routes, or a place for a rejection with the router that answers 503.
     fn place(&self) -> Option<(OwnedSemaphorePermit, Router)> {
         if let Ok(place) = self.room.clone().try_acquire_owned() {
             return Some((place, self.router.clone()));
         }
         let place = self.porch.clone().try_acquire_owned().ok();
-        tracing::warn!(is_told = place.is_some(), "too many connections, one is turned away");
+        tracing::warn!(is_told = place.is_some(), "connections_max reached; connection rejected");
         place.map(|place| (place, self.full.clone()))
     }
 }
@@ -178,10 +178,10 @@ async fn listen(listeners: Vec<(Listener, Option<Arc<Tls>>)>, app: Shared) {
     let hall = Hall { app, router, room, porch, full, connections: TaskTracker::new() };
     join_all(listeners.into_iter().map(|(listener, tls)| accept(listener, tls, &hall))).await;
     hall.connections.close();
-    hall.connections.wait().await; // Each has `drain_max` and is cut then.
+    hall.connections.wait().await; // Each is cut after `drain_max`.
     hall.app.begun.close();
     if timeout(hall.app.bounds.drain_max, hall.app.begun.wait()).await.is_err() {
-        tracing::warn!("something that was begun is not done, and is left");
+        tracing::warn!("background requests still running after the drain timeout; abandoning them");
     }
 }
 
@@ -192,7 +192,7 @@ async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
             Ok(came) => came,
             Err(error) => {
                 // Most often there are no file descriptors left: wait until some are closed.
-                tracing::warn!(%error, "a connection cannot be taken");
+                tracing::warn!(%error, "cannot accept a connection; pausing");
                 shutdown.run_until_cancelled(sleep(PAUSE)).await;
                 continue;
             }
@@ -218,7 +218,7 @@ async fn accept(listener: Listener, tls: Option<Arc<Tls>>, hall: &Hall) {
     }
 }
 
-/// A connection that is counted, and has a place, until it is dropped: by its end, or by a panic.
+/// Counts a connection and holds its place until dropped, at its end or by a panic.
 struct Counted {
     app: Shared,
     _place: OwnedSemaphorePermit,
@@ -237,37 +237,38 @@ impl Drop for Counted {
     }
 }
 
-/// A connection that is cut when the other side asks nothing, or does not read.
+/// A connection that is cut when the client sends no request, or does not read.
 fn stalling<T>(stream: T, work: &Work, app: &Shared) -> Stall<T> {
     let (bounds, cut) = (&app.bounds, app.meter.readers_cut.clone());
     Stall::new(stream, bounds.stall_max, bounds.head_time_max, work.clone(), cut)
 }
 
-/// What is spoken on a connection.
+/// The protocol of a connection.
 enum Wire {
     Http1,
-    /// HTTP/2, or it is not known yet.
+    /// HTTP/2, or not known yet.
     Either,
 }
 
 impl Wire {
-    /// What the other side begins to speak, without taking it. Nothing if it is silent for too long, or gone.
+    /// Detects the protocol from the first bytes without consuming them. `None` if the client is silent for too long, or
+    /// gone.
     async fn of(stream: &TcpStream, silence_max: Duration) -> Option<Self> {
         let mut begins = [0; 3];
         let len = timeout(silence_max, stream.peek(&mut begins)).await.ok()?.ok()?;
-        // hyper finds out by itself too, but then it has the first bytes apart, and gets twice the room for the rest.
+        // hyper detects it too, but keeps the first bytes in a buffer of their own, and then accepts twice the head size.
         Some(if b"PRI".starts_with(&begins[..len]) { Self::Either } else { Self::Http1 })
     }
 }
 
-/// One connection from elsewhere, until it is over.
+/// Serves one TCP connection until its end.
 async fn connect(stream: Stall<TcpStream>, tls: Option<Arc<Tls>>, guest: Guest) {
     let shutdown = guest.app.shutdown.clone();
     let Some(tls) = tls else {
         let wire = Wire::of(stream.inner(), guest.app.bounds.head_time_max);
         return match shutdown.run_until_cancelled(wire).await.flatten() {
             Some(Wire::Http1) => guest.talk(stream, Wire::Http1).await,
-            // In a box, here and below: it is large, and would make every connection as large.
+            // Boxed, here and below: the future is large, and would make that of every connection as large.
             Some(Wire::Either) => Box::pin(guest.talk(stream, Wire::Either)).await,
             None => {}
         };
@@ -278,14 +279,14 @@ async fn connect(stream: Stall<TcpStream>, tls: Option<Arc<Tls>>, guest: Guest) 
                 guest.talk(stream, Wire::Either).await;
             }
             Some(Ok(stream)) => guest.talk(stream, Wire::Http1).await,
-            Some(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            Some(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             None => {}
         }
     })
     .await;
 }
 
-/// Who has come, and to what.
+/// One connection: its peer, its activity, and the router that answers it.
 struct Guest {
     peer: Peer,
     work: Work,
@@ -294,7 +295,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// Answers requests on a connection that can be read.
+    /// Answers the requests on a connection, after TLS.
     async fn talk<T>(self, stream: T, wire: Wire)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -332,7 +333,7 @@ impl Guest {
     }
 }
 
-/// How a connection is left that is not over. What it takes to know is not asked with every event that is written.
+/// How the server ends a connection. Waits for it are polled only on wake-up, not with every event that is written.
 enum Leave {
     InGoodOrder,
     AtOnce,
@@ -368,13 +369,13 @@ where
     };
     match ended {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(error = error.into(), "a connection ended badly"),
-        Err(_) => tracing::warn!("requests were still under way on a connection, and are cut"),
+        Ok(Err(error)) => tracing::debug!(error = error.into(), "connection failed"),
+        Err(_) => tracing::warn!("requests still under way after drain_max; connection cut"),
     }
 }
 
-// Without a time for heads: hyper would count the rest between two requests too. `Stall` counts from the first byte on, and
-// `until_over` ends what rests.
+// Without hyper's time limit for heads, which would include the idle time between two requests. `Stall` measures from the
+// first byte of a head, and `until_over` ends idle connections.
 
 fn http1(bounds: &Bounds) -> http1::Builder {
     let mut builder = http1::Builder::new();

@@ -1,4 +1,4 @@
-//! TLS of our own, for a server that other machines reach without a proxy.
+//! TLS for a server that other machines reach without a proxy.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 use x509_cert::time::Time;
 
-/// What is spoken over it, as clients are offered it.
+/// Protocols offered to clients (ALPN).
 const SPOKEN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// How long before it expires a certificate is warned about.
+/// A certificate that expires within this time gets a warning.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-/// The bit of a file that everybody may read.
+/// The permission bit of a file that every user may read.
 const READ_BY_OTHERS: u32 = 0o004;
 
 /// A certificate and its key, read from files and read again when they change.
@@ -40,13 +40,13 @@ pub enum TlsError {
     /// There is no certificate in the file.
     #[error("{0} holds no certificate")]
     Empty(PathBuf),
-    /// They do not belong together, or nobody can use them.
+    /// Certificate and key do not belong together, or are not supported.
     #[error("the certificate in {0} cannot be used with its key: {1}")]
     Unfit(PathBuf, #[source] rustls::Error),
 }
 
 impl Tls {
-    /// Reads the certificate, with those that lead from it to an authority, and its key, both in PEM.
+    /// Reads the certificate with its chain, and its key, both in PEM.
     ///
     /// # Errors
     /// They cannot be read, or do not belong together.
@@ -55,7 +55,7 @@ impl Tls {
         Ok(Self { certificate: certificate.into(), key: key.into(), config })
     }
 
-    /// Reads both files again, for the connections from now on. What cannot be used changes nothing.
+    /// Reads both files again, for new connections. Files that cannot be used change nothing.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -65,8 +65,8 @@ impl Tls {
         Ok(())
     }
 
-    /// What is wrong with files that can be used: a key that others can read, a certificate that is not valid at `now`, or
-    /// will not be for long.
+    /// Warnings about usable files: a key that other users can read, a certificate that is not valid at `now`, or expires
+    /// soon.
     #[must_use]
     pub fn warnings(&self, now: Timestamp) -> Vec<String> {
         let (certificate, key) = (self.certificate.display(), self.key.display());
@@ -122,9 +122,9 @@ mod tests {
 
     use super::*;
 
-    /// A certificate that is not valid now, or not for long, and a key that everybody can read, are warned about.
+    /// Warnings are given for a certificate that is not valid now, or expires soon, and for a key that every user can read.
     #[test]
-    fn what_soon_fails_is_warned_about() {
+    fn expiring_certificates_and_readable_keys_are_warned_about() {
         let dir = tempfile::tempdir().unwrap();
         let (certificate, key) = (dir.path().join("it.pem"), dir.path().join("it.key"));
         let pair = KeyPair::generate().unwrap();

@@ -1,4 +1,4 @@
-//! Connections in paused time, without a socket: what would take minutes takes none.
+//! Connections in paused time and without sockets, so that waits of minutes take no time.
 
 mod revoked;
 
@@ -21,25 +21,25 @@ const SECOND: Duration = Duration::from_secs(1);
 const SECRET: &str = "evt_of-whoever-the-tests-are-in-most-cases";
 const HEAD: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// A server without a door.
+/// A server without a listener.
 async fn app(memory: &Arc<Memory>, bounds: Bounds) -> Shared {
     let app = app_with(memory, memory.clone(), bounds);
     memory.put(&token(SECRET, None)).await.unwrap();
     app
 }
 
-/// The token of whoever the tests are.
+/// The tests' token.
 fn token(secret: &str, expires: Option<Timestamp>) -> Token {
     let (hash, scopes) = (TokenHash::of(secret), Scope::ALL.into_iter().collect());
     Token { hash, name: "test".into(), owner: "me".into(), scopes, made: Timestamp(0), expires, revoked: None }
 }
 
-/// The same, with tokens of its own, and none yet.
+/// A server without a listener, with this token store.
 fn app_with(memory: &Arc<Memory>, tokens: Arc<dyn Tokens>, bounds: Bounds) -> Shared {
     app_at(memory, tokens, bounds, |engine| engine.starting_at(Timestamp(1_000_000_000_000)))
 }
 
-/// The same, with another clock.
+/// [`app_with`] with another clock.
 fn app_at(
     memory: &Arc<Memory>,
     tokens: Arc<dyn Tokens>,
@@ -55,12 +55,12 @@ fn app_at(
     Arc::new(App::new(parts, Hosts::new(&[], &["localhost".into()]), Reach::default()))
 }
 
-/// Somebody who comes to it.
+/// A new connection to the server.
 fn come(app: &Shared) -> DuplexStream {
     come_with(app, 64 * 1024)
 }
 
-/// The same, with so much room between the two.
+/// A new connection with a buffer of `room` bytes.
 fn come_with(app: &Shared, room: usize) -> DuplexStream {
     let ((ours, theirs), work) = (duplex(room), Work::default());
     let guest = Guest { peer: Peer::LOCAL, work: work.clone(), app: app.clone(), router: routes::router(app.clone()) };
@@ -68,7 +68,7 @@ fn come_with(app: &Shared, room: usize) -> DuplexStream {
     theirs
 }
 
-/// Waits until it is so, and not for ever.
+/// Waits for the condition, and panics if it never holds.
 async fn until(is_so: impl Fn() -> bool) {
     for _ in 0..1_000 {
         if is_so() {
@@ -79,12 +79,12 @@ async fn until(is_so: impl Fn() -> bool) {
     panic!("it never comes to that");
 }
 
-/// A head that asks for this.
+/// The head of a GET request.
 fn head(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {SECRET}\r\n\r\n")
 }
 
-/// What a request without a connection is answered with.
+/// The response to a request without a connection.
 async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
     let request = axum::http::Request::builder().method(method).uri(path).header("host", "localhost");
     let request =
@@ -96,7 +96,7 @@ async fn ask(app: &Shared, method: &str, path: &str, body: serde_json::Value) ->
     (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// A new chat in which somebody has said this, and was answered.
+/// A new chat with this message and its answer.
 async fn chat_with(app: &Shared, said: serde_json::Value) -> String {
     let (_, chat) = ask(app, "POST", "/v1/chats", json!({})).await;
     let chat = format!("/v1/chats/{}", chat["id"].as_str().unwrap());
@@ -108,14 +108,14 @@ async fn chat_with(app: &Shared, said: serde_json::Value) -> String {
     chat
 }
 
-/// Somebody who speaks HTTP/2, and reads no bodies.
+/// An HTTP/2 client that reads no bodies.
 async fn come_mute(app: &Shared) -> (h2::client::SendRequest<Bytes>, JoinHandle<()>) {
     let mut client = h2::client::Builder::new();
     let (client, connection) = client.initial_window_size(0).handshake(come(app)).await.unwrap();
     (client, tokio::spawn(async move { drop(connection.await) }))
 }
 
-/// What such a one is answered with.
+/// The response to a GET of such a client.
 async fn get(client: &h2::client::SendRequest<Bytes>, path: &str) -> axum::http::Response<h2::RecvStream> {
     let request = axum::http::Request::get(format!("http://localhost{path}"));
     let request = request.header("authorization", format!("Bearer {SECRET}")).body(()).unwrap();
@@ -123,7 +123,7 @@ async fn get(client: &h2::client::SendRequest<Bytes>, path: &str) -> axum::http:
     client.send_request(request, true).unwrap().0.await.unwrap()
 }
 
-/// What is read until the answer to a probe is whole.
+/// Reads until the response to a probe is complete.
 async fn answered(stream: &mut DuplexStream) -> String {
     let mut read = Vec::new();
     while !read.ends_with(b"\r\n\r\nok\n") {
@@ -132,8 +132,8 @@ async fn answered(stream: &mut DuplexStream) -> String {
     String::from_utf8(read).unwrap()
 }
 
-/// S14: a proxy may keep a connection of HTTP/1.1 at hand for a minute and more, and use it; one that nobody uses is ended
-/// in good order.
+/// A proxy may keep an idle HTTP/1.1 connection for a minute and more, and use it again; a longer idle one is closed
+/// gracefully.
 #[tokio::test(start_paused = true)]
 async fn a_connection_may_rest_between_two_requests() {
     let bounds = Bounds::default();
@@ -150,7 +150,7 @@ async fn a_connection_may_rest_between_two_requests() {
     assert_eq!(rested.elapsed(), bounds.idle_max);
 }
 
-/// S14: the second head has no more time than the first, however slowly it comes, and whatever came along with the first
+/// The second head has the same time limit as the first, however slowly it comes, and whatever bytes came with the first
 /// request.
 #[tokio::test(start_paused = true)]
 async fn a_later_head_has_to_be_whole_in_time_too() {
@@ -176,7 +176,7 @@ async fn a_later_head_has_to_be_whole_in_time_too() {
     assert_eq!(began.elapsed(), app.bounds.idle_max, "for what came before its turn: as long as for nothing");
 }
 
-/// Whether an answer has come with as many bytes as it says.
+/// Whether a response has as many bytes as its Content-Length says.
 fn is_whole(read: &[u8]) -> bool {
     let text = String::from_utf8_lossy(read);
     let length =
@@ -185,9 +185,9 @@ fn is_whole(read: &[u8]) -> bool {
         .is_some_and(|(head, _)| length(head).is_some_and(|len| head.len() + 4 + len == read.len()))
 }
 
-/// A slow reader does not rest, though the last of its answer was handed on long ago.
+/// A slow client is not idle, although hyper took the last of its response long ago.
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_not_taken_for_one_that_rests() {
+async fn a_slow_reader_is_not_idle() {
     let bounds = Bounds { idle_max: SECOND * 20, drain_max: SECOND, ..Bounds::default() };
     let app = app(&Arc::new(Memory::new()), bounds).await;
     let mut stream = come_with(&app, 1_000);
@@ -202,10 +202,10 @@ async fn a_slow_reader_is_not_taken_for_one_that_rests() {
     assert!(read.len() > 40_000, "{}", read.len());
 }
 
-/// I14, I19: whoever asks for large files and takes nothing is held to the room that is there for all of them; it is given
-/// back when they go, and when they do not go.
+/// I14, I19: clients that request large files and read nothing share one byte budget; it is given back when they
+/// disconnect, and when they are cut.
 #[tokio::test(start_paused = true)]
-async fn readers_who_take_nothing_share_a_room() {
+async fn readers_that_take_nothing_share_a_budget() {
     let file_bytes = 1024 * 1024;
     let bounds = Bounds { answers_bytes_max: 3 * file_bytes + 100, ..Bounds::default() };
     let (app, room) = (app(&Arc::new(Memory::new()), bounds.clone()).await, bounds.answers_bytes_max);
@@ -225,13 +225,14 @@ async fn readers_who_take_nothing_share_a_room() {
     let again = get(&client, &file).await;
     assert_eq!((again.status().as_u16(), app.answers.free()), (200, room - file_bytes));
     connection.abort();
-    let _ = connection.await; // It is dropped, and so is our end.
+    let _ = connection.await; // The connection is dropped on both ends.
     until(|| app.answers.free() == room).await;
 }
 
-/// I14: a stream that begins with much needs room for it too, and who finds none comes back. So do pages and exports.
+/// I14: a stream with a large first event needs the budget too; without room it ends, and the client resumes. Pages and
+/// exports need it as well.
 #[tokio::test(start_paused = true)]
-async fn what_finds_no_room_comes_later() {
+async fn large_responses_wait_for_the_budget() {
     let bounds = Bounds { answers_bytes_max: 500_000, ..Bounds::default() };
     let app = app(&Arc::new(Memory::new()), bounds).await;
     let chat = chat_with(&app, json!({"text": "x".repeat(300_000)})).await;

@@ -1,7 +1,7 @@
-//! A body whose reader must go on taking.
+//! Response bodies of HTTP/2 whose client must keep reading.
 //!
-//! In HTTP/2 a connection is shared, and one of its readers can stop while the others go on. Nobody can end that one from
-//! here, but what it holds can be let go.
+//! An HTTP/2 connection is shared, and a client can stop reading one stream while it reads the others. The server cannot
+//! end that stream alone, but it can free the memory that the stream holds.
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
@@ -22,25 +22,24 @@ use crate::net::activity::Piece;
 use crate::net::slow_reader::budget::PIECE_BYTES;
 use crate::net::slow_reader::connection::made_good_by;
 
-/// A body whose reader must go on taking. What it holds is let go when a piece was not asked for in time.
+/// A response body that is dropped when its next piece was not requested in time.
 pub struct Taking {
     slot: Arc<Mutex<Slot>>,
-    /// Who looks whether it is taken; ends with the body.
+    /// The task that checks for progress; ends with the body.
     _looks: AbortOnDropHandle<()>,
 }
 
 struct Slot {
-    /// What is sent, and the request that it answers.
+    /// The body, and the request that it answers.
     body: Option<(Body, Piece)>,
-    /// Until when another piece has to be asked for, if it is the reader's turn.
+    /// The deadline for the next poll, while it is the client's turn.
     until: Option<Instant>,
     stall_max: Duration,
 }
 
 impl Taking {
-    /// The same body, let go when nothing is taken of it for so long, or up to twice as long; a piece of 64 KiB may
-    /// take a minute longer.
-    /// So it is when it ends before, and the end is not taken.
+    /// Wraps a body. It is dropped when nothing of it is taken for `stall_max`, or up to twice as long; a piece of 64 KiB
+    /// may take a minute longer. It is dropped too when `ends` is due.
     pub fn new(body: Body, piece: Piece, stall_max: Duration, ends: Option<Ends>, cut: Counter) -> Self {
         let slot = Arc::new(Mutex::new(Slot { body: Some((body, piece)), until: None, stall_max }));
         let looks = tokio::spawn(look_after(Arc::downgrade(&slot), stall_max, ends, cut));
@@ -52,7 +51,7 @@ impl Taking {
     }
 }
 
-/// Lets go of what nobody takes, and counts that.
+/// Drops the body when it is stalled or has to end, and counts that.
 async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<Ends>, cut: Counter) {
     tokio::select! {
         biased;
@@ -65,7 +64,7 @@ async fn look_after(slot: Weak<Mutex<Slot>>, stall_max: Duration, ends: Option<E
     }
 }
 
-/// Waits until a piece was not asked for in time, or nobody is left to ask.
+/// Waits until the next piece was not requested in time, or the body is gone.
 async fn stalled(slot: &Weak<Mutex<Slot>>, stall_max: Duration) {
     loop {
         sleep(stall_max).await;
@@ -88,7 +87,7 @@ impl hyper::body::Body for Taking {
         let mut slot = self.slot();
         slot.until = None;
         let Some((body, _)) = &mut slot.body else {
-            let stalled = Error::new(ErrorKind::TimedOut, "the other side did not read");
+            let stalled = Error::new(ErrorKind::TimedOut, "the client did not read");
             return Poll::Ready(Some(Err(axum::Error::new(stalled))));
         };
         let polled = Pin::new(body).poll_frame(context);
@@ -122,7 +121,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_nobody_takes_is_let_go_and_one_that_waits_for_us_is_not() {
+    async fn a_body_is_dropped_when_the_client_stalls_and_not_when_the_server_does() {
         let (held, is_held) = (Arc::new(()), |held: &Arc<()>| Arc::strong_count(held) > 1);
         let cut = Counter::default();
         let slow = {
@@ -144,13 +143,13 @@ mod tests {
             cut.clone(),
         );
         for _ in 0..2 {
-            body.frame().await.unwrap().unwrap(); // The second takes a hundred seconds, which is not the reader's fault.
+            body.frame().await.unwrap().unwrap(); // The server takes a hundred seconds for the second.
             sleep(SECOND * 29).await;
         }
         body.frame().await.unwrap().unwrap();
         assert!(is_held(&held) && cut.get() == 0);
         sleep(SECOND * 61).await;
-        assert!(!is_held(&held), "what it held is let go");
+        assert!(!is_held(&held), "its memory is freed");
         assert_eq!(cut.get(), 1);
         body.frame().await.unwrap().unwrap_err();
     }

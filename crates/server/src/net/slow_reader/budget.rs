@@ -1,8 +1,8 @@
-//! What goes out, within bounds.
+//! Byte budget of responses.
 //!
-//! Whoever reads slowly, or not at all, keeps us from letting go of what they were answered with. So answers go out in small
-//! pieces, each a copy of its own: hyper has a piece or two, and no piece keeps the whole alive. And the whole of a large
-//! answer needs room until its last piece is taken, or nobody wants it any more: so all of them together are bounded.
+//! A client that reads slowly, or not at all, keeps its response in memory. So responses are sent in small pieces, each a
+//! copy of its own: hyper holds a piece or two, and no piece keeps the whole alive. And a large response holds its part of
+//! the budget until its last piece is taken, or the client is gone, so that all of them together are bounded.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::problem::{Kind, Problem};
 
-/// How much goes out at once, and how much needs no room.
+/// Size of a piece. A response up to this size does not count towards the budget.
 pub const PIECE_BYTES: usize = 64 * 1024;
 
-/// Room for large answers.
+/// The byte budget of large responses.
 pub struct Answers {
     room: Arc<Semaphore>,
     bytes_max: usize,
 }
 
-/// Room for one; given back when dropped. Small ones need none.
+/// A response's part of the budget; given back when dropped. Small responses have none.
 #[derive(Default)]
 pub struct Room(Option<OwnedSemaphorePermit>);
 
-/// Marks an answer that has its room already.
+/// Marks a response that has its part of the budget already.
 #[derive(Clone, Copy)]
 struct HasRoom;
 
 impl Answers {
-    /// Room for so many bytes.
+    /// A budget of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
-        let bytes_max = bytes_max.min(u32::MAX as usize); // As many as can be asked for at once.
+        let bytes_max = bytes_max.min(u32::MAX as usize); // The most permits that can be acquired at once.
         Self { room: Arc::new(Semaphore::new(bytes_max)), bytes_max }
     }
 
-    /// Room for so many bytes, if there is any. One answer alone always finds it.
+    /// Reserves `len` bytes, or answers 503. A response that is alone always fits.
     pub fn enter(&self, len: usize) -> Result<Room, Problem> {
         if len <= PIECE_BYTES {
             return Ok(Room::default());
@@ -50,12 +50,12 @@ impl Answers {
         room.map(|room| Room(Some(room))).ok_or_else(full)
     }
 
-    /// The same, when there is some. For whoever holds nothing meanwhile.
+    /// Waits for `len` bytes. The caller must hold nothing of the response meanwhile.
     pub async fn wait(&self, len: usize) -> Room {
-        Room(self.room.clone().acquire_many_owned(self.weight(len)).await.ok()) // Nobody closes it.
+        Room(self.room.clone().acquire_many_owned(self.weight(len)).await.ok()) // The semaphore is never closed.
     }
 
-    /// An answer in small pieces, with its room if it is large; or that there is none.
+    /// The response in small pieces, with its part of the budget if it is large; 503 if the budget is used up.
     pub fn send(&self, response: Response) -> Response {
         let len = response.body().size_hint().exact().map(|len| usize::try_from(len).unwrap_or(usize::MAX));
         if len.is_some_and(|len| len <= PIECE_BYTES) {
@@ -72,7 +72,7 @@ impl Answers {
         u32::try_from(len.min(self.bytes_max)).unwrap_or(u32::MAX)
     }
 
-    /// How many bytes there is room for.
+    /// Free bytes.
     #[cfg(test)]
     pub fn free(&self) -> usize {
         self.room.available_permits()
@@ -80,14 +80,14 @@ impl Answers {
 }
 
 impl Room {
-    /// Gives back what is more than so many bytes need.
+    /// Gives back what exceeds `len` bytes.
     pub fn shrink(&mut self, len: usize) {
         if let Some(room) = &mut self.0 {
             drop(room.split(room.num_permits().saturating_sub(len)));
         }
     }
 
-    /// The same answer, which has this room until it is sent.
+    /// Keeps this part of the budget until the response is sent.
     pub fn until_sent(self, response: Response) -> Response {
         let mut response = response.map(|body| Body::new(Pieces { body, rest: Bytes::new(), _room: self }));
         response.extensions_mut().insert(HasRoom);
@@ -98,7 +98,7 @@ impl Room {
 /// A body in small pieces.
 struct Pieces {
     body: Body,
-    /// What is left of the newest that came.
+    /// The rest of the newest frame.
     rest: Bytes,
     _room: Room,
 }
@@ -125,7 +125,7 @@ impl hyper::body::Body for Pieces {
         let piece = Bytes::copy_from_slice(&self.rest[..PIECE_BYTES.min(self.rest.len())]);
         self.rest.advance(piece.len());
         if self.rest.is_empty() {
-            self.rest = Bytes::new(); // What is empty may still hold all that it was part of.
+            self.rest = Bytes::new(); // An empty slice may still keep its whole buffer alive.
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// I14: what goes out goes in small pieces that hold nothing but themselves.
+    /// I14: responses are sent in small pieces that keep no larger buffer alive.
     #[tokio::test]
     async fn a_piece_does_not_keep_the_whole() {
         let (whole, answers) = (Arc::<[u8]>::from(vec![7; 5 * PIECE_BYTES + 1]), Answers::new(1_000_000));
@@ -168,9 +168,9 @@ mod tests {
         assert_eq!((Arc::strong_count(&whole), pieces.len()), (1, 6), "the pieces are here, and it is let go");
     }
 
-    /// I19: large answers share a room, and whoever finds none is told so.
+    /// I19: large responses share a budget; above it the answer is 503.
     #[tokio::test]
-    async fn large_answers_share_a_room() {
+    async fn large_answers_share_a_budget() {
         let answers = Answers::new(300_000);
         let send = |len: usize| answers.send(vec![b'x'; len].into_response());
         let (one, small) = (send(200_000), send(PIECE_BYTES));

@@ -1,13 +1,13 @@
-//! A connection whose other side must say something, and must go on reading.
+//! Time limits for the heads of requests, and for clients that stop reading.
 //!
-//! Whoever connects holds a place, and there are only so many. So the first request has to be there in time, whatever
-//! comes before it: silence, half a preface, a handshake. After an answer a connection may rest, because proxies keep some
-//! at hand; but a head that has begun has to come to its end in the same time.
+//! Each connection counts towards the connection limit. So the first request has to be there in time, whatever comes
+//! before it: silence, half a preface, a handshake. After a response a connection may be idle, because proxies keep some
+//! in reserve; but a head that has begun has to be complete within the same time.
 //!
-//! Nobody waits for a slow reader: its stream reads the store when there is room on its connection, so it costs one
-//! batch of events and not more. But one that has stopped reading would hold its connection for ever, and so would one
-//! that takes a byte now and then. So waiting is counted: too much of it ends the connection, and only what is taken
-//! makes good for it. Whoever it was comes back with the cursor it has.
+//! A slow client delays no other: its stream reads the store when there is room on its connection, so it costs one batch
+//! of events and not more. But a client that has stopped reading would hold its connection for ever, and so would one that
+//! takes a byte now and then. So the time that writes wait is added up: too much of it ends the connection, and only bytes
+//! that are taken reduce it. The client resumes with its cursor.
 
 use std::future::Future as _;
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -21,36 +21,36 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::net::activity::Work;
 
-/// How much waiting so many bytes make good for: a reader takes a thousand a second, or is cut sooner or later.
+/// How much waiting time `bytes` taken bytes cancel: a client reads a thousand per second, or is cut sooner or later.
 pub const fn made_good_by(bytes: usize) -> Duration {
     Duration::from_millis(bytes as u64)
 }
 
-/// A connection with a bound on how long heads may take, the first one from now on, and on how long writes may wait.
+/// A connection with a time limit for heads, the first one counted from now on, and for waiting writes.
 pub struct Stall<T> {
     io: T,
     stall_max: Duration,
-    /// When it is over. Armed while a write waits.
+    /// When the connection is cut. Armed while a write waits.
     deadline: Pin<Box<Sleep>>,
     waits_since: Option<Instant>,
-    /// For how long it was waited before, as far as nothing made good for it.
+    /// Waiting time before that, minus what taken bytes have cancelled.
     waited: Duration,
     work: Work,
     head_max: Duration,
-    /// The number of the request whose head has begun, and until when it has to be whole.
+    /// The number of the request whose head has begun, and the deadline for its end.
     head: Option<(usize, Pin<Box<Sleep>>)>,
-    /// Counts those that are cut because they do not read.
+    /// Counts clients that are cut because they do not read.
     cut: Counter,
 }
 
 impl<T> Stall<T> {
-    /// The same connection, cut when writes wait so long, or when what is asked is not there in time.
+    /// Wraps a connection: it is cut when writes have waited for `stall_max`, or when a head takes longer than `head_max`.
     pub fn new(io: T, stall_max: Duration, head_max: Duration, work: Work, cut: Counter) -> Self {
         let (deadline, head) = (Box::pin(sleep(stall_max)), Some((0, Box::pin(sleep(head_max)))));
         Self { io, stall_max, deadline, waits_since: None, waited: Duration::ZERO, work, head_max, head, cut }
     }
 
-    /// What it is about.
+    /// The wrapped connection.
     pub const fn inner(&self) -> &T {
         &self.io
     }
@@ -73,10 +73,10 @@ impl<T> Stall<T> {
         }
         ready!(self.deadline.as_mut().poll(context));
         self.cut.inc();
-        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side does not read")))
+        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client does not read")))
     }
 
-    /// Something came. If a request is awaited, its head has begun, unless it had before.
+    /// Handles received bytes: between requests, the first of them begins a head.
     fn heard(&mut self) {
         let Some(awaited) = self.work.awaited() else { return };
         if self.head.as_ref().is_none_or(|(begun, _)| *begun != awaited) {
@@ -84,7 +84,7 @@ impl<T> Stall<T> {
         }
     }
 
-    /// Whether a head is not whole in time.
+    /// Whether a head is not complete in time.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
         let Some((begun, deadline)) = &mut self.head else { return false };
         if self.work.awaited() != Some(*begun) {
@@ -104,7 +104,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
         }
         match polled {
             Poll::Pending if self.is_late(context) => {
-                Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the other side asks nothing")))
+                Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client sent no complete request head in time")))
             }
             polled => polled,
         }
@@ -131,7 +131,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context) // A socket keeps nothing back.
+        Pin::new(&mut self.io).poll_flush(context) // A socket buffers nothing here.
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -153,7 +153,7 @@ mod tests {
         (Stall::new(ours, SECOND * 30, SECOND * 10, work.clone(), Counter::default()), theirs, work)
     }
 
-    /// For how long it is written to a reader that takes so many bytes after each pause; `None` if it takes all.
+    /// How long writes go on to a client that takes `bytes` bytes after each pause; `None` if it takes all.
     async fn cut_after(pause: Duration, bytes: usize) -> Option<Duration> {
         let (mut ours, mut theirs, _work) = stalling(bytes);
         let began = Instant::now();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_nothing_is_cut_and_who_has_asked_may_be_silent() {
+    async fn a_first_head_has_a_time_limit_and_an_idle_connection_does_not() {
         let (mut ours, mut theirs, _work) = stalling(8);
         let began = Instant::now();
         theirs.write_all(b"PRI").await.unwrap();
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!((read.unwrap(), &more), (4, b"more"));
     }
 
-    /// S14: each head has its time from its first byte on, however long the connection rested before; what comes while a
-    /// request is under way, and anything in HTTP/2, is no head.
+    /// Each head has its time from its first byte on, however long the connection was idle before; bytes that come while a
+    /// request is under way, and any in HTTP/2, are no head.
     #[tokio::test(start_paused = true)]
     async fn a_head_that_has_begun_has_to_be_whole_in_time() {
         for (version, piece_is_kept, cut) in

@@ -1,4 +1,4 @@
-//! S13: whoever loses the token loses its streams within five seconds, whatever else goes wrong.
+//! The streams of a revoked token end within five seconds, whatever else goes wrong.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -8,10 +8,10 @@ use everturn::stores::{IdempotencyRecord, StoreError};
 
 use super::*;
 
-/// What was promised.
+/// The promised time.
 const NOTICED: Duration = Duration::from_secs(5);
 
-/// Tokens that can be asked about, or cannot.
+/// A token store that can be unavailable.
 #[derive(Default)]
 struct Away {
     memory: Arc<Memory>,
@@ -53,7 +53,7 @@ impl Tokens for Away {
     }
 }
 
-/// Waits until no stream is open, which has to be in time.
+/// Waits until no stream is open, and checks that it took no longer than promised.
 async fn noticed(app: &Shared) {
     let began = Instant::now();
     while app.meter.streams.get() > 0 {
@@ -62,7 +62,7 @@ async fn noticed(app: &Shared) {
     }
 }
 
-/// With the bounds that are usual, and whenever it happens between two checks.
+/// With the default bounds, and at any moment between two checks.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_token_is_noticed_in_time() {
     for after in [0, 1_500, 2_999, 3_001, 10_000] {
@@ -83,8 +83,8 @@ async fn a_revoked_token_is_noticed_in_time() {
     }
 }
 
-/// Nothing can be said to a reader that does not read. It is cut all the same: in HTTP/1.1 with its connection, in HTTP/2
-/// without harm to the others on it; and what it left is let go.
+/// A client that does not read cannot be told, but is cut: in HTTP/1.1 with its connection, in HTTP/2 without affecting the
+/// other streams on it; and its memory is freed.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_does_not_read_is_cut_too() {
     for is_one in [true, false] {
@@ -110,7 +110,7 @@ async fn a_reader_that_does_not_read_is_cut_too() {
     }
 }
 
-/// The wall clock decides when a token is over, also when it is set: for requests, and for streams that are open.
+/// The wall clock decides when a token expires, also after the clock was set: for requests, and for open streams.
 #[tokio::test(start_paused = true)]
 async fn a_token_is_over_when_the_wall_clock_says_so() {
     static SET_BY: AtomicI64 = AtomicI64::new(0);
@@ -129,7 +129,7 @@ async fn a_token_is_over_when_the_wall_clock_says_so() {
     noticed(&app).await;
 }
 
-/// A token that is over by itself is over, though the store cannot say so, or says nothing; one that is not goes on.
+/// An expired token is refused while the store is unavailable or hangs; a token that has not expired goes on.
 #[tokio::test(start_paused = true)]
 async fn an_expired_token_needs_no_store() {
     for how in [BROKEN, SILENT] {
