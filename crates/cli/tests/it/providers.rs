@@ -99,7 +99,7 @@ async fn a_provider_that_cannot_be_had_is_refused() {
         (lab("url = \"ftp://lab.example\""), "the base URL of lab is not an http or https address"),
         (lab("url = \"https://a:b@lab.example\""), "has a name or a password in it"),
         (lab("url = \"https://lab.example\"\nkey-env = \"LAB_KEY\""), "did you mean `key_env`?"),
-        (lab("url = \"https://lab.example\"").replace("lab]", "openai]"), "the provider `openai` is there already"),
+        (lab("url = \"https://lab.example\"").replace("lab]", "openai]"), "the provider `openai` is built in"),
     ] {
         let (code, told) = ran(&file(&scratch, &text), &[("LAB_KEY", "sk-of-the-lab")], "understudy/numbered").await;
         assert_eq!(code, Some(1), "{text}: {told}");

@@ -1,8 +1,8 @@
-//! Where the server of a data directory listens.
+//! The address file: where the server of a data directory listens.
 //!
 //! Clients on the same machine are given a directory, not an address. The server writes its address there and keeps the
-//! file locked as long as it lives. The kernel opens the lock when the process dies, however it dies: an address that
-//! nobody holds is an old one, and no token is sent to whoever listens there now.
+//! file locked as long as it lives. The kernel releases the lock when the process dies, however it dies: an address in an
+//! unlocked file is stale, and no token is sent to the program that may listen there now.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -12,30 +12,30 @@ use std::time::Duration;
 
 use crate::setup::data::{DataDir, DataError};
 
-/// What stands behind the address of a guest.
+/// Suffix in the address file that marks a server embedded in a command.
 const GUEST: &str = " guest";
 const ADDRESS_FILE: &str = "address";
 /// Longer than any address.
 const ADDRESS_BYTES_MAX: u64 = 512;
-/// How often the lock is tried: a client that looks holds it for a moment.
+/// Attempts to take the lock: a client that reads the address holds it for a moment.
 const TRIES_MAX: u32 = 50;
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
-/// How long a server means to stay.
+/// How long a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stay {
-    /// It is the daemon here, and when it goes away it comes back.
+    /// A daemon, which is started again when it ends.
     Daemon,
-    /// It is part of a command and ends with it; whoever needs one then has to be one.
+    /// Embedded in a command and ends with it; a command that needs a server afterwards embeds its own.
     Guest,
 }
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Its URL: `http://` and an address, or `unix:` and the path of a socket.
+    /// The URL: `http://` and an address, or `unix:` and the path of a socket.
     pub url: String,
-    /// How long it means to stay.
+    /// How long the server runs.
     pub stay: Stay,
 }
 
@@ -48,13 +48,13 @@ pub struct Announced {
 
 impl Drop for Announced {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path); // An old address is harmless: nobody holds it.
+        let _ = std::fs::remove_file(&self.path); // A stale file is harmless: it is not locked.
     }
 }
 
 impl DataDir {
-    /// Tells clients on this machine where the server of this directory listens; `None` if another one does already,
-    /// which only those can that keep their chats elsewhere.
+    /// Writes the server's address for clients on this machine. `None` if another server has announced its own, which is
+    /// possible only for servers whose chats are in a database elsewhere.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -86,13 +86,13 @@ impl DataDir {
             Err(error) => return Err(io(error)),
         };
         match file.try_lock_shared() {
-            Ok(()) => return Ok(None), // Whoever wrote it is gone.
+            Ok(()) => return Ok(None), // Not locked: the process that wrote it has ended.
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
         let mut text = String::new();
         file.take(ADDRESS_BYTES_MAX).read_to_string(&mut text).map_err(io)?;
-        // Without its end it is being written.
+        // Without a line end the file is still being written.
         Ok(text.strip_suffix('\n').map(|line| match line.strip_suffix(GUEST) {
             Some(url) => Address { url: url.into(), stay: Stay::Guest },
             None => Address { url: line.into(), stay: Stay::Daemon },

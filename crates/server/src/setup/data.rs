@@ -1,7 +1,7 @@
-//! The directory where a server keeps everything.
+//! The data directory of a server.
 //!
-//! It holds what people said to their models, and the token that opens it all. So it is its owner's alone: made so, and
-//! refused if it is not.
+//! It contains all chats, and the token that opens them. So it is private to its owner: created so, and refused if it is
+//! not.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -13,29 +13,29 @@ use everturn::stores::{Scopes, StoreError, Token, TokenHash, Tokens};
 
 use crate::entropy;
 
-/// In whose name the first token acts.
+/// The owner of the first token.
 const OWNER: &str = "local";
 const TOKEN_FILE: &str = "token";
 /// Longer than any token of ours.
 const TOKEN_BYTES_MAX: u64 = 1024;
 
-/// A directory that is its owner's alone.
+/// A directory that only its owner can use.
 #[derive(Debug, Clone)]
 pub struct DataDir(PathBuf);
 
 /// The data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// Nobody said where, and there is no home.
-    #[error("there is no place for data: set HOME or XDG_DATA_HOME, or give --data")]
+    /// No directory is configured, and there is no home directory.
+    #[error("no data directory: set HOME or XDG_DATA_HOME, or give --data")]
     Nowhere,
-    /// Others may use it.
-    #[error("{0} is open to others: make it yours alone, as with `chmod go= {0}`")]
+    /// Other users may read or write it.
+    #[error("{0} is open to other users: make it private with `chmod go= {0}`")]
     Open(PathBuf),
-    /// It is somebody else's, who could put a token of their own there.
-    #[error("{0} belongs to the user with number {1}: run this as that user, or give another --data")]
+    /// It belongs to another user, who could put a token there.
+    #[error("{0} belongs to the user with id {1}: run this as that user, or give another --data")]
     Foreign(PathBuf, u32),
-    /// The file system says no.
+    /// A file operation failed.
     #[error("{path} cannot be used: {error}")]
     Io {
         /// Where.
@@ -45,9 +45,9 @@ pub enum DataError {
         error: std::io::Error,
     },
     /// The token file holds no token.
-    #[error("{0} holds no token: delete it, and a new one is made")]
+    #[error("{0} contains no token: delete it, and the next start creates a new one")]
     NoToken(PathBuf),
-    /// The token in the file opens nothing.
+    /// The token in the file is not valid.
     #[error(
         "the token in {0} was revoked, has expired, or is not the daemon's: delete the file, or put another token there, and start \
          the daemon again; or use another token with --url"
@@ -58,30 +58,30 @@ pub enum DataError {
     Store(#[from] StoreError),
 }
 
-/// Whether the token in the file opens anything.
+/// Whether the token in the file is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstToken {
-    /// Everything.
+    /// Valid, with all scopes.
     Good,
-    /// Nothing any more: somebody revoked it, or it has expired.
+    /// Revoked or expired.
     Old,
 }
 
 impl DataDir {
-    /// The usual place: `everturn` in the XDG data directory. `variable` looks one up.
+    /// The default directory: `everturn` in the XDG data directory. `variable` looks up an environment variable.
     ///
     /// # Errors
-    /// There is no such place.
+    /// No home directory is set.
     pub fn usual(variable: impl Fn(&str) -> Option<String>) -> Result<PathBuf, DataError> {
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
         Ok(base.ok_or(DataError::Nowhere)?.join("everturn"))
     }
 
-    /// Makes the directory, or checks that it is its owner's alone, and its owner whoever runs this: root too.
+    /// Creates the directory, or checks that it is private and belongs to the user of this process, also for root.
     ///
     /// # Errors
-    /// It cannot be made, others can use it, or it is somebody else's.
+    /// It cannot be created, other users can use it, or it belongs to another user.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let io = |error| DataError::Io { path: path.into(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
@@ -95,20 +95,20 @@ impl DataDir {
         Ok(Self(path.into()))
     }
 
-    /// Where it is.
+    /// The directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where the first token is.
+    /// The path of the first token's file.
     #[must_use]
     pub fn token_file(&self) -> PathBuf {
         self.0.join(TOKEN_FILE)
     }
 
-    /// Sees to it that the token in the file is known; makes one at the first start. One that was revoked stays so, and is no
-    /// reason to keep everybody else out who has a token.
+    /// Stores the token in the file if it is new; creates one at the first start. A revoked token stays revoked, and does
+    /// not keep the server from starting for the other tokens.
     ///
     /// # Errors
     /// The file or the store cannot be used.
@@ -130,7 +130,7 @@ impl DataDir {
     /// The token in the file, for a client on the same machine; `None` before the first start.
     ///
     /// # Errors
-    /// The file cannot be read, is open to others, or holds no token.
+    /// The file cannot be read, is open to other users, or contains no token.
     pub fn read_token(&self) -> Result<Option<String>, DataError> {
         let path = self.token_file();
         let io = |error| DataError::Io { path: path.clone(), error };
@@ -152,7 +152,7 @@ impl DataDir {
         Ok(Some(secret.into()))
     }
 
-    /// Writes a new token beside, and moves it into place: nobody ever reads half of one.
+    /// Writes a new token to a temporary file and renames it, so that no reader sees half of one.
     fn write_token(&self) -> Result<String, DataError> {
         let path = self.token_file();
         let io = |error| DataError::Io { path: path.clone(), error };
@@ -165,7 +165,7 @@ impl DataDir {
         file.sync_all().map_err(io)?;
         let (about, dir) = (file.metadata().map_err(io)?, std::fs::metadata(&self.0).map_err(io)?);
         if about.uid() != dir.uid() {
-            return Err(DataError::Open(self.0.clone())); // A directory of somebody else's.
+            return Err(DataError::Open(self.0.clone())); // A directory of another user.
         }
         std::fs::rename(&beside, &path).map_err(io)?;
         Ok(secret)

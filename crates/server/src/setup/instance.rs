@@ -1,8 +1,8 @@
-//! Which of the servers on this machine this one is.
+//! The identity of a server across restarts.
 //!
-//! Servers that share a database wait for one that is silent before they take its chats. A server that was killed and
-//! started again need not wait for itself: the kernel frees the lock on a file when its process dies, however it dies, so
-//! whichever process has the lock is the only living one of that name.
+//! Servers that share a database wait for a silent one before they take over its chats. A server that was killed and
+//! started again need not wait for itself: the kernel releases the lock on a file when its process dies, however it dies,
+//! so the process with the lock is the only living one of that name.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use crate::setup::data::DataDir;
 
 const INSTANCE_FILE: &str = "instance";
-/// A name for this run of the kernel: other machines, and this one after a reboot, have another.
+/// The boot id: differs between machines and between reboots.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The only living server of its name, until it is dropped or the process dies.
@@ -21,7 +21,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Its name. The file is named by its number, not by its path: a copy of the directory is another instance.
+    /// The instance's name. It contains the file's inode, not its path: a copy of the directory is another instance.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -29,7 +29,7 @@ impl Instance {
 }
 
 impl DataDir {
-    /// The instance of this directory; `None` if another process is it already, or the system does not say.
+    /// The instance of this directory; `None` if another process has the lock, or the system has no boot id.
     #[must_use]
     pub fn instance(&self) -> Option<Instance> {
         let boot = std::fs::read_to_string(BOOT).ok()?;

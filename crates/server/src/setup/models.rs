@@ -1,7 +1,7 @@
-//! Which models a server can ask.
+//! The providers and models of a server.
 //!
-//! Keys come from the environment, and each goes to its own provider alone. Without any, the understudy stands in, so
-//! that a first chat needs nothing.
+//! Keys come from the environment, and each is sent to its own provider alone. Without any key the understudy stands in,
+//! so that a first chat needs no configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use everturn_understudy::{Manner, Understudy};
 
 use crate::setup::offer::Offered;
 
-/// A provider by its name, the variables that may hold its key, and the model that is asked if nobody names one.
+/// A provider's name, the variables that may hold its key, and its default model.
 type Usual = (&'static str, &'static [&'static str], &'static str);
 
 /// The providers that need a key.
@@ -34,76 +34,76 @@ const KEYS: [Usual; 4] = [
     ("openrouter", &["OPENROUTER_API_KEY"], "openrouter/openrouter/auto"),
 ];
 
-/// The variables that say that there is an Ollama, which needs no key.
+/// The variables that enable Ollama, which needs no key.
 const OLLAMA_AT: [&str; 3] = ["OLLAMA_HOST", "OLLAMA_BASE_URL", "OLLAMA_API_KEY"];
-/// Where it listens if nobody says otherwise.
+/// Ollama's default port.
 const OLLAMA_PORT: u16 = 11434;
 
-/// The stand-in's models, the usual one first.
+/// The understudy's models, the default first.
 const UNDERSTUDY: [&str; 3] = ["understudy/persona", "understudy/numbered", "understudy/drill"];
 
-/// A provider that somebody has named.
+/// A provider from the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// How it is spoken to.
+    /// The provider's wire format.
     pub wire: WireFormat,
-    /// Where it is.
+    /// The base URL.
     pub url: String,
-    /// The variable its key is in; none is sent if left out.
+    /// The variable with the key; no key is sent if left out.
     pub key_env: Option<String>,
 }
 
-/// Which providers there are beside the usual ones, and how they are used.
+/// Configuration of providers beside the built-in ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Company {
-    /// Those that somebody has named.
+    /// Providers from the configuration file, by name.
     pub named: BTreeMap<String, Named>,
-    /// Those that somebody asks in the background.
+    /// Providers whose generations run in the background.
     pub kept: BTreeSet<String>,
-    /// What models cost of which no price is known, or another one: by how their names begin.
+    /// Configured prices, by the prefix of the model's name. They override the catalogue.
     pub prices: BTreeMap<ModelId, PriceCard>,
 }
 
-/// What came of looking for keys.
+/// The engine's providers, and the models that they offer.
 pub struct Brought {
     /// The engine with its providers.
     pub builder: Builder,
-    /// The model to ask if nobody names one.
+    /// The default model.
     pub model: ModelId,
-    /// The models to choose from if nobody says which: those known of providers that can be asked, or the stand-in's.
+    /// The models offered by default: those known of providers with a key, or the understudy's.
     pub models: Vec<Offered>,
     /// The providers that need a key and have none.
     pub without_key: Vec<String>,
 }
 
-/// A provider that cannot be had.
+/// A provider that cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum BadProvider {
-    /// There is one of that name.
-    #[error("the provider `{0}` is there already, and variables such as OPENAI_BASE_URL say where: take another name")]
+    /// A built-in provider has the name.
+    #[error("the provider `{0}` is built in, and configured with variables such as OPENAI_BASE_URL: use another name")]
     Taken(String),
-    /// A model of it could not be named.
+    /// The name cannot be part of a model's name.
     #[error("`{0}` cannot be the name of a provider: use letters, digits, `-`, `_` and `.`")]
     Name(String),
-    /// What it costs is told, and nobody provides it.
-    #[error("`prices` says what {0} costs, and nobody provides it: the providers are {1}")]
+    /// A price names a model of no configured provider.
+    #[error("`prices` has {0}, but there is no such provider: the providers are {1}")]
     Priced(ModelId, String),
-    /// Its address or its key cannot be used.
+    /// The URL or the key cannot be used.
     #[error(transparent)]
     Endpoint(#[from] BadEndpoint),
 }
 
-/// The model that is asked if nobody names one, with the variable whose key makes it so: without any, the stand-in's.
+/// The default model, with the variable of the key that selects it; without any key, the understudy's.
 pub fn usual_model(variable: impl Fn(&str) -> Option<String>) -> (ModelId, Option<&'static str>) {
     let is_set = |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
     let keyed = KEYS.iter().find_map(|(_, variables, model)| Some((model, variables.iter().find(is_set)?)));
     keyed.map_or_else(|| (model_of(UNDERSTUDY[0]), None), |(model, name)| (model_of(model), Some(*name)))
 }
 
-/// Adds every provider, with the keys that the environment has. `variable` looks one up.
+/// Adds every provider, with the keys from the environment. `variable` looks up an environment variable.
 ///
 /// # Errors
-/// A key or an address cannot be used, or a name is not one.
+/// A key, a URL or a name cannot be used.
 pub fn bring(
     mut builder: Builder,
     limits: &Limits,
@@ -127,7 +127,7 @@ pub fn bring(
     for (name, named) in &company.named {
         builder = named.join(builder, name, company, http.clone(), catalogue.clone(), variable)?;
     }
-    Ok(company.survey(builder, &Catalogue::embedded(), variable)) // A price makes nothing a choice, nor keeps it from being one.
+    Ok(company.survey(builder, &Catalogue::embedded(), variable)) // Prices do not change which models are offered.
 }
 
 impl Company {
@@ -139,7 +139,7 @@ impl Company {
         gemini.with_kept(self.is_kept(name)).with_catalogue(catalogue.clone())
     }
 
-    /// What is known of models, with the prices that somebody told.
+    /// The catalogue with the configured prices.
     fn catalogue(&self) -> Result<Catalogue, BadProvider> {
         let usual = KEYS.iter().map(|(provider, ..)| *provider).chain(["ollama"]);
         let known: Vec<&str> = usual.chain(self.named.keys().map(String::as_str)).collect();
@@ -151,10 +151,10 @@ impl Company {
 
     fn priced(&self) -> Catalogue {
         let tell = |catalogue: Catalogue, (model, price): (&ModelId, &PriceCard)| catalogue.priced(model, *price);
-        self.prices.iter().fold(Catalogue::embedded(), tell) // Short names come first, so long ones count.
+        self.prices.iter().fold(Catalogue::embedded(), tell) // Short prefixes come first, so that long ones override them.
     }
 
-    /// Whether it is known what a model costs. The understudy costs nothing.
+    /// Whether the price of a model is known. The understudy costs nothing.
     #[must_use]
     pub fn is_priced(&self, model: &ModelId) -> bool {
         let catalogue = self.priced();
@@ -163,8 +163,8 @@ impl Company {
         model.provider() == "understudy" || has_price(model.provider()) || is_gemini && has_price("google")
     }
 
-    /// What a model takes, by who provides it. `None` of the understudy, which takes everything, and of models that nobody
-    /// provides.
+    /// What a model accepts, by its provider. `None` for the understudy, which accepts everything, and for models without
+    /// a provider.
     #[must_use]
     pub fn target(&self, model: &ModelId) -> Option<Target> {
         let provider = model.provider();
@@ -180,7 +180,7 @@ impl Company {
         Some(Catalogue::embedded().card(shelf, model.name()).facts(provider, wire).target)
     }
 
-    /// Sees who can be asked.
+    /// Finds the providers that have a key, and the models that they offer.
     fn survey(&self, builder: Builder, catalogue: &Catalogue, variable: impl Fn(&str) -> Option<String>) -> Brought {
         let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
         let (with, without): (Vec<&Usual>, Vec<&Usual>) =
@@ -194,7 +194,7 @@ impl Company {
         }
         if models.is_empty() {
             models = UNDERSTUDY.map(|model| Offered::Model(model_of(model))).into();
-            // Any of them breaks on demand: the faults stand in the model's name.
+            // Each of them can fail on demand: the faults are part of the model's name.
             models.extend(UNDERSTUDY.map(|model| Offered::Family(model_of(&format!("{model}-faults:")))));
         }
         let (model, _) = usual_model(&variable);
@@ -205,7 +205,7 @@ impl Company {
 }
 
 impl Named {
-    /// Joins the others under this name.
+    /// Adds a provider under this name.
     fn join(
         &self,
         builder: Builder,
@@ -238,7 +238,7 @@ impl Named {
     }
 }
 
-/// Where Ollama says it is: a host, a port, both, or an address. One that listens everywhere is here.
+/// The URL of Ollama from a host, a port, both, or a URL. A host that means all addresses becomes loopback.
 fn ollama_at(host: &str) -> String {
     let host = host.trim();
     let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
@@ -262,7 +262,7 @@ fn ollama_at(host: &str) -> String {
     format!("{scheme}://{name}{port}/{path}")
 }
 
-/// What the catalogue lists of a provider; whatever it has, where nothing is listed.
+/// The models that the catalogue lists for a provider; all of the provider's, if it lists none.
 fn known_of(provider: &str, catalogue: &Catalogue) -> Vec<Offered> {
     let families = catalogue.families(provider);
     let known: Vec<Offered> =

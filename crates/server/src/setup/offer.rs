@@ -1,26 +1,26 @@
-//! Which models a chat may be given beside those of the agents.
+//! Models that a chat may choose beside those of the agents.
 //!
-//! Whoever may chat may choose, and somebody else pays. So what can be chosen is a list that the program gives, and
-//! nothing that is not on it is asked.
+//! Every client with the scope to chat may choose a model, and the operator pays. So the models are a configured list, and
+//! no other is used.
 
 use everturn::core::command::ModelChoice;
 use everturn::core::ids::ModelId;
 
 use crate::api::problem::Problem;
 
-/// Something that may be chosen.
+/// A model, or a set of models, that may be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offered {
     /// This model.
     Model(ModelId),
-    /// Every model of the provider whose name begins like this one's.
+    /// Every model of the provider whose name begins with this one's.
     Family(ModelId),
-    /// Whatever the provider has, by its name: who else would know.
+    /// Every model of this provider.
     All(String),
 }
 
 impl Offered {
-    /// Whether that is the model, or one of those.
+    /// Whether the model is this one, or in this set.
     #[must_use]
     pub fn has(&self, model: &ModelId) -> bool {
         match self {
@@ -30,7 +30,7 @@ impl Offered {
         }
     }
 
-    /// The model it names, if it names one that can be asked.
+    /// The model that the entry names, if it is a full name.
     #[must_use]
     pub fn named(&self) -> Option<&ModelId> {
         match self {
@@ -41,17 +41,18 @@ impl Offered {
     }
 }
 
-/// A model that somebody picked for a chat.
+/// A model that a request names for a chat.
 #[derive(Debug)]
 pub enum Pick {
-    /// One that a chat may have.
+    /// An offered model.
     Offered(ModelChoice),
-    /// One that it may not have, and what to say about that. Whoever has asked for it before may have got it.
+    /// A model that is not offered, and the problem to answer with. A repeat of a request from when it was offered is
+    /// answered as before.
     Missing(ModelId, Problem),
 }
 
 impl Pick {
-    /// What was picked, and why it cannot be had now.
+    /// The model, and the problem if it is not offered.
     pub fn split(self) -> (ModelChoice, Option<Problem>) {
         match self {
             Self::Offered(choice) => (choice, None),
@@ -60,7 +61,7 @@ impl Pick {
     }
 }
 
-/// What to tell somebody who chose something else: what there is of that provider, or of all.
+/// The offered models to list in a problem: those of the wanted provider, or all.
 pub fn instead<'a>(wanted: &str, agents: impl Iterator<Item = &'a ModelId>, offered: &'a [Offered]) -> String {
     let provider = wanted.split(['/', ':']).next().unwrap_or_default();
     let mut models: Vec<&ModelId> = agents.chain(offered.iter().filter_map(Offered::named)).collect();
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_chose_something_else_is_told_what_there_is() {
+    fn offered_models_are_listed_instead() {
         let agents = [model("a/one"), model("c/mine")];
         let offered = [Offered::Family(model("a/two")), Offered::Family(model("a/gpt-")), Offered::All("b".into())];
         let said = |wanted| instead(wanted, agents.iter(), &offered);

@@ -13,7 +13,7 @@ fn with(name: &str, wire: WireFormat, url: &str, key_env: Option<&str>) -> Compa
     Company { named: BTreeMap::from([(name.into(), named)]), ..Company::default() }
 }
 
-/// Whichever key is set, the model that is asked by default has a provider, and can be chosen.
+/// Whichever key is set, the default model has a provider, and is offered.
 #[tokio::test]
 async fn every_usual_model_has_a_provider() {
     for (provider, variables, model) in KEYS {
@@ -30,7 +30,7 @@ async fn every_usual_model_has_a_provider() {
     }
 }
 
-/// S16: a provider that somebody named has a key only where nobody on the way can read it.
+/// A configured provider may have a key only over TLS or on this machine.
 #[tokio::test]
 async fn a_named_provider_keeps_its_key() {
     let key = ("LAB_KEY", "a-secret-of-the-lab");
@@ -62,7 +62,7 @@ async fn a_named_provider_keeps_its_key() {
     }
 }
 
-/// Every wire can be had under another name, and names that mean something else cannot.
+/// Every wire format can be configured under another name; built-in and invalid names are refused.
 #[tokio::test]
 async fn named_providers_have_names_of_their_own() {
     for wire in [WireFormat::Anthropic, WireFormat::OpenAiResponses, WireFormat::OpenAiChat, WireFormat::Gemini] {
@@ -75,9 +75,9 @@ async fn named_providers_have_names_of_their_own() {
     }
 }
 
-/// A generation of Gemini's is kept where somebody asks in the background, and nowhere else.
+/// Gemini generations run in the background only for providers configured so.
 #[tokio::test]
-async fn generations_are_kept_of_whom_somebody_asks_for_it() {
+async fn background_generations_are_used_where_configured() {
     for kept in [vec![], vec!["google"], vec!["lab"], vec!["google", "lab"]] {
         let lab = with("lab", WireFormat::Gemini, "https://lab.example", None);
         let company = Company { kept: kept.iter().map(|name| (*name).to_owned()).collect(), ..lab };
@@ -90,7 +90,7 @@ async fn generations_are_kept_of_whom_somebody_asks_for_it() {
 }
 
 #[tokio::test]
-async fn ollama_is_offered_where_somebody_says_it_is() {
+async fn ollama_is_offered_where_a_variable_says_so() {
     let any = "ollama/anything".parse().unwrap();
     for (set, is_offered) in [(None, false), (Some(("OLLAMA_HOST", "0.0.0.0")), true)] {
         let Brought { builder, models, .. } = brought(&Company::default(), set.as_slice()).unwrap();
@@ -112,10 +112,10 @@ async fn ollama_is_offered_where_somebody_says_it_is() {
     }
 }
 
-/// What somebody says that a model costs counts on every wire and beside everything else that is known of it, and changes
-/// nothing of what can be chosen.
+/// A configured price applies on every wire format, keeps everything else that is known of the model, and does not change
+/// which models are offered.
 #[tokio::test]
-async fn a_price_that_was_told_counts() {
+async fn a_configured_price_applies() {
     let price = PriceCard { input: 1_000_000, output: 3_000_000, cache_read: None, cache_write: None, above: None };
     let told = ["lab/qwen", "openrouter/a", "ollama/q", "google/gemini-2.5-flash-x", "anthropic/claude-sonnet-4-5-x"];
     for wire in [WireFormat::Anthropic, WireFormat::OpenAiResponses, WireFormat::OpenAiChat, WireFormat::Gemini] {
