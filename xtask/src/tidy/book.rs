@@ -1,4 +1,5 @@
-//! The documentation is a book: every page is in its table of contents, and no link leads out of it.
+//! The documentation is a book: every page is in its table of contents, and no link leads out of it. The map of the code
+//! names files that exist.
 //!
 //! `mdbook build docs` finds neither. It leaves pages out that `SUMMARY.md` does not name, and turns a link to a file outside
 //! of `docs` into one that leads nowhere. Files outside are named in backticks instead; a page may include one of them, and
@@ -13,6 +14,10 @@ use super::links::{beside, links};
 const BOOK: &str = "docs/";
 /// Its table of contents.
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// The page that names files of the crates, by their paths below [`CRATES`].
+const MAP: &str = "ARCHITECTURE.md";
+/// Where the crates are.
+const CRATES: &str = "crates/";
 
 /// Checks the pages of the book among these files. Each comes with its text.
 pub fn check(files: &BTreeMap<&str, &str>) -> Vec<Violation> {
@@ -28,6 +33,24 @@ pub fn check(files: &BTreeMap<&str, &str>) -> Vec<Violation> {
             }
         }
         violations.extend(includes(page, text, files));
+    }
+    violations.extend(gone(files));
+    violations
+}
+
+/// Files and directories that the map names and that do not exist.
+fn gone(files: &BTreeMap<&str, &str>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (index, line) in files.get(MAP).copied().unwrap_or_default().lines().enumerate() {
+        let is_path = |word: &&str| word.contains('/') && (word.ends_with(".rs") || word.ends_with('/'));
+        for path in line.split('`').skip(1).step_by(2).filter(is_path).filter(|path| *path != CRATES) {
+            let file = format!("{CRATES}{path}");
+            let is_there = files.keys().any(|name| *name == file || path.ends_with('/') && name.starts_with(&file));
+            if !is_there {
+                let what = format!("there is no {file}: name the file that does this now");
+                violations.push(Violation::new(MAP, index + 1, what));
+            }
+        }
     }
     violations
 }
@@ -80,6 +103,21 @@ fn references(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_map_names_files_that_there_are() {
+        let map = "Paths are below `crates/`: `core/src/a.rs`, `core/`, `core/src/gone.rs`,\n`a/b`, `b/`.\n";
+        let files = BTreeMap::from([(SUMMARY, "# Summary\n"), (MAP, map), ("crates/core/src/a.rs", "")]);
+        let found: Vec<String> = check(&files).iter().map(ToString::to_string).collect();
+        let what = "name the file that does this now";
+        assert_eq!(
+            found,
+            [
+                format!("ARCHITECTURE.md:1: there is no crates/core/src/gone.rs: {what}"),
+                format!("ARCHITECTURE.md:2: there is no crates/b/: {what}"),
+            ]
+        );
+    }
 
     fn found(summary: &str, page: &str) -> Vec<String> {
         let files = BTreeMap::from([
