@@ -41,6 +41,10 @@ mod process; // What this process drives: hints from the store, drivers and thei
 mod util; // Clock, randomness, polling on wake-up.
 mod watch; // How readers hear of changes: signals, subscriptions, feeds.
 
+// Crates whose types and macros are part of the public side.
+pub use async_trait::async_trait;
+pub use {prometheus_client, schemars, serde_json};
+
 pub use agent::{Agent, Background, Chaining, Hook};
 pub use drive::tools::AUDIT;
 pub use engine::{Builder, CHATS_MAX, CreateError, Drivers, Engine};

@@ -17,6 +17,21 @@ mod draining;
 #[path = "../../examples/embed.rs"]
 mod embed;
 mod endings;
+#[path = "../../examples/approvals.rs"]
+mod example_approvals;
+#[path = "../../examples/cursors.rs"]
+mod example_cursors;
+#[path = "../../examples/hooks.rs"]
+mod example_hooks;
+#[path = "../../examples/metrics.rs"]
+mod example_metrics;
+#[path = "../../examples/providers.rs"]
+mod example_providers;
+#[cfg(feature = "sqlite")]
+#[path = "../../examples/resume.rs"]
+mod example_resume;
+#[path = "../../examples/tools.rs"]
+mod example_tools;
 mod fallback;
 mod governor;
 mod handles;
@@ -58,4 +73,12 @@ mod wishes;
 fn the_examples_run() {
     embed::main().unwrap();
     hosted::main().unwrap();
+    example_approvals::main().unwrap();
+    example_cursors::main().unwrap();
+    example_hooks::main().unwrap();
+    example_metrics::main().unwrap();
+    example_providers::main().unwrap();
+    #[cfg(feature = "sqlite")]
+    example_resume::main().unwrap();
+    example_tools::main().unwrap();
 }
