@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use everturn::core::message::Stop;
 use everturn::core::view::View;
-use everturn::stores::{Sqlite, sqlite};
+use everturn::stores::Sqlite;
+use everturn::stores::sqlite::SqliteOptions;
 use everturn::{Agent, Engine};
 use everturn_understudy::{Script, Understudy, hang, script, stop, text};
 
 /// An engine on a directory, with a model that plays this script.
 fn engine(dir: &Path, plays: Script) -> Result<Engine, Box<dyn std::error::Error>> {
-    let store = Sqlite::open(dir, &sqlite::Options::default())?;
+    let store = Sqlite::open(dir, &SqliteOptions::default())?;
     let agent = Agent::new("understudy/any".parse()?);
     let model = Understudy::new([plays]);
     Ok(Engine::builder().store(Arc::new(store)).provider(model).agent("guide", agent).start())
