@@ -1,4 +1,4 @@
-//! Who a chat talks to: a model with its instructions, its tools and its bounds.
+//! Agents: a model with its instructions, tools and limits.
 
 use std::sync::Arc;
 
@@ -13,32 +13,32 @@ use serde_json::Value;
 use crate::tool::Tool;
 use crate::tool::toolbox::{BadTool, LiveToolbox, Shelf, Toolbox};
 
-/// A model with its instructions, its tools and its bounds.
+/// A model with its instructions, tools and limits.
 #[derive(Clone)]
 pub struct Agent {
-    /// The models to ask, first choice first. The others are asked when the ones before them are given up.
+    /// The models, first choice first. A later one is asked when those before it were given up.
     pub models: Vec<ModelId>,
     /// Instructions, sent before everything else.
     pub system: Vec<String>,
-    /// How hard it should think, where the model can be told.
+    /// Reasoning effort, for models that take one.
     pub effort: Option<Effort>,
-    /// How it should pick its words, and what ends its answers. What a model does not take is left out.
+    /// Sampling parameters and stop sequences. What a model does not take is left out.
     pub sampling: Sampling,
-    /// The most tokens an answer may have; as much as the model can, and 32,000, if left out.
+    /// The most tokens of an answer; by default what the model can, at most 32,000.
     pub output_tokens_max: Option<u32>,
-    /// Its bounds.
+    /// Limits of a turn.
     pub limits: Limits,
-    /// How full the window may be before the transcript is summarised.
+    /// How full the context window may be before the transcript is summarised.
     pub compaction: CompactionThreshold,
-    /// Its tools.
+    /// The tools.
     pub toolbox: Toolbox,
     /// Tools beside them that may change while turns run, and that clones of the agent share.
     pub live: Option<LiveToolbox>,
-    /// Whether to let the provider remember the transcript.
+    /// Whether requests may refer to the provider's copy of the transcript.
     pub chaining: Chaining,
-    /// Whether to ask for generations that outlive their stream.
+    /// Whether to request generations that outlive their stream.
     pub background: Background,
-    /// What is asked before each step.
+    /// Called before each step.
     pub hook: Option<Arc<dyn Hook>>,
 }
 
@@ -52,7 +52,7 @@ pub enum Chaining {
     On,
 }
 
-/// Whether generations are asked for that the provider keeps for a while.
+/// Whether generations are requested that the provider keeps for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Background {
     /// A generation ends with its stream.
@@ -62,22 +62,22 @@ pub enum Background {
     On,
 }
 
-/// Somebody who may tell the model something before a step.
+/// A callback of the program before each step.
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
-    /// What the model should know before the next step. It becomes a message, once.
+    /// The text to add before the next step. It becomes a message, once per step.
     async fn before_step(&self, chat: &Chat) -> Option<String>;
 }
 
 impl Agent {
-    /// An agent on one model, with the default bounds and no tools.
+    /// An agent on one model, with the default limits and no tools.
     #[must_use]
     pub fn new(model: ModelId) -> Self {
-        Self { models: vec![model], ..Self::nobody() }
+        Self { models: vec![model], ..Self::missing() }
     }
 
-    /// Stands for an agent that is not there: it asks no model.
-    pub(crate) fn nobody() -> Self {
+    /// The stand-in for an agent that is not configured: it has no model.
+    pub(crate) fn missing() -> Self {
         Self {
             models: Vec::new(),
             system: Vec::new(),
@@ -94,27 +94,27 @@ impl Agent {
         }
     }
 
-    /// The models to ask in a chat with this model of its own, first choice first. It stands for the agent's first.
+    /// The models to ask, first choice first. A chat's own model replaces the agent's first.
     pub(crate) fn asks<'a>(&'a self, own: Option<&'a ModelId>) -> impl Iterator<Item = &'a ModelId> {
         let others = self.models.iter().skip(1).filter(move |model| Some(*model) != own);
         own.or(self.models.first()).into_iter().chain(others)
     }
 
-    /// The same agent with another model to fall back to.
+    /// Returns the agent with another model to fall back to.
     #[must_use]
     pub fn or(mut self, model: ModelId) -> Self {
         self.models.push(model);
         self
     }
 
-    /// The same agent with more instructions.
+    /// Returns the agent with more instructions.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
         self.system.push(text.into());
         self
     }
 
-    /// The same agent with sampling parameters and stop sequences. What a model or its wire does not take is left out of
+    /// Returns the agent with sampling parameters and stop sequences. What a model or its wire does not take is left out of
     /// requests to it; [`Sampling::fitting`] says what that is.
     ///
     /// # Errors
@@ -125,30 +125,30 @@ impl Agent {
         Ok(self)
     }
 
-    /// The same agent with answers of at most so many tokens. What the model cannot say at once is not asked of it.
+    /// Returns the agent with a limit on the tokens of an answer. The model's own limit holds too.
     #[must_use]
     pub const fn output_tokens_max(mut self, tokens: u32) -> Self {
         self.output_tokens_max = Some(tokens);
         self
     }
 
-    /// The same agent with other bounds.
+    /// Returns the agent with other limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The same agent with a tool. Agents it was cloned from, or that were cloned from it, do not get it.
+    /// Returns the agent with a tool. Agents it was cloned from, or that were cloned from it, do not get it.
     pub fn tool(mut self, tool: impl Tool) -> Result<Self, BadTool> {
         self.toolbox.add(tool)?;
         Ok(self)
     }
 
-    /// The same agent with a tool that the provider defines and runs itself: no code of ours runs for it.
+    /// Returns the agent with a tool that the provider defines and runs itself: no code of this process runs for it.
     ///
-    /// The definition is what the provider's API documents, so it fits the models of one provider. Calls and what came of
-    /// them are parts of the reply ([`Part::Call`] run by the provider, [`Part::Provided`]), and sources it names are
+    /// The definition is what the provider's API documents, so it fits the models of one provider. Calls and their
+    /// results are parts of the reply ([`Part::Call`] run by the provider, [`Part::Provided`]), and sources it names are
     /// [`Part::Source`].
     ///
     /// ```
@@ -170,14 +170,14 @@ impl Agent {
         Ok(self)
     }
 
-    /// The same agent with tools that may change while turns run.
+    /// Returns the agent with tools that may change while turns run.
     #[must_use]
     pub fn live_tools(mut self, tools: LiveToolbox) -> Self {
         self.live = Some(tools);
         self
     }
 
-    /// The tools as they are now.
+    /// The tools as they are now, live ones included.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
         match &self.live {
             Some(live) => self.toolbox.beside(&live.current()),

@@ -1,4 +1,4 @@
-//! A chat, to talk to.
+//! Handles: commands to one chat, and waiting for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,18 @@ use everturn_core::view::{Cursor, Standing, View};
 use everturn_stores::{Heading, Receipt, StoreError, StoreExt as _, Submission, SubmitError, WriteError};
 use tokio::time::Instant;
 
-use crate::engine::Ports;
-use crate::watch::poll::Poll;
+use crate::drive::inbox;
+use crate::process::{Shared, supervisor};
+use crate::watch::poll::Polling;
 use crate::watch::subscription::Subscription;
 
-/// How soon a chat is asked for again that another process holds.
+/// The pause before a chat is acquired again that another process holds.
 const HELD_RETRY: Duration = Duration::from_millis(50);
 
-/// Provider calls on a page. A chat may have made any number.
+/// Provider calls on one page. A chat may have made any number.
 const ATTEMPTS_LEN_MAX: usize = 500;
 
-/// What a chat does that does nothing more by itself.
+/// How a chat rests: it does nothing more by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rest {
     /// No turn is under way. How the newest one ended, unless there was none.
@@ -51,31 +52,31 @@ impl Rest {
     }
 }
 
-/// A chat, to talk to. Cheap to clone.
+/// A handle to one chat. Cheap to clone.
 #[derive(Clone)]
 pub struct ChatHandle {
-    pub(crate) ports: Arc<Ports>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) id: ChatId,
 }
 
 impl ChatHandle {
-    /// Its name.
+    /// The id of the chat.
     #[must_use]
     pub const fn id(&self) -> ChatId {
         self.id
     }
 
-    /// Says something; if the chat is busy, after the turn.
+    /// Sends a message; if the chat is busy, it is queued until the turn ends.
     pub async fn send(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
         self.say(text, Delivery::Queue).await
     }
 
-    /// Says something; if the chat is busy, at the next step boundary.
+    /// Sends a message; if the chat is busy, the model reads it at the next step.
     pub async fn steer(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
         self.say(text, Delivery::Steer).await
     }
 
-    /// Says something now; if the chat is busy, it is interrupted first.
+    /// Sends a message; if the chat is busy, it is interrupted first.
     pub async fn send_now(&self, text: impl Into<String>) -> Result<Receipt, SubmitError> {
         self.say(text, Delivery::Now).await
     }
@@ -104,14 +105,14 @@ impl ChatHandle {
         self.submit(Command::Answer(answers.into_iter().collect()), None).await
     }
 
-    /// Stops the turn. Returns once what was shown is stored; at a chat that rests already, at once.
+    /// Interrupts the turn. Returns once what was shown is stored; for a chat that rests already, at once.
     pub async fn interrupt(&self) -> Result<(), SubmitError> {
         self.interrupt_as(None).await
     }
 
-    /// The same with a request id.
+    /// Interrupts the turn, with a request id.
     pub async fn interrupt_as(&self, key: Option<String>) -> Result<(), SubmitError> {
-        // Under a request id it is kept all the same, so that it stops nothing when it comes again.
+        // With a request id it is stored in any case, so that a repeat interrupts nothing.
         if key.is_none() && self.is_at_rest().await? {
             return Ok(());
         }
@@ -122,18 +123,18 @@ impl ChatHandle {
     }
 
     async fn is_at_rest(&self) -> Result<bool, StoreError> {
-        let rests = matches!(self.ports.store.heading(self.id).await?.status, Status::Idle | Status::Failed);
-        Ok(rests && self.ports.store.inbox(self.id).await?.is_empty())
+        let rests = matches!(self.shared.store.heading(self.id).await?.status, Status::Idle | Status::Failed);
+        Ok(rests && inbox::is_empty(&*self.shared.store, self.id).await?)
     }
 
-    /// Deletes the chat with all that is kept of it. A turn under way is stopped first, in whichever process it is, and
-    /// whoever waits is not heard any more. Goes on trying while another process holds the chat: bound it.
+    /// Deletes the chat with everything stored of it. A turn under way is interrupted first, in whichever process it is, and
+    /// queued messages are dropped. Retries while another process holds the chat: set a timeout.
     pub async fn delete(&self) -> Result<(), StoreError> {
-        let owner = self.ports.store.heading(self.id).await?.owner;
+        let owner = self.shared.store.heading(self.id).await?.owner;
         loop {
             self.quieten().await?;
-            let deleted = match self.ports.acquire(self.id).await {
-                Ok(lease) => self.ports.store.delete(lease).await,
+            let deleted = match self.shared.acquire(self.id).await {
+                Ok(lease) => self.shared.store.delete(lease).await,
                 Err(error) => Err(error),
             };
             match deleted {
@@ -142,24 +143,24 @@ impl ChatHandle {
                 Err(WriteError::Fenced | WriteError::OutOfPlace) => tokio::time::sleep(HELD_RETRY).await,
             }
         }
-        if let Some(recorder) = &self.ports.recorder {
+        if let Some(recorder) = &self.shared.recorder {
             recorder.forget(self.id);
         }
-        let bell = self.ports.hub.bell(self.id);
-        bell.ring();
-        bell.inbox.notify_one(); // A driver that is still there finds nothing to drive.
-        self.ports.feeds.tell(&owner, self.id);
+        let signals = self.shared.signals.of(self.id);
+        signals.ring();
+        signals.inbox.notify_one(); // A driver that is still there finds no chat.
+        self.shared.feeds.tell(&owner, self.id);
         Ok(())
     }
 
-    /// Stops the turn, and lets nobody begin another. What does not fit any more has happened already.
+    /// Interrupts the turn and empties the queue, so that no turn begins.
     async fn quieten(&self) -> Result<(), StoreError> {
         for queued in self.standing().await?.queue {
-            let _ = self.submit(Command::Unqueue(queued.id), None).await; // It may have been heard meanwhile.
+            let _ = self.submit(Command::Unqueue(queued.id), None).await; // It may have been taken up meanwhile.
         }
         match self.interrupt().await {
             Err(SubmitError::Store(StoreError::NoSuchChat)) => Err(StoreError::NoSuchChat),
-            _ => Ok(()), // What else is wrong shows when the chat is taken.
+            _ => Ok(()), // Any other error shows when the chat is acquired.
         }
     }
 
@@ -168,22 +169,22 @@ impl ChatHandle {
         self.submit(Command::Compact, None).await
     }
 
-    /// Puts the chat away.
+    /// Archives the chat.
     pub async fn archive(&self) -> Result<Receipt, SubmitError> {
         self.submit(Command::Archive, None).await
     }
 
-    /// Takes it out again.
+    /// Takes the chat out of the archive.
     pub async fn unarchive(&self) -> Result<Receipt, SubmitError> {
         self.submit(Command::Unarchive, None).await
     }
 
-    /// Has the chat ask another model first from its next turn on.
+    /// Sets the model that the chat asks first, from its next turn on.
     pub async fn choose(&self, model: ModelChoice) -> Result<Receipt, SubmitError> {
         self.patch(Some(model), None).await
     }
 
-    /// Has whatever is exchanged with providers for it recorded from the next request on, or nothing more than of other chats.
+    /// Records all exchanges with providers for this chat from the next request on, or only as much as for other chats.
     pub async fn debug(&self, debug: bool) -> Result<Receipt, SubmitError> {
         self.patch(None, Some(debug)).await
     }
@@ -192,30 +193,31 @@ impl ChatHandle {
         self.submit(Command::Patch { title: None, archived: None, model, debug }, None).await
     }
 
-    /// Any command, with a request id: sent again with the same one, it has no second effect.
+    /// Submits any command. Submitted again with the same request id, it has no second effect.
     pub async fn submit(&self, command: Command, key: Option<String>) -> Result<Receipt, SubmitError> {
-        self.ports.refuse_damaged(self.id)?;
+        self.shared.driven.refuse_damaged(self.id)?;
         let (owner, limits) = self.limits(&command, key.as_deref()).await?;
-        let submission = Submission { command, key, at: self.ports.clock.now() };
-        let (ports, id) = (self.ports.clone(), self.id);
-        // A store may go on writing when whoever asked has hung up. What it wrote would lie there until somebody else came.
+        let submission = Submission { command, key, at: self.shared.clock.now() };
+        let shared = self.shared.clone();
+        let id = self.id;
+        // The store may go on writing after the caller is gone. The command would lie there until the next wake-up.
         let accepted = async move {
             let started = Instant::now();
-            let receipt = ports.store.submit(id, submission, &limits).await?;
-            ports.metrics.accepted(started.elapsed());
-            ports.wake(id);
-            ports.hub.ring_for_accepted(id);
-            ports.feeds.tell(&owner, id);
+            let receipt = shared.store.submit(id, submission, &limits).await?;
+            shared.metrics.accepted(started.elapsed());
+            shared.wake(id);
+            shared.signals.ring_for_accepted(id);
+            shared.feeds.tell(&owner, id);
             Ok(receipt)
         };
-        self.ports.to_the_end(accepted).await
+        self.shared.to_the_end(accepted).await
     }
 
-    /// Whose the chat is, and what a command is held to. A chat whose agent is not there any more takes what needs none, and what it took before.
+    /// The chat's owner and the limits of its agent. A chat whose agent is gone takes commands that need none, and repeats.
     async fn limits(&self, command: &Command, key: Option<&str>) -> Result<(String, Limits), SubmitError> {
-        let store = &self.ports.store;
+        let store = &self.shared.store;
         let Heading { agent: name, owner, .. } = store.heading(self.id).await?;
-        if let Some(agent) = self.ports.agent(&name) {
+        if let Some(agent) = self.shared.agent(&name) {
             return Ok((owner, agent.limits.clone()));
         }
         let was_taken = match key {
@@ -228,26 +230,26 @@ impl ChatHandle {
         Ok((owner, Limits::default()))
     }
 
-    /// What became of a command, once the driver has come to it.
+    /// Waits until the driver has applied a command, and returns whether it was refused.
     pub async fn outcome(&self, receipt: Receipt) -> Result<Result<(), Refusal>, StoreError> {
-        self.once(|| self.ports.store.outcome(self.id, receipt.seq)).await
+        self.once(|| self.shared.store.outcome(self.id, receipt.seq)).await
     }
 
-    /// Asks the store again whenever something was committed, until there is an answer. However fast the model speaks,
-    /// nobody is asked for it. Nothing is committed any more once the driver has given up.
+    /// Asks the store again after every commit, until there is an answer. Deltas cause no reads. Fails if this process cannot
+    /// drive the chat, because no commit would come.
     async fn once<T, Asked>(&self, ask: impl Fn() -> Asked) -> Result<T, StoreError>
     where
         Asked: Future<Output = Result<Option<T>, StoreError>>,
     {
-        let bell = self.ports.hub.bell(self.id);
-        let mut committed = bell.commits.listen();
-        let mut poll = Poll::of(&self.id.as_u128().to_be_bytes());
+        let signals = self.shared.signals.of(self.id);
+        let mut committed = signals.commits.listen();
+        let mut poll = Polling::of(&self.id.as_u128().to_be_bytes());
         loop {
             committed.mark(); // Before the read: a commit in between wakes us again.
             if let Some(answer) = ask().await? {
                 return Ok(answer);
             }
-            if let Some(error) = self.ports.gave_up_on(self.id) {
+            if let Some(error) = self.shared.driven.unreadable(self.id) {
                 return Err(error);
             }
             tokio::select! {
@@ -260,28 +262,27 @@ impl ChatHandle {
 
     /// The events from a cursor on; without one, a snapshot first.
     ///
-    /// This is a view that catches up, not a log of everything that happened: whoever folds the events has the chat as it
-    /// is, and is never waited for. A reader that falls behind is told of a finished message without the deltas it came
-    /// in, and of where the chat stands now without where it stood in between. Each delta by itself is told to a
-    /// [`DeltaLog`](crate::DeltaLog).
+    /// This is a view that catches up, not a log of everything that happened: folding the events gives the chat as it is, and
+    /// nothing waits for a slow reader. A reader that falls behind gets a finished message without the deltas it came in,
+    /// and the newest standing without those in between. A [`DeltaLog`](crate::DeltaLog) receives every single delta.
     #[must_use]
     pub fn events(&self, cursor: Option<Cursor>) -> Subscription {
-        Subscription::new(self.ports.store.clone(), self.id, cursor, self.ports.hub.bell(self.id))
+        Subscription::new(self.shared.store.clone(), self.id, cursor, self.shared.signals.of(self.id))
     }
 
-    /// Waits until the chat does nothing more by itself, and says what it does then.
+    /// Waits until the chat rests, and returns how.
     ///
     /// # Errors
-    /// The store cannot be read; or this process has given the chat up, because what is stored of it cannot be read.
+    /// The store is unavailable, or this process cannot read what is stored of the chat.
     pub async fn rest(&self) -> Result<Rest, StoreError> {
         let rests = |standing: &Standing| matches!(standing.status, Status::Idle | Status::Failed | Status::Awaiting);
         loop {
             let standing = self.until(rests).await?;
-            if !self.ports.store.inbox(self.id).await?.is_empty() {
+            if !inbox::is_empty(&*self.shared.store, self.id).await? {
                 self.until(|next| next.version > standing.version).await?;
                 continue;
             }
-            // What has left the inbox meanwhile shows in where the chat stands now.
+            // A command that has left the inbox meanwhile shows in the standing now.
             let standing = self.until(|_| true).await?;
             if rests(&standing) {
                 return Ok(Rest::of(standing));
@@ -294,12 +295,12 @@ impl ChatHandle {
         self.once(|| async move { Ok(Some(self.standing().await?).filter(is_so)) }).await
     }
 
-    /// Where the chat stands now. However much was said in it, this costs the same.
+    /// Where the chat stands now. The cost does not depend on the length of the transcript.
     pub async fn standing(&self) -> Result<Standing, StoreError> {
-        self.ports.store.standing(self.id).await
+        self.shared.store.standing(self.id).await
     }
 
-    /// The chat as it is now, by its newest page.
+    /// The chat as it is now, with its newest page of messages.
     pub async fn view(&self) -> Result<View, StoreError> {
         let mut view = View::default();
         if let Some(event) = self.events(None).try_next().await? {
@@ -308,12 +309,12 @@ impl ChatHandle {
         Ok(view)
     }
 
-    /// Everything that was said.
+    /// The whole transcript.
     pub async fn transcript(&self) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.ports.store.transcript(self.id).await
+        self.shared.store.transcript(self.id).await
     }
 
-    /// What the model said last, committed.
+    /// The text of the newest committed reply.
     pub async fn newest_reply(&self) -> Result<Option<String>, StoreError> {
         let newest = self.transcript().await?.iter().rev().find_map(|message| match &message.body {
             Body::Reply(reply) => Some(reply.text()),
@@ -322,16 +323,15 @@ impl ChatHandle {
         Ok(newest)
     }
 
-    /// Provider calls that were made, oldest first, and what each cost: a page of those behind the first `seen`. An empty page
-    /// is behind the last.
+    /// Provider calls and what each cost, oldest first: one page, behind the first `seen`. The page behind the last is empty.
     pub async fn attempts(&self, seen: usize) -> Result<Vec<AttemptRecord>, StoreError> {
-        self.ports.store.attempts(self.id, seen, ATTEMPTS_LEN_MAX).await
+        self.shared.store.attempts(self.id, seen, ATTEMPTS_LEN_MAX).await
     }
 
     /// Drives the chat on the calling task until it rests. For programs that schedule by themselves; dropping the future
     /// is like a crash, and as harmless.
     pub async fn advance(&self) -> Result<(), WriteError> {
-        self.ports.clone().advance(self.id).await
+        supervisor::advance(self.shared.clone(), self.id).await
     }
 }
 
@@ -339,7 +339,7 @@ fn words(text: impl Into<String>) -> Arc<[Part]> {
     Arc::new([Part::text(text)])
 }
 
-/// Whether somebody has to be there who goes on.
+/// Whether a command needs the agent to go on.
 const fn needs_agent(command: &Command) -> bool {
     match command {
         Command::Send { .. } | Command::Edit { .. } | Command::Promote(_) | Command::Answer(_) | Command::Compact => {

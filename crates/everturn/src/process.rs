@@ -1,227 +1,199 @@
-//! What a process does when others work on the same store.
-//!
-//! Chats that nobody drives are taken up, whoever watches here what is written elsewhere is woken, and a process that
-//! could not say in time that it is alive stops everything, because another may be at it already.
+//! One process: the state that its drivers share, and which chats it drives.
 
-mod damaged;
+pub(crate) mod damaged;
+pub(crate) mod hints;
+pub(crate) mod supervisor;
 
-use std::sync::{Arc, Weak};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::future::pending;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_core::change::Change;
-use everturn_core::chat::TurnFailure;
-use everturn_core::draft::Draft;
-use everturn_core::error::ErrorKind;
-use everturn_core::ids::ChatId;
-use everturn_core::message::Stop;
-use everturn_core::status::Status;
-use everturn_stores::{Hint, Loaded, Store, StoreError, StoreExt as _, WriteError};
-use futures_util::FutureExt as _;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use everturn_core::ids::{ChatId, ModelId};
+use everturn_providers::record::Recorder;
+use everturn_providers::{Provider, Server};
+use everturn_stores::{Lease, Store, StoreError, StoreExt as _, WriteError};
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
-use crate::admission::slots::{Seat, Waiting};
-use crate::drive::{Driver, Parked};
-use crate::engine::{Ports, lock};
-use crate::watch::feed::Changed;
+use crate::admission::budget::Budgets;
+use crate::admission::governor::Governors;
+use crate::admission::slots::WorkSlots;
+use crate::agent::Agent;
+use crate::drive::takeover::Takeovers;
+use crate::engine::Drivers;
+use crate::observe::metrics::Metrics;
+use crate::util::clock::Clock;
+use crate::util::entropy::Entropy;
+use crate::util::lock;
+use crate::watch::feed::Feeds;
+use crate::watch::hub::SignalHub;
 
-/// About how long a driver waits before it looks whether its store is back, at first and at most.
+/// The first and the longest pause, about, before a driver tries again that met an unavailable store.
 pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const STORE_RETRY_MAX: Duration = Duration::from_secs(15);
-/// A driver that got on for so long begins anew with its waits.
-const STORE_WELL: Duration = Duration::from_secs(60);
-/// How often in a row a driver may panic before its chat is left alone.
-const PANICS_MAX: u32 = 3;
 
-/// Does what hints say until the engine is gone.
-pub(crate) async fn heed_hints(store: Arc<dyn Store>, ports: Weak<Ports>, gone: CancellationToken) {
-    while let Some(hint) = gone.run_until_cancelled(store.hint()).await {
-        match ports.upgrade() {
-            Some(ports) if !ports.shutdown.is_cancelled() => heed(&ports, hint).await,
-            Some(_) | None => return,
+/// What all drivers and handles of an engine share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
+    pub(crate) agents: BTreeMap<String, Arc<Agent>>,
+    pub(crate) signals: SignalHub,
+    pub(crate) feeds: Arc<Feeds>,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) metrics: Metrics,
+    pub(crate) recorder: Option<Arc<dyn Recorder>>,
+    pub(crate) stop: StopTokens,
+    pub(crate) governors: Governors,
+    pub(crate) budgets: Budgets,
+    pub(crate) slots: WorkSlots,
+    /// Limits how many chats without a work slot are loaded at once, to apply their commands.
+    pub(crate) loading: Arc<Semaphore>,
+    /// One permit: one scan for chats without a driver at a time.
+    pub(crate) scanning: Arc<Semaphore>,
+    pub(crate) takeovers: Takeovers,
+    pub(crate) drivers: Drivers,
+    pub(crate) driven: DrivenChats,
+    pub(crate) tasks: TaskTracker,
+    /// Ends [`hints::follow`] when the last engine is dropped.
+    pub(crate) _hints: DropGuard,
+}
+
+/// The ways in which work stops.
+pub(crate) struct StopTokens {
+    /// Fires when nothing new may begin. What is under way goes on until `shutdown`.
+    pub(crate) drain: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
+    /// The halt token of drivers that start now: a child of `shutdown`, replaced whenever this process loses its leases.
+    halt: Mutex<CancellationToken>,
+}
+
+impl StopTokens {
+    pub(crate) fn new() -> Self {
+        let shutdown = CancellationToken::new();
+        Self { drain: shutdown.child_token(), halt: Mutex::new(shutdown.child_token()), shutdown }
+    }
+
+    pub(crate) fn halt(&self) -> CancellationToken {
+        lock(&self.halt).clone()
+    }
+
+    /// Stops every driver where it is. Drivers that start from now on are not affected.
+    pub(crate) fn halt_all(&self) {
+        std::mem::replace(&mut *lock(&self.halt), self.shutdown.child_token()).cancel();
+    }
+}
+
+/// The chats that this process drives, or cannot drive.
+#[derive(Default)]
+pub(crate) struct DrivenChats {
+    driven: Mutex<HashSet<ChatId>>,
+    /// Chats whose stored state this version cannot read. Waiting handles get the error.
+    unreadable: Mutex<HashMap<ChatId, StoreError>>,
+    /// Chats whose stored state is damaged, and how.
+    damaged: Mutex<HashMap<ChatId, String>>,
+}
+
+impl DrivenChats {
+    pub(crate) fn contains(&self, chat: ChatId) -> bool {
+        lock(&self.driven).contains(&chat)
+    }
+
+    /// Adds a chat. False if it is driven already.
+    pub(crate) fn insert(&self, chat: ChatId) -> bool {
+        lock(&self.driven).insert(chat)
+    }
+
+    pub(crate) fn remove(&self, chat: ChatId) {
+        lock(&self.driven).remove(&chat);
+    }
+
+    /// The error because of which this process does not drive a chat.
+    pub(crate) fn unreadable(&self, chat: ChatId) -> Option<StoreError> {
+        lock(&self.unreadable).get(&chat).cloned()
+    }
+
+    pub(crate) fn set_unreadable(&self, chat: ChatId, error: StoreError) {
+        lock(&self.unreadable).insert(chat, error);
+    }
+
+    pub(crate) fn is_damaged(&self, chat: ChatId) -> bool {
+        lock(&self.damaged).contains_key(&chat)
+    }
+
+    pub(crate) fn set_damaged(&self, chat: ChatId, why: String) {
+        lock(&self.damaged).insert(chat, why);
+    }
+
+    /// Refuses a chat that is known to be damaged.
+    pub(crate) fn refuse_damaged(&self, chat: ChatId) -> Result<(), StoreError> {
+        match lock(&self.damaged).get(&chat) {
+            Some(why) => Err(StoreError::Damaged(why.clone())),
+            None => Ok(()),
         }
     }
 }
 
-async fn heed(ports: &Arc<Ports>, hint: Hint) {
-    match hint {
-        Hint::News(chat) => {
-            ports.hub.ring(chat);
-            ports.feeds.heard(&ports.store, chat);
-        }
-        Hint::Inbox(chat) => {
-            ports.hub.ring_for_accepted(chat);
-            ports.feeds.heard(&ports.store, chat);
-            if ports.is_driven(chat) {
-                ports.wake(chat); // If not: the process that accepted it drives the chat, or the next look finds it.
-            }
-        }
-        Hint::Late => ports.metrics.heartbeat_failed(),
-        Hint::Missed => {
-            ports.hub.ring_all();
-            ports.feeds.tell_all(Changed::Anything);
-            look(ports);
-        }
-        Hint::Look => {
-            ports.feeds.are_shared();
-            look(ports);
-        }
-        Hint::Lost => {
-            tracing::warn!("the store was not reached in time: every turn is let go, and taken up again later");
-            ports.metrics.leases_lost();
-            ports.halt_all();
+impl Shared {
+    /// Acquires the lease of a chat.
+    pub(crate) async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
+        let lease = self.store.acquire(chat).await?;
+        self.takeovers.acquired(&lease);
+        Ok(lease)
+    }
+
+    /// The server that requests to a model go to, if they leave the process.
+    pub(crate) fn server_of(&self, model: &ModelId) -> Option<Server> {
+        self.providers.get(model.provider())?.server()
+    }
+
+    pub(crate) fn agent(&self, name: &str) -> Option<Arc<Agent>> {
+        self.agents.get(name).cloned()
+    }
+
+    /// Makes sure that a chat with commands or unfinished work is driven.
+    pub(crate) fn wake(self: &Arc<Self>, chat: ChatId) {
+        self.signals.of(chat).inbox.notify_one();
+        if self.drivers == Drivers::Spawned && !self.driven.is_damaged(chat) && self.driven.insert(chat) {
+            lock(&self.driven.unreadable).remove(&chat); // The new driver will see whether it still is.
+            self.tasks.spawn(supervisor::drive(self.clone(), chat));
         }
     }
-}
 
-/// Looks for chats that nobody drives; beside what is heard next, for a store that does not answer is about to be the
-/// reason for `Lost`.
-fn look(ports: &Arc<Ports>) {
-    let Ok(looking) = ports.looking.clone().try_acquire_owned() else { return };
-    let ports = ports.clone();
-    tokio::spawn(async move {
-        if let Err(error) = ports.resume().await {
-            tracing::debug!(%error, "chats without a driver cannot be looked for, later then");
-        }
-        drop(looking);
-    });
-}
+    /// Wakes every chat with unfinished work. Chats driven here already are left alone, unless they have commands.
+    pub(crate) async fn resume(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let unsettled = self.store.unsettled().await?;
+        let wanted = unsettled.iter().filter(|found| found.has_commands || !self.driven.contains(found.chat));
+        wanted.for_each(|found| self.wake(found.chat));
+        Ok(unsettled.len())
+    }
 
-impl Ports {
-    pub(crate) async fn drive(self: Arc<Self>, chat: ChatId) {
-        let (mut panics, mut line, mut pause) = (0, None, STORE_RETRY);
-        loop {
-            let Some(seat) = self.admit(chat, line.take()).await else {
-                lock(&self.driven).remove(&chat);
-                return;
-            };
-            // A task of its own, so that a panic is caught here instead of leaving the chat to nobody.
-            let began = Instant::now();
-            let ended = tokio::spawn(self.clone().advance_on(chat, seat)).await;
-            self.metrics.driver_ended(&ended);
-            if began.elapsed() >= STORE_WELL {
-                pause = STORE_RETRY;
-            }
-            match ended {
-                Ok(Ok(Parked::InLine(waiting))) => {
-                    line = waiting;
-                    continue;
-                }
-                Ok(Err(WriteError::Store(StoreError::Unavailable(why)))) => {
-                    tracing::warn!(%chat, why, "the store is not available, trying again");
-                    if self.bide(chat, pause).await {
-                        pause = (pause * 2).min(STORE_RETRY_MAX);
-                        continue;
-                    }
-                }
-                Err(join) if join.is_panic() && panics + 1 < PANICS_MAX => {
-                    tracing::error!(%chat, %join, "the driver panicked, trying again");
-                    panics += 1;
-                    continue;
-                }
-                Err(join) if join.is_panic() => drop(tokio::spawn(self.clone().give_up(chat)).await),
-                Ok(Ok(Parked::Resting | Parked::HandedOver)) | Err(_) => {}
-                Ok(Err(WriteError::Store(StoreError::Damaged(why)))) => {
-                    self.set_aside(chat, why).await;
-                    lock(&self.driven).remove(&chat);
-                    return;
-                }
-                Ok(Err(error)) => {
-                    tracing::info!(%chat, %error, "the chat cannot be driven here");
-                    if let WriteError::Store(error @ StoreError::Unreadable(_)) = error {
-                        lock(&self.unreadable).insert(chat, error);
-                    }
-                    lock(&self.driven).remove(&chat);
-                    self.hub.ring(chat); // Whoever waits for a commit hears that none comes.
-                    return; // Nor can what its inbox holds; its owner has been told.
-                }
-            }
-            lock(&self.driven).remove(&chat);
-            let missed = matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty());
-            if self.drain.is_cancelled() || !missed || !lock(&self.driven).insert(chat) {
-                return;
+    /// Deletes recordings of chats that were deleted by another process, or by one that died of it.
+    pub(crate) async fn delete_orphan_recordings(&self) {
+        let Some(recorder) = &self.recorder else { return };
+        for chat in recorder.kept() {
+            if matches!(self.store.heading(chat).await, Err(StoreError::NoSuchChat)) {
+                recorder.forget(chat);
             }
         }
     }
 
-    /// Waits for the store to come back: about so long, or until it took a command for the chat. False if the process ends
-    /// first.
-    async fn bide(&self, chat: ChatId, pause: Duration) -> bool {
-        let chance = 0.5 + self.entropy.unit(); // Or all chats would ask the store at the same moment.
-        let bell = self.hub.bell(chat);
-        let _ = bell.inbox.notified().now_or_never(); // It rang for the driver that is gone.
-        tokio::select! {
-            () = self.drain.cancelled() => false,
-            () = bell.inbox.notified() => true,
-            () = sleep(pause.mul_f64(chance)) => true,
+    /// Runs `work` to its end, also when the caller drops this future.
+    pub(crate) async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        match self.tasks.spawn(work.in_current_span()).await.map_err(JoinError::try_into_panic) {
+            Ok(done) => done,
+            Err(Ok(panic)) => resume_unwind(panic),
+            Err(Err(_cancelled)) => pending().await, // The runtime shuts down, and the caller with it.
         }
     }
 
-    /// Ends the turn of a chat that no driver survives, so that it rests and says why. What was shown is kept.
-    async fn give_up(self: Arc<Self>, chat: ChatId) {
-        let message = format!("This turn crashed its driver {PANICS_MAX} times and was ended; see the log.");
-        let failure = TurnFailure { kind: ErrorKind::Generic, message, detail: String::new(), attempts: 0 };
-        let ended = async {
-            let mut lease = self.acquire(chat).await?;
-            let Loaded { chat, rows, .. } = self.store.load(&lease).await?;
-            let shown = |stop| {
-                let draft = Draft::of_rows(&rows).ok().flatten()?;
-                let ended = draft.newest_at();
-                draft.seal(stop, ended, None).filter(|reply| !reply.parts.is_empty())
-            };
-            let mut change = Change::new(&chat, self.clock.now());
-            match chat.status {
-                Status::Running => change.fail(shown(Stop::Broken), failure),
-                Status::Interrupting => change.settle(shown(Stop::Interrupted)),
-                Status::Idle | Status::Awaiting | Status::Failed => return Ok(()),
-            };
-            self.store.commit(&mut lease, &change.facts()).await.map(|_| ())
-        };
-        let ended: Result<(), WriteError> = ended.await;
-        self.hub.bell(chat).ring();
-        tracing::error!(%chat, ?ended, "the driver keeps panicking, the turn is ended");
-    }
-
-    /// Waits until the chat may be driven: on a place, or without one if somebody wants something of it meanwhile. None
-    /// if the process ends first.
-    async fn admit(&self, chat: ChatId, line: Option<Waiting>) -> Option<Seat> {
-        if self.drain.is_cancelled() {
-            return None;
-        }
-        let mut waiting = match line {
-            Some(waiting) => waiting,
-            None => {
-                if let Some(place) = self.places.take() {
-                    return Some(Seat::on(place));
-                }
-                // A store that cannot say whose it is will tell the driver so.
-                let owner = self.store.heading(chat).await.map(|heading| heading.owner).unwrap_or_default();
-                self.places.line_up(&owner)
-            }
-        };
-        let bell = self.hub.bell(chat);
-        loop {
-            tokio::select! {
-                biased;
-                () = self.drain.cancelled() => return None,
-                place = waiting.place() => return Some(Seat::on(place)),
-                () = bell.inbox.notified() => {}
-            }
-            if matches!(self.store.inbox(chat).await, Ok(pending) if !pending.is_empty()) {
-                let obeying = self.obeying.clone().acquire_owned().await.ok();
-                return Some(Seat { line: Some(waiting), obeying, ..Seat::default() });
-            }
-        }
-    }
-
-    async fn advance_on(self: Arc<Self>, chat: ChatId, seat: Seat) -> Result<Parked, WriteError> {
-        let lease = self.acquire(chat).await?;
-        Driver::take(self, lease, seat).await?.run().await
-    }
-
-    /// Advances a chat for whoever drives by hand.
-    pub(crate) async fn advance(self: Arc<Self>, chat: ChatId) -> Result<(), WriteError> {
-        let seat = Seat { place: self.places.take(), ..Seat::default() };
-        self.advance_on(chat, seat).await.map(|_| ())
+    /// Runs a task that only a shutdown waits for.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
     }
 }

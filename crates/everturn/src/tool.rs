@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::tool::progress::Progress;
+use crate::tool::progress::ToolProgress;
 
 /// Something a model can use.
 #[async_trait]
@@ -98,14 +98,14 @@ pub struct ToolContext {
     /// still counts; after that it is dropped. A tool that holds its thread cannot be: let those run on threads of their
     /// own.
     pub cancel: CancellationToken,
-    pub(crate) progress: Progress,
+    pub(crate) progress: ToolProgress,
 }
 
 impl ToolContext {
     /// A context that nobody listens to: for running a tool by itself, as its tests do.
     #[must_use]
     pub fn new(chat: ChatId, call: CallUid) -> Self {
-        Self { chat, call, cancel: CancellationToken::new(), progress: Progress::default() }
+        Self { chat, call, cancel: CancellationToken::new(), progress: ToolProgress::default() }
     }
 
     /// Shows people how far the tool is: a line, or the end of what it has put out. It stands for what was shown before,

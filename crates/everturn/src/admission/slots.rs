@@ -1,11 +1,11 @@
-//! Places for chats that work.
+//! Work slots of one process.
 //!
-//! A process that takes up ten thousand chats at once has memory, sockets and patience for some of them. So a chat that
-//! asks a model or runs tools needs a place, and there are only so many. Whoever finds none waits in a line of its owner,
-//! and a place goes to the owner who has fewest, so one with ten thousand chats delays another by one step at most.
+//! A process that takes over ten thousand chats at once has memory and sockets for some of them. So a chat that asks a model
+//! or runs tools needs a work slot, and their number is limited. A chat that finds none waits in a line of its owner, and a
+//! free slot goes to the owner with the fewest, so one with ten thousand chats delays another by one step at most.
 //!
-//! Only work needs a place. A chat that rests, waits for its time to retry or for somebody's answer has none, and what
-//! its inbox says is obeyed without one: a person who presses stop does not wait in line.
+//! Only work needs a slot. A chat that rests, waits for its next retry or for an answer has none, and commands are applied
+//! without one: a person who presses stop does not wait in line.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 use crate::observe::metrics::Metrics;
 
-/// The places of one process.
+/// The work slots of one process.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(Arc<Shared>);
+pub(crate) struct WorkSlots(Arc<Inner>);
 
 #[derive(Debug)]
-struct Shared {
+struct Inner {
     state: Mutex<State>,
     metrics: Metrics,
 }
@@ -29,9 +29,9 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// How many places each owner has. Whoever has none is not in here.
+    /// Slots by owner. Owners without any are absent.
     held: HashMap<Arc<str>, usize>,
-    /// Owners with somebody in line; of two with as many places, the front one is served first.
+    /// Owners with chats in line; of two with as many slots, the front one is served first.
     lines: VecDeque<(Arc<str>, VecDeque<Ticket>)>,
     tickets: u64,
 }
@@ -42,77 +42,101 @@ struct Ticket {
     called: Arc<Notify>,
 }
 
-/// The right to work. Given back when dropped.
+/// The right to work. Dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Places,
-    /// Nobody's until its chat was loaded.
+pub(crate) struct WorkSlot {
+    slots: WorkSlots,
+    /// Unknown until the chat is loaded.
     owner: Option<Arc<str>>,
 }
 
-/// What a driver has to work on, or instead.
+/// The work slot of a driver, or its place in line for one.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
-    pub(crate) place: Option<Place>,
-    /// Where it stands in line.
-    pub(crate) line: Option<Waiting>,
-    /// The right to be loaded nevertheless, to do what its inbox says.
-    pub(crate) obeying: Option<OwnedSemaphorePermit>,
+pub(crate) enum Admission {
+    /// Neither.
+    #[default]
+    None,
+    /// The chat may work.
+    Slot(WorkSlot),
+    /// The chat waits, and is loaded only to apply the commands in its inbox.
+    Waiting {
+        line: SlotWait,
+        /// The permit to be loaded without a slot.
+        _loading: Option<OwnedSemaphorePermit>,
+    },
 }
 
-impl Seat {
-    pub(crate) fn on(place: Place) -> Self {
-        Self { place: Some(place), ..Self::default() }
-    }
-
-    /// Whether there is a place, if need be one that is free or has just been called.
-    pub(crate) fn is_placed(&mut self, places: &Places, owner: &str) -> bool {
-        if self.place.is_none() {
-            let called = self.line.as_mut().and_then(|line| line.place().now_or_never());
-            self.place = called.or_else(|| places.take());
+impl Admission {
+    /// Counts the slot for its owner, once the chat is loaded.
+    pub(crate) fn belongs_to(&mut self, owner: &str) {
+        if let Self::Slot(slot) = self {
+            slot.belongs_to(owner);
         }
-        let Some(place) = &mut self.place else { return false };
-        place.belongs_to(owner);
-        (self.line, self.obeying) = (None, None);
-        true
+    }
+
+    /// Whether an owner in line should have the slot instead.
+    pub(crate) fn should_yield(&self) -> bool {
+        matches!(self, Self::Slot(slot) if slot.should_yield())
+    }
+
+    /// Takes a slot that is free or was just given to this place in line. False if there is none.
+    pub(crate) fn acquire(&mut self, slots: &WorkSlots, owner: &str) -> bool {
+        let slot = match self {
+            Self::Slot(_) => None,
+            Self::Waiting { line, .. } => line.slot().now_or_never().or_else(|| slots.take()),
+            Self::None => slots.take(),
+        };
+        if let Some(slot) = slot {
+            *self = Self::Slot(slot);
+        }
+        self.belongs_to(owner);
+        matches!(self, Self::Slot(_))
+    }
+
+    /// Takes the place in line out, if there is one.
+    pub(crate) fn take_line(&mut self) -> Option<SlotWait> {
+        match std::mem::take(self) {
+            Self::Waiting { line, .. } => Some(line),
+            Self::None | Self::Slot(_) => None,
+        }
     }
 }
 
-/// Somebody in line. Dropped, they have left it.
+/// A place in line. Dropping it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    places: Places,
+pub(crate) struct SlotWait {
+    slots: WorkSlots,
     owner: Arc<str>,
     number: u64,
     called: Arc<Notify>,
     since: Instant,
-    is_seated: bool,
+    has_slot: bool,
 }
 
-impl Places {
-    /// So many places, all free.
+impl WorkSlots {
+    /// `len` slots, all free.
     pub(crate) fn new(len: usize, metrics: Metrics) -> Self {
         let state = State { free: len.max(1), held: HashMap::new(), lines: VecDeque::new(), tickets: 0 };
-        Self(Arc::new(Shared { state: Mutex::new(state), metrics }))
+        Self(Arc::new(Inner { state: Mutex::new(state), metrics }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place, if there is one that nobody waits for.
-    pub(crate) fn take(&self) -> Option<Place> {
+    /// A slot, if one is free.
+    pub(crate) fn take(&self) -> Option<WorkSlot> {
         let mut state = self.state();
         if state.free == 0 {
-            return None; // Whoever is in line found none either: a place that is given back goes to them.
+            return None; // Chats in line found none either: a slot that is freed goes to them.
         }
         state.free -= 1;
-        self.0.metrics.place_taken();
-        Some(Place { places: self.clone(), owner: None })
+        self.0.metrics.slot_taken();
+        Some(WorkSlot { slots: self.clone(), owner: None })
     }
 
-    /// A place in line, behind the others of the same owner.
-    pub(crate) fn line_up(&self, owner: &str) -> Waiting {
+    /// A place in line, behind the other chats of the same owner.
+    pub(crate) fn line_up(&self, owner: &str) -> SlotWait {
         let mut state = self.state();
         state.tickets += 1;
         let (number, called, owner) = (state.tickets, Arc::new(Notify::new()), Arc::<str>::from(owner));
@@ -122,9 +146,9 @@ impl Places {
             None => state.lines.push_back((owner.clone(), VecDeque::from([ticket]))),
         }
         self.0.metrics.lined_up();
-        let waiting = Waiting { places: self.clone(), owner, number, called, since: Instant::now(), is_seated: false };
+        let waiting = SlotWait { slots: self.clone(), owner, number, called, since: Instant::now(), has_slot: false };
         if state.free > 0 {
-            state.free -= 1; // It was given back since somebody looked.
+            state.free -= 1; // It was freed since the caller looked.
             state.call();
         }
         waiting
@@ -149,7 +173,7 @@ impl State {
         self.held.get(owner).copied().unwrap_or(0)
     }
 
-    /// Gives a place that nobody has to whoever is next.
+    /// Gives a freed slot to the next in line.
     fn call(&mut self) {
         let fewest = (0..self.lines.len()).min_by_key(|place| self.held(&self.lines[*place].0));
         let Some((owner, mut line)) = fewest.and_then(|place| self.lines.remove(place)) else {
@@ -166,25 +190,25 @@ impl State {
     }
 }
 
-impl Waiting {
-    /// Waits until it is one's turn. May be dropped and called again.
-    pub(crate) async fn place(&mut self) -> Place {
+impl SlotWait {
+    /// Waits for the slot. May be dropped and called again.
+    pub(crate) async fn slot(&mut self) -> WorkSlot {
         self.called.notified().await;
-        self.is_seated = true;
-        let metrics = &self.places.0.metrics;
-        metrics.seated(self.since.elapsed());
-        metrics.place_taken();
-        Place { places: self.places.clone(), owner: Some(self.owner.clone()) }
+        self.has_slot = true;
+        let metrics = &self.slots.0.metrics;
+        metrics.left_line_with_slot(self.since.elapsed());
+        metrics.slot_taken();
+        WorkSlot { slots: self.slots.clone(), owner: Some(self.owner.clone()) }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for SlotWait {
     fn drop(&mut self) {
-        if self.is_seated {
+        if self.has_slot {
             return;
         }
-        self.places.0.metrics.left_the_line();
-        let mut state = self.places.state();
+        self.slots.0.metrics.left_line();
+        let mut state = self.slots.state();
         let line = state.lines.iter().position(|(owner, _)| *owner == self.owner);
         let ticket = line.and_then(|line| {
             let tickets = &mut state.lines[line].1;
@@ -193,36 +217,36 @@ impl Drop for Waiting {
         });
         if ticket.is_none() {
             drop(state);
-            self.places.give_back(Some(&self.owner)); // It had just been called.
+            self.slots.give_back(Some(&self.owner)); // It had just been given a slot.
             return;
         }
         state.lines.retain(|(_, tickets)| !tickets.is_empty());
     }
 }
 
-impl Place {
-    /// Counts it as this owner's.
+impl WorkSlot {
+    /// Counts the slot for its owner.
     pub(crate) fn belongs_to(&mut self, owner: &str) {
         if self.owner.is_none() {
             let owner = Arc::<str>::from(owner);
-            *self.places.state().held.entry(owner.clone()).or_default() += 1;
+            *self.slots.state().held.entry(owner.clone()).or_default() += 1;
             self.owner = Some(owner);
         }
     }
 
-    /// Whether somebody in line should have it instead: their owner has fewer, and still would not have more.
-    pub(crate) fn is_owed(&self) -> bool {
+    /// Whether an owner in line should have the slot instead: one with fewer, who then still would not have more.
+    pub(crate) fn should_yield(&self) -> bool {
         let Some(owner) = &self.owner else { return false };
-        let state = self.places.state();
+        let state = self.slots.state();
         let mine = state.held(owner);
         state.lines.iter().any(|(other, _)| other != owner && state.held(other) + 1 < mine)
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkSlot {
     fn drop(&mut self) {
-        self.places.0.metrics.place_left();
-        self.places.give_back(self.owner.as_ref());
+        self.slots.0.metrics.slot_freed();
+        self.slots.give_back(self.owner.as_ref());
     }
 }
 
@@ -232,28 +256,28 @@ mod tests {
 
     use super::*;
 
-    fn places(len: usize) -> Places {
-        Places::new(len, Metrics::unregistered())
+    fn slots(len: usize) -> WorkSlots {
+        WorkSlots::new(len, Metrics::unregistered())
     }
 
-    fn taken(places: &Places, owner: &str) -> Place {
-        let mut place = places.take().expect("a free place");
-        place.belongs_to(owner);
-        place
+    fn taken(slots: &WorkSlots, owner: &str) -> WorkSlot {
+        let mut slot = slots.take().expect("a free slot");
+        slot.belongs_to(owner);
+        slot
     }
 
-    fn called(waiting: &mut Waiting) -> Option<Place> {
-        pin!(waiting.place()).now_or_never()
+    fn called(waiting: &mut SlotWait) -> Option<WorkSlot> {
+        pin!(waiting.slot()).now_or_never()
     }
 
-    /// Whoever has fewest places is next, and among equals whoever came first.
+    /// The owner with the fewest slots is next, and among equals the one that came first.
     #[tokio::test]
-    async fn a_place_goes_to_the_owner_who_has_fewest() {
-        let places = places(3);
-        let mut held = vec![taken(&places, "many"), taken(&places, "many"), taken(&places, "many")];
-        assert!(places.take().is_none());
-        let mut many = [places.line_up("many"), places.line_up("many")];
-        let (mut few, mut third) = (places.line_up("few"), places.line_up("third"));
+    async fn a_slot_goes_to_the_owner_with_the_fewest() {
+        let slots = slots(3);
+        let mut held = vec![taken(&slots, "many"), taken(&slots, "many"), taken(&slots, "many")];
+        assert!(slots.take().is_none());
+        let mut many = [slots.line_up("many"), slots.line_up("many")];
+        let (mut few, mut third) = (slots.line_up("few"), slots.line_up("third"));
         drop(held.pop());
         assert!(called(&mut many[0]).is_none() && called(&mut third).is_none());
         let few = called(&mut few).expect("the first without any");
@@ -263,34 +287,34 @@ mod tests {
         assert!(called(&mut many[0]).is_some() && called(&mut many[1]).is_some());
     }
 
-    /// A place is owed to an owner who has fewer, but not handed to and fro between equals.
+    /// A slot is yielded to an owner with fewer, but not passed back and forth between equals.
     #[tokio::test]
-    async fn nobody_gives_way_to_an_equal() {
-        let places = places(2);
-        let (one, two) = (taken(&places, "a"), taken(&places, "a"));
-        assert!(!one.is_owed());
-        let _own = places.line_up("a");
-        assert!(!one.is_owed(), "not to themselves");
-        let mut other = places.line_up("b");
-        assert!(one.is_owed());
+    async fn no_slot_is_yielded_to_an_equal() {
+        let slots = slots(2);
+        let (one, two) = (taken(&slots, "a"), taken(&slots, "a"));
+        assert!(!one.should_yield());
+        let _own = slots.line_up("a");
+        assert!(!one.should_yield(), "not to the same owner");
+        let mut other = slots.line_up("b");
+        assert!(one.should_yield());
         drop(two);
         let other = called(&mut other).expect("b has none");
-        let _more = places.line_up("b");
-        assert!(!one.is_owed() && !other.is_owed(), "one each");
+        let _more = slots.line_up("b");
+        assert!(!one.should_yield() && !other.should_yield(), "one each");
     }
 
-    /// Whoever leaves the line, also in the moment they are called, takes no place with them.
+    /// Leaving the line loses no slot, also in the moment one is given.
     #[tokio::test]
-    async fn no_place_is_lost() {
-        let places = places(1);
+    async fn no_slot_is_lost() {
+        let slots = slots(1);
         for owner in ["a", "b"] {
-            let place = taken(&places, "a");
-            let (left, called_and_left) = (places.line_up(owner), places.line_up("c"));
+            let slot = taken(&slots, "a");
+            let (left, called_and_left) = (slots.line_up(owner), slots.line_up("c"));
             drop(left);
-            drop(place);
+            drop(slot);
             drop(called_and_left);
-            assert!(places.state().held.is_empty() && places.state().lines.is_empty());
+            assert!(slots.state().held.is_empty() && slots.state().lines.is_empty());
         }
-        assert!(places.take().is_some());
+        assert!(slots.take().is_some());
     }
 }

@@ -1,172 +1,216 @@
-//! Hearing what the inbox says while something else goes on.
+//! The inbox of a chat: reading it, and applying its commands, also while something else runs.
 //!
-//! A store may take its time, or be away for a moment. Neither is a reason to keep deltas waiting or to give up an answer
-//! that is being paid for: whatever has to be written finds out by itself that there is no store, and a command that could
-//! not be obeyed just now stays where it is.
+//! The store may be slow, or unavailable for a moment. Neither is a reason to hold deltas back or to give up an answer
+//! that is being paid for: a write that is due meets the outage by itself, and a command that could not be applied stays
+//! in the inbox.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::command::Command;
+use everturn_core::change::Change;
+use everturn_core::command::{Command, InboxCommand, check};
+use everturn_core::fact::{AttemptOutcome, Fact};
 use everturn_core::ids::ChatId;
-use everturn_stores::{InboxCommand, StoreError, StoreExt as _, WriteError};
+use everturn_stores::{Store, StoreError, WriteError};
 use futures_util::FutureExt as _;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::Driver;
-use crate::engine::Ports;
-use crate::util::poll_on_wake::Dormant;
+use crate::drive::compaction::Fitting;
+use crate::drive::session::{OnOutage, Session};
+use crate::drive::step::record::{EndedAttempt, end_attempt};
+use crate::drive::tools::result;
+use crate::process::Shared;
+use crate::util::poll_on_wake::PollOnWake;
 
-/// About how long it is until an inbox that could not be read is read again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// About how long a driver waits before it reads an inbox again that could not be read.
+const READ_RETRY: Duration = Duration::from_secs(1);
 
 type Reading = Pin<Box<dyn Future<Output = Result<Vec<InboxCommand>, StoreError>> + Send>>;
 
-/// What listens. At most one read is under way.
-#[derive(Default)]
-struct Ear(Option<Reading>);
+/// The commands in the inbox, oldest first.
+async fn read(store: &dyn Store, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
+    store.inbox(chat).await
+}
 
-impl Ear {
+/// Whether the inbox holds no command.
+pub(crate) async fn is_empty(store: &dyn Store, chat: ChatId) -> Result<bool, StoreError> {
+    Ok(read(store, chat).await?.is_empty())
+}
+
+/// The commands in the inbox, as soon as the store can be read.
+async fn read_when_available(shared: &Shared, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
+    loop {
+        match read(&*shared.store, chat).await {
+            Err(StoreError::Unavailable(why)) => {
+                tracing::debug!(%chat, why, "store unavailable: reading the inbox again later");
+                sleep(READ_RETRY.mul_f64(0.5 + shared.entropy.unit())).await;
+            }
+            read => return read,
+        }
+    }
+}
+
+/// Applies every command in the inbox, oldest first. Nothing else runs.
+pub(crate) async fn apply_all(session: &mut Session, fitting: &mut Fitting) -> Result<(), WriteError> {
+    for inbound in read(&*session.env.shared.store, session.chat.id).await? {
+        session.reload().await?;
+        let replaces = matches!(inbound.command, Command::Edit { .. }) && verdict(session, &inbound).is_ok();
+        // An edit replaces the step under way: its attempt gets a row first.
+        let lost = if replaces { end_attempt(session, fitting, AttemptOutcome::Lost) } else { None };
+        let facts = facts_of(session, inbound, lost.map(EndedAttempt::fact));
+        session.commit(facts, OnOutage::Wait).await?;
+    }
+    Ok(())
+}
+
+/// Applies the commands that wait while tools wind down, so that readers see at once that the turn stops. An edit replaces
+/// what is still being written, so it and those behind it wait until that is over.
+pub(crate) async fn apply_up_to_edit(session: &mut Session) -> Result<(), WriteError> {
+    let shared = session.env.shared.clone();
+    let pending = read_when_available(&shared, session.chat.id);
+    let Some(pending) = session.env.halt.run_until_cancelled(pending).await else {
+        return Ok(()); // The process stops: the turn goes on elsewhere.
+    };
+    for inbound in pending?.into_iter().take_while(|inbound| !matches!(inbound.command, Command::Edit { .. })) {
+        let facts = facts_of(session, inbound, None);
+        session.commit(facts, OnOutage::Wait).await?;
+    }
+    Ok(())
+}
+
+fn verdict(session: &Session, inbound: &InboxCommand) -> Result<(), everturn_core::command::Refusal> {
+    check(&session.chat, &inbound.command, |id| session.transcript.is_users(id))
+}
+
+/// The facts of applying a command, behind the row of an attempt that it ends.
+fn facts_of(session: &Session, inbound: InboxCommand, attempted: Option<Fact>) -> Vec<Fact> {
+    let verdict = verdict(session, &inbound);
+    let command = result::bounded_answers(session, inbound.command);
+    let inbound = InboxCommand { command, ..inbound };
+    let mut change = Change::new(&session.chat, session.now());
+    if let Some(attempted) = attempted {
+        change.fact(attempted);
+    }
+    change.obey(&inbound, verdict);
+    change.facts()
+}
+
+/// Runs `act` to its end and applies commands meanwhile. A command that stops the turn makes `cancel` fire, and so do a
+/// halt and the end of the turn's time; every other one is applied at once, or when the store can write it.
+pub(crate) async fn listen_during<T>(
+    session: &mut Session,
+    act: impl Future<Output = T>,
+    cancel: &CancellationToken,
+) -> Result<T, WriteError> {
+    let mut act = pin!(act);
+    let signals = session.env.signals.clone();
+    let halt = session.env.halt.clone();
+    let halted = pin!(halt.cancelled());
+    let mut halted = PollOnWake::new(halted);
+    let late = pin!(sleep(session.time_left()));
+    let mut late = PollOnWake::new(late);
+    let mut reader = InboxReader::default();
+    loop {
+        let command = pin!(signals.inbox.notified());
+        let mut command = PollOnWake::new(command);
+        tokio::select! {
+            biased;
+            () = &mut command, if !reader.is_reading() => reader.read(&session.env.shared, session.chat.id),
+            pending = reader.done(), if reader.is_reading() => {
+                match apply_during(session, pending?, cancel).await {
+                    Err(WriteError::Store(outage @ StoreError::Unavailable(_))) => {
+                        session.doubt(outage);
+                        reader.read_later(&session.env.shared, session.chat.id);
+                    }
+                    Err(WriteError::Fenced) if session.is_in_doubt() => {} // The lease is acquired again below.
+                    applied => applied?,
+                }
+            }
+            () = &mut halted, if !cancel.is_cancelled() => cancel.cancel(),
+            done = &mut act => {
+                if reader.is_reading() || session.is_in_doubt() {
+                    signals.inbox.notify_one(); // For the next read.
+                }
+                session.settle_doubt_anew().await?;
+                return Ok(done);
+            }
+            () = &mut late, if !cancel.is_cancelled() => match session.time_left() {
+                Duration::ZERO => cancel.cancel(), // The next plan ends the turn.
+                left => late.get_mut().set(sleep(left)), // The clock was put back.
+            },
+        }
+    }
+}
+
+/// Applies commands while something runs; only cancels it if one of them stops the turn.
+async fn apply_during(
+    session: &mut Session,
+    mut pending: Vec<InboxCommand>,
+    cancel: &CancellationToken,
+) -> Result<(), WriteError> {
+    let stops = |inbound: &InboxCommand| inbound.stops(&session.chat, |id| session.transcript.is_users(id));
+    if pending.iter().any(stops) {
+        cancel.cancel(); // Applied once the draft is back, or the tools are.
+        return Ok(());
+    }
+    session.settle_doubt().await?;
+    pending.retain(|inbound| inbound.seq > session.chat.obeyed);
+    for inbound in pending {
+        let facts = facts_of(session, inbound, None);
+        session.commit(facts, OnOutage::Fail).await?;
+    }
+    Ok(())
+}
+
+/// Applies commands now if the inbox has signalled any. For places where nothing may begin any more once a command stops
+/// the turn.
+pub(crate) async fn apply_if_signalled(session: &mut Session, cancel: &CancellationToken) -> Result<(), WriteError> {
+    if session.env.signals.inbox.notified().now_or_never().is_none() {
+        return Ok(());
+    }
+    let shared = session.env.shared.clone();
+    let pending = read_when_available(&shared, session.chat.id);
+    let Some(pending) = session.env.halt.run_until_cancelled(pending).await else {
+        return Err(StoreError::Unavailable("the inbox could not be read in time".into()).into());
+    };
+    match apply_during(session, pending?, cancel).await {
+        Err(WriteError::Store(outage @ StoreError::Unavailable(_))) => {
+            session.env.signals.inbox.notify_one(); // For the next read.
+            session.resync(outage).await
+        }
+        applied => applied,
+    }
+}
+
+/// Reads the inbox beside something else. At most one read is under way.
+#[derive(Default)]
+struct InboxReader(Option<Reading>);
+
+impl InboxReader {
     const fn is_reading(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins to read the inbox.
-    fn read(&mut self, ports: &Arc<Ports>, chat: ChatId) {
-        let ports = ports.clone();
-        self.0 = Some(Box::pin(async move { inbox(&ports, chat).await }));
+    fn read(&mut self, shared: &Arc<Shared>, chat: ChatId) {
+        let shared = shared.clone();
+        self.0 = Some(Box::pin(async move { read_when_available(&shared, chat).await }));
     }
 
-    /// Begins to read it a little later.
-    fn read_later(&mut self, ports: &Arc<Ports>, chat: ChatId) {
-        let ports = ports.clone();
+    fn read_later(&mut self, shared: &Arc<Shared>, chat: ChatId) {
+        let shared = shared.clone();
         self.0 = Some(Box::pin(async move {
-            sleep(LOOK_AGAIN.mul_f64(0.5 + ports.entropy.unit())).await;
-            inbox(&ports, chat).await
+            sleep(READ_RETRY.mul_f64(0.5 + shared.entropy.unit())).await;
+            read_when_available(&shared, chat).await
         }));
     }
 
-    /// What the inbox held. Dropping the future loses nothing.
-    async fn heard(&mut self) -> Result<Vec<InboxCommand>, StoreError> {
+    /// The commands that were read. Dropping the future loses nothing.
+    async fn done(&mut self) -> Result<Vec<InboxCommand>, StoreError> {
         let Some(reading) = &mut self.0 else { return std::future::pending().await };
         let pending = reading.await;
         self.0 = None;
         pending
-    }
-}
-
-impl Driver {
-    /// How long the turn may still work.
-    pub(crate) fn time_left(&self) -> Duration {
-        let worked = self.chat.turn.as_ref().map_or(Duration::ZERO, |turn| turn.worked(self.turn_clock.now()));
-        self.agent.limits.turn_time_max.saturating_sub(worked)
-    }
-
-    /// Runs `act` to its end while listening. Whoever wants the turn stopped makes `cancel` fire, and so do a halt and the
-    /// end of the turn's time; everyone else is obeyed at once, or when the store can write that down.
-    pub(crate) async fn listening<T>(
-        &mut self,
-        act: impl Future<Output = T>,
-        cancel: &CancellationToken,
-    ) -> Result<T, WriteError> {
-        let mut act = pin!(act);
-        let (bell, halt) = (self.bell.clone(), self.halt.clone());
-        let (halted, late) = (pin!(halt.cancelled()), pin!(sleep(self.time_left())));
-        let (mut ear, mut halted, mut late) = (Ear::default(), Dormant::new(halted), Dormant::new(late));
-        loop {
-            let letter = pin!(bell.inbox.notified());
-            let mut letter = Dormant::new(letter);
-            tokio::select! {
-                biased;
-                () = &mut letter, if !ear.is_reading() => ear.read(&self.ports, self.chat.id),
-                pending = ear.heard(), if ear.is_reading() => match self.heed(pending?, cancel).await {
-                    Err(WriteError::Store(away @ StoreError::Unavailable(_))) => {
-                        (self.doubt, self.shaken) = (Some(away.clone()), Some(away));
-                        ear.read_later(&self.ports, self.chat.id);
-                    }
-                    Err(WriteError::Fenced) if self.doubt.is_some() => {} // Until the chat is taken anew, below.
-                    heeded => heeded?,
-                },
-                () = &mut halted, if !cancel.is_cancelled() => cancel.cancel(),
-                done = &mut act => {
-                    if ear.is_reading() || self.doubt.is_some() {
-                        bell.inbox.notify_one(); // For whoever listens next.
-                    }
-                    if let Some(away) = self.doubt.take() {
-                        self.chat = self.retake(away).await?;
-                    }
-                    return Ok(done);
-                }
-                () = &mut late, if !cancel.is_cancelled() => match self.time_left() {
-                    Duration::ZERO => cancel.cancel(), // The plan knows why.
-                    left => late.get_mut().set(sleep(left)), // The clock was put back.
-                },
-            }
-        }
-    }
-
-    /// Does what the inbox said, unless somebody wants the turn stopped.
-    async fn heed(&mut self, mut pending: Vec<InboxCommand>, cancel: &CancellationToken) -> Result<(), WriteError> {
-        let stops = |inbound: &InboxCommand| inbound.stops(&self.chat, |id| self.is_users(id));
-        if pending.iter().any(stops) {
-            cancel.cancel(); // Obeyed once the draft is back, or the tools are.
-            return Ok(());
-        }
-        if self.doubt.is_some() {
-            self.chat = self.ports.store.load(&self.lease).await?.chat;
-            self.doubt = None;
-        }
-        pending.retain(|inbound| inbound.seq > self.chat.obeyed);
-        for inbound in pending {
-            let facts = self.obeyed(inbound);
-            self.commit_now(facts).await?;
-        }
-        Ok(())
-    }
-
-    /// Obeys at once who wants the turn stopped, so that everybody sees that it stops. Who replaces what is still being
-    /// said has to wait until it is.
-    pub(crate) async fn acknowledge(&mut self) -> Result<(), WriteError> {
-        let Some(pending) = self.halt.run_until_cancelled(inbox(&self.ports, self.chat.id)).await else {
-            return Ok(()); // The process stops: the turn goes on elsewhere.
-        };
-        for inbound in pending?.into_iter().take_while(|inbound| !matches!(inbound.command, Command::Edit { .. })) {
-            self.obey(inbound).await?;
-        }
-        Ok(())
-    }
-
-    /// Listens if the bell has rung. For where nothing may begin any more once somebody wants the turn stopped.
-    pub(crate) async fn listen_if_rung(&mut self, cancel: &CancellationToken) -> Result<(), WriteError> {
-        if self.bell.inbox.notified().now_or_never().is_none() {
-            return Ok(());
-        }
-        let pending = self.halt.run_until_cancelled(inbox(&self.ports, self.chat.id)).await;
-        let Some(pending) = pending else {
-            return Err(StoreError::Unavailable("the inbox could not be read in time".into()).into());
-        };
-        match self.heed(pending?, cancel).await {
-            Err(WriteError::Store(away @ StoreError::Unavailable(_))) => {
-                self.bell.inbox.notify_one(); // For whoever listens next.
-                self.chat = self.retake(away).await?;
-                Ok(())
-            }
-            heeded => heeded,
-        }
-    }
-}
-
-/// What the inbox holds, as soon as the store can say so.
-async fn inbox(ports: &Ports, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
-    loop {
-        match ports.store.inbox(chat).await {
-            Err(StoreError::Unavailable(why)) => {
-                tracing::debug!(%chat, why, "the inbox cannot be read, later then");
-                sleep(LOOK_AGAIN.mul_f64(0.5 + ports.entropy.unit())).await;
-            }
-            read => return read,
-        }
     }
 }

@@ -1,8 +1,8 @@
-//! What goes wrong, and what is done about it, for whoever reads the log.
+//! Log lines about failures, and what is done about them.
 //!
-//! A turn that was saved looks like any other, and one that was not says so to its reader alone. So each failed attempt,
-//! retry, recovery, take-over, hand-over and failed turn is one line, with what happens next. Like spans and metrics they
-//! are made of commits: what is logged has happened. What people and models said is in none of them.
+//! A recovered turn looks like any other, and a failed one shows its error to its reader alone. So each failed attempt,
+//! retry, recovery, takeover, handover and failed turn is one line, with what happens next. Like spans and metrics they are
+//! made of commits: what is logged has happened. No line holds text of people or models.
 
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::delta::{AttemptBegan, Rung};
@@ -14,7 +14,7 @@ use tracing::field::display;
 
 use crate::observe::metrics::labels;
 
-/// A commit was written at `at`. `before` is the chat as it stood, `asked` the model of its step.
+/// A commit was written at `at`. `before` is the chat before it, `asked` the model of its step.
 pub(crate) fn committed(before: &Chat, facts: &[Fact], at: Timestamp, asked: impl Fn() -> Option<ModelId>) {
     for fact in facts {
         match fact {
@@ -52,7 +52,7 @@ fn attempted(before: &Chat, row: &AttemptRecord, facts: &[Fact], at: Timestamp) 
 fn waits(before: &Chat, facts: &[Fact], at: Timestamp) {
     let (chat, turn, step, attempt) = (before.id, turn(before), before.step.0, before.tried.attempts);
     let (why, next) = (why(facts), next(before, facts, at));
-    tracing::info!(%chat, turn, step, attempt, why, next, "attempt held back: its key or model fails for all chats");
+    tracing::info!(%chat, turn, step, attempt, why, next, "attempt held back: its credential or model fails for all chats");
 }
 
 fn ended(before: &Chat, end: &TurnEnd, model: Option<ModelId>) {
@@ -77,8 +77,8 @@ fn ended(before: &Chat, end: &TurnEnd, model: Option<ModelId>) {
     }
 }
 
-/// A provider is about to be asked again for the open step.
-pub(crate) fn asks(before: &Chat, began: &AttemptBegan, cause: Cause) {
+/// An attempt begins. The first of a step is not logged.
+pub(crate) fn attempt_began(before: &Chat, began: &AttemptBegan, cause: Cause) {
     if began.rung == Rung::First {
         return;
     }
@@ -87,13 +87,13 @@ pub(crate) fn asks(before: &Chat, began: &AttemptBegan, cause: Cause) {
     tracing::info!(%chat, turn, step, attempt, %model, rung, cause, "attempt after a failure");
 }
 
-/// A turn that another process left is taken up here.
+/// A turn of another process was taken over.
 pub(crate) fn took_over(before: &Chat, is_half_said: bool) {
     let (chat, turn, step) = (before.id, turn(before), before.step.0);
     tracing::info!(%chat, turn, step, is_half_said, "turn taken over from another process");
 }
 
-/// A turn is left for another process.
+/// A turn was left for another process.
 pub(crate) fn handed_over(before: &Chat) {
     let (chat, step) = (before.id, before.step.0);
     if let Some(turn) = turn(before) {
@@ -106,7 +106,7 @@ fn turn(chat: &Chat) -> Option<u64> {
     chat.turn.as_ref().map(|turn| turn.first.0)
 }
 
-/// What a commit says about why it waits or fails.
+/// Why a commit waits or fails.
 fn why(facts: &[Fact]) -> Option<&str> {
     facts.iter().find_map(|fact| match fact {
         Fact::Waits(wait) => Some(wait.message.as_str()),

@@ -1,12 +1,12 @@
-//! What an operator sees: how many, how long, how much, and what it cost.
+//! Prometheus metrics.
 //!
-//! A turn that was saved looks like any other to the person who reads it, so whoever runs the thing needs numbers to see
-//! that it was saved, and what that took. Nearly all of them follow from what was committed: a driver's [`Meter`] reads
-//! every commit, and only what leaves no trace in one (the size of a request, the first token, a write) is told apart.
-//! Nothing here is touched per delta: a batch in the journal costs one observation, everything else happens per commit.
+//! A recovered turn looks like any other to its reader, so operators need numbers to see that it was recovered, and at what
+//! cost. Nearly all of them follow from commits: a driver's [`TurnMeter`] reads every commit, and only what leaves no trace
+//! in one (the size of a request, the first token, the time of a write) is counted apart. Nothing here is touched per
+//! delta: a batch in the journal costs one observation, everything else happens per commit.
 //!
-//! Names and units are Prometheus' own: base units, `_total` for what only grows. A label is a provider, a model, a tool
-//! we registered, or one of a few words of ours. What a model wrote is never one. `docs/metrics.md` lists them all.
+//! Names and units follow Prometheus: base units, `_total` for counters. A label is a provider, a model, a registered tool
+//! or one of a few fixed words, never a text of the model. `docs/metrics.md` lists all metrics.
 
 pub(crate) mod labels;
 mod meter;
@@ -32,9 +32,9 @@ use tokio::task::JoinError;
 use labels::{
     Attempts, Chats, Compactions, Cost, Failures, Model, Recovered, Retries, Steps, Tokens, Tool, ToolOf, Turns,
 };
-pub(crate) use meter::{Commit, Meter};
+pub(crate) use meter::{Commit, TurnMeter};
 
-/// The numbers of one or more engines. Clones count into the same numbers.
+/// The metrics of one or more engines. Clones count into the same metrics.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics(Arc<All>);
 
@@ -84,13 +84,13 @@ struct All {
 }
 
 impl Metrics {
-    /// Metrics nobody reads. Using them costs as little as using others, and leads nowhere.
+    /// Metrics that no registry shows.
     #[must_use]
     pub fn unregistered() -> Self {
         Self::default()
     }
 
-    /// Metrics that `registry` shows, under names that begin with `everturn_`.
+    /// Metrics in `registry`, under names that begin with `everturn_`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -120,53 +120,53 @@ impl Metrics {
         self.0.submit_duration.observe(took.as_secs_f64());
     }
 
-    /// A driver has its chat.
+    /// A driver has loaded its chat.
     pub(crate) fn loaded(&self, took: Duration) {
         self.0.load_duration.observe(took.as_secs_f64());
     }
 
-    /// A turn was taken up where somebody left it.
+    /// A turn of another process was taken over.
     pub(crate) fn took_over(&self) {
         self.0.takeovers.inc();
     }
 
-    /// This process could not say that it is alive.
+    /// This process could not renew its leases in time for a heartbeat.
     pub(crate) fn heartbeat_failed(&self) {
         self.0.heartbeat_failures.inc();
     }
 
-    /// Nobody may believe any more that it is.
+    /// This process lost all its leases.
     pub(crate) fn leases_lost(&self) {
         self.0.lease_losses.inc();
     }
 
-    /// A chat has a place.
-    pub(crate) fn place_taken(&self) {
+    /// A chat has a work slot.
+    pub(crate) fn slot_taken(&self) {
         self.0.chats_working.inc();
     }
 
-    /// It has none any more.
-    pub(crate) fn place_left(&self) {
+    /// A chat has given its work slot up.
+    pub(crate) fn slot_freed(&self) {
         self.0.chats_working.dec();
     }
 
-    /// A chat waits for a place.
+    /// A chat waits for a work slot.
     pub(crate) fn lined_up(&self) {
         self.0.chats_waiting.inc();
     }
 
-    /// It has got one.
-    pub(crate) fn seated(&self, after: Duration) {
+    /// A chat in line has got a work slot.
+    pub(crate) fn left_line_with_slot(&self, after: Duration) {
         self.0.place_wait.observe(after.as_secs_f64());
         self.0.chats_waiting.dec();
     }
 
-    /// It does not wait any more, and has none.
-    pub(crate) fn left_the_line(&self) {
+    /// A chat has left the line without a work slot.
+    pub(crate) fn left_line(&self) {
         self.0.chats_waiting.dec();
     }
 
-    /// A driver is gone, and this is how.
+    /// A driver has ended.
     pub(crate) fn driver_ended<T>(&self, ended: &Result<Result<T, WriteError>, JoinError>) {
         let kind = match ended {
             Ok(Ok(_)) => return,
@@ -221,22 +221,22 @@ impl Default for All {
     }
 }
 
-/// What a model or a tool may take: up to the ten minutes a tool has by default.
+/// Buckets for models and tools: up to the ten minutes a tool has by default.
 fn times() -> Histogram {
     Histogram::new([0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0])
 }
 
-/// What a turn may take: up to its bound of four hours.
+/// Buckets for turns: up to their limit of four hours.
 fn long_times() -> Histogram {
     Histogram::new([0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0])
 }
 
-/// What a store may take.
+/// Buckets for stores.
 fn write_times() -> Histogram {
     Histogram::new([0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0])
 }
 
-/// Somebody who is shown every metric: a registry, or the page that lists them.
+/// Visits every metric: a registry, or the page that lists them.
 trait Visitor {
     fn metric<M: Metric + TypedMetric + Clone>(&mut self, name: &str, labels: &str, help: &str, metric: &M);
 }

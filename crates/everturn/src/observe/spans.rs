@@ -1,8 +1,8 @@
-//! What a turn looks like to whoever traces it.
+//! OpenTelemetry spans.
 //!
-//! Spans are named and filled as OpenTelemetry's conventions for generative AI say: one for the turn, in it one for each
-//! provider call and one for each tool that runs. They say who, how long, how much and how it ended; what was said is in
-//! none of them. Without anybody who listens to [`TARGET`] they cost next to nothing.
+//! Spans are named and filled by OpenTelemetry's conventions for generative AI: one per turn, in it one per provider call
+//! and one per tool that runs. They hold the model, the duration, the usage and how it ended, and no text of people or
+//! models. Without a subscriber for [`TARGET`] they cost next to nothing.
 
 use everturn_core::chat::{Chat, TurnEnd};
 use everturn_core::cost::Usage;
@@ -19,11 +19,10 @@ use crate::observe::metrics::labels;
 
 /// The target of every span here.
 pub const TARGET: &str = "everturn::genai";
-/// A list of words as the conventions have it. Fields of spans are none, so it is one word here, and whoever exports it makes it
-/// a list of that one.
+/// A list in the conventions. Span fields cannot be lists, so it is one word here, and the exporter makes a list of it.
 pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
-/// The spans that are open for one driver.
+/// The open spans of one driver.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     turn: Option<Span>,
@@ -31,7 +30,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// For a chat that is taken: a turn that is under way has a span here from now on.
+    /// For a chat that was loaded: a turn under way has a span from now on.
     pub(crate) fn of(chat: &Chat) -> Self {
         Self { turn: chat.turn.is_some().then(|| turn(chat, true)), attempt: None }
     }
@@ -40,7 +39,7 @@ impl Spans {
         self.turn.as_ref().and_then(Span::id)
     }
 
-    /// A provider is about to be asked for the open step.
+    /// An attempt begins.
     pub(crate) fn ask(&mut self, chat: &Chat, began: &AttemptBegan, server: Option<Server>) {
         let span = self.attempt(chat, &began.model, server);
         span.record("everturn.attempt.number", i64::from(began.number));
@@ -82,7 +81,7 @@ impl Spans {
         span
     }
 
-    /// What the answer that has just ended says about itself.
+    /// Records the response id and model of the answer that has just ended.
     pub(crate) fn heard(&self, draft: &Draft) {
         let (Some(span), Some(began)) = (&self.attempt, draft.current()) else { return };
         if let Some(id) = draft.response_id() {
@@ -95,7 +94,7 @@ impl Spans {
         }
     }
 
-    /// A tool is about to run.
+    /// The span of a tool that is about to run.
     pub(crate) fn tool(&self, chat: &Chat, tool: &str, call: CallUid) -> Span {
         info_span!(
             target: TARGET,
@@ -113,7 +112,7 @@ impl Spans {
         )
     }
 
-    /// A commit was written: spans begin and end with what it says. `before` is the chat as it stood.
+    /// A commit was written: spans begin and end with its facts. `before` is the chat before it.
     pub(crate) fn committed(&mut self, before: &Chat, facts: &[Fact], server_of: impl Fn(&ModelId) -> Option<Server>) {
         for fact in facts {
             match fact {
@@ -139,7 +138,7 @@ impl Spans {
     }
 }
 
-/// A tool has come back, or has been given up.
+/// Ends the span of a tool.
 pub(crate) fn tool_ended(span: &Span, verdict: CallVerdict) {
     match verdict {
         CallVerdict::Done => {}
@@ -210,7 +209,7 @@ fn reply_of(facts: &[Fact]) -> Option<&Reply> {
     })
 }
 
-/// Why a reply ended, as the conventions say it.
+/// The stop reason of a reply, in the words of the conventions.
 const fn finish_reason(stop: &Stop) -> &'static str {
     match stop {
         Stop::End => "stop",
@@ -226,8 +225,8 @@ fn failed(span: &Span, kind: &'static str) {
     span.record("otel.status_code", "ERROR");
 }
 
-/// A provider as the conventions name it. They have our words for Anthropic and OpenAI, and none for OpenRouter, Ollama and
-/// those that somebody named.
+/// The name of a provider in the conventions. They have the same names for Anthropic and OpenAI, and none for OpenRouter,
+/// Ollama and providers that the configuration named.
 fn provider_name(provider: &str) -> &str {
     match provider {
         "google" => "gcp.gemini",
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn providers_are_named_as_the_conventions_name_them() {
+    fn provider_names_follow_the_conventions() {
         for (ours, theirs) in
             [("google", "gcp.gemini"), ("anthropic", "anthropic"), ("openai", "openai"), ("lab", "lab")]
         {

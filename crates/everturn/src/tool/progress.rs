@@ -1,8 +1,8 @@
-//! What running tools show of their work.
+//! Progress texts of running tools.
 //!
-//! A tool may say more often how far it is than anybody can read, and a store is not there to keep all of it. So each call
-//! has one text that stands for the one before, and the driver stores the newest now and then. It is shown once it is
-//! stored, like everything else, and the model is told nothing of it: only results are.
+//! A tool may report progress more often than a person can read and a store should keep. So each call has one text, which
+//! replaces the one before, and the driver stores the newest now and then. It is shown once it is stored, like everything
+//! else. The model sees results only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,27 +11,27 @@ use everturn_core::ids::CallUid;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::engine::lock;
+use crate::util::lock;
 
-/// What the tools of one reply want to show, and nobody has stored yet.
+/// The progress texts of one reply's calls that are not stored yet.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Progress {
-    inner: Arc<Inner>,
+pub(crate) struct ToolProgress {
+    inner: Arc<Texts>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Texts {
     newest: Mutex<BTreeMap<CallUid, String>>,
     news: Notify,
 }
 
-impl Progress {
+impl ToolProgress {
     pub(crate) fn show(&self, call: CallUid, text: String) {
         lock(&self.inner.newest).insert(call, text);
         self.inner.news.notify_one();
     }
 
-    /// What is to be shown, once there is something, and not before a moment. Dropping the future loses nothing.
+    /// The newest texts, once there are any, and not before a moment. Dropping the future loses nothing.
     pub(crate) async fn next(&self, not_before: Instant) -> BTreeMap<CallUid, String> {
         sleep_until(not_before).await;
         loop {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_text_the_end_is_shown() {
+    fn a_long_text_is_cut_to_its_end() {
         assert_eq!(&*bounded("half done", 100), "half done");
         assert_eq!(&*bounded("0123456789", 4), "6789");
         assert_eq!(&*bounded("aé", 1), "", "no part of a character");

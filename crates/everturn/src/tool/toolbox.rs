@@ -1,8 +1,8 @@
 //! The tools of an agent, and what may be called.
 //!
 //! A [`Toolbox`] is a value: a copy of it is another toolbox. A [`LiveToolbox`] is shared by its copies and may change while
-//! turns run: a tool added between two steps is offered at the next one. What a model asks for is looked up here and its
-//! input made fit or refused here, so that only sane calls ever reach a tool.
+//! turns run: a tool added between two steps is offered at the next one. A call is looked up and its input repaired and
+//! validated here, so that only valid calls reach a tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,8 +22,8 @@ pub struct Toolbox {
     shelf: Arc<Shelf>,
 }
 
-/// Tools that may change while turns run. Clones share them, and so do clones of an agent that has them: what one adds, all
-/// offer from their next step on.
+/// Tools that may change while turns run. Clones share them, and so do clones of an agent that has them: a change applies to
+/// all of them from their next step on.
 ///
 /// ```
 /// # use everturn::{Agent, LiveToolbox, tool};
@@ -42,7 +42,7 @@ pub struct LiveToolbox {
 }
 
 impl LiveToolbox {
-    /// Begins with these tools.
+    /// A live toolbox with these tools.
     #[must_use]
     pub fn new(tools: Toolbox) -> Self {
         Self { current: Arc::new(RwLock::new(tools)) }
@@ -60,10 +60,10 @@ impl LiveToolbox {
     }
 }
 
-/// What is in a toolbox at one moment.
+/// The content of a toolbox at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct Shelf {
-    tools: BTreeMap<String, Entry>,
+    tools: BTreeMap<String, ToolEntry>,
     clients: BTreeMap<String, ClientTool>,
     /// Tools that the provider defines and runs.
     hosted: BTreeMap<String, ToolSpec>,
@@ -72,9 +72,9 @@ pub(crate) struct Shelf {
     offered: Arc<[ToolSpec]>,
 }
 
-/// A tool with what is asked of it often.
+/// A tool with its policy, specification and validator.
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct ToolEntry {
     pub(crate) tool: SharedTool,
     pub(crate) policy: Policy,
     spec: ToolSpec,
@@ -86,11 +86,11 @@ pub(crate) struct Entry {
 #[derive(Clone)]
 struct ClientTool {
     spec: ToolSpec,
-    /// Nothing, if its schema is none: then the client judges the input.
+    /// `None` if its schema is invalid: then the client validates the input.
     fits: Option<Arc<jsonschema::Validator>>,
 }
 
-/// The tools that a chat brought, with what is asked of them often.
+/// The tools that a chat brought, with their validators.
 #[derive(Default)]
 pub(crate) struct ChatTools(BTreeMap<String, ClientTool>);
 
@@ -101,27 +101,27 @@ impl ChatTools {
     }
 }
 
-/// Who runs a call.
+/// What runs a call.
 pub(crate) enum Runner<'a> {
-    /// We do, with this input.
-    Us(&'a Entry, Value),
-    /// A client does.
+    /// The engine, with this input.
+    Engine(&'a ToolEntry, Value),
+    /// A client.
     Client,
 }
 
-/// A tool that cannot be had.
+/// Why a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTool {
-    /// Its schema is none.
+    /// Its input schema is invalid.
     #[error("the input schema of tool `{0}` is not a JSON schema: {1}")]
     Schema(String, String),
-    /// Some provider would refuse every request that offers it.
+    /// A provider would refuse every request that offers it.
     #[error("tool `{0}` cannot be offered: {1}")]
     NotOfferable(String, NotOfferable),
 }
 
 impl Toolbox {
-    /// An empty one.
+    /// An empty toolbox.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -132,7 +132,7 @@ impl Toolbox {
         self.put(Arc::new(tool), true)
     }
 
-    /// Adds a tool that is not offered, but runs when it is called: one of too many to describe them all.
+    /// Adds a tool that is not offered to the model, but runs when it is called. For toolboxes too large to describe.
     pub fn add_unoffered(&mut self, tool: impl Tool) -> Result<(), BadTool> {
         self.put(Arc::new(tool), false)
     }
@@ -144,20 +144,21 @@ impl Toolbox {
             if let Some(active) = &mut shelf.active {
                 active.insert(spec.name.clone());
             }
-            shelf.tools.insert(spec.name.clone(), Entry { tool, policy, spec, fits, offered });
+            shelf.tools.insert(spec.name.clone(), ToolEntry { tool, policy, spec, fits, offered });
         });
         Ok(())
     }
 
-    /// Whether a tool can be had: whether every provider would offer it, and its input can be checked.
+    /// Checks that every provider takes a tool, and that its input can be validated.
     ///
     /// # Errors
-    /// It cannot, for the reason given.
+    /// The tool cannot be added, for the reason given.
     pub fn check(spec: &ToolSpec) -> Result<(), BadTool> {
         fits(spec).map(drop)
     }
 
-    /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool of ours wins over it.
+    /// Declares a tool that clients run: a turn that calls it rests until one answers. A tool that the engine runs takes
+    /// precedence over one of the same name.
     pub fn add_client(&mut self, spec: ToolSpec) -> Result<(), BadTool> {
         offerable(&spec).map_err(|why| BadTool::NotOfferable(spec.name.clone(), why))?;
         self.change(|shelf| {
@@ -166,7 +167,7 @@ impl Toolbox {
         Ok(())
     }
 
-    /// Lets an old name call a tool. The result keeps the name the model used.
+    /// Makes an old name call a tool. The result keeps the name that the model used.
     pub fn alias(&mut self, old: impl Into<String>, new: impl Into<String>) {
         let (old, new) = (old.into(), new.into());
         self.change(|shelf| {
@@ -201,7 +202,7 @@ impl Toolbox {
         self.shelf.clone()
     }
 
-    /// These tools and others beside them. Of two with one name, this toolbox has the right one.
+    /// These tools and others beside them. Of two with one name, the one of this toolbox counts.
     pub(crate) fn beside(&self, others: &Self) -> Arc<Shelf> {
         let (own, others) = (&self.shelf, Shelf::clone(&others.shelf));
         let active = match (&own.active, &others.active) {
@@ -226,7 +227,7 @@ fn fits(spec: &ToolSpec) -> Result<jsonschema::Validator, BadTool> {
 }
 
 impl Shelf {
-    /// Refuses what a chat cannot have of its own beside these tools.
+    /// Refuses tools of a chat that clash with these or that no provider takes.
     pub(crate) fn check(&self, setup: &Setup) -> Result<(), BadSetup> {
         setup.check()?;
         for spec in &setup.tools {
@@ -238,7 +239,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// These tools, and those that a chat brought for its clients to run. The agent's win.
+    /// These tools, and those that a chat brought for its clients to run. Of two with one name, the agent's counts.
     pub(crate) fn with_clients(self: Arc<Self>, own: &ChatTools) -> Arc<Self> {
         let own: Vec<_> = own.0.iter().filter(|(name, _)| !self.has(name)).collect();
         if own.is_empty() {
@@ -259,7 +260,7 @@ impl Shelf {
         self.tools.contains_key(name) || self.clients.contains_key(name) || self.aliases.contains_key(name)
     }
 
-    /// What the model is told of, always in the same order so that provider caches hold.
+    /// The tools that are offered to the model, always in the same order so that provider caches hold.
     pub(crate) fn offered(&self) -> Arc<[ToolSpec]> {
         self.offered.clone()
     }
@@ -273,13 +274,13 @@ impl Shelf {
         ours.chain(clients).filter(|spec| is_active(spec)).chain(hosted).cloned().collect()
     }
 
-    /// The names that a filter lets through: all there are, if there is none.
+    /// The names that the filter lets through; all names if there is no filter.
     fn active_names(&self) -> impl Iterator<Item = String> {
         let names = self.tools.keys().chain(self.clients.keys());
         names.filter(|name| self.is_active(name)).cloned()
     }
 
-    /// Whether there is somebody outside the provider who runs it.
+    /// Whether the engine or a client runs the tool.
     fn is_known(&self, name: &str) -> bool {
         self.tools.contains_key(name) || self.clients.contains_key(name)
     }
@@ -288,12 +289,12 @@ impl Shelf {
         self.active.as_ref().is_none_or(|active| active.contains(name))
     }
 
-    /// The name a tool goes by today.
+    /// The current name of a tool, which may be called by an old one.
     fn registered<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases.get(name).map_or(name, String::as_str)
     }
 
-    /// Who runs a call and with which input, or what the model is told instead.
+    /// What runs a call, with its input validated; or the error for the model.
     pub(crate) fn runner(&self, call: &Call) -> Result<Runner<'_>, String> {
         let name = self.registered(&call.tool);
         match self.clients.get(name) {
@@ -303,13 +304,13 @@ impl Shelf {
             }
             Some(_) | None => {
                 let entry = self.find(&call.tool)?;
-                Ok(Runner::Us(entry, entry.input(&call.input)?))
+                Ok(Runner::Engine(entry, entry.input(&call.input)?))
             }
         }
     }
 
-    /// The tool of ours behind a name, or what the model is told instead.
-    fn find(&self, name: &str) -> Result<&Entry, String> {
+    /// The tool of the engine behind a name, or the error for the model.
+    fn find(&self, name: &str) -> Result<&ToolEntry, String> {
         let registered = self.registered(name);
         match self.tools.get(registered) {
             Some(entry) if entry.spec.provider_defined.is_some() || self.is_active(registered) => Ok(entry),
@@ -324,22 +325,28 @@ impl Shelf {
         }
     }
 
-    /// How far a call is when it has just been made. Nobody is asked about one that cannot run anyway.
+    /// The state of a call that was just made. The input of a call that runs at once is not validated here: that is done
+    /// when it starts. One that cannot run is not put to a person or a client.
     pub(crate) fn first_state(&self, call: &Call) -> CallState {
+        let registered = self.registered(&call.tool);
+        let asks_approval = |entry: &ToolEntry| entry.policy.approval == Approval::Needed;
+        if self.tools.get(registered).is_some_and(|entry| !asks_approval(entry)) {
+            return CallState::Ready;
+        }
         match self.runner(call) {
-            Ok(Runner::Us(entry, _)) if entry.policy.approval == Approval::Needed => CallState::AsksApproval,
+            Ok(Runner::Engine(entry, _)) if asks_approval(entry) => CallState::AsksApproval,
             Ok(Runner::Client) => CallState::AsksClient,
-            Ok(Runner::Us(..)) | Err(_) => CallState::Ready,
+            Ok(Runner::Engine(..)) | Err(_) => CallState::Ready,
         }
     }
 
-    /// The name to use in metrics: one of ours, or nothing the model chose.
+    /// The label of a tool in metrics: a registered name, never a text of the model.
     pub(crate) fn label(&self, name: &str) -> String {
         let name = self.registered(name);
         if self.is_known(name) { name.to_string() } else { "unknown".to_string() }
     }
 
-    /// Why none of a reply's calls may run: one of them has to be alone. `None` if they may.
+    /// The tool that must be called alone and was not, because of which none of a reply's calls may run.
     pub(crate) fn must_be_alone<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Option<String> {
         let ours: Vec<&Call> = calls.filter(|call| call.run_by == RunBy::Us).collect();
         let alone = |call: &&&Call| self.find(&call.tool).is_ok_and(|e| e.policy.beside == Beside::Exclusive);
@@ -347,11 +354,11 @@ impl Shelf {
     }
 }
 
-/// The longest input that is repaired: what is longer was not meant to be one, and a driver waits for it.
+/// The longest input that is repaired. The driver waits meanwhile.
 const REPAIR_BYTES_MAX: usize = 256 * 1024;
 
-/// An input that is almost a JSON object, as one. What a model writes often lacks a quote or a comma, or has half a
-/// surrogate pair. Only for inputs that arrived whole: `Draft::mend` asks for no others.
+/// An input that is almost a JSON object, repaired. Models often leave out a quote or a comma, or write half a surrogate
+/// pair. Only for inputs that arrived whole: `Draft::mend` passes no others.
 pub(crate) fn repaired(raw: &str) -> Option<String> {
     if raw.len() > REPAIR_BYTES_MAX {
         return None;
@@ -360,8 +367,8 @@ pub(crate) fn repaired(raw: &str) -> Option<String> {
     jsonrepair_rs::jsonrepair_value(&raw).ok().filter(Value::is_object).map(|value| value.to_string())
 }
 
-impl Entry {
-    /// The input to run with, fitting the schema.
+impl ToolEntry {
+    /// The parsed input, if it fits the schema.
     pub(crate) fn input(&self, raw: &str) -> Result<Value, String> {
         let input = parsed(raw)?;
         fitting(&input, Some(&self.fits))?;
@@ -380,7 +387,7 @@ impl ClientTool {
         Self { spec, fits }
     }
 
-    /// Whether a client can be given this input.
+    /// Validates the input of a call that a client runs.
     fn check(&self, raw: &str) -> Result<(), String> {
         fitting(&parsed(raw)?, self.fits.as_deref())
     }
@@ -401,7 +408,7 @@ fn fitting(input: &Value, fits: Option<&jsonschema::Validator>) -> Result<(), St
     }
 }
 
-/// What is wrong, and where. The value itself is not repeated: the model knows it, and it may be long.
+/// A validation error with its path. The value itself is not repeated: the model knows it, and it may be long.
 fn in_place(error: jsonschema::ValidationError<'_>) -> String {
     match error.instance_path().as_str() {
         "" => error.masked().to_string(),
@@ -413,7 +420,7 @@ fn in_place(error: jsonschema::ValidationError<'_>) -> String {
 mod tests {
     use super::*;
 
-    /// What is nearly right is mended, as long as mending it keeps nobody waiting.
+    /// Repair is limited in length, because the driver waits for it.
     #[test]
     fn only_short_inputs_are_repaired() {
         let almost = |bytes: usize| format!("{{'say':'{}'}}", "a".repeat(bytes));
@@ -421,7 +428,7 @@ mod tests {
         assert_eq!(repaired(&almost(REPAIR_BYTES_MAX)), None);
     }
 
-    /// Half a surrogate pair in an input is a character that is not known, and no reason to refuse the call.
+    /// Half a surrogate pair in an input becomes U+FFFD, and is no reason to refuse the call.
     #[test]
     fn half_a_surrogate_pair_is_replaced() {
         let raw = r#"{"a": "x\ud83d y", "b": "\ud83d\ude00"}"#;

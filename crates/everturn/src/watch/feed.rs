@@ -1,7 +1,7 @@
-//! Which of an owner's chats have changed.
+//! Feeds: which of an owner's chats have changed.
 //!
-//! Whoever shows a list of chats wants to hear of every commit to any of them, and of none to anybody else's. Like every
-//! wake-up this is a hint that carries nothing: whoever hears it reads the store.
+//! A client that shows a list of chats needs to hear of every commit to any of them, and of no other owner's. Like every
+//! wake-up this is a hint that carries nothing: the client reads the store.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,29 +11,29 @@ use everturn_core::ids::ChatId;
 use everturn_stores::{Store, StoreError, StoreExt as _};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::watch::poll::Poll;
+use crate::watch::poll::Polling;
 
-/// How many hints wait for one listener. One that falls behind is told to look at everything.
+/// Hints that wait for one listener. A listener that falls behind gets [`Changed::Anything`].
 const WAITING_LEN_MAX: usize = 256;
-/// How many owners are remembered of chats that other processes drive.
+/// Chats of other processes whose owners are remembered.
 const OWNERS_LEN_MAX: usize = 16_384;
-/// How many owners are asked for at once.
+/// Owners that are looked up at once.
 const LOOKING_LEN_MAX: usize = 64;
 
-/// What to look at.
+/// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
-    /// A chat that was made, has changed, or is gone.
+    /// A chat was created, has changed, or is gone.
     Chat(ChatId),
-    /// Nobody knows.
+    /// Hints were lost: read everything.
     Anything,
 }
 
 /// The hints for one owner.
 pub struct Feed {
-    told: broadcast::Receiver<Changed>,
-    /// When to look although nobody said so, if others use the store too.
-    poll: Poll,
+    hints: broadcast::Receiver<Changed>,
+    /// When to read although no hint came, if other processes use the store too.
+    poll: Polling,
     is_shared: Arc<AtomicBool>,
 }
 
@@ -43,7 +43,7 @@ impl Feed {
         loop {
             tokio::select! {
                 biased;
-                told = self.told.recv() => return match told {
+                hint = self.hints.recv() => return match hint {
                     Ok(changed) => changed,
                     Err(RecvError::Lagged(_)) => Changed::Anything,
                     Err(RecvError::Closed) => std::future::pending().await, // The engine is gone: nothing changes.
@@ -56,7 +56,7 @@ impl Feed {
     }
 }
 
-/// Everybody who listens.
+/// The feeds of all owners.
 #[derive(Default)]
 pub(crate) struct Feeds {
     inner: Mutex<Inner>,
@@ -75,30 +75,30 @@ impl Feeds {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens for an owner.
+    /// The feed of an owner.
     pub(crate) fn listen(&self, owner: &str) -> Feed {
         let mut inner = self.inner();
         inner.feeds.retain(|_, feed| feed.receiver_count() > 0);
         let feed = inner.feeds.entry(owner.into()).or_insert_with(|| broadcast::Sender::new(WAITING_LEN_MAX));
-        Feed { told: feed.subscribe(), poll: Poll::of(owner.as_bytes()), is_shared: self.is_shared.clone() }
+        Feed { hints: feed.subscribe(), poll: Polling::of(owner.as_bytes()), is_shared: self.is_shared.clone() }
     }
 
-    /// Others use the store too, and what they did may go unheard: from now on listeners look now and then.
+    /// Other processes use the store too, and their hints may be lost: from now on feeds also poll.
     pub(crate) fn are_shared(&self) {
         self.is_shared.store(true, Ordering::Relaxed);
     }
 
-    /// A chat of this owner's has changed.
+    /// A chat of this owner has changed.
     pub(crate) fn tell(&self, owner: &str, chat: ChatId) {
         self.inner().tell(owner, Changed::Chat(chat));
     }
 
-    /// Nobody knows what has changed.
+    /// The same hint for every owner.
     pub(crate) fn tell_all(&self, changed: Changed) {
-        self.inner().feeds.values().for_each(|feed| drop(feed.send(changed))); // Nobody may be listening any more.
+        self.inner().feeds.values().for_each(|feed| drop(feed.send(changed))); // The last listener may be gone.
     }
 
-    /// Another process has changed a chat. Whose it is may have to be found out, in whatever time that takes.
+    /// Another process has changed a chat. Its owner may have to be looked up first.
     pub(crate) fn heard(self: &Arc<Self>, store: &Arc<dyn Store>, chat: ChatId) {
         let mut inner = self.inner();
         if inner.feeds.is_empty() {
@@ -108,7 +108,7 @@ impl Feeds {
             return inner.tell(&owner, Changed::Chat(chat));
         }
         if inner.looking.len() >= LOOKING_LEN_MAX || !inner.looking.insert(chat) {
-            return; // A look at everything comes now and then.
+            return; // The next poll finds it.
         }
         let (feeds, store) = (self.clone(), store.clone());
         tokio::spawn(async move {
@@ -136,7 +136,7 @@ impl Feeds {
 impl Inner {
     fn tell(&self, owner: &str, changed: Changed) {
         if let Some(feed) = self.feeds.get(owner) {
-            drop(feed.send(changed)); // Nobody may be listening any more.
+            drop(feed.send(changed)); // The last listener may be gone.
         }
     }
 }

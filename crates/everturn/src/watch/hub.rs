@@ -1,93 +1,97 @@
-//! Who is to be woken.
+//! Wake-ups between the tasks of one process.
 //!
-//! A wake-up is a hint and carries nothing: whoever wakes reads the store. Losing one costs a poll, never an event, so
-//! nobody is ever waited for here, however slow.
+//! A wake-up is a hint and carries nothing: the task that wakes reads the store. Losing one costs a poll, never an event,
+//! so a slow reader holds nothing up.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::ids::ChatId;
 use everturn_core::view::JournalRow;
 use tokio::sync::Notify;
 
-use crate::watch::signal::Chime;
+use crate::watch::signal::Signal;
 
-/// Hears every delta of every chat that an engine drives: see [`Builder::delta_log`](crate::Builder::delta_log).
+/// Receives every delta of every chat that an engine drives: see [`Builder::delta_log`](crate::Builder::delta_log).
 ///
-/// [`ChatHandle::events`](crate::ChatHandle::events) is a view: whoever reads it slowly is told of a finished message and
-/// not of the deltas it came in. This is for those who want each of them, for example to keep or to measure them.
+/// [`ChatHandle::events`](crate::ChatHandle::events) is a view: a slow reader gets a finished message without the deltas
+/// it came in. A delta log is for programs that want each delta, for example to keep or to measure them.
 pub trait DeltaLog: Send + Sync + 'static {
-    /// These deltas of a chat are stored. Called before anything is committed that stands for them, so none is left out,
-    /// whatever crashes; some may come again after a crash or a takeover, under the same step and number.
+    /// Called with deltas of a chat once they are stored, and before anything is committed that replaces them: none is
+    /// left out, whatever crashes. Some may come again after a crash or a takeover, under the same step and number.
     ///
     /// Called while streams wait: hand the rows to a queue or a thread, and never wait here.
     fn stored(&self, chat: ChatId, rows: &[JournalRow]);
 }
 
-/// The bells of all chats somebody listens to.
+/// The signals of all chats that have a driver, a subscriber or a waiting handle in this process.
 #[derive(Default)]
-pub(crate) struct Hub {
-    bells: Mutex<HashMap<ChatId, Arc<Bell>>>,
+pub(crate) struct SignalHub {
+    chats: Mutex<HashMap<ChatId, Arc<ChatSignals>>>,
     log: Option<Arc<dyn DeltaLog>>,
 }
 
-/// One chat's bell.
+/// The signals of one chat.
 #[derive(Default)]
-pub(crate) struct Bell {
-    /// Hears of deltas, and of which chat.
+pub(crate) struct ChatSignals {
+    /// The delta log, and the chat to name there.
     log: Option<(ChatId, Arc<dyn DeltaLog>)>,
-    /// Rung after something became durable, each delta of an answer too.
-    pub(crate) news: Arc<Chime>,
-    /// Rung after a commit, for whoever does not care for deltas.
-    pub(crate) commits: Arc<Chime>,
-    /// Rung after a command was accepted, for the driver.
+    /// After anything became durable, each delta too.
+    pub(crate) news: Arc<Signal>,
+    /// After a commit, for readers that do not need deltas.
+    pub(crate) commits: Arc<Signal>,
+    /// After a command was accepted, for the driver.
     pub(crate) inbox: Notify,
-    /// Rung after a command was accepted, for subscribers.
-    pub(crate) accepted: Arc<Chime>,
+    /// After a command was accepted, for subscribers.
+    pub(crate) accepted: Arc<Signal>,
 }
 
-impl Hub {
+impl SignalHub {
     pub(crate) fn new(log: Option<Arc<dyn DeltaLog>>) -> Self {
         Self { log, ..Self::default() }
     }
 
-    /// The bell of a chat. Bells that nobody holds are forgotten along the way.
-    pub(crate) fn bell(&self, chat: ChatId) -> Arc<Bell> {
-        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        if bells.len() >= 64 && bells.len().is_power_of_two() {
-            bells.retain(|_, bell| Arc::strong_count(bell) > 1);
-        }
-        let ring = || Arc::new(Bell { log: self.log.clone().map(|log| (chat, log)), ..Bell::default() });
-        bells.entry(chat).or_insert_with(ring).clone()
+    fn chats(&self) -> MutexGuard<'_, HashMap<ChatId, Arc<ChatSignals>>> {
+        self.chats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something in a chat became durable elsewhere.
+    /// The signals of a chat. Unused ones are dropped along the way.
+    pub(crate) fn of(&self, chat: ChatId) -> Arc<ChatSignals> {
+        let mut chats = self.chats();
+        if chats.len() >= 64 && chats.len().is_power_of_two() {
+            chats.retain(|_, signals| Arc::strong_count(signals) > 1);
+        }
+        let new = || Arc::new(ChatSignals { log: self.log.clone().map(|log| (chat, log)), ..ChatSignals::default() });
+        chats.entry(chat).or_insert_with(new).clone()
+    }
+
+    /// Something in a chat became durable in another process.
     pub(crate) fn ring(&self, chat: ChatId) {
-        if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&chat) {
-            bell.ring();
+        if let Some(signals) = self.chats().get(&chat) {
+            signals.ring();
         }
     }
 
-    /// A command for a chat was accepted, here or elsewhere.
+    /// A command for a chat was accepted, here or in another process.
     pub(crate) fn ring_for_accepted(&self, chat: ChatId) {
-        if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&chat) {
-            bell.accepted.ring();
+        if let Some(signals) = self.chats().get(&chat) {
+            signals.accepted.ring();
         }
     }
 
-    /// Nobody knows what became durable elsewhere.
+    /// Something became durable in another process, and it is not known what.
     pub(crate) fn ring_all(&self) {
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(|bell| bell.ring());
+        self.chats().values().for_each(|signals| signals.ring());
     }
 }
 
-impl Bell {
-    /// Whether anybody wants to hear of every delta.
+impl ChatSignals {
+    /// Whether there is a delta log.
     pub(crate) const fn is_logged(&self) -> bool {
         self.log.is_some()
     }
 
-    /// These deltas are stored.
+    /// Passes stored deltas to the delta log.
     pub(crate) fn log(&self, rows: &[JournalRow]) {
         if let Some((chat, log)) = self.log.as_ref().filter(|_| !rows.is_empty()) {
             log.stored(*chat, rows);

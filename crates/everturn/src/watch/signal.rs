@@ -1,42 +1,43 @@
-//! A wake-up for everybody who listens.
+//! A wake-up for any number of listeners.
 //!
-//! It rings for every delta of every chat that is watched, mostly for one listener: so it is a number and a list, and to
-//! look whether it has rung takes no lock. A ring carries nothing and is never lost: whoever has not marked it hears it.
+//! It rings for every delta of every watched chat, mostly for one listener: so it is a counter and a list of wakers, and
+//! checking whether it has rung takes no lock. A ring carries nothing and is never lost: a listener that has not marked it
+//! is woken by it.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What rings.
+/// A wake-up for any number of listeners.
 #[derive(Debug, Default)]
-pub(crate) struct Chime {
+pub(crate) struct Signal {
     /// How often it rang. Changed under the lock.
     count: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Wakers>,
 }
 
-/// Who is to be woken by the next ring, and by which name the next listener goes.
+/// The wakers of waiting listeners by listener id, and the newest id.
 #[derive(Debug, Default)]
-struct Waiting {
+struct Wakers {
     wakers: Vec<(u64, Waker)>,
-    names: u64,
+    newest_id: u64,
 }
 
-/// Somebody who listens.
+/// A listener of one signal.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    chime: Arc<Chime>,
-    name: u64,
-    /// The rings that were heard.
-    heard: u64,
-    /// As what it stands in the list, and since which ring: the next one takes it off.
+pub(crate) struct SignalListener {
+    signal: Arc<Signal>,
+    id: u64,
+    /// The count up to which rings are marked.
+    marked: u64,
+    /// The waker in the list, and the count it was added at: the next ring removes it.
     listed: Option<(Waker, u64)>,
 }
 
-impl Chime {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner) // Every change is made whole.
+impl Signal {
+    fn waiting(&self) -> MutexGuard<'_, Wakers> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner) // Every change is complete when the lock is released.
     }
 
     pub(crate) fn ring(&self) {
@@ -46,17 +47,22 @@ impl Chime {
     }
 
     /// Listens from now on.
-    pub(crate) fn listen(self: &Arc<Self>) -> Listener {
+    pub(crate) fn listen(self: &Arc<Self>) -> SignalListener {
         let mut waiting = self.waiting();
-        waiting.names += 1;
-        Listener { chime: self.clone(), name: waiting.names, heard: self.count.load(Ordering::Acquire), listed: None }
+        waiting.newest_id += 1;
+        SignalListener {
+            signal: self.clone(),
+            id: waiting.newest_id,
+            marked: self.count.load(Ordering::Acquire),
+            listed: None,
+        }
     }
 }
 
-impl Listener {
-    /// Whatever rang so far is heard.
+impl SignalListener {
+    /// Marks every ring so far as seen.
     pub(crate) fn mark(&mut self) {
-        self.heard = self.chime.count.load(Ordering::Acquire);
+        self.marked = self.signal.count.load(Ordering::Acquire);
     }
 
     /// Waits until it rings, unless it has since the last mark. Dropping the future loses nothing.
@@ -65,31 +71,31 @@ impl Listener {
     }
 
     fn poll_rung(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.chime.count.load(Ordering::Acquire) != self.heard {
+        if self.signal.count.load(Ordering::Acquire) != self.marked {
             return Poll::Ready(());
         }
-        let is_listed = |(waker, since): &(Waker, u64)| *since == self.heard && waker.will_wake(context.waker());
+        let is_listed = |(waker, since): &(Waker, u64)| *since == self.marked && waker.will_wake(context.waker());
         if self.listed.as_ref().is_some_and(is_listed) {
             return Poll::Pending;
         }
-        let mut waiting = self.chime.waiting();
-        if self.chime.count.load(Ordering::Acquire) != self.heard {
+        let mut waiting = self.signal.waiting();
+        if self.signal.count.load(Ordering::Acquire) != self.marked {
             return Poll::Ready(());
         }
-        if self.listed.as_ref().is_some_and(|(_, since)| *since == self.heard) {
-            waiting.wakers.retain(|(name, _)| *name != self.name); // Another task waits now.
+        if self.listed.as_ref().is_some_and(|(_, since)| *since == self.marked) {
+            waiting.wakers.retain(|(id, _)| *id != self.id); // Another task waits now.
         }
-        waiting.wakers.push((self.name, context.waker().clone()));
+        waiting.wakers.push((self.id, context.waker().clone()));
         drop(waiting);
-        self.listed = Some((context.waker().clone(), self.heard));
+        self.listed = Some((context.waker().clone(), self.marked));
         Poll::Pending
     }
 }
 
-impl Drop for Listener {
+impl Drop for SignalListener {
     fn drop(&mut self) {
         if self.listed.is_some() {
-            self.chime.waiting().wakers.retain(|(name, _)| *name != self.name);
+            self.signal.waiting().wakers.retain(|(id, _)| *id != self.id);
         }
     }
 }
@@ -100,29 +106,29 @@ mod tests {
 
     use super::*;
 
-    fn has_rung(listener: &mut Listener) -> bool {
+    fn has_rung(listener: &mut SignalListener) -> bool {
         listener.rung().now_or_never().is_some()
     }
 
     #[test]
-    fn it_is_heard_until_it_is_marked() {
-        let chime = Arc::new(Chime::default());
-        chime.ring();
-        let mut listener = chime.listen();
-        assert!(!has_rung(&mut listener), "that was before");
-        chime.ring();
+    fn a_ring_lasts_until_it_is_marked() {
+        let signal = Arc::new(Signal::default());
+        signal.ring();
+        let mut listener = signal.listen();
+        assert!(!has_rung(&mut listener), "it rang before the listener came");
+        signal.ring();
         assert!(has_rung(&mut listener) && has_rung(&mut listener));
         listener.mark();
         assert!(!has_rung(&mut listener));
     }
 
     #[tokio::test]
-    async fn everybody_is_woken_by_each_ring_also_who_has_moved() {
-        let chime = Arc::new(Chime::default());
+    async fn every_ring_wakes_every_listener_also_after_a_move_to_another_task() {
+        let signal = Arc::new(Signal::default());
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..100 {
-            let mut listener = chime.listen();
-            assert!(!has_rung(&mut listener), "it was asked by another task before");
+            let mut listener = signal.listen();
+            assert!(!has_rung(&mut listener), "polled by another task before");
             tasks.spawn(async move {
                 for _ in 0..3 {
                     listener.rung().await;
@@ -133,43 +139,43 @@ mod tests {
         }
         tokio::task::yield_now().await;
         for _ in 0..3 {
-            chime.ring();
+            signal.ring();
             for _ in 0..5 {
                 tokio::task::yield_now().await;
             }
         }
         let all = tokio::time::timeout(std::time::Duration::from_secs(10), tasks.join_all());
-        assert_eq!(all.await.expect("nobody waits for ever").len(), 100);
+        assert_eq!(all.await.expect("every listener is woken").len(), 100);
     }
 
     #[test]
-    fn who_leaves_is_forgotten_and_nobody_stands_there_twice() {
-        let chime = Arc::new(Chime::default());
-        let (mut one, mut other) = (chime.listen(), chime.listen());
+    fn a_dropped_listener_is_removed_and_none_is_listed_twice() {
+        let signal = Arc::new(Signal::default());
+        let (mut one, mut other) = (signal.listen(), signal.listen());
         for _ in 0..3 {
             has_rung(&mut one);
             has_rung(&mut other);
-            assert_eq!(chime.waiting().wakers.len(), 2);
+            assert_eq!(signal.waiting().wakers.len(), 2);
         }
-        let waker = std::task::Waker::from(Arc::new(Nobody));
+        let waker = std::task::Waker::from(Arc::new(NoopWake));
         assert!(other.poll_rung(&Context::from_waker(&waker)).is_pending());
-        assert_eq!(chime.waiting().wakers.len(), 2, "one for another task instead");
+        assert_eq!(signal.waiting().wakers.len(), 2, "one for another task instead");
         drop(other);
-        assert_eq!(chime.waiting().wakers.len(), 1);
+        assert_eq!(signal.waiting().wakers.len(), 1);
     }
 
-    struct Nobody;
+    struct NoopWake;
 
-    impl std::task::Wake for Nobody {
+    impl std::task::Wake for NoopWake {
         fn wake(self: Arc<Self>) {}
     }
 
-    /// Two who answer each other from different threads: each ring meets somebody who is just about to wait.
+    /// Two threads that answer each other: each ring meets a listener that is just about to wait.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_ring_is_lost_between_threads() {
         const ROUNDS: usize = 20_000;
-        let (ping, pong) = (Arc::new(Chime::default()), Arc::new(Chime::default()));
-        let answers = |mut hears: Listener, says: Arc<Chime>| async move {
+        let (ping, pong) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
+        let answers = |mut hears: SignalListener, says: Arc<Signal>| async move {
             for _ in 0..ROUNDS {
                 hears.rung().await;
                 hears.mark();
@@ -177,17 +183,14 @@ mod tests {
             }
         };
         let runtime = tokio::runtime::Handle::current();
-        // A thread each: a worker goes on with whom it has woken, and nobody would meet anybody.
+        // One thread each: a runtime worker would go on with the task it woke, and the two would never meet.
         let players = [answers(ping.listen(), pong.clone()), answers(pong.listen(), ping.clone())].map(|player| {
             let runtime = runtime.clone();
             tokio::task::spawn_blocking(move || runtime.block_on(player))
         });
         ping.ring();
         for player in players {
-            tokio::time::timeout(std::time::Duration::from_secs(60), player)
-                .await
-                .expect("somebody waits for ever")
-                .unwrap();
+            tokio::time::timeout(std::time::Duration::from_secs(60), player).await.expect("no ring is lost").unwrap();
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Watching a chat.
 //!
-//! A subscriber has a cursor and reads the store from there, again and again. It is never waited for: one that is slow
-//! reads more at once later, and one that comes late gets a snapshot first. Catching up and watching live are the same.
+//! A subscriber has a cursor and reads the store from there, again and again. Nothing waits for it: a slow subscriber reads
+//! more at once later, and a late one gets a snapshot first. Catching up and watching live are the same.
 //!
-//! A command that was accepted shows with the commit that obeys it, a moment later. If that takes longer, because the disk is
-//! full or the database slow, the subscriber is told where the chat stands without it.
+//! An accepted command shows with the commit that applies it, a moment later. If that takes longer, because the disk is full
+//! or the database slow, the subscriber gets the chat's standing without it.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,13 +16,13 @@ use everturn_core::view::{Cursor, Event, Standing};
 use everturn_stores::{News, Store, StoreError};
 use tokio::time::{Sleep, sleep};
 
-use crate::util::poll_on_wake::Dormant;
-use crate::watch::hub::Bell;
-use crate::watch::poll::Poll;
-use crate::watch::signal::Listener;
+use crate::util::poll_on_wake::PollOnWake;
+use crate::watch::hub::ChatSignals;
+use crate::watch::poll::Polling;
+use crate::watch::signal::SignalListener;
 
-/// How long the commit that obeys a command may take before subscribers are told without it that it was accepted.
-const OBEYED_AFTER: Duration = Duration::from_millis(50);
+/// How long the commit that applies a command may take before subscribers learn without it that it was accepted.
+const APPLIED_AFTER: Duration = Duration::from_millis(50);
 
 /// The events of one chat, from a cursor on, without end.
 pub struct Subscription {
@@ -30,20 +30,20 @@ pub struct Subscription {
     chat: ChatId,
     cursor: Option<Cursor>,
     ahead: VecDeque<Event>,
-    woken: Listener,
-    /// Whether there may be something that was not read. A read finds all there is, so behind it that takes another ring.
+    woken: SignalListener,
+    /// Whether there may be something unread. A read finds everything, so after it only another ring makes this true.
     is_behind: bool,
-    /// The newest command that was taken into account in what was told.
+    /// The newest command that the events so far account for.
     received: InboxSeq,
     overdue: Overdue,
-    /// When to look although nobody rang.
-    poll: Poll,
-    _bell: Arc<Bell>,
+    /// When to read although no signal came.
+    poll: Polling,
+    _signals: Arc<ChatSignals>,
 }
 
 impl Subscription {
-    pub(crate) fn new(store: Arc<dyn Store>, chat: ChatId, cursor: Option<Cursor>, bell: Arc<Bell>) -> Self {
-        let (woken, overdue) = (bell.news.listen(), Overdue::new(&bell));
+    pub(crate) fn new(store: Arc<dyn Store>, chat: ChatId, cursor: Option<Cursor>, signals: Arc<ChatSignals>) -> Self {
+        let (woken, overdue) = (signals.news.listen(), Overdue::new(&signals));
         Self {
             store,
             chat,
@@ -53,8 +53,8 @@ impl Subscription {
             is_behind: true,
             received: InboxSeq(0),
             overdue,
-            poll: Poll::of(&chat.as_u128().to_be_bytes()),
-            _bell: bell,
+            poll: Polling::of(&chat.as_u128().to_be_bytes()),
+            _signals: signals,
         }
     }
 
@@ -72,7 +72,7 @@ impl Subscription {
                     () = self.poll.due() => {}
                 }
             }
-            self.is_behind = true; // Until it is read: whoever asked may leave meanwhile.
+            self.is_behind = true; // Until it is read: the caller may drop this future.
             self.woken.mark(); // Before the read: a commit in between wakes us again.
             self.read().await?;
             self.look().await?;
@@ -88,8 +88,8 @@ impl Subscription {
         Ok(self.ahead.pop_front())
     }
 
-    /// Where to go on from later: everything handed out so far has been seen. `None` between the events of one
-    /// catch-up, because nobody can resume from half a commit.
+    /// The cursor to resume from later: behind every event returned so far. `None` between the events of one catch-up,
+    /// because a reader cannot resume from half a commit.
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
         self.cursor.filter(|_| self.ahead.is_empty())
@@ -114,7 +114,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Looks whether something was accepted that no commit has told of. If the chat has moved on, that is rung for.
+    /// Reads whether a command was accepted that no commit shows. If the chat has moved on, a signal comes for that.
     async fn look(&mut self) -> Result<(), StoreError> {
         if !self.overdue.is_due {
             return Ok(());
@@ -129,17 +129,17 @@ impl Subscription {
     }
 }
 
-/// Says when a command that was accepted should have been told of.
+/// Fires when an accepted command should have shown in a commit.
 struct Overdue {
-    accepted: Listener,
-    timer: Option<Dormant<Pin<Box<Sleep>>>>,
-    /// Whether it is time.
+    accepted: SignalListener,
+    timer: Option<PollOnWake<Pin<Box<Sleep>>>>,
+    /// Whether it has fired.
     is_due: bool,
 }
 
 impl Overdue {
-    fn new(bell: &Bell) -> Self {
-        Self { accepted: bell.accepted.listen(), timer: None, is_due: false }
+    fn new(signals: &ChatSignals) -> Self {
+        Self { accepted: signals.accepted.listen(), timer: None, is_due: false }
     }
 
     /// Waits until it is time. Dropping the future loses nothing.
@@ -148,7 +148,7 @@ impl Overdue {
             self.accepted.rung().await;
             self.accepted.mark();
         }
-        self.timer.get_or_insert_with(|| Dormant::new(Box::pin(sleep(OBEYED_AFTER)))).await;
+        self.timer.get_or_insert_with(|| PollOnWake::new(Box::pin(sleep(APPLIED_AFTER)))).await;
         self.timer = None;
         self.is_due = true;
     }

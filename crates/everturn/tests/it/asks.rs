@@ -1,4 +1,4 @@
-//! Calls that need somebody outside: client tools and approvals.
+//! Calls that wait for a client or a person: client tools and approvals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::tools::{ANY, after_reply, calling, results};
 
 const APPROVED: Policy = Policy { approval: Approval::Needed, ..ANY };
 
-/// An agent whose clients can run `map` and `photo`.
+/// An agent with the client tools `map` and `photo`.
 fn with_clients() -> Agent {
     let mut agent = agent();
     let schema = json!({"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]});
@@ -31,7 +31,7 @@ fn with_clients() -> Agent {
     agent
 }
 
-/// A stage on which these calls were made and wait for somebody, and who watches.
+/// A stage on which these calls were made and wait for answers, and its watcher.
 async fn asked(agent: Agent, calls: impl IntoIterator<Item = everturn_understudy::Cue>) -> (Stage, Watch) {
     let stage = Stage::new(Understudy::new(calling(calls)), agent).await;
     let mut watch = stage.watch();
@@ -52,7 +52,7 @@ fn done(ordinal: u16, text: &str) -> CallAnswer {
     answer(ordinal, AnswerContent::Output(Output::text(text)))
 }
 
-/// What a person says who allows a call as it was shown to them.
+/// The answer that allows a call as it was shown.
 fn approve(ask: &OpenCall) -> CallAnswer {
     CallAnswer { call: ask.uid, what: AnswerContent::Approve { input_hash: ask.input_hash } }
 }
@@ -160,7 +160,7 @@ async fn a_bad_answer_changes_nothing() {
     assert_eq!(results(&stage.understudy.requests()[1]).len(), 3);
 }
 
-/// Of two who answer the same call at the same time one is refused, and nothing of theirs is said.
+/// Of two answers to the same call at the same time one is refused, and leaves no trace.
 #[tokio::test(start_paused = true)]
 async fn of_two_answers_at_once_the_first_counts() {
     let (stage, _watch) = asked(with_clients(), [call("photo", json!({})), call("photo", json!({}))]).await;
@@ -173,7 +173,7 @@ async fn of_two_answers_at_once_the_first_counts() {
     assert_eq!(told.iter().map(|(_, _, text)| text.as_str()).collect::<Vec<_>>(), [first, "other"]);
 }
 
-/// Nobody answers in time: each call is told so, what was answered or allowed stands, and the turn goes on.
+/// No answer in time: each open call gets a result that says so, earlier answers stand, and the turn goes on.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_the_wait() {
     let diary = Diary::new();
@@ -252,7 +252,7 @@ async fn an_ask_survives_its_process() {
     assert!(results(&stage.understudy.requests()[0]).iter().all(|(_, failed, _)| !failed));
 }
 
-/// A deadline that passed while nobody ran the chat is kept by whoever takes it up.
+/// A deadline that passed while no process drove the chat is kept by the next one.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_passes_while_nobody_looks() {
     let (stage, _watch) = asked(with_clients(), [call("photo", json!({}))]).await;
@@ -285,7 +285,7 @@ async fn waiting_for_a_person_is_not_work() {
     assert_eq!(stage.ended().await, TurnEnd::Done);
 }
 
-/// Nobody is bothered with a call that cannot run: its input does not fit, or nobody here or there has such a tool.
+/// A call that cannot run is not put to a person: its input is invalid, or there is no such tool.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_asked_about_a_call_that_cannot_run() {
     let diary = Diary::new();
@@ -385,7 +385,7 @@ async fn a_long_answer_is_cut_and_an_endless_one_refused() {
 }
 
 /// What can be read again is not kept while people take their time: of a chat that waits, memory holds where it stands.
-/// Whoever answers finds everything as it was.
+/// An answer finds everything as it was.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_people_keeps_nothing() {
     let calls = [call("map", json!({"of": "Oslo"})), call("photo", json!({}))];
@@ -402,7 +402,7 @@ async fn who_waits_for_people_keeps_nothing() {
     assert_eq!(told.iter().map(|entry| entry.parts.len()).collect::<Vec<_>>(), [1, 2, 2], "all of it: {told:?}");
 }
 
-/// A process that leaves wakes everybody who waits, and reads nothing for that.
+/// A process that shuts down wakes every waiting chat, and reads nothing for that.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_people_is_handed_over_unread() {
     let (stage, _watch) = asked(with_clients(), [call("photo", json!({}))]).await;
@@ -411,7 +411,7 @@ async fn who_waits_for_people_is_handed_over_unread() {
     assert_eq!(stage.store.loads(), 1, "by whoever took it up");
 }
 
-/// Whoever waits for a chat to rest hears what it does then, and not how the turn before ended.
+/// Waiting for rest returns how the chat rests, not how the turn before ended.
 #[tokio::test(start_paused = true)]
 async fn a_chat_that_waits_for_an_answer_says_so() {
     let done = script([text("Hello."), stop(Stop::End)]);
@@ -428,7 +428,7 @@ async fn a_chat_that_waits_for_an_answer_says_so() {
     assert_eq!(stage.chat.rest().await.unwrap(), Rest::Idle(Some(TurnEnd::Done)));
 }
 
-/// An ask carries the input: whoever decides need not look for it in the transcript, also after a restart. Once that is
+/// An ask carries the input: a client need not look for it in the transcript, also after a restart. Once that is
 /// decided it is not kept twice.
 #[tokio::test(start_paused = true)]
 async fn an_ask_carries_its_input() {

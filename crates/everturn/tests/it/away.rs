@@ -16,7 +16,7 @@ use crate::tools::{ANY, calling};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Both ways in which a write fails: it did not happen, or it did and nobody knows.
+/// Both ways in which a write fails: it did not happen, or it did and the answer was lost.
 const FAULTS: [Fault; 2] = [Fault::Refused, Fault::Unanswered];
 
 /// A stage on which two tools are at work that must not run twice.
@@ -31,7 +31,7 @@ async fn at_work() -> (Stage, Diary) {
     (stage, diary)
 }
 
-/// That each tool ran once, and its result says what it did.
+/// Checks that each tool ran once, and that its result says what it did.
 async fn is_done(stage: &Stage, diary: &Diary, fault: Fault) {
     assert_eq!(stage.ended().await, TurnEnd::Done, "{fault:?}");
     let (told, ran) = (stage.told().await, diary.read());
@@ -53,7 +53,7 @@ async fn a_result_waits_for_the_store() {
     }
 }
 
-/// I21: words that had to wait for the store are shown when they are stored, not when somebody looks by chance.
+/// I21: words that had to wait for the store are shown when they are stored, not at the next poll.
 #[tokio::test(start_paused = true)]
 async fn what_waited_for_the_store_is_shown_with_it() {
     for fault in FAULTS {
@@ -80,7 +80,7 @@ async fn leave_out_fences(stage: &Stage) {
     stage.store.delete(lease).await.unwrap();
 }
 
-/// I9, I21: which number the next lease has says nothing about who had the chat. Unless it was another, what a tool came
+/// I9, I21: the number of the next lease does not say which process had the chat. Unless another had it, what a tool came
 /// to is kept.
 #[tokio::test(start_paused = true)]
 async fn a_result_is_kept_unless_another_had_the_chat() {
@@ -151,7 +151,7 @@ async fn a_stream_waits_for_the_store() {
     }
 }
 
-/// I11: who wants it stopped is heard meanwhile.
+/// I11: an interrupt is applied meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_waits_for_the_store_can_be_stopped() {
     let endless = (0..99).flat_map(|_| [text("and "), wait(5)]);
@@ -204,7 +204,7 @@ async fn five_minutes_without_a_store_cost_time_alone() {
     assert!(since.elapsed() < 60 * SECOND, "{:?}", since.elapsed());
 }
 
-/// I24: who waits for its store does not keep its process from stopping.
+/// I24: a driver that waits for its store does not keep its process from stopping.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_stays_away_keeps_no_process() {
     let (stage, _) = at_work().await;

@@ -27,7 +27,7 @@ fn restless() -> Understudy {
     })
 }
 
-/// How a turn of `agent` ends whose model never does, and after how many requests.
+/// How a turn of `agent` with an endless model ends, and after how many requests.
 async fn ended(understudy: Understudy, agent: Agent) -> (TurnEnd, usize) {
     let agent = agent.tool(Diary::new().tool("look", 1, ANY)).unwrap();
     let stage = Stage::new(understudy, agent).await;
@@ -143,7 +143,7 @@ async fn the_time_ends_tools() {
     assert_eq!(stage.ended().await, TurnEnd::TimeMax);
 }
 
-/// I17: also one that does not listen; and whoever takes such a turn up begins nothing either.
+/// I17: also one with a tool that ignores it; and a process that takes such a turn over begins nothing either.
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_time_is_over_begins_nothing() {
     let deaf = tool("look", "Never ends.", |_: ToolContext, _: Value| pending::<Result<String, ToolError>>()).with(ANY);
@@ -165,7 +165,7 @@ async fn a_turn_whose_time_is_over_begins_nothing() {
     assert_eq!(stage.ended().await, TurnEnd::TimeMax);
 }
 
-/// I17: whoever makes the same call many times in one reply means it, and goes on.
+/// I17: the same call many times in one reply is intended, and the turn goes on.
 #[tokio::test(start_paused = true)]
 async fn equal_calls_in_one_reply_are_no_circle() {
     let dice = (0..6).map(|_| call("look", json!({}))).chain([stop(Stop::ToolUse)]);

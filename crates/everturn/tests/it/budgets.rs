@@ -118,7 +118,7 @@ async fn a_budget_outlives_its_process() {
     assert_eq!(ended(&second(31).chat(id)).await, TurnEnd::Done, "it is February");
 }
 
-/// Within a turn too: the step that would go over is not made, and whoever waits goes on waiting.
+/// Within a turn too: the step that would go over is not made, and a chat that waits goes on waiting.
 #[tokio::test(start_paused = true)]
 async fn a_turn_ends_at_the_step_that_would_go_over() {
     let agent = agent().tool(Diary::new().tool("look", 1, ANY)).unwrap();
@@ -131,7 +131,7 @@ async fn a_turn_ends_at_the_step_that_would_go_over() {
 }
 
 /// I17: steps and time are bounded across turns too, of a chat and of all that an owner has; time is what calls and tools
-/// take, and nobody pays for waiting.
+/// take, and waiting costs nothing.
 #[tokio::test(start_paused = true)]
 async fn steps_and_time_are_budgets_too() {
     let steps = Allowance { steps_max: Some(3), ..Allowance::default() };

@@ -20,7 +20,7 @@ use crate::read::{rows, shown};
 use crate::stage::{Stage, agent, counter, echo};
 use crate::stepwise::Stepwise;
 
-/// A model whose provider keeps responses.
+/// A model of a provider that keeps responses.
 fn keeper(scripts: impl IntoIterator<Item = Script>) -> Understudy {
     keeping(Understudy::new(scripts))
 }
@@ -178,7 +178,7 @@ async fn other_retries_keep_the_chain() {
 }
 
 /// A chain is only begun upon what the provider has whole: not a reply that was continued after a break, nor one
-/// that was cut at the output limit, nor calls whose ids it repeats.
+/// that was cut at the output limit, nor calls with repeated ids.
 #[tokio::test(start_paused = true)]
 async fn a_chain_needs_a_response_that_is_the_whole_truth() {
     let continued =
@@ -200,7 +200,7 @@ async fn a_chain_needs_a_response_that_is_the_whole_truth() {
     .assert_eq(&seen.join("\n"));
 }
 
-/// A reply that was salvaged after a cut is not all of its response, whose end nobody saw: the next request has everything.
+/// A reply that was salvaged after a cut is not all of its response: the next request has everything.
 #[tokio::test(start_paused = true)]
 async fn a_response_whose_end_was_not_seen_is_not_built_upon() {
     let cut = script([response_id("r1"), call("echo", json!({"say": "kelp"})), fail(ErrorKind::Timeout, Cause::Reset)]);

@@ -60,7 +60,7 @@ async fn wall_time_jumps_and_durations_do_not() {
     }
 }
 
-/// Whoever waits for a provider waits as long as it said, though the clock is put back meanwhile.
+/// A wait lasts as long as the provider asked for, though the clock is put back meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_put_back_keeps_nobody_waiting() {
     let model = Understudy::new([

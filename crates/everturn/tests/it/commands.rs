@@ -32,8 +32,8 @@ pub fn commits(seen: &str) -> String {
     seen.lines().filter(|line| !line.contains(" delta ")).map(|line| format!("{line}\n")).collect()
 }
 
-/// I1, C2: whoever hangs up while a command is being accepted is obeyed, or was never heard. Nothing lies in the inbox until
-/// somebody else comes.
+/// I1: a command of a caller that hangs up meanwhile is applied, or was never accepted. It does not lie in the inbox until
+/// the next wake-up.
 #[tokio::test(start_paused = true)]
 async fn who_hangs_up_is_heard_all_the_same() {
     let mut waits = 0;
@@ -180,7 +180,7 @@ async fn queued_messages_can_be_promoted_and_deleted() {
     .assert_eq(&commits(&watching.await.unwrap()));
 }
 
-/// I12: a message that cannot wait interrupts the turn, goes before the queue, and loses nobody.
+/// I12: a message sent now interrupts the turn and goes before the queue, and no message is lost.
 #[tokio::test(start_paused = true)]
 async fn a_message_sent_now_interrupts_and_goes_first() {
     let stage = stage(["a", "b", "c"].map(slowly)).await;
@@ -318,7 +318,7 @@ async fn an_edit_while_tools_run_stops_them() {
     assert_eq!(results(&stage.understudy.requests()[1]), []);
 }
 
-/// An edit while somebody is asked takes the question back; an edit of a failed chat tries again.
+/// An edit while a call waits for an answer withdraws the question; an edit of a failed chat tries again.
 #[tokio::test(start_paused = true)]
 async fn an_edit_while_asking_or_after_a_failure() {
     let mut agent = agent();
@@ -399,7 +399,7 @@ async fn what_is_refused_leaves_no_trace() {
     assert_eq!(said(&stage).await.len(), 3);
 }
 
-/// I12: after a failure the queue waits for a person, who may send, promote or delete; nothing is lost or reordered.
+/// I12: after a failure the queue waits for a command to send, promote or delete; nothing is lost or reordered.
 #[tokio::test(start_paused = true)]
 async fn after_a_failure_the_queue_waits() {
     let fails = || script([text("a…"), wait(5), refuse(401)]);
@@ -436,7 +436,7 @@ async fn after_a_failure_the_queue_waits() {
     );
 }
 
-/// Whoever waits for rest after a command waits for what the command began, however far the driver is with it.
+/// Waiting for rest after a command covers what the command began, however far the driver is with it.
 #[tokio::test(start_paused = true)]
 async fn rest_comes_after_everything_that_was_sent_before() {
     for yields in 0..60 {

@@ -91,7 +91,7 @@ async fn a_full_window_is_summarised_before_the_next_step() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// CR56: below the threshold nobody sees anything, and nobody is asked for anything.
+/// CR56: below the threshold nothing is shown, and no summary is requested.
 #[tokio::test(start_paused = true)]
 async fn a_window_with_room_is_left_alone() {
     let stage = Stage::new(small([says(long(20_900)), says("Here.")]), agent()).await;
@@ -171,7 +171,7 @@ async fn reported_usage_calibrates_the_measure() {
     }
 }
 
-/// CL45: a window that the provider told, and nobody configured, counts from the next turn on.
+/// CL45: a window that the provider reported, and that is not configured, counts from the next turn on.
 #[tokio::test(start_paused = true)]
 async fn a_window_the_provider_told_is_kept_in_mind() {
     let told = Meta::from([("understudy".to_string(), json!({"context_window": 10_000}))]);
@@ -182,8 +182,8 @@ async fn a_window_the_provider_told_is_kept_in_mind() {
     assert_eq!(stage.told().await.lines().filter(|line| line.contains("summary")).count(), 1);
 }
 
-/// CL30, MC15: who asks for a summary gets one: below the threshold, without usage, with automatic ones off. With nothing
-/// new to summarise there is none, and nobody is asked.
+/// CL30, MC15: a requested summary is written: below the threshold, without usage, with automatic ones off. With nothing
+/// new to summarise there is none, and no model is asked.
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_was_asked_for_is_made() {
     let mut traces = Vec::new();
@@ -227,7 +227,7 @@ async fn what_came_after_a_summary_can_be_summarised() {
     assert_eq!(texts, ["Echoed letters.", "It is done."]);
 }
 
-/// A summary is of no use to anybody who is not there: it is not asked to outlive its stream.
+/// A summary is not requested in the background: no later process could use it.
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_not_made_in_the_background() {
     let understudy = Understudy::new([says("Hello."), says("They said hello.")]);

@@ -41,7 +41,7 @@ async fn totals(stage: &Stage) -> Totals {
     stage.chat.view().await.unwrap().standing.unwrap().totals
 }
 
-/// I19: a chat may have asked any number of times, and whoever wants to know how often gets them page by page, each once.
+/// I19: a chat may have any number of attempts, and they are read page by page, each once.
 #[tokio::test(start_paused = true)]
 async fn attempts_are_told_page_by_page() {
     const TURNS: usize = 520;
@@ -59,7 +59,7 @@ async fn attempts_are_told_page_by_page() {
     adds_up(&stage.chat).await;
 }
 
-/// Where nobody counts, or counts 0, all is estimated; and a continuation is sent with what was said before it.
+/// Without reported usage, or with 0, all is estimated; and a continuation is sent with what was said before it.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_counts_is_estimated_with_all_that_was_sent() {
     let said = "Kelp is a large brown seaweed. ".repeat(100);
@@ -204,7 +204,7 @@ async fn every_attempt_has_its_row() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// An attempt whose process is gone has its row as well.
+/// An attempt of a process that is gone gets its row as well.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_of_a_lost_process_has_its_row() {
     let understudy = priced([
@@ -290,7 +290,7 @@ async fn a_generation_found_again_is_spent_once() {
     assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
 }
 
-/// AW16: and pays for it, if nobody can find it again.
+/// AW16: and is billed for it, if it cannot be found again.
 #[tokio::test(start_paused = true)]
 async fn a_generation_that_is_lost_is_spent() {
     let stage = begun(priced([dear()]).with(keeps), WAITS).await;

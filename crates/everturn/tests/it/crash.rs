@@ -22,7 +22,7 @@ use crate::stepwise::Stepwise;
 const FIRST: &str = "first second third fourth fifth sixth seventh eighth ninth tenth ";
 const SECOND: &str = "amber basalt coral dunes ember fjord glacier harbour island jungle";
 
-/// A model whose every word counts: it always says the same, and when it is asked to go on, it does, saying the last
+/// A model that always says the same, and when it is asked to go on, it does, saying the last
 /// two words again.
 fn reciter() -> Understudy {
     Understudy::improvising(|request| {
@@ -83,7 +83,7 @@ fn slow_tool(name: &str, runs: &Arc<AtomicUsize>, here: &Here, effect: Effect) -
             let chat = here.lock().unwrap().clone().unwrap();
             let parts = Arc::new([Part::Text(Text { text: "mind the gap".into(), ..Text::default() })]);
             let steer = Command::Send { parts, when: Delivery::Steer };
-            chat.submit(steer, Some("steer".into())).await.unwrap(); // Whoever is first; the others change nothing.
+            chat.submit(steer, Some("steer".into())).await.unwrap(); // The first one counts; the others change nothing.
             Ok::<_, ToolError>(input.say)
         }
     };
@@ -201,7 +201,7 @@ async fn a_driver_may_die_anywhere() {
     assert!(waits > 100, "a turn waits often: {waits}");
 }
 
-/// The same, dying again while recovering.
+/// A second death while recovering is survived too.
 #[tokio::test(start_paused = true)]
 async fn and_die_again_while_recovering() {
     for first in (3..130).step_by(7) {

@@ -20,7 +20,7 @@ use crate::stage::{Diary, Stage, agent, count, counter, echo_with};
 use crate::stepwise::Fault;
 use crate::tools::{ANY, after_reply, calling};
 
-/// A chat nobody drives yet, with a message to a model that calls `echo` and then is done, whatever it was asked before.
+/// A chat without a driver yet, with a message to a model that calls `echo` and then is done, whatever it was asked before.
 async fn undriven(runs: &Arc<AtomicUsize>, effect: Effect) -> Stage {
     let understudy = Understudy::improvising(|request| {
         let asked = format!("{:?}", request.entries);
@@ -53,7 +53,7 @@ async fn check(stage: &Stage, runs: usize, effect: Effect, when: &str) {
 }
 
 /// I8, I9: a driver may die at any moment, and is replaced by one that asks the same question. A tool with effect `Once`
-/// starts at most once; if nobody knows what became of it, its result says so. One that only reads runs again.
+/// starts at most once; if its outcome is unknown, its result says so. One that only reads runs again.
 #[tokio::test(start_paused = true)]
 async fn a_driver_may_die_at_any_moment() {
     for effect in [Effect::Once, Effect::Read, Effect::Idempotent] {
@@ -131,7 +131,7 @@ async fn a_store_that_comes_back_finds_its_chats_going_on() {
 
 /// CR35, I24: a process that stops gives its tools a moment, and keeps what comes back in it. It does not tell them to
 /// give up, and stores nothing on behalf of the others: the next process runs again what may run again, and says of the
-/// rest that nobody knows.
+/// rest that their outcome is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_during_tools_stores_nothing_for_them() {
     let diary = Diary::new();
@@ -194,7 +194,7 @@ async fn a_tool_that_became_exclusive_denies_nothing() {
     assert_eq!(stage.told().await.matches(" Unknown ").count(), 2);
 }
 
-/// I6, I9: a driver whose chat was taken over writes nothing more, whatever its tools come to; the other says what it
+/// I6, I9: a driver that lost its chat to a takeover writes nothing more, whatever its tools come to; the other says what it
 /// knows, and the tool has run once.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_was_taken_over_writes_nothing() {

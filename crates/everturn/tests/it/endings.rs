@@ -1,4 +1,4 @@
-//! Answers that are none: refused, filtered, empty; and who is named.
+//! Answers that are none: refused, filtered, empty; and which provider is named.
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::error::{Cause, ErrorKind};
@@ -145,7 +145,7 @@ async fn whoever_is_configured_is_named() {
     .assert_eq(&troubles(watch).await);
 }
 
-/// The same for a summary.
+/// A summary names the configured provider too.
 #[tokio::test(start_paused = true)]
 async fn whoever_was_to_summarise_is_named() {
     let stage = behind_gateway([says("Hello."), script([refuse(529)]), script([refuse(401)])]).await;

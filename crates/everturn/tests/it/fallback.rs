@@ -52,7 +52,7 @@ async fn ended(chat: &ChatHandle) -> TurnEnd {
     chat.rest().await.unwrap().ended().unwrap()
 }
 
-/// A model whose budget is spent gives way to the next, for this step.
+/// A model with a spent budget gives way to the next, for this step.
 #[tokio::test(start_paused = true)]
 async fn the_next_model_is_asked_when_the_budget_is_spent() {
     let first = Understudy::new([down(), down(), says("Back again.")]);
@@ -118,7 +118,7 @@ async fn text_goes_along_to_the_next_model() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// What cannot go along is taken back: thoughts that nobody else can read.
+/// What cannot go along is taken back: reasoning that no other model can read.
 #[tokio::test(start_paused = true)]
 async fn thoughts_do_not_go_along() {
     let thinks = || script([reasoning("Hm."), fail(ErrorKind::Timeout, Cause::Reset)]);
@@ -307,7 +307,7 @@ async fn with_no_other_model_the_chat_waits_and_settles() {
     assert_eq!(stage.ended().await, TurnEnd::Interrupted);
 }
 
-/// Whoever is let through to look and needs a summary first lets the summary look: nobody waits for a look that no one
+/// A chat that is let through as the probe and needs a summary first probes with the summary: no chat waits for a probe that is
 /// takes.
 #[tokio::test(start_paused = true)]
 async fn a_summary_may_be_what_looks_whether_a_model_is_back() {

@@ -1,4 +1,4 @@
-//! Many chats on one key: no storm, no crowd, nobody left behind.
+//! Many chats on one credential: no retry storm, no crowd, and every chat gets its turn.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -94,7 +94,7 @@ async fn a_retry_after_makes_no_storm() {
     }
 }
 
-/// The same without a Retry-After: the key backs off as one, however many hang on it.
+/// Without a Retry-After the credential backs off as one, however many chats use it.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_without_a_time_makes_no_storm() {
     let crowd = Crowd::new(agent(), |at| match at.as_secs() {
@@ -124,7 +124,7 @@ async fn an_outage_makes_no_storm() {
     assert_eq!((back[0], back.iter().sum::<usize>()), (1, CHATS), "{seconds:?}");
 }
 
-/// I16: and they do come back: nobody who found somebody looking rests much longer than the look took.
+/// I16: and they do come back: a chat that found a probe under way waits little longer than the probe took.
 #[tokio::test(start_paused = true)]
 async fn an_outage_ends_for_everybody() {
     let crowd = Crowd::new(agent(), |at| match at.as_secs() {
@@ -138,7 +138,7 @@ async fn an_outage_ends_for_everybody() {
     assert!(last <= looks[1] + 12, "the one that looks is back after a second, the others in waves: {seconds:?}");
 }
 
-/// I16: a probe that has begun to speak has seen enough. Nobody waits until it has said all.
+/// I16: a probe that has begun to stream has shown enough. No chat waits for its end.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_the_end_of_a_probe() {
     let crowd = Crowd::new(agent(), |at| match at.as_secs() {
@@ -159,7 +159,7 @@ async fn nobody_waits_for_the_end_of_a_probe() {
     crowd.engine.shutdown().await;
 }
 
-/// I18: agents on one key may have bounds of their own. Who waits less long than a door is shut comes back in between.
+/// I18: agents on one credential may have limits of their own. A chat with a shorter longest wait asks again in between.
 #[tokio::test(start_paused = true)]
 async fn a_door_may_be_shut_for_longer_than_one_waits() {
     let mut patient = Limits::default();
@@ -197,7 +197,7 @@ async fn only_so_many_at_once() {
     assert_eq!(crowding.await.unwrap(), 5);
 }
 
-/// Whoever waits in line can be interrupted at once, and the line goes on.
+/// A chat in line can be interrupted at once, and the line goes on.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_leaves_the_line() {
     let mut limits = Limits::default();
@@ -217,7 +217,7 @@ async fn an_interrupt_leaves_the_line() {
     crowd.engine.shutdown().await;
 }
 
-/// I18: what another chat was told is stored here as well, shown, and obeyed by whoever takes over.
+/// I18: a wait that another chat was told is stored here as well, shown, and kept by the process that takes over.
 #[tokio::test(start_paused = true)]
 async fn a_shut_door_is_stored() {
     let understudy = Understudy::new([script([refuse(429).retry_after(60)]), done(), done()]);

@@ -25,7 +25,7 @@ const WORDS: &str = "amber basalt coral dunes ember fjord glacier harbour island
 /// How much of it the first generation says before it fails.
 const HALF: usize = 31;
 
-/// A provider that keeps its generations, whoever has asked for them, and tells of each from any event on. The first one
+/// A provider that keeps every generation and can send each from any event on. The first one
 /// fails half-way. One that goes on thinks first, and says the last two words again.
 #[derive(Clone)]
 struct Keeper {
@@ -120,7 +120,7 @@ fn keeping(batch_len_max: usize) -> Agent {
     agent
 }
 
-/// Plays a turn with processes that die at these points. Every word is said once, at one seam, whoever watched saw just
+/// Plays a turn with processes that die at these points. Every word is said once, at one seam, the watcher saw just
 /// that, and `true` if the first process lived to the end.
 async fn survive(keeper: &Keeper, agent: &Agent, deaths: &[usize]) -> bool {
     keeper.generations.lock().unwrap().clear();
@@ -171,7 +171,7 @@ async fn a_reader_of_a_kept_generation_may_die_anywhere() {
     }
 }
 
-/// The same, dying again while it is read on.
+/// A second death while the generation is read on is survived too.
 #[tokio::test(start_paused = true)]
 async fn and_so_may_who_reads_on() {
     for batch_len_max in [2, 1024] {

@@ -63,8 +63,8 @@ async fn what_was_shown_is_what_is_kept() {
     assert_eq!(stage.understudy.requests().len(), 2);
 }
 
-/// I11: whoever interrupts while words are on their way into the journal waits until they are there: nothing is kept that nobody
-/// was shown.
+/// I11: an interrupt while words are on their way into the journal waits until they are stored: nothing is kept that was never
+/// shown.
 #[tokio::test(start_paused = true)]
 async fn what_is_being_stored_is_shown_before_it_is_kept() {
     let stage = stage([script([text("Hello"), hang()])]).await;
@@ -203,7 +203,7 @@ impl Drop for Dropped {
     }
 }
 
-/// AW09: a subscriber that never reads holds up nobody.
+/// AW09: a subscriber that never reads holds nothing up.
 #[tokio::test(start_paused = true)]
 async fn a_stalled_subscriber_holds_up_nobody() {
     let stage = stage([script([text("He"), wait(1), text("llo"), hang()])]).await;
@@ -249,7 +249,7 @@ async fn stopping_what_rests_is_harmless() {
     assert!(matches!(stage.ended().await, TurnEnd::Failed(_)));
 }
 
-/// I12: an interrupt ends one turn. Who waits comes next, in order; also when the chat waits for a person, who is not
+/// I12: an interrupt ends one turn. Queued messages come next, in order; also when the chat waits for a person, who is not
 /// asked any more.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_lets_the_queue_go_on() {
@@ -320,7 +320,7 @@ async fn shown(mut watch: Watch) -> String {
 }
 
 /// AW08, CR47, I8, I11: an interrupt may come between any two things the engine does: while a reply or a result is being
-/// committed, before or after a start. Every call has one result that tells whether it ran, no call starts whose start
+/// committed, before or after a start. Every call has one result that tells whether it ran, no call starts if its start
 /// was stored after the interrupt, and what is kept is what was shown.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_may_come_at_any_moment() {
@@ -388,7 +388,7 @@ async fn a_tool_that_blocks_is_not_waited_for() {
 }
 
 /// An interrupt is for the turn that its sender saw. If that one ended before the driver heard of it, the queued message
-/// whose turn has begun meanwhile is answered in full, and the sender got what they wanted.
+/// that has begun a turn meanwhile is answered in full, and the sender got what they wanted.
 #[tokio::test(start_paused = true)]
 async fn a_late_interrupt_spares_the_next_turn() {
     let understudy = Understudy::new([script([hang()]), script([text("In full."), stop(Stop::End)])]);

@@ -1,4 +1,4 @@
-//! Generations that outlive their stream: who pays for them, and who ends them.
+//! Background generations: which attempt is billed for them, and when they are cancelled.
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::error::{Cause, ErrorKind};
@@ -54,12 +54,12 @@ fn broken() -> Script {
     half(fail(ErrorKind::Timeout, Cause::Reset))
 }
 
-/// One that nobody can find again.
+/// A generation that cannot be found again.
 fn lost(cause: Cause) -> Script {
     script([text("The quick brown fox "), fail(ErrorKind::Timeout, cause)])
 }
 
-/// That the turn has ended well, with all of the answer.
+/// Checks that the turn has ended well, with all of the answer.
 async fn is_whole(stage: &Stage) {
     assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "The quick brown fox jumps."));
 }
@@ -68,7 +68,7 @@ fn rest() -> Script {
     script([text("jumps."), usage(1_000, 20), stop(Stop::End)])
 }
 
-/// Somebody who gives up while a generation waits to be found again gives up one that was paid for.
+/// A generation that is given up while it waits to be re-attached was paid for.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_up_before_it_is_found_is_counted() {
     let stage = begun(keeping([broken(), rest()]), WAITS).await;
@@ -81,7 +81,7 @@ async fn what_is_given_up_before_it_is_found_is_counted() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// A generation that nobody lets us hear is counted by the attempt that gives it up, whole.
+/// A generation that cannot be re-attached to is billed whole by the attempt that gives it up.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_heard_is_counted() {
     let mut agent = background();
@@ -118,7 +118,7 @@ pub fn cancelled(understudy: &Understudy) -> Vec<String> {
     ended.collect()
 }
 
-/// Whoever stops a turn stops what was generated for it, also while it waits to be found again.
+/// Interrupting a turn cancels its generation, also while it waits to be re-attached.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_ends_the_generation() {
     let listening = script([response_id("r1"), text("The quick "), hang()]);
@@ -144,7 +144,7 @@ async fn what_is_not_given_up_goes_on() {
     assert!(matches!(&second.asked()[..], [Asked::Reattach(handle)] if handle.id == "r1"));
 }
 
-/// A generation that is left for another one is ended too: nobody will hear it, and somebody would pay.
+/// A generation that is left for another one is cancelled too: it would be paid for unread.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_for_another_is_ended() {
     let gone = fail(ErrorKind::Truncated, Cause::ErrorFinish);
@@ -191,7 +191,7 @@ fn broken_behind_a_call() -> Script {
     script([response_id("r1")].into_iter().chain(calls).chain([fail(ErrorKind::Timeout, Cause::Reset)]))
 }
 
-/// AW12: who may not hear the rest of a generation keeps the calls that were heard, however that is refused.
+/// AW12: when the rest of a generation cannot be read, the whole calls are kept, however that is refused.
 #[tokio::test(start_paused = true)]
 async fn a_whole_call_is_salvaged_when_the_rest_is_refused() {
     let refusals: [(&str, Vec<Cue>); 3] = [
@@ -258,7 +258,7 @@ async fn a_whole_call_is_salvaged_when_the_next_model_is_asked() {
     assert_eq!(cancelled(&stage.understudy), ["r1"]);
 }
 
-/// AW11: what a seam holds back is stored with its handle or not at all: whoever reads on after a hand-over hears it
+/// AW11: what a seam holds back is stored with its handle or not at all: the process that reads on after a handover gets it
 /// again, and joins it.
 #[tokio::test(start_paused = true)]
 async fn the_head_of_a_continuation_is_not_lost() {
@@ -270,7 +270,7 @@ async fn the_head_of_a_continuation_is_not_lost() {
     assert!(matches!(&stage.understudy.asked()[..], [Asked::Reattach(handle)] if handle.cursor == "0"));
 }
 
-/// The same when the stream breaks there: who finds the generation again has more to decide the seam with.
+/// A stream that breaks there loses nothing: re-attaching brings more text to decide the seam with.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_breaks_is_heard_again() {
     let head = script([response_id("r2"), marked(text("brown f"), "r2", 5), fail(ErrorKind::Timeout, Cause::Reset)]);

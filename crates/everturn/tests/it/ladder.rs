@@ -51,7 +51,7 @@ async fn text_goes_on_where_it_was_cut() {
     assert_eq!(stage.understudy.requests().len(), 2, "exactly two attempts");
 }
 
-/// AW12: one whole and one open call, then a reset: the whole one runs, the open one is taken back, nobody is asked
+/// AW12: one whole and one open call, then a reset: the whole one runs, the open one is taken back, the model is not asked
 /// again for it, and the model is told.
 #[tokio::test(start_paused = true)]
 async fn whole_calls_are_salvaged() {

@@ -73,7 +73,7 @@ async fn a_kept_generation_may_think_for_long() {
     assert_eq!(tokens, 1_020);
 }
 
-/// I18: one that only ever shows that it lives is given up in the end, as anybody who says nothing.
+/// I18: a provider that only ever sends pings is given up in the end, like one that sends nothing.
 #[tokio::test(start_paused = true)]
 async fn a_kept_generation_does_not_think_for_ever() {
     let first = script([response_id("r1"), hang()]);

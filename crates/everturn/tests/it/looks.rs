@@ -1,5 +1,5 @@
-//! Looks for work that come now and then: whom they leave in peace, and what a store costs that is slow to say what an
-//! inbox holds, or cannot.
+//! Periodic scans for work: which chats they leave alone, and what it costs when a store is slow to read an
+//! inbox, or cannot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ async fn a_slow_inbox_keeps_no_delta_waiting() {
     assert_eq!(since.elapsed(), 10 * SECOND, "and it is obeyed as soon as the store says so");
 }
 
-/// Whoever waits for a command to be obeyed, or for a turn to stop, asks when something was committed: not for each delta,
+/// Waiting for a command to be applied, or for a turn to stop, reads the store after commits: not for each delta,
 /// and not for what was said.
 #[tokio::test(start_paused = true)]
 async fn waiting_costs_no_read_for_a_delta() {
@@ -105,7 +105,7 @@ async fn at_work() -> (Stage, Diary) {
     (stage, diary)
 }
 
-/// Who wants the turn stopped is heard before the next tool begins, also if the one before was faster than the store.
+/// An interrupt is applied before the next tool begins, also if the tool before was faster than the store.
 #[tokio::test(start_paused = true)]
 async fn no_tool_begins_before_a_slow_inbox_was_heard() {
     let (stage, diary) = at_work().await;
@@ -116,7 +116,7 @@ async fn no_tool_begins_before_a_slow_inbox_was_heard() {
     assert_eq!(diary.read(), "t=000.0 one {} begins\nt=002.0 one {} ends\n");
 }
 
-/// A tool whose start was written down is started, although the inbox could not be read just then.
+/// A tool with a committed start is started, although the inbox could not be read just then.
 #[tokio::test(start_paused = true)]
 async fn an_inbox_that_cannot_be_read_costs_no_tool() {
     let (stage, diary) = at_work().await;
@@ -127,7 +127,7 @@ async fn an_inbox_that_cannot_be_read_costs_no_tool() {
     assert!(!stage.told().await.contains("Unknown"), "{}", stage.told().await);
 }
 
-/// Who works is not asked about the inbox by a look, unless there is something in it.
+/// A scan does not make a working chat read its inbox, unless there is something in it.
 #[tokio::test(start_paused = true)]
 async fn a_look_leaves_those_in_peace_who_work() {
     let (stage, _watch) = begun().await;
@@ -143,7 +143,7 @@ async fn a_look_leaves_those_in_peace_who_work() {
     assert_eq!((stage.ended().await, since.elapsed()), (TurnEnd::Interrupted, Duration::ZERO));
 }
 
-/// Who waits for an answer is not loaded again because somebody looks, and not for a bell that was rung for nothing.
+/// A chat that waits for an answer is not loaded again by a scan, nor by a signal without a command.
 #[tokio::test(start_paused = true)]
 async fn a_look_leaves_those_in_peace_who_wait() {
     let agent = agent().tool(Diary::new().tool("pay", 1, Policy { approval: Approval::Needed, ..ANY })).unwrap();
@@ -167,7 +167,7 @@ async fn a_look_leaves_those_in_peace_who_wait() {
     assert_eq!(stage.store.loads(), loads + 1);
 }
 
-/// A reminder has nobody read the store who only watches; what may have been missed does.
+/// A scan hint makes no subscriber read the store; a hint that something was missed does.
 #[tokio::test(start_paused = true)]
 async fn a_reminder_is_not_for_those_who_watch() {
     let stage = stage([]).await;
@@ -186,7 +186,7 @@ async fn a_reminder_is_not_for_those_who_watch() {
     }
 }
 
-/// Whoever leaves in the middle of a read has not read: what there was is told when they ask again, at once.
+/// A read that is dropped in the middle is no read: the next call returns its events at once.
 #[tokio::test]
 async fn who_leaves_in_the_middle_of_a_read_misses_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ async fn who_leaves_in_the_middle_of_a_read_misses_nothing() {
     timeout(SECOND * 2, events.next()).await.expect("before it looks by itself").unwrap();
 }
 
-/// News that nobody was told of are found within seconds, and not by everybody at the same moment.
+/// Commits without a signal are found within seconds, and not by every subscriber at the same moment.
 #[tokio::test(start_paused = true)]
 async fn watchers_look_at_moments_of_their_own() {
     let stage = stage([]).await;
@@ -222,7 +222,7 @@ async fn watchers_look_at_moments_of_their_own() {
     assert!(waits.len() > 15, "{waits:?}");
 }
 
-/// Who shows a list looks now and then by themselves once others are known to use the store, and never if nobody does.
+/// A feed polls once other processes are known to use the store, and never before.
 #[tokio::test(start_paused = true)]
 async fn a_list_of_a_shared_store_is_looked_at_now_and_then() {
     let stage = stage([]).await;
@@ -247,7 +247,7 @@ async fn a_store_that_is_away_is_not_pressed() {
     assert_ne!(waited.subsec_millis(), 0, "by chance");
 }
 
-/// Whoever can say something to a chat has found its store again.
+/// A command that is accepted ends the wait for the store.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_takes_a_command_is_back() {
     let stage = stage(stories()).await;

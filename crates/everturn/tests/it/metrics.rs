@@ -39,7 +39,7 @@ fn is_of(sample: &str, name: &str) -> bool {
     metric.strip_prefix(name).is_some_and(|suffix| matches!(suffix, "" | "_total" | "_sum" | "_count"))
 }
 
-/// CR63: a turn with a tool is visible: who was asked how much, how long everything took, what it used and cost.
+/// CR63: a turn with a tool is visible: which model was asked how much, how long everything took, what it used and cost.
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_visible() {
     let (registry, metrics) = counted();
@@ -78,7 +78,7 @@ async fn a_turn_is_visible() {
     .assert_eq(&told(&registry, names));
 }
 
-/// CR64, CL54: each retry is counted under who failed, how, and what was done; what was kept and paid again, too.
+/// CR64, CL54: each retry is counted by model, error and rung; what was kept and paid again, too.
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_visible() {
     let names = "attempts stream_retries recovered_bytes tokens_repaid salvages drafts_resumed";
@@ -278,7 +278,7 @@ async fn waiting_is_measured() {
     .assert_eq(&told(&registry, "turn_duration_seconds attempts"));
 }
 
-/// A takeover, what it found in the journal, and what nobody knows.
+/// A takeover, what it found in the journal, and calls with an unknown outcome.
 #[tokio::test(start_paused = true)]
 async fn takeovers_are_visible() {
     let names = "driver_failures drafts_resumed stream_retries recovered_bytes takeovers tool_unknown drivers";
@@ -311,7 +311,7 @@ async fn takeovers_are_visible() {
     .assert_eq(&told(&registry, names));
 }
 
-/// Gauges say who is held now: a chat that waits for an answer is, one that rests is not.
+/// Gauges count the chats held now: a chat that waits for an answer is, one that rests is not.
 #[tokio::test(start_paused = true)]
 async fn gauges_follow_the_drivers() {
     let (registry, metrics) = counted();

@@ -1,4 +1,4 @@
-//! A chat whose agent is not in the configuration any more.
+//! Chats with an agent that is not configured any more.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::commands::send;
 use crate::stage::{Diary, Stage, agent};
 use crate::tools::ANY;
 
-/// The same chat in a process whose configuration names other agents alone.
+/// Moves the chat to a process with other agents only.
 async fn orphaned(stage: &Stage) -> (Engine, ChatHandle) {
     stage.engine.shutdown().await;
     let builder = Engine::builder().store(stage.store.clone()).provider(stage.understudy.clone());
@@ -28,7 +28,7 @@ async fn orphaned(stage: &Stage) -> (Engine, ChatHandle) {
     (engine, chat)
 }
 
-/// I2: whoever asks again under their request id hears what they heard before, whatever became of the agent meanwhile.
+/// I2: a repeat of a request id gets the same answer, also after the agent was removed.
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_is_not_refused_when_it_comes_again() {
     let stage = Stage::new(Understudy::new([script([text("Yes."), stop(Stop::End)])]), agent()).await;
@@ -116,7 +116,7 @@ async fn a_chat_without_its_agent_rests_until_it_is_back() {
     assert_eq!(stage.chat.newest_reply().await.unwrap().as_deref(), Some("The end."));
 }
 
-/// Calls that were to run have results that say so: the transcript is whole for whoever goes on.
+/// Calls that were to run get results that say so: the transcript stays complete for the next turn.
 #[tokio::test(start_paused = true)]
 async fn calls_of_an_agent_that_is_gone_are_answered() {
     let scripts = [script([call("look", json!({})), stop(Stop::ToolUse)])];
@@ -129,7 +129,7 @@ async fn calls_of_an_agent_that_is_gone_are_answered() {
     assert_eq!((standing.status, chat.view().await.unwrap().messages.len()), (Status::Failed, 3));
 }
 
-/// Deleting needs nobody.
+/// Deleting needs no agent.
 #[tokio::test(start_paused = true)]
 async fn a_chat_without_its_agent_is_deleted() {
     let stage = Stage::new(Understudy::new([script([text("Once upon"), hang()])]), agent()).await;

@@ -33,7 +33,7 @@ async fn kept(stage: &Stage) -> Vec<CallResult> {
     results.collect()
 }
 
-/// A call whose input came so.
+/// A call with this input.
 fn raw(tool: &str, json: &str, slot: u32) -> Cue {
     let Cue::Say(mut deltas) = begin_call(tool, json) else { unreachable!("a call says something") };
     deltas.push(everturn::core::delta::Delta::CallEnded { slot });
@@ -91,7 +91,7 @@ async fn every_way_to_fail_becomes_a_result() {
     assert_eq!(count(&runs), 1);
 }
 
-/// A tool whose time is up is told so, and has a moment: what it still gets done counts as done, because the model would
+/// A tool that is over its time is cancelled, and has a moment: what it still gets done counts as done, because the model would
 /// have it done again; else it is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_late_tool_has_a_moment() {

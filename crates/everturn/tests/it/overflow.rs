@@ -19,7 +19,7 @@ fn too_long() -> Script {
     script([refuse(413)])
 }
 
-/// A model that refuses what is longer than so many bytes, and whose window nobody knows.
+/// A model of unknown window that refuses requests longer than so many bytes.
 fn strict(window: usize, answer: impl Fn(&Request) -> Script + Send + 'static) -> Understudy {
     Understudy::improvising(move |request| if request.bytes() > window { too_long() } else { answer(request) })
 }
@@ -38,8 +38,8 @@ fn failure(end: &TurnEnd) -> String {
     }
 }
 
-/// W14, AW19: a request the provider finds too long is summarised and sent once more, also where summaries are off and
-/// nobody knows the window.
+/// AW19: a request the provider finds too long is summarised and sent once more, also where summaries are off and
+/// the window is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_is_summarised_and_sent_again() {
     let agent = Agent { compaction: CompactionThreshold::OFF, ..agent() };
@@ -159,7 +159,7 @@ async fn stage_by_stage_more_is_left_out() {
     .assert_eq(&failure(&stage.ended().await));
 }
 
-/// A message that cannot fit, however its text is counted, fails with the numbers, and nobody is asked. One that may fit
+/// A message that cannot fit, however its text is counted, fails with the numbers, and no model is asked. One that may fit
 /// is sent: the provider has the last word.
 #[tokio::test(start_paused = true)]
 async fn a_message_longer_than_the_window_fails() {
@@ -323,7 +323,7 @@ async fn a_chat_outgrows_its_window_and_goes_on() {
     }
 }
 
-/// A file by this name. Its bytes are nobody's picture.
+/// A file by this name. Its bytes are no real picture.
 fn file(name: &str) -> Part {
     let (media_type, bytes) = ("application/pdf".into(), Some(b"pages"[..].into()));
     Part::File(File { name: name.into(), media_type, bytes, meta: Meta::new() })
@@ -378,7 +378,7 @@ async fn a_small_window_is_not_filled_by_what_was_too_long() {
     }
 }
 
-/// The same where a file was too long: nobody can measure that but the provider.
+/// A file that was too long is left out likewise: only the provider can measure it.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_was_too_long_does_not_stand_in_the_way_of_later_turns() {
     let has_file = |request: &Request| shown(request).contains("[long.pdf]");

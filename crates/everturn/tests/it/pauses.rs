@@ -1,4 +1,4 @@
-//! A provider whose own tools take long stops in the middle, and wants to be asked to go on.
+//! A provider with slow tools of its own stops in the middle, and wants to be asked to go on.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn a_pause_is_gone_on_from() {
     assert!(attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Answered), "{attempts:?}");
 }
 
-/// The same without a word said so far: searches that people have seen are not taken back, and not made again. It may
+/// A pause without text so far: searches that were shown are not taken back, and not made again. It may
 /// happen again and again.
 #[tokio::test(start_paused = true)]
 async fn searches_alone_are_kept() {
@@ -136,7 +136,7 @@ async fn what_was_found_survives() {
     assert_eq!(sent, [0, 2, 2, 3, 3]);
 }
 
-/// I17: nobody pauses for ever; and a pause without anything to go on from is a failure like any other.
+/// I17: pauses are limited; and a pause without anything to go on from is a failure like any other.
 #[tokio::test(start_paused = true)]
 async fn pauses_end() {
     let mut limits = Limits::default();

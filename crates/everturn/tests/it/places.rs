@@ -28,7 +28,7 @@ fn slow() -> Script {
     script([text("One moment"), wait(10), text("."), stop(Stop::End)])
 }
 
-/// Whoever fails waits some minutes before they try again.
+/// A failed attempt waits some minutes before the next.
 fn patient() -> Limits {
     let mut limits = Limits::default();
     (limits.retry.delay_base, limits.retry.delay_max) = (Duration::from_secs(600), Duration::from_secs(600));
@@ -82,7 +82,7 @@ async fn no_more_chats_work_than_there_are_places() {
     assert_eq!(since.elapsed().as_secs(), 70, "seven rounds of ten seconds");
 }
 
-/// I3: who comes from the line and finds the draft as it was left there has lost nothing, and says so of no other.
+/// I3: a chat that was parked in line and finds its draft unchanged has lost nothing; another chat's draft does not count.
 #[tokio::test(start_paused = true)]
 async fn a_draft_is_found_in_line_as_it_was_left() {
     for is_touched in [false, true] {
@@ -93,7 +93,7 @@ async fn a_draft_is_found_in_line_as_it_was_left() {
         stage.chat.send("go").await.unwrap();
         watch.until_text("Half").await;
         let other = busy(&stage, "other", 1).await;
-        sleep(Duration::from_secs(5)).await; // It may ask again, and somebody else has the place.
+        sleep(Duration::from_secs(5)).await; // It may ask again, and another chat has the slot.
         let rows = async || {
             let lease = stage.store.acquire(stage.chat.id()).await.unwrap();
             let loaded = stage.store.load(&lease).await.unwrap();
@@ -125,7 +125,7 @@ async fn an_owner_with_many_chats_does_not_starve_another() {
     until_done(&many).await;
 }
 
-/// Nor do a few turns that take for ever: between two steps the place goes to whoever has none.
+/// Nor do a few turns that take for ever: between two steps the slot goes to an owner with none.
 #[tokio::test(start_paused = true)]
 async fn a_long_turn_gives_way_between_its_steps() {
     let steps = |request: &everturn::core::prompt::Request| {
@@ -146,7 +146,7 @@ async fn a_long_turn_gives_way_between_its_steps() {
     until_done(&long).await;
 }
 
-/// A chat that waits for its time to retry, or for somebody's answer, leaves its place to others.
+/// A chat that waits for its next retry, or for an answer, frees its slot.
 #[tokio::test(start_paused = true)]
 async fn a_chat_that_waits_has_no_place() {
     let policy = Policy { approval: Approval::Needed, ..ANY };
@@ -170,7 +170,7 @@ async fn a_chat_that_waits_has_no_place() {
     assert_eq!(waits.view().await.unwrap().standing.unwrap().status, Status::Awaiting);
 }
 
-/// I11: whoever presses stop does not wait in line for it, and what was sent is in the transcript at once.
+/// I11: an interrupt does not wait in line, and a message that was sent is in the transcript at once.
 #[tokio::test(start_paused = true)]
 async fn a_chat_in_line_obeys() {
     let stage = crowded(Understudy::improvising(|_| slow()), agent(), 1).await;
@@ -198,7 +198,7 @@ async fn a_line_ends_with_its_process() {
     until_done(&chats).await;
 }
 
-/// A chat in line that only does what it was told, and then waits for somebody's answer, is not called: the place it would
+/// A chat in line that only applies its commands, and then waits for an answer, leaves the line: the slot it would
 /// get is worth more to others.
 #[tokio::test(start_paused = true)]
 async fn a_chat_that_waits_leaves_the_line() {
@@ -209,7 +209,7 @@ async fn a_chat_that_waits_leaves_the_line() {
     let waits = busy(&stage, "a", 1).await.remove(0);
     assert_eq!(waits.rest().await.unwrap().ended(), None);
     stage.store.tell(Hint::Lost);
-    sleep(Duration::from_secs(1)).await; // Nobody drives it now.
+    sleep(Duration::from_secs(1)).await; // It has no driver now.
     let works = busy(&stage, "a", 1).await;
     sleep(Duration::from_secs(1)).await;
     stage.store.tell(Hint::Missed);

@@ -66,8 +66,8 @@ async fn append(store: &Arc<Sqlite>, chat: &ChatHandle, words: &[&str]) -> Curso
     store.since(chat.id(), None).await.unwrap().unwrap().cursor
 }
 
-/// I3: the power fails while an answer is shown whose newest words are not on the disk yet, and again while it goes on.
-/// Whoever saw lost words is told everything anew, though as many others have been said by then; whoever saw none of them
+/// I3: the power fails while the newest words shown are not on the disk yet, and again while the answer goes on.
+/// A reader that saw lost words gets a snapshot, though as many others have come by then; a reader that saw none of them
 /// goes on without.
 #[tokio::test]
 async fn whoever_saw_lost_words_is_told_everything_anew() {
@@ -97,13 +97,13 @@ async fn whoever_saw_lost_words_is_told_everything_anew() {
 }
 
 /// A database that several processes share can lose its newest rows while they live on. So it counts as well when a
-/// process takes up a chat of its own; but not of a draft that nobody goes on with.
+/// process takes over a chat of its own; but not for a draft that is not continued.
 #[tokio::test(start_paused = true)]
 async fn how_far_a_draft_goes_is_written_down_whoever_takes_it_up() {
     for between in ["nothing", "somebody else", "an edit"] {
         let understudy = Understudy::new([script([text("one "), hang()]), script([text("two "), hang()])]);
         let stage = Stage::built(understudy, agent(), |builder| builder.drivers(Drivers::ByHand)).await;
-        // Whoever looks has the lease, and so had it in between.
+        // Looking needs the lease, so the chat was held in between.
         let inherited = async || {
             let lease = stage.store.acquire(stage.chat.id()).await.unwrap();
             stage.store.load(&lease).await.unwrap().chat.inherited.last

@@ -83,7 +83,7 @@ impl Log {
     }
 }
 
-/// Whoever looks late sees a message; a log hears each delta it came in, and what a process stored that died is told by the
+/// A late reader sees a message; a delta log gets each delta it came in, and deltas stored by a process that died come from the
 /// next.
 #[tokio::test(start_paused = true)]
 async fn a_log_hears_every_delta() {

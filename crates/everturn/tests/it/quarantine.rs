@@ -27,7 +27,7 @@ fn patient() -> Agent {
     agent
 }
 
-/// The same, suspected as soon when it waits as when it runs tools.
+/// Limits under which a waiting chat is suspect as soon as one that runs tools.
 fn agent() -> Agent {
     let mut agent = patient();
     agent.limits.deaths_waiting_max = agent.limits.deaths_max;
@@ -100,7 +100,7 @@ async fn a_chat_that_only_waits_is_suspected_late() {
     assert!(quarantined(&life(&store, &silent, &patient(), ids[1]).await));
 }
 
-/// Whoever was merely there gets on between two deaths, and lives as long as it takes.
+/// A chat that was merely present makes progress between two deaths, and is never quarantined.
 #[tokio::test(start_paused = true)]
 async fn a_chat_that_gets_on_is_not_counted() {
     const WHOLE: &str = "one two three four five six seven";
@@ -228,7 +228,7 @@ async fn two_suspects(store: &Arc<Stepwise>, first: &Understudy, then: &Understu
     ids
 }
 
-/// A tool that may have killed twice is not cleared by what its model says, nor by a call whose end is not known.
+/// A tool that may have killed twice is not cleared by output of the model, nor by a call with an unknown outcome.
 #[tokio::test(start_paused = true)]
 async fn a_suspect_with_tools_is_alone_until_one_comes_back() {
     let pay = tool("pay", "Kills.", |_: ToolContext, _: Value| std::future::pending::<Result<String, ToolError>>());

@@ -103,7 +103,7 @@ async fn enough_is_enough() {
     assert_eq!(failure.attempts as usize, stage.chat.attempts(0).await.unwrap().len());
 }
 
-/// I18: whoever gets further may try longer: output earns tries back, and a total ends it all the same.
+/// I18: progress allows longer trying: output earns tries back, and a total ends it all the same.
 #[tokio::test(start_paused = true)]
 async fn progress_earns_tries() {
     let mut limits = Limits::default();
@@ -147,7 +147,7 @@ async fn waits_count() {
     assert_eq!((failure.attempts, failure.detail.as_str()), (2, "it took longer than retries may take"));
 }
 
-/// I18: so is a wait for a model that is left alone, for whoever has asked it in vain; who has not yet asked has lost
+/// I18: so is a wait for a model that the governor blocks, for a chat that has failed at it; a chat that has not asked yet has lost
 /// nothing by it.
 #[tokio::test(start_paused = true)]
 async fn waits_at_a_shut_door_count() {
@@ -190,7 +190,7 @@ async fn too_much_is_asked_for_twice() {
     assert_eq!((failure.attempts, failure.kind), (2, ErrorKind::Malformed));
 }
 
-/// AW23, CT04: an interrupt during a wait ends the turn at once; nobody is asked again.
+/// AW23, CT04: an interrupt during a wait ends the turn at once; the model is not asked again.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_ends_a_wait() {
     let stage = stage([script([refuse(429).retry_after(60)]), done()]).await;
@@ -203,7 +203,7 @@ async fn an_interrupt_ends_a_wait() {
     assert_eq!((stage.ended().await, stage.understudy.scripts_left()), (TurnEnd::Interrupted, 1));
 }
 
-/// I18: a wait survives its process: whoever takes over does not ask before the time either.
+/// I18: a wait survives its process: the process that takes over does not ask before the time either.
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_inherited() {
     let stage = stage([script([refuse(429).retry_after(60)]), done()]).await;
@@ -242,7 +242,7 @@ async fn a_shutdown_hands_over() {
     assert_eq!(stage.replies().await, "The quick brown fox.");
 }
 
-/// I7, I24: whoever takes an answer over goes on at once. Nobody failed, so that costs no try either.
+/// I7, I24: an answer that is taken over goes on at once. The provider did not fail, so that costs no try either.
 #[tokio::test(start_paused = true)]
 async fn a_takeover_costs_no_time_and_no_try() {
     let mut limits = Limits::default();
@@ -270,7 +270,7 @@ async fn a_takeover_costs_no_time_and_no_try() {
     assert_eq!((stage.ended().await, stage.replies().await), (TurnEnd::Done, "The quick brown fox.".into()));
 }
 
-/// I18: a time that a wrong clock stored is nobody's wait.
+/// I18: a time that a wrong clock stored is not waited for.
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_another_clock_is_not_obeyed() {
     const AHEAD: Timestamp = Timestamp(2 * 60 * 60 * 1000);
@@ -280,7 +280,7 @@ async fn a_wait_of_another_clock_is_not_obeyed() {
     stage.chat.send("hi").await.unwrap();
     watch.until(|event| matches!(event, Event::Standing(standing) if standing.retry.is_some())).await;
     let understudy = stage.understudy.clone();
-    let stage = stage.moved(understudy, agent()).await; // Whose clock is right.
+    let stage = stage.moved(understudy, agent()).await; // Its clock is right.
     let before = tokio::time::Instant::now();
     assert_eq!(stage.ended().await, TurnEnd::Done);
     assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());

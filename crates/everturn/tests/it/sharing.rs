@@ -30,7 +30,7 @@ pub fn send(words: &str) -> Command {
     Command::Send { parts: parts.into(), when: Delivery::Queue }
 }
 
-/// Whoever watches here sees at once what is written elsewhere, not at the next poll.
+/// A subscriber here sees at once what another process writes, not at the next poll.
 #[tokio::test(start_paused = true)]
 async fn news_from_elsewhere_wake_whoever_watches() {
     let stage = stage([]).await;
@@ -50,7 +50,7 @@ async fn news_from_elsewhere_wake_whoever_watches() {
     }
 }
 
-/// A command that was accepted elsewhere is obeyed at once by whoever drives the chat, and by nobody who does not.
+/// A command that another process accepted is applied at once by the process that drives the chat, and by no other.
 #[tokio::test(start_paused = true)]
 async fn commands_from_elsewhere_reach_the_driver() {
     let stage = stage([script([text("Once upon"), wait(60), text(" a time"), stop(Stop::End)])]).await;
@@ -69,7 +69,7 @@ async fn commands_from_elsewhere_reach_the_driver() {
     assert_eq!(stage.understudy.requests().len(), 1, "its acceptor drives it");
 }
 
-/// A chat whose acceptor is gone is found by looking.
+/// A chat is found by a scan when the process that accepted its command is gone.
 #[tokio::test(start_paused = true)]
 async fn chats_that_nobody_drives_are_taken_up() {
     let stage = stage([script([text("Here."), stop(Stop::End)])]).await;

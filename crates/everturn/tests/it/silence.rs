@@ -208,7 +208,7 @@ async fn runtime_is_streaming_time() {
     assert_eq!(took, [5, 4]);
 }
 
-/// A stream that was broken off is closed, not left to talk to nobody.
+/// A stream that was given up is closed, not left to send on.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_up_is_closed() {
     let stage = Stage::new(Understudy::new([script([text("Hel"), hang()])]), impatient()).await;

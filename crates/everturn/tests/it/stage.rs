@@ -1,4 +1,4 @@
-//! The stage all tests play on: an engine in memory, an understudy, paused time, and a watcher who writes down what a
+//! The stage all tests play on: an engine in memory, an understudy, paused time, and a watcher that records what a
 //! client sees and when.
 
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ impl Stage {
         Self { engine, chat, understudy, store, started: Instant::now() }
     }
 
-    /// The same chat in another process: this engine hands over, a new one takes up what is in the store.
+    /// Moves the chat to another process: this engine shuts down, a new one resumes from the store.
     pub async fn moved(self, understudy: Understudy, agent: Agent) -> Self {
         self.engine.shutdown().await;
         let Self { chat, store, started, .. } = self;
@@ -75,7 +75,7 @@ impl Stage {
         watch.until_rest().await
     }
 
-    /// Somebody who watches from now on.
+    /// A watcher from now on.
     pub fn watch(&self) -> Watch {
         let (chat, store, started) = (self.chat.clone(), self.store.clone(), self.started);
         Watch { events: chat.events(None), view: View::default(), seen: String::new(), started, chat, store }
@@ -106,7 +106,7 @@ impl Stage {
     }
 }
 
-/// A client who folds what it gets, checks that it fits, and keeps a trace.
+/// A client that folds events, checks that they fit, and keeps a trace.
 pub struct Watch {
     pub events: everturn::Subscription,
     pub view: View,
@@ -151,7 +151,7 @@ impl Watch {
         }
     }
 
-    /// Watches until the chat waits for somebody outside.
+    /// Watches until the chat waits for a client or a person.
     pub async fn until_asked(&mut self) {
         use everturn::core::status::Status;
         let asks = |view: &View| view.standing.as_ref().is_some_and(|standing| standing.status == Status::Awaiting);

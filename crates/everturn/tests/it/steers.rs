@@ -57,7 +57,7 @@ async fn a_steer_during_a_retry_stands_behind_the_answer() {
     assert!(!heard(&stage.understudy.requests()[1]), "the rest is no answer to it");
 }
 
-/// The same for one that was queued and is promoted, before the answer breaks.
+/// A message that was queued and is promoted steers too, before the answer breaks.
 #[tokio::test(start_paused = true)]
 async fn a_promoted_message_stands_behind_the_answer() {
     let broken = script([text("The answer "), wait_ms(100), fail(ErrorKind::Timeout, Cause::Reset)]);
@@ -183,7 +183,7 @@ async fn a_turn_may_be_steered_anywhere() {
     assert!(waits > 50, "a turn waits often: {waits}");
 }
 
-/// The same when the driver dies of it, at once or a little later.
+/// A steer survives a driver that dies of it, at once or a little later.
 #[tokio::test(start_paused = true)]
 async fn and_its_driver_may_die_then() {
     for lives_on in [0, 3, 10, 40] {

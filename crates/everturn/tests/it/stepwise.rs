@@ -1,6 +1,6 @@
 //! A store that stops for breath.
 //!
-//! Memory answers at once, so between two of its answers nobody else would ever run: a watcher would see only the last
+//! Memory answers at once, so between two of its answers no other task would ever run: a watcher would see only the last
 //! of several commits, and a crash could only happen where something else waits. This store yields before and after
 //! every operation, which makes each of them two points at which a driver can be watched, or die.
 
@@ -136,7 +136,7 @@ impl Steps {
         self.loads.load(Ordering::SeqCst)
     }
 
-    /// How often somebody asked what an inbox holds.
+    /// How often an inbox was read.
     pub fn inbox_reads(&self) -> usize {
         self.inbox_reads.load(Ordering::SeqCst)
     }
@@ -146,7 +146,7 @@ impl Steps {
         self.looks.load(Ordering::SeqCst)
     }
 
-    /// How often somebody asked what became of a command.
+    /// How often the outcome of a command was read.
     pub fn outcome_reads(&self) -> usize {
         self.outcome_reads.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! How the calls of a reply are run: which, in what order, and beside whom.
+//! How the calls of a reply are run: which, in what order, and which at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -193,7 +193,7 @@ async fn two_exclusive_calls_are_both_refused() {
     }
 }
 
-/// CR31: an exclusive call beside a client's: both are refused and nobody is waited for; also when a person would have
+/// CR31: an exclusive call beside a client's: both are refused and no answer is waited for; also when a person would have
 /// had to allow the exclusive one.
 #[tokio::test(start_paused = true)]
 async fn an_exclusive_call_beside_a_clients_asks_nobody() {
@@ -294,7 +294,7 @@ async fn hosted_results_carry_times() {
 }
 
 /// I9: a process that stands still between saying that it starts a tool and starting it, until the chat may be another's,
-/// does not start it: that other has said by then that nobody knows how it ended.
+/// does not start it: the other process has recorded by then that its outcome is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_lapsed_starts_no_tool() {
     let diary = Diary::new();

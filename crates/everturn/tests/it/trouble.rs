@@ -88,7 +88,7 @@ async fn errors_retries_and_recoveries_are_logged() {
     "#]].assert_eq(&log.take());
 }
 
-/// A turn that fails says why, also when nobody was asked, as without a key or a provider.
+/// A turn that fails says why, also when no model was asked, as without a key or a provider.
 #[tokio::test(start_paused = true)]
 async fn failed_turns_are_logged() {
     let (log, _guard) = Log::listen();

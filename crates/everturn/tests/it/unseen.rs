@@ -87,7 +87,7 @@ async fn a_summary_does_not_bring_a_refused_picture_back() {
     assert_eq!(stage.understudy.requests().iter().filter(|request| is_bad(request)).count(), 1);
 }
 
-/// The same with what a tool shows, in the middle of a turn; and in another process.
+/// Pictures from a tool are left out likewise, in the middle of a turn; and in another process.
 #[tokio::test(start_paused = true)]
 async fn a_refused_picture_of_a_tool_does_not_end_the_turn() {
     let shot = || Media { media_type: "image/png".into(), bytes: b"bad.png"[..].into() };

@@ -1,4 +1,4 @@
-//! Summaries that go wrong, and people who do not wait for them.
+//! Summaries that go wrong, and commands that arrive meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ use crate::read::{adds_up, asks_summary, brief_lines, rows, shown, words};
 use crate::stage::{Stage, agent, counter, echo, line};
 use crate::stepwise::Stepwise;
 
-/// A chat whose next step needs a summary, for which these scripts are played.
+/// A chat with a next step that needs a summary, for which these scripts are played.
 async fn full(scripts: impl IntoIterator<Item = Script>) -> Stage {
     full_with(scripts, agent()).await
 }
@@ -232,7 +232,7 @@ async fn an_interrupt_does_not_wait_for_a_summary() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// Who speaks while a summary is written is heard after it: a steer in this turn, anything else in the next.
+/// A message sent while a summary is written is read after it: a steer in this turn, any other in the next.
 #[tokio::test(start_paused = true)]
 async fn people_are_heard_while_a_summary_is_written() {
     let stage = full([script([wait(9), text("Letters."), stop(Stop::End)]), says("More it is."), says("Bye.")]).await;
@@ -273,7 +273,7 @@ async fn people_are_heard_while_a_summary_is_written() {
     .assert_eq(&shown(&stage.understudy.requests()[2]));
 }
 
-/// The same while one is written that somebody asked for.
+/// A message sent while a requested summary is written is read after it too.
 #[tokio::test(start_paused = true)]
 async fn people_are_heard_while_a_summary_they_asked_for_is_written() {
     let slow_summary = script([wait(9), text("Letters."), stop(Stop::End)]);

@@ -59,7 +59,7 @@ impl Row {
     }
 }
 
-/// Who has the same, with what they have.
+/// The cases with equal traces, and the trace.
 fn grouped<T: PartialEq>(all: impl Iterator<Item = (String, T)>) -> Vec<(T, Vec<String>)> {
     let mut groups: Vec<(T, Vec<String>)> = Vec::new();
     for (name, what) in all {

@@ -21,7 +21,7 @@ use saga::{End, Mortal, Saga};
 const DEATHS: u64 = 300;
 /// In how many stories: the longer one is, the longer it takes to look at all of it after each death.
 const SAGAS: u64 = 4;
-/// After how many of them on Postgres one has to wait until nobody believes the last one any more.
+/// After how many deaths on Postgres the next process waits until the last lease expires.
 const BURIED: u64 = 12;
 
 /// I1, I2, I3, I4, I9: three hundred processes, each killed after it has said so and so many things.
@@ -147,7 +147,7 @@ const MIGRATING: [&str; 8] = [
     "postgres-migrate-end",
 ];
 
-/// A place that is named and not listed is one where nobody ever dies.
+/// A failpoint that is named and not listed is one at which no process is ever killed.
 #[test]
 fn every_place_that_has_a_name_is_listed() {
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../stores/src");
@@ -191,8 +191,8 @@ async fn die_migrating(name: &str, (place, trace, _dir): (Place, std::path::Path
     end(saga).await;
 }
 
-/// X9: a chat whose tool takes the process down, each time, does so three times. Then it is parked with a reason, and
-/// whoever was there with it goes on.
+/// A chat with a tool that kills the process does so three times. Then it is parked with a reason, and
+/// the other chats of the process go on.
 #[tokio::test]
 async fn a_chat_that_kills_is_left_alone_and_others_go_on() {
     for (place, trace, _dir) in [sqlite(), postgres()] {
@@ -254,7 +254,7 @@ async fn what_is_wrong_with_rows_is_noticed() {
     }
 }
 
-/// One last process, which nobody kills.
+/// One last process, which is not killed.
 async fn end(mut saga: Saga) {
     let mut mortal = saga.start(None);
     finish(&mut saga, &mut mortal);

@@ -1,7 +1,7 @@
 //! The process that gets killed: an engine on a store on disk, a model that counts, tools that leave a trace.
 //!
 //! It is this test binary again, told by its environment what to be. It reads commands from its input, a line each, and
-//! says on its output what was accepted and what whoever watches has seen. What it has said it cannot take back: that is
+//! prints what was accepted and what a subscriber has seen. What it has printed it cannot take back: that is
 //! what its successor is held to.
 
 use std::fs::OpenOptions;
@@ -27,19 +27,19 @@ use tokio::task::JoinSet;
 
 use crate::place::Place;
 
-/// Where the store is; whoever is told so is mortal.
+/// The variable with the location of the store. A process that has it is one that gets killed.
 pub const PLACE: &str = "EVERTURN_MORTAL_PLACE";
 /// The file in which tools leave their trace.
 pub const TRACE: &str = "EVERTURN_MORTAL_TRACE";
-/// Whoever is told this believes for hours that others take it for alive.
+/// The variable that makes a process trust its own lease for hours.
 pub const SURE: &str = "EVERTURN_MORTAL_SURE";
 
 /// A message to which the answer takes the process down.
 pub const DEADLY: &str = "die";
 
-/// An agent whose turns are never given up, however often their processes die.
+/// The agent with turns that are never quarantined, however often their processes die.
 pub const HARDY: &str = "hardy";
-/// One whose turns are, as usual.
+/// The agent with the usual quarantine.
 pub const FRAIL: &str = "frail";
 /// One that asks people: whether it may pay, and for a map.
 pub const ASKING: &str = "asking";
@@ -95,7 +95,7 @@ async fn live(place: &Place, trace: PathBuf) {
     sends.join_all().await;
     for chat in chats {
         while chat.rest().await.is_err() || !chat.standing().await.is_ok_and(|standing| standing.asks.is_empty()) {
-            tokio::time::sleep(Duration::from_millis(2)).await; // Somebody is about to answer.
+            tokio::time::sleep(Duration::from_millis(2)).await; // An answer is about to come.
         }
     }
     engine.shutdown().await;
@@ -108,12 +108,12 @@ fn is_sure() -> bool {
     std::env::var_os(SURE).is_some()
 }
 
-/// How long a tool takes; with whoever is sure so long that it can be stopped in the middle of one.
+/// How long a tool takes; with a trusted lease long enough to be stopped in the middle.
 fn tool_time() -> Duration {
     Duration::from_millis(if is_sure() { 500 } else { 2 })
 }
 
-/// Keeps every thread of the runtime from its work until somebody opens this to write.
+/// Blocks every thread of the runtime until this is opened for writing.
 fn block(fifo: PathBuf) {
     let (begin, end) = (Arc::new(Barrier::new(THREADS + 1)), Arc::new(Barrier::new(THREADS + 1)));
     for _ in 0..THREADS {
@@ -156,7 +156,7 @@ async fn send(chat: ChatHandle, key: String) {
     say(format_args!("ok {key}"));
 }
 
-/// Does what people do besides sending, once: if that is refused, or nobody hears of it, so be it.
+/// Does what people do besides sending, once. It may be refused or lost.
 async fn step_in(chat: ChatHandle, verb: String, key: String) {
     let steer = |text: &str| Command::Send { parts: words(text), when: Delivery::Steer };
     let command = match &*verb {
@@ -274,7 +274,7 @@ fn agent(trace: &std::path::Path) -> Agent {
     agent.tool(pay).unwrap().tool(look).unwrap().tool(die).unwrap()
 }
 
-/// A tool whose only effect is a line in a file, which no crash of ours takes back.
+/// A tool that appends a line to a file, which no crash of the process takes back.
 fn leaving_a_trace(name: &'static str, trace: &std::path::Path, policy: Policy) -> impl everturn::Tool {
     let trace: Arc<std::path::Path> = trace.into();
     let run = move |context: ToolContext, _: Value| {

@@ -25,12 +25,12 @@ pub const LEASE_MAX: Duration = Duration::from_millis(800);
 const SURE_MAX: Duration = Duration::from_secs(4 * 60 * 60);
 
 impl Place {
-    /// Opens it. Whoever was killed there before is no hindrance.
+    /// Opens it, also after a process was killed there.
     pub async fn open(&self) -> Arc<dyn Store> {
         self.open_for(LEASE_MAX).await
     }
 
-    /// Opens it for somebody who does not doubt for a long time that others take it for alive, and does not ask.
+    /// Opens it with a lease that the process itself trusts for a long time without renewing it.
     pub async fn open_sure(&self) -> Arc<dyn Store> {
         self.open_for(SURE_MAX).await
     }
@@ -55,7 +55,7 @@ impl Place {
 }
 
 /// What is wrong with the rows of Postgres, a line each. Messages, commands and attempts are counted without a gap, what was
-/// obeyed has an outcome, commits are in order, and nothing belongs to nobody.
+/// applied has an outcome, commits are in order, and no row lacks its chat.
 const TROUBLES: &str = "
     SELECT 'messages of ' || c.no FROM chats c, LATERAL (
         SELECT count(*) AS len, coalesce(max(id), 0) AS newest, coalesce(max(version), 0) AS version
@@ -78,7 +78,7 @@ const TROUBLES: &str = "
     UNION ALL SELECT 'words of no message, ' || id FROM spoken s WHERE NOT EXISTS (
         SELECT 1 FROM messages WHERE chat = s.chat AND id = s.id)";
 
-/// Asks for every row of Postgres, table by table; but for who is alive, and who has which chat in hand.
+/// Reads every row of Postgres, table by table, except those of workers and leases.
 const ROWS: &str = "
     SELECT string_agg(format(
         'SELECT %L, count(*), md5(string_agg(r::text, chr(10) ORDER BY r::text)) FROM (SELECT %s AS r FROM %I t) s',
@@ -102,14 +102,14 @@ impl Place {
         }
     }
 
-    /// Lets whoever comes next know that nobody is left, so that they need not wait until nobody believes the last one.
+    /// Marks every worker as gone, so that the next process need not wait until the last lease expires.
     pub fn bury(&self) {
         if let Self::Database(url) = self {
             psql(url, "DELETE FROM workers").unwrap();
         }
     }
 
-    /// Waits until nobody would be believed any more who has said nothing since, and says how many chats are held.
+    /// Waits until every lease that was not renewed has expired, and returns how many chats are held.
     pub fn held_for_long(&self) -> usize {
         let Self::Database(url) = self else { panic!("asked of Postgres alone") };
         let since = psql(url, "SELECT clock_timestamp()").unwrap();

@@ -76,7 +76,7 @@ impl Saga {
         Self::of(HARDY, place, trace, chats).await
     }
 
-    /// The same, of this agent.
+    /// A chat of this agent.
     pub async fn of(agent: &str, place: Place, trace: PathBuf, chats: u128) -> Self {
         let store = place.open().await;
         let chats: Vec<ChatId> = (1..=chats).map(|number| ChatId::new(Timestamp(1), number)).collect();
@@ -294,7 +294,7 @@ async fn stored(store: &dyn Store, chat: ChatId) -> (Standing, Vec<JournalRow>) 
 
 impl Mortal {
     pub fn tell(&mut self, line: &str) {
-        // Whoever is dead already hears nothing.
+        // A process that is dead already gets nothing.
         let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }
 
@@ -313,13 +313,13 @@ impl Mortal {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
-    /// Kills it, if nobody did. What it wrote to its error output.
+    /// Kills it, unless it is dead already, and returns what it wrote to its error output.
     pub fn kill(&mut self) -> String {
         let _ = self.child.kill(); // SIGKILL.
         self.end().1
     }
 
-    /// How it ended, and what it wrote to its error output. Nobody dies of a mistake of ours.
+    /// How it ended, and what it wrote to its error output. Dying by a bug of the test fails it.
     pub fn end(&mut self) -> (End, String) {
         let status = self.child.wait().unwrap();
         let said = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap_or_default();

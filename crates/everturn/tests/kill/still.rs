@@ -21,8 +21,8 @@ async fn a_process_that_stood_still_changes_nothing() {
     is_shut_out(start, |_| ()).await;
 }
 
-/// I6, I9: nor does one whose clock stood still as well, as that of a machine that was paused does: it believes in itself,
-/// and nobody but the database keeps it from writing.
+/// I6, I9: nor does a process that lost time with its clock, like a paused machine: it trusts its own lease,
+/// and only the database keeps it from writing.
 #[tokio::test]
 async fn a_process_whose_clock_stood_still_changes_nothing() {
     let start = |saga: &mut Saga, time: usize| {
@@ -55,7 +55,7 @@ async fn is_shut_out(start: impl Fn(&mut Saga, usize) -> Mortal, give_up: impl F
     end(saga).await;
 }
 
-/// I6, I9: a process none of whose threads gets to its work is alive and keeps its chats. If it is taken for dead all the
+/// I6, I9: a process with all its threads blocked is alive and keeps its chats. If it is taken for dead all the
 /// same, it changes no row when it gets to it.
 #[tokio::test]
 async fn a_process_that_was_kept_from_its_work_changes_nothing() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use everturn::Dormant;
+use everturn::PollOnWake;
 use everturn::stores::StoreError;
 use futures_util::future::join_all;
 use hyper::Version;
@@ -354,7 +354,7 @@ where
     });
     let ended = tokio::select! {
         biased;
-        leave = Dormant::new(leaves) => match leave {
+        leave = PollOnWake::new(leaves) => match leave {
             Leave::InGoodOrder => None,
             Leave::AtOnce => return,
         },

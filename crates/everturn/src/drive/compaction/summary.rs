@@ -1,23 +1,21 @@
-//! Having the transcript summarised.
+//! Summarising the transcript.
 //!
 //! A summary is written by the model the chat talks to, from the request it knows already with an instruction behind it,
-//! so that the provider's cache holds. It is an attempt like any other: it waits while the model is left alone, is tried
-//! again, falls back, stops when somebody stops the turn, and is paid for. Only nobody is shown it as it comes, so there
-//! is nothing to journal. A fact says that it is being written; who finds that fact without having written it knows that
-//! the writer is gone.
+//! so that the provider's cache holds. It is an attempt like any other: it waits for the governor, is tried again, falls
+//! back, stops when the turn is stopped, and is paid for. It is not shown while it arrives, so it is not journalled. A fact
+//! says that it is being written; a driver that finds that fact without having written it knows that the writer is gone.
 //!
-//! What people said that the model has not answered stands behind the summary word for word, as long as the model can
-//! read it, and so do the constraints that a summary once wrote down.
+//! User messages that the model has not answered stay behind the summary word for word, as long as the model can read
+//! them, and so do the constraints that an earlier summary noted.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::chat::{Compacting, StepAttempts};
 use everturn_core::context::{CompactionFallback, PromptSize, PromptTooLong, size_of_parts, spare_bytes, summary};
-use everturn_core::cost::Price;
 use everturn_core::draft::Draft;
 use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
-use everturn_core::fact::{AttemptOutcome, AttemptPurpose, AttemptRecord, Fact};
+use everturn_core::fact::{AttemptOutcome, AttemptRecord, Fact};
 use everturn_core::ids::MessageId;
 use everturn_core::message::{Body, Message, Part, Stop, Summary, SummarySource};
 use everturn_core::prompt::{OUTPUT_MAX, Request, Sampling, ToolChoice, told_of};
@@ -29,11 +27,16 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::{Fitting, Reductions, spared, too_long_error};
 use crate::admission::governor::Permit;
-use crate::drive::Driver;
-use crate::drive::compaction::Room;
-use crate::drive::step::attempt::{Ended, Windows};
-use crate::drive::step::{Asked, gave_up};
+use crate::drive::inbox;
+use crate::drive::session::Session;
+use crate::drive::step::attempt::{StreamOutcome, Windows};
+use crate::drive::step::record::summary_row;
+use crate::drive::step::recovery::{gave_up, is_models_own, is_total, may_be_media};
+use crate::drive::step::request::Prepared;
+use crate::drive::step::{fail, permit, wait_fact, windows};
+use crate::drive::target::{ModelTarget, next_model};
 use crate::util::clock::Clock;
 
 /// The longest text in what is summarised when the whole is too long, and when that is too long again.
@@ -41,273 +44,277 @@ const TEXT_BYTES_MAX: [usize; 2] = [8 * 1024, 1024];
 /// In place of older messages, when that is too long as well.
 const OLDER_LEFT_OUT: &str = "(Older messages are left out here: they are too long to be read again.)";
 
-impl Driver {
-    /// Has the transcript summarised, plainly or as a stage of falling back, and commits what came of it. Its state is kept
-    /// apart, because it is large and seldom: every driver would carry room for it.
-    pub(crate) async fn compact(
-        &mut self,
-        asked: &Asked,
-        source: SummarySource,
-        stage: Option<CompactionFallback>,
-    ) -> Result<(), WriteError> {
-        Box::pin(self.try_compact(asked, source, stage)).await
-    }
+/// Has the transcript summarised, plainly or as a stage of reduction, and commits the result. Its future is boxed, because
+/// it is large and seldom: every driver would carry room for it.
+pub(crate) async fn compact(
+    session: &mut Session,
+    fitting: &mut Fitting,
+    prepared: &Prepared,
+    source: SummarySource,
+    stage: Option<CompactionFallback>,
+) -> Result<(), WriteError> {
+    Box::pin(write_summary(session, fitting, prepared, source, stage)).await
+}
 
-    async fn try_compact(
-        &mut self,
-        asked: &Asked,
-        source: SummarySource,
-        stage: Option<CompactionFallback>,
-    ) -> Result<(), WriteError> {
-        let how = if self.room.short || stage.is_some() { summary::SHORTER } else { summary::INSTRUCTIONS };
-        let Some(request) = self.fitting_summary(asked, how) else {
-            let request = self.request(asked);
-            let fixed = self.gauge.tokens(PromptSize::text(request.bytes().saturating_sub(request.entries.bytes())));
-            let too_long = PromptTooLong { tokens: self.tokens(&request), fixed, limit: self.context_limit() };
-            return self.do_without(&self.too_long(asked, too_long), source, None).await;
-        };
-        let Some(permit) = self.permit(asked).await? else { return Ok(()) };
-        let (model, tokens) = (asked.model.clone(), self.tokens(&request));
-        let compacting = Compacting { began: self.now(), model, source, tokens };
-        self.change(|change| change.fact(Fact::Compacts(Box::new(compacting.clone())))).await?;
-        let (draft, ended, jitter) = self.have_told(asked, request, permit).await?;
-        let written = match ended {
-            Ended::Answered(stop) => written(&draft, &stop, asked.provider.name()).map(Some),
-            Ended::Broke(error) => Err(error),
-            Ended::Cancelled => Ok(None),
-        };
-        let outcome = match &written {
-            Ok(Some(_)) => AttemptOutcome::Answered,
-            Ok(None) if self.halt.is_cancelled() => AttemptOutcome::Lost,
-            Ok(None) => AttemptOutcome::Interrupted,
-            Err(error) => AttemptOutcome::Broke(error.cause, error.kind),
-        };
-        let took = self.now().since(compacting.began);
-        let row = self.summary_row(&compacting, &draft, took, outcome);
-        match written {
-            Ok(Some(text)) => self.keep_summary(text, source, stage, row).await,
-            Ok(None) => self.record(row, self.chat.tried).await, // Whoever stopped it is at the top of the loop.
-            Err(error) => self.no_summary(error, source, row, jitter).await,
+async fn write_summary(
+    session: &mut Session,
+    fitting: &mut Fitting,
+    prepared: &Prepared,
+    source: SummarySource,
+    stage: Option<CompactionFallback>,
+) -> Result<(), WriteError> {
+    let target = &prepared.target;
+    let short = fitting.reductions(session).short || stage.is_some();
+    let instructions = if short { summary::SHORTER } else { summary::INSTRUCTIONS };
+    let Some(request) = fitting_request(session, fitting, prepared, instructions) else {
+        let request = prepared.request(session, fitting);
+        let fixed = fitting.gauge.tokens(PromptSize::text(request.bytes().saturating_sub(request.entries.bytes())));
+        let too_long = PromptTooLong { tokens: fitting.tokens(&request), fixed, limit: session.context_limit() };
+        let error = too_long_error(session, fitting, target, too_long);
+        return continue_without(session, fitting, &error, source, None).await;
+    };
+    let Some(permit) = permit(session, fitting, target).await? else { return Ok(()) };
+    let tokens = fitting.tokens(&request);
+    let compacting = Compacting { began: session.now(), model: target.model.clone(), source, tokens };
+    session.change(|change| change.fact(Fact::Compacts(Box::new(compacting.clone())))).await?;
+    let (draft, ended, jitter) = stream_summary(session, fitting, target, request, permit).await?;
+    let written = match ended {
+        StreamOutcome::Answered(stop) => written(&draft, &stop, target.provider.name()).map(Some),
+        StreamOutcome::Broke(error) => Err(error),
+        StreamOutcome::Cancelled => Ok(None),
+    };
+    let outcome = match &written {
+        Ok(Some(_)) => AttemptOutcome::Answered,
+        Ok(None) if session.env.halt.is_cancelled() => AttemptOutcome::Lost,
+        Ok(None) => AttemptOutcome::Interrupted,
+        Err(error) => AttemptOutcome::Broke(error.cause, error.kind),
+    };
+    let took = session.now().since(compacting.began);
+    let row = summary_row(session, &compacting, &draft, took, outcome);
+    match written {
+        Ok(Some(text)) => keep_summary(session, fitting, text, source, stage, row).await,
+        Ok(None) => record(session, row, session.chat.tried).await, // The next plan knows what stopped it.
+        Err(error) => {
+            let may_be_media = may_be_media(&error) && prepared.request(session, fitting).entries.have_media();
+            no_summary(session, fitting, error, may_be_media, source, row, jitter).await
         }
     }
+}
 
-    /// Records a summary whose writer is gone.
-    pub(crate) async fn bury_summary(&mut self) -> Result<(), WriteError> {
-        let Some(lost) = self.chat.compacting.clone() else { return Ok(()) };
-        let nothing = Draft::new(self.chat.step);
-        let row = self.summary_row(&lost, &nothing, Duration::ZERO, AttemptOutcome::Lost);
-        self.record(row, self.chat.tried).await
+/// Records a summary whose writer is gone.
+pub(crate) async fn record_lost_summary(session: &mut Session) -> Result<(), WriteError> {
+    let Some(lost) = session.chat.compacting.clone() else { return Ok(()) };
+    let nothing = Draft::new(session.chat.step);
+    let row = summary_row(session, &lost, &nothing, Duration::ZERO, AttemptOutcome::Lost);
+    record(session, row, session.chat.tried).await
+}
+
+/// The request for a summary, cut as little as it takes to be read. The measure decides on the first cut, which does
+/// little harm; the others are made when the provider refused.
+fn fitting_request(
+    session: &Session,
+    fitting: &mut Fitting,
+    prepared: &Prepared,
+    instructions: &str,
+) -> Option<Request> {
+    let cuts = fitting.reductions(session).cuts;
+    let request = summary_request(session, fitting, prepared, instructions, cuts)?;
+    let over = session.context_limit().is_some_and(|limit| fitting.tokens(&request) > limit);
+    if cuts > 0 || !over {
+        return Some(request);
     }
+    fitting.reductions_mut(session).cuts = 1;
+    summary_request(session, fitting, prepared, instructions, 1)
+}
 
-    /// The request for a summary, cut as little as it takes to be read. The measure decides on the first cut, which does
-    /// little harm; the others are made when the provider refused.
-    fn fitting_summary(&mut self, asked: &Asked, how: &str) -> Option<Request> {
-        let request = self.summary_request(asked, how, self.room.cuts)?;
-        let over = self.context_limit().is_some_and(|limit| self.tokens(&request) > limit);
-        if self.room.cuts > 0 || !over {
-            return Some(request);
-        }
-        self.room.cuts = 1;
-        self.summary_request(asked, how, 1)
+/// The transcript with an instruction behind it. First long texts are cut, then the older half of what the model has
+/// answered is left out, again and again; `None` if nothing of it would be left.
+fn summary_request(
+    session: &Session,
+    fitting: &Fitting,
+    prepared: &Prepared,
+    instructions: &str,
+    cuts: usize,
+) -> Option<Request> {
+    let transcript = &session.transcript;
+    let (summary, said) = transcript.messages().split_at(usize::from(transcript.summary().is_some()));
+    let answered = transcript.answered_len().saturating_sub(summary.len());
+    let halvings = cuts.saturating_sub(TEXT_BYTES_MAX.len()).min(usize::BITS as usize - 1);
+    let left_out = answered - (answered >> halvings);
+    if halvings > 0 && left_out == answered {
+        return None;
     }
+    let note = |text: &str| {
+        Arc::new(Message { id: MessageId(0), at: session.now(), body: Body::Context(text.into()), sent: None })
+    };
+    let gap = (left_out > 0).then(|| note(OLDER_LEFT_OUT));
+    let newest = &said[left_out..];
+    let all = summary.iter().chain(&gap).chain(newest).cloned().chain([note(instructions)]).collect::<Vec<_>>();
+    let entries = prepared.entries_of(session, &all);
+    let entries = match cuts {
+        0 => entries,
+        1 => entries.cut(TEXT_BYTES_MAX[0].min(spare_bytes(session.context_limit()))),
+        _ => entries.cut(TEXT_BYTES_MAX[1]),
+    };
+    let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
+    // Stop sequences of an answer would cut a summary short.
+    let sampling = Sampling { stop: Vec::new(), ..session.env.agent.sampling.clone() };
+    let request = prepared.request(session, fitting);
+    let mut request = Request { entries, tool_choice, sampling, chain: None, background: false, ..request };
+    request.output_is_told = false;
+    request.max_output = prepared.output_max(session, fitting, &request, OUTPUT_MAX);
+    Some(request.fit(&prepared.target.facts.target))
+}
 
-    /// The transcript with an instruction behind it. First long texts are cut, then the older half of what the model has
-    /// heard is left out, again and again; `None` if nothing of it would be left.
-    fn summary_request(&self, asked: &Asked, how: &str, cuts: usize) -> Option<Request> {
-        let target = &asked.facts.target;
-        let (summary, said) = self.messages.split_at(usize::from(self.summary().is_some()));
-        let heard = self.heard().saturating_sub(summary.len());
-        let halvings = cuts.saturating_sub(TEXT_BYTES_MAX.len()).min(usize::BITS as usize - 1);
-        let left_out = heard - (heard >> halvings);
-        if halvings > 0 && left_out == heard {
-            return None;
-        }
-        let note = |text: &str| {
-            Arc::new(Message { id: MessageId(0), at: self.now(), body: Body::Context(text.into()), sent: None })
-        };
-        let gap = (left_out > 0).then(|| note(OLDER_LEFT_OUT));
-        let newest = &said[left_out..];
-        let all = summary.iter().chain(&gap).chain(newest).cloned().chain([note(how)]).collect::<Vec<_>>();
-        let entries = self.prepared(&all, target);
-        let entries = match cuts {
-            0 => entries,
-            1 => entries.cut(TEXT_BYTES_MAX[0].min(spare_bytes(self.context_limit()))),
-            _ => entries.cut(TEXT_BYTES_MAX[1]),
-        };
-        let tool_choice = ToolChoice::None; // Offered all the same: they are part of the cached beginning.
-        // What bounds an answer would cut a summary short.
-        let sampling = Sampling { stop: Vec::new(), ..self.agent.sampling.clone() };
-        let mut request =
-            Request { entries, tool_choice, sampling, chain: None, background: false, ..self.request(asked) };
-        request.output_is_told = false;
-        request.max_output = self.output_max(asked, &request, OUTPUT_MAX);
-        Some(request.fit(target))
+/// Streams a summary to its end, or until the turn is stopped. Returned with it is the jitter for the next try, if it broke.
+async fn stream_summary(
+    session: &mut Session,
+    fitting: &mut Fitting,
+    target: &ModelTarget,
+    request: Request,
+    permit: Permit,
+) -> Result<(Draft, StreamOutcome, Option<f64>), WriteError> {
+    let size = PromptSize::text(request.bytes());
+    let cancel = CancellationToken::new();
+    let stream = SummaryStream {
+        provider: target.provider.clone(),
+        permit,
+        windows: windows(&session.env.agent, &target.facts),
+        clock: session.clocks.step,
+        draft: Draft::new(session.chat.step),
+    };
+    let shared = session.env.shared.clone();
+    let stream = recording(shared.recorder.clone(), session.recorded(), stream.run(request, cancel.clone()));
+    let (SummaryStream { draft, permit, .. }, ended) = inbox::listen_during(session, stream, &cancel).await?;
+    let jitter = permit.ended(&ended, &shared.entropy);
+    if let Some(usage) = draft.usage().usage() {
+        fitting.gauge.learn(size, usage.prompt());
     }
+    Ok((draft, ended, jitter))
+}
 
-    /// Asks, and listens to the end or until somebody stops the turn. What comes back with it is the jitter to try again
-    /// with, if there is one.
-    async fn have_told(
-        &mut self,
-        asked: &Asked,
-        request: Request,
-        permit: Permit,
-    ) -> Result<(Draft, Ended, Option<f64>), WriteError> {
-        let (size, step) = (PromptSize::text(request.bytes()), self.chat.step);
-        let cancel = CancellationToken::new();
-        let teller = Teller {
-            provider: asked.provider.clone(),
-            permit,
-            windows: self.windows(&asked.facts),
-            clock: self.clock,
-            draft: Draft::new(step),
-        };
-        let telling = recording(self.ports.recorder.clone(), self.recorded(), teller.tell(request, cancel.clone()));
-        let (Teller { draft, permit, .. }, ended) = self.listening(telling, &cancel).await?;
-        let jitter = self.ports.give_back(permit, &ended);
-        if let Some(usage) = draft.usage().usage() {
-            self.gauge.learn(size, usage.prompt());
-        }
-        Ok((draft, ended, jitter))
-    }
-
-    async fn keep_summary(
-        &mut self,
-        text: String,
-        source: SummarySource,
-        stage: Option<CompactionFallback>,
-        row: Box<AttemptRecord>,
-    ) -> Result<(), WriteError> {
-        let text = summary::keep_constraints(self.summary().map_or("", |earlier| &earlier.text), &text);
-        let (tokens_before, runtime) = (row.tally.known.prompt() + row.tally.estimated.prompt(), row.took);
-        let summary = Summary { text, newest_user: self.newest_words(source), source, tokens_before, runtime };
-        let told = self.messages[self.heard()..].iter().filter_map(|message| match &message.body {
-            Body::Context(text) => Some(Body::Context(text.clone())),
-            _ => None,
-        });
-        let (told, tail): (Vec<Body>, _) = (told.collect(), self.chat.tail);
-        let spent = self.chat.tried.spent.anew();
-        let tried = StepAttempts { attempts: row.number, spent, ..self.chat.tried };
-        self.change(|change| {
+async fn keep_summary(
+    session: &mut Session,
+    fitting: &mut Fitting,
+    text: String,
+    source: SummarySource,
+    stage: Option<CompactionFallback>,
+    row: Box<AttemptRecord>,
+) -> Result<(), WriteError> {
+    let transcript = &session.transcript;
+    let text = summary::keep_constraints(transcript.summary().map_or("", |earlier| &earlier.text), &text);
+    let tokens_before = row.tally.known.prompt() + row.tally.estimated.prompt();
+    let newest_user = newest_words(session, fitting, source);
+    let summary = Summary { text, newest_user, source, tokens_before, runtime: row.took };
+    let notes = transcript.messages()[transcript.answered_len()..].iter().filter_map(|message| match &message.body {
+        Body::Context(text) => Some(Body::Context(text.clone())),
+        _ => None,
+    });
+    let notes: Vec<Body> = notes.collect();
+    let tail = session.chat.tail;
+    let spent = session.chat.tried.spent.anew();
+    let tried = StepAttempts { attempts: row.number, spent, ..session.chat.tried };
+    session
+        .change(|change| {
             change.fact(Fact::Attempted(row, tried)).say_as(Body::Summary(Box::new(summary)), tail);
-            told.into_iter().fold(change, |change, body| change.say_as(body, tail))
+            notes.into_iter().fold(change, |change, body| change.say_as(body, tail))
         })
         .await?;
-        self.room = Room { leaner: stage, ..Room::default() };
-        Ok(())
-    }
+    *fitting.reductions_mut(session) = Reductions { stage, ..Reductions::NONE };
+    Ok(())
+}
 
-    /// Everything people said since the model last did; if that is nothing, the last thing they said before. What is of
-    /// earlier turns is cut where nothing could stand beside it.
-    fn newest_words(&self, source: SummarySource) -> Vec<Part> {
-        let whole = self.newest_words_of(&self.messages);
-        let is_over = match self.context_limit() {
-            Some(limit) => self.gauge.tokens(size_of_parts(&whole)) > limit,
-            None => source == SummarySource::Overflow,
-        };
-        if is_over { self.newest_words_of(&self.without_earlier()) } else { whole }
-    }
+/// All user messages since the model's last; if there are none, the last one before. What is of earlier turns is cut where
+/// nothing could stand beside it.
+fn newest_words(session: &Session, fitting: &Fitting, source: SummarySource) -> Vec<Part> {
+    let whole = newest_words_of(session, session.transcript.messages());
+    let is_over = match session.context_limit() {
+        Some(limit) => fitting.gauge.tokens(size_of_parts(&whole)) > limit,
+        None => source == SummarySource::Overflow,
+    };
+    if is_over { newest_words_of(session, &spared(session)) } else { whole }
+}
 
-    fn newest_words_of(&self, messages: &[Arc<Message>]) -> Vec<Part> {
-        let shown = |id, parts: &[Part]| if id > self.chat.unseen { parts.to_vec() } else { told_of(parts) };
-        let said = |message: &Arc<Message>| match &message.body {
-            Body::User(parts) => shown(message.id, parts),
-            Body::Summary(summary) => shown(message.id, &summary.newest_user),
-            Body::Context(_) | Body::Reply(_) | Body::Result(_) => Vec::new(),
-        };
-        let (heard, unheard) = messages.split_at(self.heard());
-        let newest: Vec<Part> = unheard.iter().flat_map(said).collect();
-        let earlier = || heard.iter().rev().map(said).find(|parts| !parts.is_empty());
-        if newest.is_empty() { earlier().unwrap_or_default() } else { newest }
-    }
+fn newest_words_of(session: &Session, messages: &[Arc<Message>]) -> Vec<Part> {
+    let shown = |id, parts: &[Part]| if id > session.chat.unseen { parts.to_vec() } else { told_of(parts) };
+    let said = |message: &Arc<Message>| match &message.body {
+        Body::User(parts) => shown(message.id, parts),
+        Body::Summary(summary) => shown(message.id, &summary.newest_user),
+        Body::Context(_) | Body::Reply(_) | Body::Result(_) => Vec::new(),
+    };
+    let (answered, unanswered) = messages.split_at(session.transcript.answered_len());
+    let newest: Vec<Part> = unanswered.iter().flat_map(said).collect();
+    let earlier = || answered.iter().rev().map(said).find(|parts| !parts.is_empty());
+    if newest.is_empty() { earlier().unwrap_or_default() } else { newest }
+}
 
-    /// No summary was written: try again, try less, ask elsewhere, or do without.
-    async fn no_summary(
-        &mut self,
-        error: ProviderError,
-        source: SummarySource,
-        row: Box<AttemptRecord>,
-        jitter: Option<f64>,
-    ) -> Result<(), WriteError> {
-        self.room.short |= error.cause == Cause::ErrorFinish;
-        if error.kind == ErrorKind::ContextFull || (self.room.cuts == 0 && self.may_be_media(&error)) {
-            self.room.cuts += 1;
-            return self.record(row, self.chat.tried).await;
+/// No summary was written: try again, with less, at another model, or continue without.
+async fn no_summary(
+    session: &mut Session,
+    fitting: &mut Fitting,
+    error: ProviderError,
+    may_be_media: bool,
+    source: SummarySource,
+    row: Box<AttemptRecord>,
+    jitter: Option<f64>,
+) -> Result<(), WriteError> {
+    let reductions = fitting.reductions_mut(session);
+    reductions.short |= error.cause == Cause::ErrorFinish;
+    if error.kind == ErrorKind::ContextFull || (reductions.cuts == 0 && may_be_media) {
+        reductions.cuts += 1;
+        return record(session, row, session.chat.tried).await;
+    }
+    let agent = session.env.agent.clone();
+    let limits = &agent.limits.retry;
+    let spent = session.chat.tried.spent.failed(AttemptProgress::None, row.took, row.spend.total(), limits);
+    let spent = spent.leaving(error.retry);
+    let jitter = jitter.unwrap_or_else(|| session.env.shared.entropy.unit());
+    match decide(error.retry, &spent, limits, jitter) {
+        RetryDecision::Wait(span) => {
+            let tried = StepAttempts { attempts: row.number, spent: spent.waited(span), ..session.chat.tried };
+            let wait = wait_fact(session.now() + span, &error, row.number);
+            session.change(|change| change.fact(Fact::Attempted(row, tried)).fact(wait)).await
         }
-        let limits = &self.agent.limits.retry;
-        let spent = self.chat.tried.spent.failed(AttemptProgress::None, row.took, row.spend.total(), limits);
-        let spent = spent.leaving(error.retry);
-        let jitter = jitter.unwrap_or_else(|| self.ports.entropy.unit());
-        match decide(error.retry, &spent, limits, jitter) {
-            RetryDecision::Wait(span) => {
-                let tried = StepAttempts { attempts: row.number, spent: spent.waited(span), ..self.chat.tried };
-                let wait = self.wait(self.now() + span, &error, row.number);
-                self.change(|change| change.fact(Fact::Attempted(row, tried)).fact(wait)).await
-            }
-            RetryDecision::GiveUp(why) if self.is_total(why, &spent) => {
-                let tried = StepAttempts { attempts: row.number, spent, ..self.chat.tried };
-                self.fail(&gave_up(error, why), Some(Fact::Attempted(row, tried))).await
-            }
-            RetryDecision::GiveUp(why) => match self.elsewhere(&error) {
-                Some(tried) => self.record(row, StepAttempts { spent: spent.anew(), ..tried }).await,
-                None => self.do_without(&gave_up(error, why), source, Some(row)).await,
-            },
+        RetryDecision::GiveUp(why) if is_total(why, &spent, limits) => {
+            let tried = StepAttempts { attempts: row.number, spent, ..session.chat.tried };
+            fail(session, fitting, &gave_up(error, why), Some(Fact::Attempted(row, tried))).await
         }
+        RetryDecision::GiveUp(why) => match next_model(&agent, &session.chat).filter(|_| is_models_own(&error)) {
+            Some(tried) => record(session, row, StepAttempts { spent: spent.anew(), ..tried }).await,
+            None => continue_without(session, fitting, &gave_up(error, why), source, Some(row)).await,
+        },
     }
+}
 
-    /// Goes on without a summary, unless a summary was all that somebody wanted.
-    async fn do_without(
-        &mut self,
-        error: &ProviderError,
-        source: SummarySource,
-        row: Option<Box<AttemptRecord>>,
-    ) -> Result<(), WriteError> {
-        let tried = StepAttempts { spent: self.chat.tried.spent.anew(), ..self.chat.tried };
-        if source == SummarySource::Asked {
-            return self.fail(error, row.map(|row| Fact::Attempted(row, tried))).await;
-        }
-        self.room.unsummarised = Some(error.to_string());
-        match row {
-            Some(row) => self.record(row, tried).await,
-            None => Ok(()),
-        }
+/// Goes on without a summary, unless a summary was all that was asked for.
+async fn continue_without(
+    session: &mut Session,
+    fitting: &mut Fitting,
+    error: &ProviderError,
+    source: SummarySource,
+    row: Option<Box<AttemptRecord>>,
+) -> Result<(), WriteError> {
+    let tried = StepAttempts { spent: session.chat.tried.spent.anew(), ..session.chat.tried };
+    if source == SummarySource::Asked {
+        return fail(session, fitting, error, row.map(|row| Fact::Attempted(row, tried))).await;
     }
+    fitting.reductions_mut(session).unsummarised = Some(error.to_string());
+    match row {
+        Some(row) => record(session, row, tried).await,
+        None => Ok(()),
+    }
+}
 
-    /// Commits the row of a summary, and on which terms to go on.
-    async fn record(&mut self, row: Box<AttemptRecord>, tried: StepAttempts) -> Result<(), WriteError> {
-        let tried = StepAttempts { attempts: row.number, ..tried };
-        self.change(|change| change.fact(Fact::Attempted(row, tried))).await
-    }
-
-    fn summary_row(
-        &self,
-        compacting: &Compacting,
-        draft: &Draft,
-        took: Duration,
-        outcome: AttemptOutcome,
-    ) -> Box<AttemptRecord> {
-        let Compacting { began, model, tokens, .. } = compacting.clone();
-        let tally = draft.usage().settle(outcome.end(), tokens, draft.bytes() as u64);
-        let facts = self.ports.providers.get(model.provider()).map(|provider| provider.facts(model.name()));
-        let price: Price = facts.and_then(|facts| facts.price).unwrap_or_default();
-        let (step, number, spend) = (self.chat.step, self.chat.tried.attempts + 1, tally.cost(&price));
-        Box::new(AttemptRecord {
-            step,
-            number,
-            model,
-            aim: AttemptPurpose::Summary,
-            began,
-            took,
-            tally,
-            spend,
-            outcome,
-        })
-    }
+/// Commits the row of a summary, and on which terms to go on.
+async fn record(session: &mut Session, row: Box<AttemptRecord>, tried: StepAttempts) -> Result<(), WriteError> {
+    let tried = StepAttempts { attempts: row.number, ..tried };
+    session.change(|change| change.fact(Fact::Attempted(row, tried))).await
 }
 
 /// The summary in an answer, if it is one: a summary that was cut, or stopped by a policy, must not stand for everything.
 fn written(draft: &Draft, stop: &Stop, provider: &str) -> Result<String, ProviderError> {
     let finished = |error: ProviderError| Err(error.with_cause(Cause::ErrorFinish));
-    let no_use =
+    let unusable =
         |why| finished(ProviderError::new(provider, ErrorKind::Truncated).with_retry(Retry::Once).with_detail(why));
     let texts = draft.parts().iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.text.trim()).filter(|text| !text.is_empty()),
@@ -315,17 +322,17 @@ fn written(draft: &Draft, stop: &Stop, provider: &str) -> Result<String, Provide
     });
     let text = texts.collect::<Vec<_>>().join("\n\n");
     match stop {
-        Stop::End if text.is_empty() => no_use("the summary was empty"),
+        Stop::End if text.is_empty() => unusable("the summary was empty"),
         Stop::End => Ok(text),
-        Stop::ToolUse => no_use("a tool was called instead of writing the summary"),
-        Stop::Length => no_use("the summary was longer than an answer may be"),
-        Stop::Interrupted | Stop::Broken => no_use("the summary broke off"),
+        Stop::ToolUse => unusable("a tool was called instead of writing the summary"),
+        Stop::Length => unusable("the summary was longer than an answer may be"),
+        Stop::Interrupted | Stop::Broken => unusable("the summary broke off"),
         Stop::Filtered { category, detail } => finished(ProviderError::filtered(provider, category, detail)),
     }
 }
 
-/// Who listens to a summary.
-struct Teller {
+/// A summary while it arrives.
+struct SummaryStream {
     provider: Arc<dyn Provider>,
     permit: Permit,
     windows: Windows,
@@ -333,17 +340,17 @@ struct Teller {
     draft: Draft,
 }
 
-impl Teller {
-    async fn tell(mut self, request: Request, cancel: CancellationToken) -> (Self, Ended) {
+impl SummaryStream {
+    async fn run(mut self, request: Request, cancel: CancellationToken) -> (Self, StreamOutcome) {
         let ended = tokio::select! {
             biased;
-            () = cancel.cancelled() => Ended::Cancelled,
-            ended = self.listen(request) => ended.unwrap_or_else(Ended::Broke),
+            () = cancel.cancelled() => StreamOutcome::Cancelled,
+            ended = self.stream(request) => ended.unwrap_or_else(StreamOutcome::Broke),
         };
         (self, ended)
     }
 
-    async fn listen(&mut self, request: Request) -> Result<Ended, ProviderError> {
+    async fn stream(&mut self, request: Request) -> Result<StreamOutcome, ProviderError> {
         let provider = self.provider.clone();
         let error = |kind: ErrorKind| ProviderError::new(provider.name(), kind);
         let silent = |_| error(ErrorKind::Silence);
@@ -365,11 +372,11 @@ impl Teller {
                     }
                 }
                 Some(Ok(Frame::Ping)) => {}
-                Some(Ok(Frame::Stop(stop))) => return Ok(Ended::Answered(stop)),
+                Some(Ok(Frame::Stop(stop))) => return Ok(StreamOutcome::Answered(stop)),
                 Some(Err(error)) => return Err(error),
                 None => return Err(error(ErrorKind::Truncated)),
             }
         }
-        Ok(Ended::Answered(Stop::Length))
+        Ok(StreamOutcome::Answered(Stop::Length))
     }
 }

@@ -1,8 +1,8 @@
 //! Rows on their way into the journal.
 //!
-//! When rows are stored, those who watch want to know, and whoever handed them in mostly does not: it waits for the next
-//! word of its model. So the store rings the bell itself, and wakes whoever handed the rows in only if that waits for
-//! them, or if they could not be stored. With a thousand chats, that is a turn less for each delta.
+//! When rows are stored, subscribers are to be woken at once; the driver that appended them mostly waits for the model's
+//! next words and need not be. So the store's acknowledgement rings the chat's signals itself, and wakes the driver only
+//! if it waits for the rows or they could not be stored. With a thousand chats, that saves one task wake-up per delta.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,133 +14,136 @@ use everturn_stores::{Ack, AppendRight, Store, Stored};
 use tokio::time::Instant;
 
 use crate::observe::metrics::Metrics;
-use crate::watch::hub::Bell;
+use crate::watch::hub::ChatSignals;
 
-/// What is handed in by one who goes on meanwhile: one append at a time.
-pub(crate) struct Storing<'a> {
+/// The appends of one attempt, one at a time. The attempt goes on reading meanwhile.
+pub(crate) struct PendingAppend<'a> {
     store: &'a dyn Store,
-    pen: AppendRight,
+    right: AppendRight,
     slot: Arc<Slot>,
-    /// Until it stands in line.
-    handing: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
-    /// What was handed in last.
+    /// The call into the store, until the rows are in its queue.
+    entering: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
+    /// The rows of the newest append.
     rows: Vec<JournalRow>,
 }
 
-/// What whoever handed rows in wants to be woken for.
+/// What the appending task is woken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heed {
-    Trouble,
-    Anything,
+pub(crate) enum WakeOn {
+    /// Only if the rows could not be stored.
+    Failure,
+    /// In any case.
+    Completion,
 }
 
+/// The state that the appending task shares with the store's acknowledgement.
 struct Slot {
-    bell: Arc<Bell>,
+    signals: Arc<ChatSignals>,
     metrics: Metrics,
-    state: Mutex<State>,
+    state: Mutex<AppendState>,
 }
 
-enum State {
-    /// Nothing is on its way.
+enum AppendState {
+    /// Nothing is pending.
     Free,
-    UnderWay {
+    Pending {
         since: Instant,
-        waits: Option<(Waker, Heed)>,
+        waiting: Option<(Waker, WakeOn)>,
     },
-    Known(Stored),
+    Done(Stored),
 }
 
-impl<'a> Storing<'a> {
-    pub(crate) fn new(store: &'a dyn Store, pen: AppendRight, bell: Arc<Bell>, metrics: Metrics) -> Self {
-        let slot = Arc::new(Slot { bell, metrics, state: Mutex::new(State::Free) });
-        Self { store, pen, slot, handing: None, rows: Vec::new() }
+impl<'a> PendingAppend<'a> {
+    pub(crate) fn new(store: &'a dyn Store, right: AppendRight, signals: Arc<ChatSignals>, metrics: Metrics) -> Self {
+        let slot = Arc::new(Slot { signals, metrics, state: Mutex::new(AppendState::Free) });
+        Self { store, right, slot, entering: None, rows: Vec::new() }
     }
 
-    /// Hands rows in, as soon as somebody waits below. Those before them are stored.
+    /// Appends rows. The call enters the store when `changed` or `done` is first polled; earlier rows are stored by then.
     pub(crate) fn begin(&mut self, rows: Vec<JournalRow>) {
         if rows.is_empty() {
             return;
         }
-        *self.slot.state() = State::UnderWay { since: Instant::now(), waits: None };
+        *self.slot.state() = AppendState::Pending { since: Instant::now(), waiting: None };
         self.rows.clone_from(&rows);
         let slot = self.slot.clone();
-        let logged = slot.bell.is_logged().then(|| rows.clone());
+        let logged = slot.signals.is_logged().then(|| rows.clone());
         let ack = Ack::new(move |stored| {
             if let Some(rows) = logged.filter(|_| stored.is_ok()) {
-                slot.bell.log(&rows); // Before whoever handed them in goes on: nothing stands for them yet.
+                slot.signals.log(&rows); // Before the attempt goes on, so before any commit that replaces them.
             }
-            slot.tell(stored);
+            slot.complete(stored);
         });
-        self.handing = Some(self.store.append(self.pen, rows, ack));
+        self.entering = Some(self.store.append(self.right, rows, ack));
     }
 
-    /// What was handed in last.
+    /// The rows of the newest append.
     pub(crate) fn rows(&self) -> &[JournalRow] {
         &self.rows
     }
 
-    /// Waits until there is something to heed. Dropping the future loses nothing.
-    pub(crate) async fn stirs(&mut self, heed: Heed) {
+    /// Waits until the pending append failed, or ended at all. Dropping the future loses nothing.
+    pub(crate) async fn changed(&mut self, wake_on: WakeOn) {
         poll_fn(|context| {
-            self.poll_hand_in(context);
-            self.slot.poll_stirs(context, heed)
+            self.poll_enter(context);
+            self.slot.poll_changed(context, wake_on)
         })
         .await;
     }
 
-    /// Waits until what was handed in is stored, or cannot be. Dropping the future loses nothing.
-    pub(crate) async fn over(&mut self) -> Stored {
-        if matches!(*self.slot.state(), State::Free) {
+    /// Waits until the pending rows are stored, or cannot be. Dropping the future loses nothing.
+    pub(crate) async fn done(&mut self) -> Stored {
+        if matches!(*self.slot.state(), AppendState::Free) {
             return Ok(());
         }
-        self.stirs(Heed::Anything).await;
-        match std::mem::replace(&mut *self.slot.state(), State::Free) {
-            State::Known(stored) => stored,
-            State::Free | State::UnderWay { .. } => unreachable!("it is known once it stirs"),
+        self.changed(WakeOn::Completion).await;
+        match std::mem::replace(&mut *self.slot.state(), AppendState::Free) {
+            AppendState::Done(stored) => stored,
+            AppendState::Free | AppendState::Pending { .. } => unreachable!("it has changed, so it is done"),
         }
     }
 
-    fn poll_hand_in(&mut self, context: &mut Context<'_>) {
-        let Some(handing) = &mut self.handing else { return };
-        self.slot.wake_nobody(); // A store may know at once, and whoever asks is awake.
-        if handing.as_mut().poll(context).is_ready() {
-            self.handing = None;
+    fn poll_enter(&mut self, context: &mut Context<'_>) {
+        let Some(entering) = &mut self.entering else { return };
+        self.slot.forget_waker(); // A store may acknowledge at once, and the task that polls is awake.
+        if entering.as_mut().poll(context).is_ready() {
+            self.entering = None;
         }
     }
 }
 
 impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AppendState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // Every change is one assignment.
     }
 
-    fn wake_nobody(&self) {
-        if let State::UnderWay { waits, .. } = &mut *self.state() {
-            *waits = None;
+    fn forget_waker(&self) {
+        if let AppendState::Pending { waiting, .. } = &mut *self.state() {
+            *waiting = None;
         }
     }
 
-    fn poll_stirs(&self, context: &Context<'_>, heed: Heed) -> Poll<()> {
-        match (&mut *self.state(), heed) {
-            (State::UnderWay { waits, .. }, heed) => {
-                *waits = Some((context.waker().clone(), heed));
+    fn poll_changed(&self, context: &Context<'_>, wake_on: WakeOn) -> Poll<()> {
+        match (&mut *self.state(), wake_on) {
+            (AppendState::Pending { waiting, .. }, wake_on) => {
+                *waiting = Some((context.waker().clone(), wake_on));
                 Poll::Pending
             }
-            (State::Free, _) | (State::Known(Ok(())), Heed::Trouble) => Poll::Pending,
-            (State::Known(_), _) => Poll::Ready(()),
+            (AppendState::Free, _) | (AppendState::Done(Ok(())), WakeOn::Failure) => Poll::Pending,
+            (AppendState::Done(_), _) => Poll::Ready(()),
         }
     }
 
-    /// What became of the rows. Whoever watches is told after they are stored, and not before.
-    fn tell(&self, stored: Stored) {
+    /// Notes what became of the rows. Subscribers are woken only after rows were stored.
+    fn complete(&self, stored: Stored) {
         let is_stored = stored.is_ok();
-        let before = std::mem::replace(&mut *self.state(), State::Known(stored));
-        let State::UnderWay { since, waits } = before else { return }; // An append is told of once.
+        let before = std::mem::replace(&mut *self.state(), AppendState::Done(stored));
+        let AppendState::Pending { since, waiting } = before else { return }; // An append is acknowledged once.
         if is_stored {
             self.metrics.appended(since.elapsed());
-            self.bell.ring_for_deltas();
+            self.signals.ring_for_deltas();
         }
-        if let Some((waker, _)) = waits.filter(|(_, heed)| !is_stored || *heed == Heed::Anything) {
+        if let Some((waker, _)) = waiting.filter(|(_, wake_on)| !is_stored || *wake_on == WakeOn::Completion) {
             waker.wake();
         }
     }
@@ -165,31 +168,32 @@ mod tests {
         }
     }
 
-    /// Who is woken, and whether the bell rings, when rows have become `stored` and somebody heeds this much.
-    fn woken_and_rung(heed: Heed, stored: Stored) -> (usize, bool) {
-        let (bell, task) = (Arc::<Bell>::default(), Arc::<Counter>::default());
-        let mut watcher = bell.news.listen();
-        let under_way = State::UnderWay { since: Instant::now(), waits: None };
-        let slot = Slot { bell, metrics: Metrics::unregistered(), state: Mutex::new(under_way) };
+    /// How often the task is woken, and whether the signal rings, when an append ends as `stored`.
+    fn woken_and_rung(wake_on: WakeOn, stored: Stored) -> (usize, bool) {
+        let signals = Arc::<ChatSignals>::default();
+        let task = Arc::<Counter>::default();
+        let mut watcher = signals.news.listen();
+        let pending = AppendState::Pending { since: Instant::now(), waiting: None };
+        let slot = Slot { signals, metrics: Metrics::unregistered(), state: Mutex::new(pending) };
         let waker = Waker::from(task.clone());
         let context = Context::from_waker(&waker);
-        assert!(slot.poll_stirs(&context, heed).is_pending());
-        slot.tell(stored);
-        assert!(slot.poll_stirs(&context, Heed::Anything).is_ready(), "whoever asks is told");
+        assert!(slot.poll_changed(&context, wake_on).is_pending());
+        slot.complete(stored);
+        assert!(slot.poll_changed(&context, WakeOn::Completion).is_ready(), "a task that asks gets the answer");
         (task.0.load(Ordering::Relaxed), watcher.rung().now_or_never().is_some())
     }
 
     #[test]
-    fn the_bell_rings_for_what_is_stored_and_wakes_only_who_waits() {
+    fn stored_rows_ring_and_wake_only_a_waiting_task() {
         let fenced = || Err(WriteError::Fenced);
         let cases = [
-            (Heed::Trouble, Ok(()), (0, true)),
-            (Heed::Anything, Ok(()), (1, true)),
-            (Heed::Trouble, fenced(), (1, false)),
-            (Heed::Anything, fenced(), (1, false)),
+            (WakeOn::Failure, Ok(()), (0, true)),
+            (WakeOn::Completion, Ok(()), (1, true)),
+            (WakeOn::Failure, fenced(), (1, false)),
+            (WakeOn::Completion, fenced(), (1, false)),
         ];
-        for (heed, stored, expected) in cases {
-            assert_eq!(woken_and_rung(heed, stored.clone()), expected, "{stored:?}");
+        for (wake_on, stored, expected) in cases {
+            assert_eq!(woken_and_rung(wake_on, stored.clone()), expected, "{stored:?}");
         }
     }
 }

@@ -1,40 +1,109 @@
-//! Pictures and files that a provider refuses.
+//! The request of an attempt: the transcript prepared for a model, and what the agent adds to it.
 //!
-//! A picture that is too large, cut off or not what it says it is gets the whole request refused, and it stays in the
-//! transcript. So a request that shows media and is refused for good is made once more with a line in place of each. If
-//! that is answered, media were the reason, and up to there they are not shown again in this chat.
+//! A picture that is too large, cut off or mislabelled gets the whole request refused, and it stays in the transcript. So
+//! a request with media that is refused for good is made once more with a line of text in place of each. If that is
+//! answered, media were the reason, and up to there they are not shown again in this chat.
 
 use std::sync::Arc;
 
-use everturn_core::error::{Cause, ErrorKind, ProviderError, Retry};
-use everturn_core::ids::MessageId;
+use everturn_core::context::CompactionFallback;
 use everturn_core::message::Message;
-use everturn_core::prompt::{Prompt, PromptEntries, Target};
+use everturn_core::prompt::{OUTPUT_MAX, PromptEntries, Request, ResponseChain};
 
-use crate::drive::Driver;
+use crate::agent::{Background, Chaining};
+use crate::drive::compaction::{self, Fitting};
+use crate::drive::session::Session;
+use crate::drive::target::ModelTarget;
+use crate::drive::transcript::{PromptOrigin, prompt_of};
 
-impl Driver {
-    /// Up to which message media are told of and not shown.
-    pub(crate) const fn unseen(&self) -> MessageId {
-        if self.chat.tried.blind { MessageId(u64::MAX) } else { self.chat.unseen }
+/// An answer may always have this many tokens, however little room there seems to be; in a small window, a quarter of it.
+const OUTPUT_MIN: u32 = 1_024;
+
+/// A request may have a sixteenth more tokens than measured.
+const MEASURE_ERROR: u64 = 16;
+
+/// How many lengths an answer's limit may have.
+const OUTPUT_STEPS: u64 = 32;
+
+/// The transcript as one model is to read it. Requests can only be made of this.
+pub(crate) struct Prepared {
+    pub(crate) target: ModelTarget,
+    entries: PromptEntries,
+    chain: Option<ResponseChain>,
+}
+
+/// Prepares the transcript for a model. The measure of tokens is calibrated whenever the prompt is made anew.
+pub(crate) fn prepare(session: &mut Session, fitting: &mut Fitting, target: ModelTarget) -> Prepared {
+    let hidden_until = session.media_hidden_until();
+    let chains = session.env.agent.chaining == Chaining::On && !session.chat.tried.unchained;
+    let read = |prompt: &everturn_core::prompt::Prompt| {
+        let chain = if chains { prompt.chain(&target.model) } else { None };
+        (prompt.entries(), chain)
+    };
+    let ((entries, chain), origin) = session.transcript.read_prompt(&target.facts.target, hidden_until, read);
+    let prepared = Prepared { target, entries, chain };
+    if origin == PromptOrigin::New {
+        compaction::calibrate(session, fitting, &prepared);
+    }
+    prepared
+}
+
+impl Prepared {
+    /// The request for the step as it stands, without a half-said answer.
+    pub(crate) fn request(&self, session: &Session, fitting: &Fitting) -> Request {
+        let agent = &session.env.agent;
+        let mut request = Request::new(self.target.model.clone(), &self.target.facts.target, self.entries.clone());
+        request.system = agent.system.clone();
+        request.system.extend(session.chat.setup.as_ref().map(|setup| setup.instructions.clone()));
+        request.tools = session.shelf().offered();
+        request.effort = agent.effort;
+        request.sampling = agent.sampling.clone();
+        request.background = agent.background == Background::On;
+        request.chain.clone_from(&self.chain);
+        if let Some(stage) = fitting.reductions(session).stage {
+            request.entries = self.reduced(session, &request.entries, stage);
+            request.chain = None; // The provider's copy is the one that was too long.
+        }
+        request.output_is_told = agent.output_tokens_max.is_some();
+        let wanted = agent.output_tokens_max.unwrap_or(OUTPUT_MAX);
+        request.max_output = self.output_max(session, fitting, &request, wanted);
+        request
     }
 
-    /// The entries of some messages.
-    pub(crate) fn prepared<'a>(
+    /// The entries of some messages, for the same model.
+    pub(crate) fn entries_of<'a>(
         &self,
+        session: &Session,
         messages: impl IntoIterator<Item = &'a Arc<Message>>,
-        target: &Target,
     ) -> PromptEntries {
-        let mut prompt = Prompt::unseeing(target.clone(), self.unseen());
-        messages.into_iter().for_each(|message| prompt.push(message));
-        prompt.entries()
+        prompt_of(messages, &self.target.facts.target, session.media_hidden_until()).entries()
     }
 
-    /// Whether a request may have been refused for the media it shows.
-    pub(crate) fn may_be_media(&self, error: &ProviderError) -> bool {
-        let for_good = error.retry == Retry::Never && error.cause == Cause::Refused;
-        for_good
-            && matches!(error.kind, ErrorKind::Generic | ErrorKind::Config)
-            && self.asked().is_ok_and(|asked| self.request(&asked).entries.have_media())
+    /// The entries of a request with less in them.
+    pub(crate) fn reduced(
+        &self,
+        session: &Session,
+        entries: &PromptEntries,
+        stage: CompactionFallback,
+    ) -> PromptEntries {
+        match stage {
+            CompactionFallback::StrongerSummary | CompactionFallback::DropMedia | CompactionFallback::DropResults => {
+                entries.leaner(stage)
+            }
+            CompactionFallback::CutEarlier => self.entries_of(session, &compaction::spared(session)).leaner(stage),
+            CompactionFallback::DropEarlier => self.entries_of(session, &compaction::cut(session, 0)).leaner(stage),
+        }
+    }
+
+    /// How long an answer to a request may be where `wanted` tokens are wanted: many servers refuse one that would not
+    /// fit behind the request. Rounded, because some caches hold only as long as nothing about a request changes.
+    pub(crate) fn output_max(&self, session: &Session, fitting: &Fitting, request: &Request, wanted: u32) -> u32 {
+        let max = wanted.min(self.target.facts.output_max);
+        let Some(limit) = session.context_limit() else { return max };
+        let tokens = fitting.tokens(request);
+        let room = limit.saturating_sub(tokens.saturating_add(tokens / MEASURE_ERROR));
+        let room = room - room % (limit / OUTPUT_STEPS).max(1);
+        let least = OUTPUT_MIN.min(u32::try_from(limit / 4).unwrap_or(u32::MAX));
+        u32::try_from(room).map_or(max, |room| max.min(room.max(least)))
     }
 }

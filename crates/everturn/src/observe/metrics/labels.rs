@@ -1,6 +1,6 @@
-//! The labels, and the words that may stand in them.
+//! The labels of metrics, and their fixed values.
 //!
-//! Every word here is one of a few that we chose; dashboards are built on them, so they do not change.
+//! Dashboards are built on these values, so they do not change.
 
 use everturn_core::chat::TurnEnd;
 use everturn_core::cost::Usage;
@@ -12,7 +12,7 @@ use everturn_core::status::Status;
 use everturn_stores::{StoreError, WriteError};
 use prometheus_client::encoding::EncodeLabelSet;
 
-/// One of a few words.
+/// A fixed label value.
 pub(crate) type Word = &'static str;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -100,7 +100,7 @@ pub(super) struct Tool {
     pub(super) tool: String,
 }
 
-/// A tool, and who called it.
+/// A tool, and the model that called it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ToolOf {
     #[prometheus(flatten)]
@@ -110,13 +110,13 @@ pub(super) struct ToolOf {
 
 /// Tokens or money that a provider reported.
 pub(super) const KNOWN: Word = "known";
-/// Tokens or money that we had to guess.
+/// Tokens or money that were estimated.
 pub(super) const ESTIMATED: Word = "estimated";
-/// The rung of an attempt at a summary, which stands on no ladder.
+/// The rung of an attempt for a summary, which is on no ladder.
 pub(crate) const SUMMARY: Word = "summary";
-/// The rung on which nobody is asked again.
+/// The rung on which no model is asked again.
 pub(super) const SALVAGE: Word = "salvage";
-/// The failure of a driver that did not even end by itself.
+/// The failure of a driver that panicked.
 pub(super) const PANIC: Word = "panic";
 /// The end of a turn whose message was replaced.
 pub(super) const EDITED: Word = "edited";
@@ -168,7 +168,7 @@ pub(super) const fn outcome(outcome: AttemptOutcome) -> Word {
     }
 }
 
-/// What came of an attempt at a summary. Nothing that counts, if somebody stopped it.
+/// The result of an attempt for a summary. Interrupted ones are not counted.
 pub(super) const fn result(outcome: AttemptOutcome) -> Option<Word> {
     match outcome {
         AttemptOutcome::Answered => Some("success"),

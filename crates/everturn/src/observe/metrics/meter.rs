@@ -1,4 +1,4 @@
-//! What one driver's commits say, as numbers.
+//! Counts what one driver commits.
 //!
 //! A commit holds nearly everything worth counting, so a meter reads commits. What it has to remember is the open step:
 //! which attempt is under way, what broke before it, and what of that was already counted.
@@ -27,19 +27,19 @@ use super::size::{is_cut, worth};
 use crate::tool::toolbox::Shelf;
 
 /// Counts for one driver, from its start to its end.
-pub(crate) struct Meter {
+pub(crate) struct TurnMeter {
     metrics: Metrics,
-    /// Under which the chat is counted.
+    /// The status under which the chat is counted.
     status: Status,
-    /// Who said the newest reply, and so made the calls that are answered now.
+    /// The model of the newest reply, which made the calls that are answered now.
     speaker: Option<ModelId>,
-    step: Step,
+    step: StepCounts,
 }
 
 /// What has to be remembered of the open step.
 #[derive(Default)]
-struct Step {
-    /// The attempt under way: no row says yet what became of it.
+struct StepCounts {
+    /// The attempt under way, which has no row yet.
     open: Option<AttemptBegan>,
     /// The attempt that broke last, until another is made.
     broke: Option<(ModelId, ErrorKind)>,
@@ -62,8 +62,8 @@ pub(crate) struct Commit<'a> {
 }
 
 impl Metrics {
-    /// A meter for a driver that has just taken up `chat`.
-    pub(crate) fn meter(&self, chat: &Chat, messages: &[Arc<Message>], draft: Option<&Draft>) -> Meter {
+    /// A meter for a driver that has just loaded `chat`.
+    pub(crate) fn meter(&self, chat: &Chat, messages: &[Arc<Message>], draft: Option<&Draft>) -> TurnMeter {
         let speaker = messages.iter().rev().find_map(|message| match &message.body {
             Body::Reply(reply) => Some(reply.model.clone()),
             _ => None,
@@ -75,11 +75,11 @@ impl Metrics {
         };
         let broke = over.zip(chat.wait.as_ref()).map(|(began, wait)| (began.model.clone(), wait.kind));
         let paid = chat.tried.attempts > 0;
-        let meter = Meter {
+        let meter = TurnMeter {
             metrics: self.clone(),
             status: chat.status,
             speaker,
-            step: Step { open, broke, paid, recovered: 0 },
+            step: StepCounts { open, broke, paid, recovered: 0 },
         };
         self.0.drivers.inc();
         meter.under(chat.status, Gauge::inc);
@@ -87,14 +87,14 @@ impl Metrics {
     }
 }
 
-impl Drop for Meter {
+impl Drop for TurnMeter {
     fn drop(&mut self) {
         self.metrics.0.drivers.dec();
         self.under(self.status, Gauge::dec);
     }
 }
 
-impl Meter {
+impl TurnMeter {
     fn under(&self, status: Status, change: fn(&Gauge) -> i64) {
         change(&self.metrics.0.chats.get_or_create(&Chats { status: labels::status(status) }));
     }
@@ -112,7 +112,7 @@ impl Meter {
         self.step.open = Some(began.clone());
     }
 
-    /// What is kept of an attempt that broke is counted once, however often the rest breaks again.
+    /// Counts what is kept of a broken attempt, once, however often the rest breaks again.
     fn recovered(&mut self, model: &ModelId, rung: labels::Word, parts: &[Part]) {
         let bytes = parts.iter().map(worth).sum::<usize>();
         let new = bytes.saturating_sub(std::mem::replace(&mut self.step.recovered, bytes));
@@ -122,11 +122,11 @@ impl Meter {
         }
     }
 
-    /// A commit was written. `shelf` knows which names of tools are ours.
+    /// A commit was written. `shelf` knows which tool names are registered.
     pub(crate) fn committed(&mut self, commit: &Commit<'_>, shelf: &Shelf) {
         self.metrics.0.commit_duration.observe(commit.took.as_secs_f64());
         let mut turn = commit.before.turn.as_ref().map(|turn| turn.began);
-        let mut spoken = false; // Whether the fact before is what a person said.
+        let mut spoken = false; // Whether the fact before is a user message.
         for fact in commit.facts {
             match fact {
                 Fact::Said(message, _) => self.said(&message.body, shelf),
@@ -136,7 +136,7 @@ impl Meter {
                 Fact::TurnEnded(end) => self.turn_ended(end, turn.take(), commit.at),
                 Fact::Rewound { .. } => self.turn_over(labels::EDITED, turn.take(), commit.at),
                 Fact::Unqueued(id) if spoken => self.heard(*id, commit),
-                _ => {} // The rest says how, not how much.
+                _ => {} // Nothing to count.
             }
             spoken = matches!(fact, Fact::Said(message, _) if matches!(message.body, Body::User(_)));
         }
@@ -144,7 +144,7 @@ impl Meter {
 
     fn moved(&mut self, status: Status) {
         if status == Status::Interrupting && self.status != status {
-            self.metrics.0.interrupts.inc(); // Pressing twice stops no more than once.
+            self.metrics.0.interrupts.inc(); // Interrupting twice counts once.
         }
         self.under(self.status, Gauge::dec);
         self.under(status, Gauge::inc);
@@ -162,7 +162,7 @@ impl Meter {
         if let Some(began) = began {
             self.metrics.0.turn_duration.get_or_create(&Turns { end }).observe(at.since(began).as_secs_f64());
         }
-        self.step = Step::default();
+        self.step = StepCounts::default();
     }
 
     fn heard(&self, id: InboxSeq, commit: &Commit<'_>) {
@@ -188,11 +188,11 @@ impl Meter {
             self.recovered(&model, labels::SALVAGE, &reply.parts);
         }
         self.speaker = Some(reply.model.clone());
-        self.step = Step::default();
+        self.step = StepCounts::default();
     }
 
     fn attempted(&mut self, row: &AttemptRecord) {
-        // Whatever was not begun as an attempt at the step is one at a summary.
+        // An attempt that was not begun for the step is one for a summary.
         let began = self.step.open.take_if(|began| began.number == row.number);
         let rung = match &began {
             Some(began) => began.rung.label(),
@@ -219,7 +219,7 @@ impl Meter {
         self.step.broke = kind.map(|kind| (row.model.clone(), kind));
         let prompt = row.tally.known.prompt().saturating_add(row.tally.estimated.prompt());
         if prompt == 0 || cause == Some(Cause::Refused) {
-            return; // Nobody charges for a refusal, and a generation that is re-attached to is charged at its end.
+            return; // A refusal costs nothing, and a re-attached generation is charged at its end.
         }
         if std::mem::replace(&mut self.step.paid, true) {
             self.metrics.0.tokens_repaid.get_or_create(of).inc_by(prompt);
@@ -262,7 +262,7 @@ impl Meter {
                 all.tool_unknown.get_or_create(&labels).inc();
                 return;
             }
-            CallVerdict::Denied | CallVerdict::Interrupted => return, // Our words, and nobody's fault.
+            CallVerdict::Denied | CallVerdict::Interrupted => return, // Written by the engine: the tool did not fail.
         }
         all.tool_result_size.get_or_create(&labels).observe(size_of_output(&result.output).bytes() as f64);
         if is_cut(&result.output) {

@@ -114,7 +114,7 @@ pub async fn reattached(metrics: Metrics) {
     say(&on_stage(metrics, understudy, agent).await, "hi").await;
 }
 
-/// One whole call and one that is cut: the whole one runs, nobody is asked again for the other.
+/// One whole call and one that is cut: the whole one runs, and the model is not asked again for the other.
 pub async fn salvaged(metrics: Metrics) {
     let understudy = Understudy::new([
         script([
@@ -232,7 +232,7 @@ async fn too_long(metrics: Metrics, summaries: Vec<Script>) -> Stage {
     on_stage(metrics, understudy, agent().tool(long).unwrap()).await
 }
 
-/// Somebody stops a turn in the middle of its text.
+/// A turn is interrupted in the middle of its text.
 pub async fn interrupted(metrics: Metrics) {
     let stage = plays(metrics, [script([text("Once upon a time"), hang()])]).await;
     stage.chat.send("a story").await.unwrap();
@@ -308,7 +308,7 @@ pub async fn lost(metrics: Metrics) {
     say(&stage, "hi").await;
 }
 
-/// A program whose hook panics once.
+/// A program with a hook that panics once.
 pub async fn panicked(metrics: Metrics) {
     struct Once(std::sync::atomic::AtomicBool);
     #[async_trait]
@@ -322,7 +322,7 @@ pub async fn panicked(metrics: Metrics) {
     say(&on_stage(metrics, Understudy::new([answer()]), agent).await, "hi").await;
 }
 
-/// A chat that waits for its client, and one whose key is refused. Both are there to be looked at.
+/// A chat that waits for its client, and one with a refused key. Both are still in the gauges.
 pub async fn resting(metrics: Metrics) -> (Stage, Stage) {
     let asks = Understudy::new([script([call("ask", json!({})), stop(Stop::ToolUse)])]);
     let mut agent = agent();

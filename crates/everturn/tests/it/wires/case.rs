@@ -45,13 +45,13 @@ pub enum Place {
     Secure,
     /// Under a name that has no address.
     Nameless,
-    /// Where it will be, once somebody has tried.
+    /// Where it will be, after the first try.
     Later,
-    /// Where nobody is.
+    /// Where nothing listens.
     Gone,
-    /// Where somebody is who takes no more connections.
+    /// Where a listener takes no more connections.
     Full,
-    /// Behind somebody who gets the first request wrong.
+    /// Behind a proxy that answers the first request wrongly.
     Behind(Box<dyn Fn(Way) -> First>),
 }
 
@@ -190,7 +190,7 @@ impl Case {
     }
 }
 
-/// Bounds for people who have little time.
+/// Limits for tests: little time.
 pub fn limits() -> Limits {
     let delay = Duration::from_millis(20);
     let retry = RetryLimits { tries_max: 3, delay_base: delay, delay_max: delay, ..RetryLimits::default() };

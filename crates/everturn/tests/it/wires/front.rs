@@ -1,4 +1,4 @@
-//! Somebody between the engine and its provider, who answers the first request himself and gets it wrong.
+//! A proxy between the engine and its provider that answers the first request itself, wrongly.
 //!
 //! What no provider sends, a proxy, a load balancer or a captive portal may: bytes as they are, whatever HTTP says. All
 //! later connections go through to the provider.
@@ -27,7 +27,7 @@ pub async fn before(provider: SocketAddr, first: First) -> SocketAddr {
             match first {
                 First::Says(bytes) => {
                     request(&mut socket).await;
-                    let _ = socket.write_all(&bytes).await; // Whoever has read enough hangs up.
+                    let _ = socket.write_all(&bytes).await; // A client that has read enough hangs up.
                     let _ = socket.shutdown().await;
                     // Unread bytes would make the close a reset.
                     while socket.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {}

@@ -22,7 +22,7 @@ use super::way::Way;
 use crate::stage::{counter, echo};
 use crate::stepwise::Stepwise;
 
-/// The clients of all who have the same bounds: to make one takes long.
+/// Clients by their limits: making one takes long.
 pub struct Sockets(Mutex<Vec<(Limits, Http)>>);
 
 impl Sockets {
@@ -41,7 +41,7 @@ impl Sockets {
     }
 }
 
-/// A port on which nobody takes connections.
+/// A port that takes no connections.
 #[derive(Default)]
 struct Held {
     bound: Option<TcpSocket>,
@@ -56,7 +56,7 @@ impl Held {
         self.bound.insert(socket).local_addr().unwrap()
     }
 
-    /// Listens, with room for one who waits, and has one waiting.
+    /// Listens, with room for one waiting connection, and has one waiting.
     async fn fill(&mut self) -> SocketAddr {
         self.bind();
         let listener = self.bound.take().unwrap().listen(0).unwrap();
@@ -99,7 +99,7 @@ impl Stage {
         }
         let url = match case.place {
             Place::Secure => format!("https://{address}"),
-            // A label that no name may have, so that nobody need be asked.
+            // A label that no name may have, so that no resolver need be asked.
             Place::Nameless => format!("http://{}.invalid", "x".repeat(64)),
             _ => format!("http://{address}"),
         };
@@ -157,7 +157,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the provider has noticed that nobody listens to it.
+    /// Waits until the provider has noticed that its stream was closed.
     pub async fn nobody_listens(&self) {
         self.engine.shutdown().await;
         while self.understudy.streams_open() > 0 {

@@ -15,7 +15,7 @@ use super::Row;
 use super::case::{Case, HALF, Then, WHOLE, numbers};
 use super::way::Way;
 
-/// Why nobody can forget it.
+/// Why it must not be left out.
 const NOT_KEPT: &str = "its generations end with their streams";
 
 /// Why an answer stops, on the wire that says that by itself.

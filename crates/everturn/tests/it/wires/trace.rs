@@ -164,7 +164,7 @@ pub fn rows(attempts: &[AttemptRecord]) -> String {
     attempts.iter().map(row).collect()
 }
 
-/// What the provider was asked. To cancel something nobody waits, so that stands last.
+/// The requests to the provider. Cancelling is not waited for, so it stands last.
 pub fn asked(requests: &[Logged]) -> String {
     let (cancels, others): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.path.ends_with("/cancel"));
     others.into_iter().chain(cancels).map(|request| format!("asked {}\n", wish(request))).collect()

@@ -18,11 +18,11 @@ use everturn_understudy::http::KEY;
 pub enum Way {
     /// Anthropic Messages, to a model that has to be told to go on.
     Anthropic,
-    /// The same, to a model that goes on from the beginning of its answer.
+    /// To a model that goes on from the beginning of its answer.
     Prefill,
     /// OpenAI Responses.
     Responses,
-    /// The same in the background: the provider keeps the generation.
+    /// In the background: the provider keeps the generation.
     Kept,
     /// OpenAI Chat Completions.
     Chat,

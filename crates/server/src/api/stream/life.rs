@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use everturn::Dormant;
+use everturn::PollOnWake;
 use everturn::stores::TokenHash;
 use futures_util::stream;
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
@@ -32,7 +32,7 @@ const HEARTBEAT: &str = ": still here\n\n";
 pub(super) struct Life {
     pub(super) app: Shared,
     /// What comes, whatever the events are.
-    rare: Dormant<Rare>,
+    rare: PollOnWake<Rare>,
     /// When something was said last.
     spoke: Instant,
     until: Instant,
@@ -76,7 +76,7 @@ impl Life {
         let lasts = lasts(app.bounds.stream_time_max);
         let check = app.checks.of(&app, caller.token());
         Ok(Self {
-            rare: Dormant::new(Rare {
+            rare: PollOnWake::new(Rare {
                 over: Box::pin(check.over().clone().cancelled_owned()),
                 alarm: Box::pin(sleep_until(now)),
             }),
