@@ -27,7 +27,7 @@ use crate::admission::slots::{Admission, SlotWait};
 use crate::observe::log;
 use crate::process::Shared;
 use compaction::Fitting;
-use session::Session;
+use session::ChatSession;
 use takeover::Takeover;
 
 /// Waits longer than this drop the loaded transcript; it is loaded again on wake-up. Keeps memory flat with thousands of
@@ -36,7 +36,7 @@ const UNLOAD_AFTER: Duration = Duration::from_secs(60);
 
 /// Advances one chat while it holds its lease.
 pub(crate) struct Driver {
-    session: Session,
+    session: ChatSession,
     takeover: Takeover,
     fitting: Fitting,
     /// The work slot, or the place in line for one.
@@ -61,7 +61,7 @@ impl Driver {
         lease: Lease,
         mut admission: Admission,
     ) -> Result<Box<Self>, WriteError> {
-        let session = Session::load(shared, lease).await?;
+        let session = ChatSession::load(shared, lease).await?;
         admission.belongs_to(&session.chat.owner);
         let takeover = Takeover::of(&session);
         let fitting = Fitting::of(&session);
@@ -151,7 +151,7 @@ impl Driver {
 
     /// Takes a work slot, if there is one. Between two steps the slot is given up for an owner with fewer.
     fn take_slot(&mut self) -> bool {
-        let Session { env, chat, step, .. } = &self.session;
+        let ChatSession { env, chat, step, .. } = &self.session;
         if step.draft.is_none() && self.admission.should_yield() {
             self.admission = Admission::None;
             return false;
@@ -177,7 +177,7 @@ impl Driver {
 }
 
 /// Whether the next action needs the chat's agent, and that is not configured any more.
-fn lacks_agent(session: &Session, next: &Next) -> bool {
+fn lacks_agent(session: &ChatSession, next: &Next) -> bool {
     let is_needed = match next {
         Next::CallModel | Next::Reask | Next::RunCalls | Next::Ask | Next::Compact => true,
         Next::Rest | Next::Await | Next::Begin | Next::Settle | Next::Finish(_) => false,
@@ -194,7 +194,7 @@ const fn is_work(next: &Next) -> bool {
 }
 
 /// Until when there is nothing to do unless a command arrives.
-fn waits_until(session: &Session, next: &Next) -> Option<Timestamp> {
+fn waits_until(session: &ChatSession, next: &Next) -> Option<Timestamp> {
     let chat = &session.chat;
     let now = session.now();
     match next {

@@ -213,7 +213,7 @@ impl ChatHandle {
         self.shared.to_the_end(accepted).await
     }
 
-    /// The chat's owner and the limits of its agent. A chat whose agent is gone takes commands that need none, and repeats.
+    /// The chat's owner and the limits of its agent. Without its agent, a chat takes commands that need none, and repeats.
     async fn limits(&self, command: &Command, key: Option<&str>) -> Result<(String, Limits), SubmitError> {
         let store = &self.shared.store;
         let Heading { agent: name, owner, .. } = store.heading(self.id).await?;

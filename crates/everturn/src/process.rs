@@ -93,9 +93,9 @@ impl StopTokens {
 #[derive(Default)]
 pub(crate) struct DrivenChats {
     driven: Mutex<HashSet<ChatId>>,
-    /// Chats whose stored state this version cannot read. Waiting handles get the error.
+    /// Chats with stored state that this version cannot read. Waiting handles get the error.
     unreadable: Mutex<HashMap<ChatId, StoreError>>,
-    /// Chats whose stored state is damaged, and how.
+    /// Chats with damaged stored state, and what is wrong.
     damaged: Mutex<HashMap<ChatId, String>>,
 }
 

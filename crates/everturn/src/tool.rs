@@ -25,37 +25,37 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tool::progress::ToolProgress;
 
-/// Something a model can use.
+/// A tool that a model can call.
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
-    /// Its name, what it is for, and the schema of its input.
+    /// The name, the description for the model, and the schema of the input.
     fn spec(&self) -> ToolSpec;
 
-    /// How it is to be treated. By default it runs beside others, and never twice.
+    /// How calls are treated. By default they run in parallel with others, and never twice.
     fn policy(&self) -> Policy {
         Policy::default()
     }
 
-    /// Does the work. `input` fits the schema.
+    /// Runs one call. `input` is valid by the schema.
     async fn run(&self, context: ToolContext, input: Value) -> Result<ToolOutput, ToolError>;
 }
 
-/// How a tool is to be treated.
+/// How the calls of a tool are treated.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
     /// What running it twice would do.
     pub effect: Effect,
-    /// Whom it may run beside.
+    /// Which calls it may run in parallel with.
     pub beside: Beside,
     /// What its success means for the turn.
     pub after: After,
     /// Whether a person decides on each call.
     pub approval: Approval,
-    /// How long it may take; by default as long as the limits say.
+    /// How long it may take; by default `tool_time_max` of the limits.
     pub time_max: Option<Duration>,
 }
 
-/// Whom a tool may run beside.
+/// Which calls a tool may run in parallel with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Beside {
     /// Any other call.
@@ -87,32 +87,32 @@ pub enum Approval {
     Needed,
 }
 
-/// What a running tool may know and must watch.
+/// The context of a running call.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
     /// The chat it runs for.
     pub chat: ChatId,
     /// The call it answers. Stable over crashes: good as an idempotency key, together with the chat.
     pub call: CallUid,
-    /// Cancelled when the turn was interrupted or the tool's time is up. What the tool says in the moment it is given then
-    /// still counts; after that it is dropped. A tool that holds its thread cannot be: let those run on threads of their
+    /// Cancelled when the turn was interrupted or the tool's time is up. A result that comes within the grace period still
+    /// counts; after that the tool is dropped. A tool that blocks its thread cannot be dropped: run it on a thread of its
     /// own.
     pub cancel: CancellationToken,
     pub(crate) progress: ToolProgress,
 }
 
 impl ToolContext {
-    /// A context that nobody listens to: for running a tool by itself, as its tests do.
+    /// A context without an engine, for tests of a tool.
     #[must_use]
     pub fn new(chat: ChatId, call: CallUid) -> Self {
         Self { chat, call, cancel: CancellationToken::new(), progress: ToolProgress::default() }
     }
 
-    /// Shows people how far the tool is: a line, or the end of what it has put out. It stands for what was shown before,
-    /// and is gone once there is a result. The model never sees it.
+    /// Shows people the progress of the tool: a line, or the end of its output. It replaces what was shown before, and is gone
+    /// once there is a result. The model never sees it.
     ///
-    /// Never waits. What is shown is stored first, so not everything is that comes in quick succession; the newest always
-    /// is, unless the tool ends.
+    /// Never waits. Texts are stored before they are shown, so of several in quick succession only the newest is shown,
+    /// unless the tool ends first.
     ///
     /// ```
     /// # use everturn::{ToolContext, tool};
@@ -129,10 +129,10 @@ impl ToolContext {
     }
 }
 
-/// What a tool gives back.
+/// The output of a tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolOutput {
-    /// Bytes, meant as text. The model sees as much as fits; all of it is kept.
+    /// Bytes, meant as text. The model sees as much as fits; all of it is stored.
     pub bytes: Vec<u8>,
     /// Images and other media.
     pub media: Vec<Media>,
@@ -158,9 +158,10 @@ impl From<Value> for ToolOutput {
     }
 }
 
-/// Why a tool could not do it. The model reads this.
+/// The error of a tool. The model reads it.
 ///
-/// Text and every error become one, so `?` works in a tool. Like `Box<dyn Error>` it is no error itself, or that could not be.
+/// Text and every error convert into it, so `?` works in a tool. Like `Box<dyn Error>` it does not implement `Error` itself:
+/// the conversion would not be possible.
 ///
 /// ```
 /// # use everturn::{ToolContext, ToolError, tool};
@@ -181,7 +182,7 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// An error that says this.
+    /// An error with this message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), meta: Meta::new() }
@@ -195,7 +196,7 @@ impl fmt::Display for ToolError {
 }
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ToolError {
-    /// The error and its causes, each once: many errors repeat their cause in their own words.
+    /// The error and its causes, each once: many errors repeat the message of their cause.
     fn from(error: E) -> Self {
         let error: Box<dyn Error + Send + Sync> = error.into();
         let mut message = error.to_string();
@@ -211,7 +212,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ToolError {
     }
 }
 
-/// A tool made of a function whose input is a Rust type.
+/// Makes a tool of a function with a Rust type as its input.
 ///
 /// ```
 /// # use everturn::{tool, Policy};
@@ -250,14 +251,14 @@ pub struct FnTool<Input, Run> {
 }
 
 impl<Input, Run> FnTool<Input, Run> {
-    /// The same tool, treated differently.
+    /// Returns the tool with another policy.
     #[must_use]
     pub fn with(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The same tool, as one the provider defines and we run.
+    /// Returns the tool as one that the provider defines and the engine runs.
     #[must_use]
     pub fn defined_by_provider(mut self, definition: Value) -> Self {
         self.spec.provider_defined = Some(definition);
@@ -306,7 +307,7 @@ mod tests {
         Ok("x".parse().map_err(wrap)?)
     }
 
-    /// Every error, boxed or not, and text become one by `?`; the model reads each cause once.
+    /// Every error, boxed or not, and text convert by `?`; the model reads each cause once.
     #[test]
     fn any_error_becomes_a_tools_error() {
         let told = "the list cannot be read: invalid digit found in string";

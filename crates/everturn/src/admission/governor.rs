@@ -1,7 +1,7 @@
 //! Permits to ask a provider: one governor per credential.
 //!
-//! [`everturn_core::governor`] decides which attempt may go; this keeps one per credential, wakes the attempts whose turn
-//! it is, and gives every pass back, also when its holder is gone. A shut door has a time, which the driver stores: that
+//! [`everturn_core::governor`] decides which attempt may go; this keeps one per credential, wakes the next attempts in
+//! line, and gives every pass back, also when its holder is gone. A shut door has a time, which the driver stores: that
 //! wait survives the process. A place in line does not, and need not: nothing has been sent yet.
 
 use std::collections::HashMap;
@@ -77,7 +77,7 @@ impl CredentialGovernor {
 }
 
 impl GovernorState {
-    /// Wakes the attempts whose turn it is.
+    /// Wakes the attempts that may ask again.
     fn call(&self) {
         self.governor.called().filter_map(|place| self.wakers.get(&place)).for_each(|called| called.notify_one());
     }

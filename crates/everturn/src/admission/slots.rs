@@ -5,7 +5,7 @@
 //! free slot goes to the owner with the fewest, so one with ten thousand chats delays another by one step at most.
 //!
 //! Only work needs a slot. A chat that rests, waits for its next retry or for an answer has none, and commands are applied
-//! without one: a person who presses stop does not wait in line.
+//! without one: an interrupt does not wait in line.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -234,7 +234,7 @@ impl WorkSlot {
         }
     }
 
-    /// Whether an owner in line should have the slot instead: one with fewer, who then still would not have more.
+    /// Whether an owner in line should have the slot instead: one with fewer, and still not more after that.
     pub(crate) fn should_yield(&self) -> bool {
         let Some(owner) = &self.owner else { return false };
         let state = self.slots.state();

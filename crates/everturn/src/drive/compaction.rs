@@ -20,7 +20,7 @@ use everturn_core::prompt::{PromptPart, Request};
 use everturn_stores::WriteError;
 
 use crate::agent::Chaining;
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::drive::step::fail;
 use crate::drive::step::request::{Prepared, prepare};
 use crate::drive::target::ModelTarget;
@@ -39,7 +39,7 @@ pub(crate) struct Fitting {
     /// Estimates tokens from bytes.
     pub(crate) gauge: TokenGauge,
     reductions: Reductions,
-    /// The [`Session::terms`] that `reductions` are valid for.
+    /// The [`ChatSession::terms`] that `reductions` are valid for.
     terms: u64,
 }
 
@@ -66,17 +66,17 @@ static NO_REDUCTIONS: Reductions = Reductions::NONE;
 
 impl Fitting {
     /// What the chat itself says: whether its last request was refused as too long.
-    pub(crate) fn of(session: &Session) -> Self {
+    pub(crate) fn of(session: &ChatSession) -> Self {
         let refused = |chat: &Chat| chat.turn.as_ref().is_some_and(|turn| turn.overflowed);
         let reductions = Reductions { refused: refused(&session.chat), ..Reductions::NONE };
         Self { gauge: TokenGauge::default(), reductions, terms: session.terms() }
     }
 
-    pub(crate) fn reductions(&self, session: &Session) -> &Reductions {
+    pub(crate) fn reductions(&self, session: &ChatSession) -> &Reductions {
         if self.terms == session.terms() { &self.reductions } else { &NO_REDUCTIONS }
     }
 
-    fn reductions_mut(&mut self, session: &Session) -> &mut Reductions {
+    fn reductions_mut(&mut self, session: &ChatSession) -> &mut Reductions {
         if self.terms != session.terms() {
             self.reductions = Reductions::NONE;
             self.terms = session.terms();
@@ -98,7 +98,7 @@ pub(crate) struct Fitted {
 
 /// The next request, if it fits. If it does not, something was done about that instead, and `None` is returned.
 pub(crate) async fn fit(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     prepared: Prepared,
 ) -> Result<Option<Fitted>, WriteError> {
@@ -144,7 +144,7 @@ pub(crate) async fn fit(
 
 /// Commits that the provider refused a request as too long.
 pub(crate) async fn overflowed(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     attempted: Fact,
 ) -> Result<(), WriteError> {
@@ -153,7 +153,7 @@ pub(crate) async fn overflowed(
 }
 
 /// Summarises the transcript because a command asked for it.
-pub(crate) async fn compact_on_request(session: &mut Session, fitting: &mut Fitting) -> Result<(), WriteError> {
+pub(crate) async fn compact_on_request(session: &mut ChatSession, fitting: &mut Fitting) -> Result<(), WriteError> {
     if session.transcript.foldable_len() == 0 {
         return session.change(|change| change.finish(TurnEnd::Done)).await;
     }
@@ -168,7 +168,7 @@ pub(crate) async fn compact_on_request(session: &mut Session, fitting: &mut Fitt
 }
 
 /// Calibrates the measure by the newest reply: the provider counted the tokens of the request it answered.
-pub(crate) fn calibrate(session: &Session, fitting: &mut Fitting, prepared: &Prepared) {
+pub(crate) fn calibrate(session: &ChatSession, fitting: &mut Fitting, prepared: &Prepared) {
     fitting.gauge = TokenGauge::default();
     let newest = session.transcript.newest_reply_by(&prepared.target.model);
     let newest = newest.filter(|_| session.env.agent.chaining == Chaining::Off);
@@ -181,7 +181,7 @@ pub(crate) fn calibrate(session: &Session, fitting: &mut Fitting, prepared: &Pre
 }
 
 /// Calibrates the measure by the prompt tokens that the provider counted for the draft.
-pub(crate) fn learn_from_draft(session: &mut Session, fitting: &mut Fitting) {
+pub(crate) fn learn_from_draft(session: &mut ChatSession, fitting: &mut Fitting) {
     let usage = session.step.draft.as_ref().and_then(|draft| draft.usage().usage());
     if let (Some(usage), Ok(target)) = (usage, session.target())
         && session.env.agent.chaining == Chaining::Off
@@ -194,7 +194,7 @@ pub(crate) fn learn_from_draft(session: &mut Session, fitting: &mut Fitting) {
 }
 
 /// What compacting the transcript could gain.
-fn slack(session: &Session, fitting: &Fitting, prepared: &Prepared, request: &Request) -> CompactionInput {
+fn slack(session: &ChatSession, fitting: &Fitting, prepared: &Prepared, request: &Request) -> CompactionInput {
     let tokens = |bytes| fitting.gauge.tokens(PromptSize::text(bytes));
     let weight = |weigh: fn(&PromptPart) -> usize| {
         let entries = request.entries.iter().rev().skip(2);
@@ -225,18 +225,18 @@ fn slack(session: &Session, fitting: &Fitting, prepared: &Prepared, request: &Re
 }
 
 /// The messages, with those of earlier turns cut to what the window can spare.
-pub(crate) fn spared(session: &Session) -> Vec<Arc<Message>> {
+pub(crate) fn spared(session: &ChatSession) -> Vec<Arc<Message>> {
     cut(session, spare_bytes(session.context_limit()))
 }
 
 /// The messages, with those of earlier turns cut to so many bytes.
-pub(crate) fn cut(session: &Session, bytes_max: usize) -> Vec<Arc<Message>> {
+pub(crate) fn cut(session: &ChatSession, bytes_max: usize) -> Vec<Arc<Message>> {
     let after = session.chat.turn.as_ref().map_or(session.chat.newest, |turn| turn.after);
     cut_earlier(session.transcript.messages(), after, bytes_max)
 }
 
 /// The tokens of a request right after the last summary: with the summary alone.
-fn floor(session: &Session, fitting: &Fitting, prepared: &Prepared, request: &Request) -> Option<u64> {
+fn floor(session: &ChatSession, fitting: &Fitting, prepared: &Prepared, request: &Request) -> Option<u64> {
     session.transcript.summary()?;
     let entries = prepared.entries_of(session, session.transcript.messages().first());
     let bytes = request.bytes() - request.entries.bytes() + entries.bytes();
@@ -245,7 +245,7 @@ fn floor(session: &Session, fitting: &Fitting, prepared: &Prepared, request: &Re
 
 /// The error for a request that nothing makes fit.
 fn too_long_error(
-    session: &Session,
+    session: &ChatSession,
     fitting: &Fitting,
     target: &ModelTarget,
     too_long: PromptTooLong,

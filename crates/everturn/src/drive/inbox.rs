@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::compaction::Fitting;
-use crate::drive::session::{OnOutage, Session};
+use crate::drive::session::{OnOutage, ChatSession};
 use crate::drive::step::record::{EndedAttempt, end_attempt};
 use crate::drive::tools::result;
 use crate::process::Shared;
@@ -53,7 +53,7 @@ async fn read_when_available(shared: &Shared, chat: ChatId) -> Result<Vec<InboxC
 }
 
 /// Applies every command in the inbox, oldest first. Nothing else runs.
-pub(crate) async fn apply_all(session: &mut Session, fitting: &mut Fitting) -> Result<(), WriteError> {
+pub(crate) async fn apply_all(session: &mut ChatSession, fitting: &mut Fitting) -> Result<(), WriteError> {
     for inbound in read(&*session.env.shared.store, session.chat.id).await? {
         session.reload().await?;
         let replaces = matches!(inbound.command, Command::Edit { .. }) && verdict(session, &inbound).is_ok();
@@ -67,7 +67,7 @@ pub(crate) async fn apply_all(session: &mut Session, fitting: &mut Fitting) -> R
 
 /// Applies the commands that wait while tools wind down, so that readers see at once that the turn stops. An edit replaces
 /// what is still being written, so it and those behind it wait until that is over.
-pub(crate) async fn apply_up_to_edit(session: &mut Session) -> Result<(), WriteError> {
+pub(crate) async fn apply_up_to_edit(session: &mut ChatSession) -> Result<(), WriteError> {
     let shared = session.env.shared.clone();
     let pending = read_when_available(&shared, session.chat.id);
     let Some(pending) = session.env.halt.run_until_cancelled(pending).await else {
@@ -80,12 +80,12 @@ pub(crate) async fn apply_up_to_edit(session: &mut Session) -> Result<(), WriteE
     Ok(())
 }
 
-fn verdict(session: &Session, inbound: &InboxCommand) -> Result<(), everturn_core::command::Refusal> {
+fn verdict(session: &ChatSession, inbound: &InboxCommand) -> Result<(), everturn_core::command::Refusal> {
     check(&session.chat, &inbound.command, |id| session.transcript.is_users(id))
 }
 
 /// The facts of applying a command, behind the row of an attempt that it ends.
-fn facts_of(session: &Session, inbound: InboxCommand, attempted: Option<Fact>) -> Vec<Fact> {
+fn facts_of(session: &ChatSession, inbound: InboxCommand, attempted: Option<Fact>) -> Vec<Fact> {
     let verdict = verdict(session, &inbound);
     let command = result::bounded_answers(session, inbound.command);
     let inbound = InboxCommand { command, ..inbound };
@@ -100,7 +100,7 @@ fn facts_of(session: &Session, inbound: InboxCommand, attempted: Option<Fact>) -
 /// Runs `act` to its end and applies commands meanwhile. A command that stops the turn makes `cancel` fire, and so do a
 /// halt and the end of the turn's time; every other one is applied at once, or when the store can write it.
 pub(crate) async fn listen_during<T>(
-    session: &mut Session,
+    session: &mut ChatSession,
     act: impl Future<Output = T>,
     cancel: &CancellationToken,
 ) -> Result<T, WriteError> {
@@ -146,7 +146,7 @@ pub(crate) async fn listen_during<T>(
 
 /// Applies commands while something runs; only cancels it if one of them stops the turn.
 async fn apply_during(
-    session: &mut Session,
+    session: &mut ChatSession,
     mut pending: Vec<InboxCommand>,
     cancel: &CancellationToken,
 ) -> Result<(), WriteError> {
@@ -166,7 +166,7 @@ async fn apply_during(
 
 /// Applies commands now if the inbox has signalled any. For places where nothing may begin any more once a command stops
 /// the turn.
-pub(crate) async fn apply_if_signalled(session: &mut Session, cancel: &CancellationToken) -> Result<(), WriteError> {
+pub(crate) async fn apply_if_signalled(session: &mut ChatSession, cancel: &CancellationToken) -> Result<(), WriteError> {
     if session.env.signals.inbox.notified().now_or_never().is_none() {
         return Ok(());
     }

@@ -45,7 +45,7 @@ pub(crate) struct Environment {
 }
 
 /// A chat, held by its lease.
-pub(crate) struct Session {
+pub(crate) struct ChatSession {
     pub(crate) env: Environment,
     lease: Lease,
     pub(crate) chat: Chat,
@@ -88,7 +88,7 @@ pub(crate) enum OnOutage {
     Fail,
 }
 
-impl Session {
+impl ChatSession {
     /// Loads the chat that `lease` is for.
     pub(crate) async fn load(shared: Arc<Shared>, lease: Lease) -> Result<Self, WriteError> {
         let signals = shared.signals.of(lease.chat());
@@ -155,7 +155,7 @@ impl Session {
         if self.chat.tried.blind { MessageId(u64::MAX) } else { self.chat.unseen }
     }
 
-    /// See [`Session::terms`].
+    /// See [`ChatSession::terms`].
     pub(crate) const fn terms(&self) -> u64 {
         self.terms
     }

@@ -41,10 +41,10 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::drive::compaction::{self, Fitting};
 use crate::drive::inbox;
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::drive::takeover::Takeover;
 use crate::tool::toolbox;
-use attempt::{Attempt, FinishedAttempt, Opening, StreamOutcome, Windows};
+use attempt::{Attempt, FinishedAttempt, StreamOpening, StreamOutcome, Windows};
 use background::BackgroundGeneration;
 use record::{EndedAttempt, abandon_generation, end_attempt};
 use recovery::NextAttempt;
@@ -63,12 +63,12 @@ pub(crate) struct LastAttempt {
     pub(crate) cause: Cause,
     /// Whether the provider sent a ping during it.
     pub(crate) pinged: bool,
-    pub(crate) origin: Origin,
+    pub(crate) origin: AttemptOrigin,
 }
 
 /// Which process made the last attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum AttemptOrigin {
     /// This driver.
     Own,
     /// A driver that is gone: the attempt ended with its newest delta, however long ago that was.
@@ -79,7 +79,7 @@ impl OpenStep {
     /// The step as found when the chat was loaded.
     pub(crate) fn found(draft: Option<Draft>, agent: &Agent) -> Self {
         let background = BackgroundGeneration::of(draft.as_ref(), agent);
-        let last = LastAttempt { cause: Cause::Resumed, pinged: false, origin: Origin::Inherited };
+        let last = LastAttempt { cause: Cause::Resumed, pinged: false, origin: AttemptOrigin::Inherited };
         Self { draft, last, background }
     }
 
@@ -97,14 +97,14 @@ impl OpenStep {
 
     /// When the draft's attempt ended, or would if it ended now.
     pub(crate) fn ended_at(&self, now: Timestamp) -> Timestamp {
-        let inherited = self.draft.as_ref().filter(|_| self.last.origin == Origin::Inherited);
+        let inherited = self.draft.as_ref().filter(|_| self.last.origin == AttemptOrigin::Inherited);
         inherited.map_or(now, Draft::newest_at)
     }
 }
 
 /// Makes the next attempt of the open step, or commits what has to come before it.
 pub(crate) async fn call_model(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     takeover: &mut Takeover,
 ) -> Result<(), WriteError> {
@@ -124,7 +124,7 @@ pub(crate) async fn call_model(
     session.fetch_bytes().await?;
     let plan = recovery::plan(session, &target);
     if let Some(Recovery::Salvage { retract }) = plan {
-        // Nobody is asked for the rest: the model was left for another, or cannot be re-attached to any more.
+        // No model is asked for the rest: the step moved on to another, or cannot be re-attached to any more.
         let abandoned = abandon_generation(session, fitting);
         return salvage(session, retract, abandoned).await;
     }
@@ -151,7 +151,7 @@ enum HookRun {
 }
 
 /// Lets the program add a message before the step. Once per step, also over crashes.
-async fn run_step_hook(session: &mut Session) -> Result<HookRun, WriteError> {
+async fn run_step_hook(session: &mut ChatSession) -> Result<HookRun, WriteError> {
     let due = session.chat.briefed < session.chat.step;
     let Some(hook) = session.env.agent.hook.clone().filter(|_| due) else {
         return Ok(HookRun::Continue);
@@ -177,7 +177,7 @@ async fn run_step_hook(session: &mut Session) -> Result<HookRun, WriteError> {
 }
 
 async fn make_attempt(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     takeover: &mut Takeover,
     next: NextAttempt,
@@ -186,11 +186,11 @@ async fn make_attempt(
     let began = AttemptBegan { number: session.chat.tried.attempts + 1, model: target.model.clone(), rung };
     observe_begin(session, &began, &retract, target.provider.server());
     let shared = session.env.shared.clone();
-    if let Opening::Ask(request) = &opening {
+    if let StreamOpening::Ask(request) = &opening {
         shared.metrics.asked(&target.model, request);
     }
     let cancel = CancellationToken::new();
-    session.step.last.origin = Origin::Own;
+    session.step.last.origin = AttemptOrigin::Own;
     // It and its run are in boxes, or every wrapper has room for them twice: that is memory of each chat that streams.
     let attempt = Box::new(Attempt {
         store: shared.store.clone(),
@@ -232,12 +232,12 @@ async fn make_attempt(
 }
 
 fn observe_begin(
-    session: &mut Session,
+    session: &mut ChatSession,
     began: &AttemptBegan,
     retract: &[Delta],
     server: Option<everturn_providers::Server>,
 ) {
-    let Session { chat, step, observers, .. } = session;
+    let ChatSession { chat, step, observers, .. } = session;
     observers.attempt_began(chat, began, retract, step, server);
 }
 
@@ -257,7 +257,7 @@ pub(crate) fn windows(agent: &Agent, facts: &ModelFacts) -> Windows {
     }
 }
 
-async fn answered(session: &mut Session, fitting: &mut Fitting, stop: Stop) -> Result<(), WriteError> {
+async fn answered(session: &mut ChatSession, fitting: &mut Fitting, stop: Stop) -> Result<(), WriteError> {
     if let (Stop::Filtered { category, detail }, Some(draft)) = (&stop, &session.step.draft)
         && !draft.has_text()
         && draft.complete_calls().next().is_none()
@@ -279,7 +279,7 @@ async fn answered(session: &mut Session, fitting: &mut Fitting, stop: Stop) -> R
 }
 
 /// Commits the draft as the step's reply.
-async fn seal(session: &mut Session, stop: Stop, attempted: Option<Fact>) -> Result<(), WriteError> {
+async fn seal(session: &mut ChatSession, stop: Stop, attempted: Option<Fact>) -> Result<(), WriteError> {
     let limit = session.context_limit();
     let ended = session.step.ended_at(session.now());
     let mut draft = session.step.draft.take().expect("an attempt was made");
@@ -300,7 +300,7 @@ async fn seal(session: &mut Session, stop: Stop, attempted: Option<Fact>) -> Res
 
 /// Commits the calls that came whole as the reply, and takes back the others. No model is asked again.
 pub(crate) async fn salvage(
-    session: &mut Session,
+    session: &mut ChatSession,
     retract: Vec<u16>,
     attempted: Option<Fact>,
 ) -> Result<(), WriteError> {
@@ -320,7 +320,7 @@ pub(crate) async fn salvage(
 
 /// Ends the turn with an error. What was shown stays.
 pub(crate) async fn fail(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     error: &ProviderError,
     attempted: Option<Fact>,
@@ -341,7 +341,7 @@ pub(crate) async fn fail(
 }
 
 /// Ends an interrupted step: keeps what was shown, answers the open calls.
-pub(crate) async fn settle(session: &mut Session, fitting: &mut Fitting) -> Result<(), WriteError> {
+pub(crate) async fn settle(session: &mut ChatSession, fitting: &mut Fitting) -> Result<(), WriteError> {
     let attempted = end_attempt(session, fitting, AttemptOutcome::Interrupted).map(EndedAttempt::fact);
     let reply = give_up_draft(session, Stop::Interrupted);
     session
@@ -355,7 +355,7 @@ pub(crate) async fn settle(session: &mut Session, fitting: &mut Fitting) -> Resu
 }
 
 /// Ends the turn.
-pub(crate) async fn finish(session: &mut Session, fitting: &mut Fitting, end: TurnEnd) -> Result<(), WriteError> {
+pub(crate) async fn finish(session: &mut ChatSession, fitting: &mut Fitting, end: TurnEnd) -> Result<(), WriteError> {
     let attempted = end_attempt(session, fitting, AttemptOutcome::Lost).map(EndedAttempt::fact);
     let reply = give_up_draft(session, Stop::Broken);
     session
@@ -369,7 +369,7 @@ pub(crate) async fn finish(session: &mut Session, fitting: &mut Fitting, end: Tu
 }
 
 /// The draft as a reply that did not come to its end, if it says anything.
-fn give_up_draft(session: &mut Session, stop: Stop) -> Option<Reply> {
+fn give_up_draft(session: &mut ChatSession, stop: Stop) -> Option<Reply> {
     let limit = session.context_limit();
     let ended = session.step.ended_at(session.now());
     let reply = session.step.draft.take().and_then(|draft| draft.seal(stop, ended, limit));

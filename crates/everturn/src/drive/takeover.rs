@@ -29,7 +29,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::drive::Parked;
 use crate::drive::compaction::Fitting;
 use crate::drive::inbox;
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::drive::step::fail;
 use crate::observe::log;
 use crate::util::lock;
@@ -39,7 +39,7 @@ const ISOLATION_MAX: Duration = Duration::from_secs(10);
 
 /// What this process remembers of chats, to tell its own from those that another process left.
 pub(crate) struct Takeovers {
-    /// Chats under way that this process began, or whose takeover it has committed, and under which lease.
+    /// Chats under way that this process began or has committed the takeover of, and under which lease.
     known: Mutex<HashMap<ChatId, Fence>>,
     /// Where chats stood when this process parked them. One that is found there again has lost nothing meanwhile.
     parked: Mutex<HashMap<ChatId, Cursor>>,
@@ -117,7 +117,7 @@ enum Phase {
 }
 
 impl Takeover {
-    pub(crate) fn of(session: &Session) -> Self {
+    pub(crate) fn of(session: &ChatSession) -> Self {
         let takeovers = &session.env.shared.takeovers;
         let chat = &session.chat;
         let left_behind = takeovers.take(session.lease(), chat.status);
@@ -132,7 +132,7 @@ impl Takeover {
     }
 
     /// Commits that the turn was taken over, or ends it if that happened too often.
-    pub(crate) async fn record(&mut self, session: &mut Session, fitting: &mut Fitting) -> Result<(), WriteError> {
+    pub(crate) async fn record(&mut self, session: &mut ChatSession, fitting: &mut Fitting) -> Result<(), WriteError> {
         let taken = TakeoverCount::again(&session.chat, session.step.draft.as_ref());
         let agent = session.env.agent.clone();
         let mut phase = Phase::Own;
@@ -157,7 +157,7 @@ impl Takeover {
     }
 
     /// Commits the end of the journal that was found, before the draft grows.
-    pub(crate) async fn record_journal_end(&mut self, session: &mut Session) -> Result<(), WriteError> {
+    pub(crate) async fn record_journal_end(&mut self, session: &mut ChatSession) -> Result<(), WriteError> {
         match self.take_journal_end(session) {
             Some(seq) => session.change(|change| change.fact(Fact::Inherited(seq))).await,
             None => Ok(()),
@@ -165,12 +165,12 @@ impl Takeover {
     }
 
     /// The end that was found, unless the chat is at another step by now.
-    fn take_journal_end(&mut self, session: &Session) -> Option<Seq> {
+    fn take_journal_end(&mut self, session: &ChatSession) -> Option<Seq> {
         self.journal_end.take().filter(|(step, _)| *step == session.chat.step).map(|(_, seq)| seq)
     }
 
     /// Lets the next suspect work, once a process that took over this chat now would find nothing against it.
-    pub(crate) fn end_isolation_if_cleared(&mut self, session: &Session) {
+    pub(crate) fn end_isolation_if_cleared(&mut self, session: &ChatSession) {
         let taken = || TakeoverCount::again(&session.chat, session.step.draft.as_ref());
         if matches!(self.phase, Phase::Isolated(_)) && !taken().is_suspect(&session.env.agent.limits) {
             self.phase = Phase::Own;
@@ -179,7 +179,7 @@ impl Takeover {
 
     /// Moves the isolation guard into an attempt, which drops it at the first stored delta. Kept here if tools are the
     /// suspect: output of the model proves nothing about them.
-    pub(crate) fn lend_guard(&mut self, session: &Session) -> Option<DropGuard> {
+    pub(crate) fn lend_guard(&mut self, session: &ChatSession) -> Option<DropGuard> {
         if session.chat.taken.are_tools_suspect(&session.env.agent.limits) {
             return None;
         }
@@ -200,7 +200,7 @@ impl Takeover {
     }
 
     /// Remembers where a chat stands that waits in line for a work slot of this process.
-    pub(crate) fn remember_parked(&self, session: &Session, parked: &Result<Parked, WriteError>) {
+    pub(crate) fn remember_parked(&self, session: &ChatSession, parked: &Result<Parked, WriteError>) {
         let chat = &session.chat;
         let is_recorded = self.journal_end.is_none_or(|(step, _)| step != chat.step);
         if matches!(parked, Ok(Parked::InLine(_))) && is_recorded {
@@ -211,7 +211,7 @@ impl Takeover {
 }
 
 /// Resets the takeover counter before a graceful shutdown, which does not count as a crash.
-pub(crate) async fn reset_count(session: &mut Session) -> Result<(), WriteError> {
+pub(crate) async fn reset_count(session: &mut ChatSession) -> Result<(), WriteError> {
     if session.chat.taken == TakeoverCount::default() || !session.env.shared.stop.drain.is_cancelled() {
         return Ok(());
     }
@@ -219,13 +219,13 @@ pub(crate) async fn reset_count(session: &mut Session) -> Result<(), WriteError>
 }
 
 /// How far the open step's journal goes.
-fn seq_of(session: &Session) -> Seq {
+fn seq_of(session: &ChatSession) -> Seq {
     session.step.draft.as_ref().map_or(Seq(0), Draft::seq)
 }
 
 /// Waits until no other suspect chat works, and keeps others out for a moment, or until the guard is dropped. `None` if the
 /// turn is to stop meanwhile.
-async fn isolate(session: &mut Session) -> Result<Option<DropGuard>, WriteError> {
+async fn isolate(session: &mut ChatSession) -> Result<Option<DropGuard>, WriteError> {
     let shared = session.env.shared.clone();
     let cancel = CancellationToken::new();
     let stop = cancel.clone();

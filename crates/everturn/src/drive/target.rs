@@ -41,7 +41,7 @@ pub(crate) fn model_of(agent: &Agent, chat: &Chat) -> Option<ModelId> {
     agent.asks(chat.own_model()).take(chat.tried.model.saturating_add(1)).last().cloned()
 }
 
-/// The error of a chat whose agent is missing or has no model.
+/// The error of a chat with an agent that is missing or has no model.
 pub(crate) fn no_model(env: &Environment, chat: &Chat) -> ProviderError {
     let detail = match env.shared.agent(&chat.agent) {
         Some(_) => "the agent has no model".into(),

@@ -1,7 +1,7 @@
 //! Running the calls of a reply.
 //!
 //! The start of a call is committed before the call starts, and its result as soon as there is one, whatever the others
-//! do. So a crash in between leaves a call whose outcome is unknown rather than one that silently runs again, and an
+//! do. So a crash in between leaves a call with an unknown outcome rather than one that silently runs again, and an
 //! interrupt finds the finished ones finished.
 
 pub(crate) mod result;
@@ -23,7 +23,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::agent::Agent;
 use crate::drive::inbox;
-use crate::drive::session::{OnOutage, Session};
+use crate::drive::session::{OnOutage, ChatSession};
 use crate::observe::spans;
 use crate::tool::progress::{ToolProgress, bounded};
 use crate::tool::toolbox::{Runner, Shelf};
@@ -109,7 +109,7 @@ impl CallBatch {
 }
 
 /// Runs every call that may run, and commits each result when it is there.
-pub(crate) async fn run_calls(session: &mut Session) -> Result<(), WriteError> {
+pub(crate) async fn run_calls(session: &mut ChatSession) -> Result<(), WriteError> {
     let rejected = rejected_calls(session);
     if !rejected.is_empty() {
         return commit_results(session, rejected).await;
@@ -123,7 +123,7 @@ pub(crate) async fn run_calls(session: &mut Session) -> Result<(), WriteError> {
 }
 
 /// Moves the chat to waiting for answers of clients and people, up to a time.
-pub(crate) async fn ask(session: &mut Session) -> Result<(), WriteError> {
+pub(crate) async fn ask(session: &mut ChatSession) -> Result<(), WriteError> {
     let rejected = rejected_calls(session);
     if !rejected.is_empty() {
         return commit_results(session, rejected).await;
@@ -132,13 +132,13 @@ pub(crate) async fn ask(session: &mut Session) -> Result<(), WriteError> {
     session.change(|change| change.ask(until)).await
 }
 
-fn newest_reply(session: &Session) -> &Reply {
+fn newest_reply(session: &ChatSession) -> &Reply {
     session.transcript.newest_reply().expect("open calls belong to a reply")
 }
 
 /// The results of open calls that may not run because of the calls beside them: one had to be alone, or there were too
 /// many. They are not put to a person either.
-fn rejected_calls(session: &Session) -> Vec<CallResult> {
+fn rejected_calls(session: &ChatSession) -> Vec<CallResult> {
     let shelf = session.shelf();
     let len_max = session.env.agent.limits.calls_len_max;
     let is_open = |call: &Call| session.chat.calls.iter().any(|open| open.uid == call.uid);
@@ -163,12 +163,12 @@ fn rejected_calls(session: &Session) -> Vec<CallResult> {
     rejected
 }
 
-async fn commit_results(session: &mut Session, results: Vec<CallResult>) -> Result<(), WriteError> {
+async fn commit_results(session: &mut ChatSession, results: Vec<CallResult>) -> Result<(), WriteError> {
     session.change(|change| results.into_iter().fold(change, Change::result)).await
 }
 
 /// Commits the results of calls that cannot run, and queues those that can: those beside others first, then the serial.
-async fn classify_calls(session: &mut Session) -> Result<CallBatch, WriteError> {
+async fn classify_calls(session: &mut ChatSession) -> Result<CallBatch, WriteError> {
     let at = session.now();
     let shelf = session.shelf();
     let mut results: Vec<CallResult> = Vec::new();
@@ -219,7 +219,7 @@ fn ready_call(shelf: &Shelf, agent: &Agent, call: &Call, state: CallState) -> Re
 /// Starts as many calls as may run at once. Their starts are committed first, together, and commands that arrived by then
 /// are applied before anything runs. Nothing runs if another process may have the chat by then: this one may have been
 /// suspended for any length of time in between.
-async fn start_some(session: &mut Session, batch: &mut CallBatch) -> Result<(), WriteError> {
+async fn start_some(session: &mut ChatSession, batch: &mut CallBatch) -> Result<(), WriteError> {
     if session.env.halt.is_cancelled() {
         return Ok(());
     }
@@ -255,7 +255,7 @@ async fn start_some(session: &mut Session, batch: &mut CallBatch) -> Result<(), 
     Ok(())
 }
 
-fn spawn_call(session: &Session, batch: &mut CallBatch, start: ReadyCall, began: Timestamp) {
+fn spawn_call(session: &ChatSession, batch: &mut CallBatch, start: ReadyCall, began: Timestamp) {
     let ReadyCall { call, input, tool, time_max, after, .. } = start;
     let cancel = batch.unwanted.child_token();
     let progress = batch.progress.clone();
@@ -285,7 +285,7 @@ fn spawn_call(session: &Session, batch: &mut CallBatch, start: ReadyCall, began:
 }
 
 /// Waits for the next result, or for progress to show, and commits it.
-async fn finish_one(session: &mut Session, batch: &mut CallBatch) -> Result<(), WriteError> {
+async fn finish_one(session: &mut ChatSession, batch: &mut CallBatch) -> Result<(), WriteError> {
     let CallBatch { tasks, running, stop, progress, show_from, .. } = batch;
     let stopped = stop.clone();
     let not_before = *show_from;
@@ -308,7 +308,7 @@ async fn finish_one(session: &mut Session, batch: &mut CallBatch) -> Result<(), 
 }
 
 async fn progressed(
-    session: &mut Session,
+    session: &mut ChatSession,
     running: &[RunningCall],
     newest: &BTreeMap<CallUid, String>,
 ) -> Result<(), WriteError> {
@@ -321,7 +321,7 @@ async fn progressed(
 }
 
 async fn finished(
-    session: &mut Session,
+    session: &mut ChatSession,
     running: &mut Vec<RunningCall>,
     done: Result<(Id, Finished), JoinError>,
 ) -> Result<(), WriteError> {
@@ -337,7 +337,7 @@ async fn finished(
     commit_result(session, result, after).await
 }
 
-async fn commit_result(session: &mut Session, result: CallResult, after: After) -> Result<(), WriteError> {
+async fn commit_result(session: &mut ChatSession, result: CallResult, after: After) -> Result<(), WriteError> {
     if result.began.is_some() {
         let chat = session.chat.id;
         let owner = &session.chat.owner;
@@ -362,7 +362,7 @@ async fn commit_result(session: &mut Session, result: CallResult, after: After) 
 /// When a command stopped the turn, the tools are cancelled at once, and dropped after the grace period. When the process
 /// stops, they are not cancelled: a tool that gave up would answer for the turn, which is not over and goes on elsewhere,
 /// as after a crash. A tool that cannot even be dropped, because it blocks its thread, is not waited for.
-async fn wind_down(session: &mut Session, mut batch: CallBatch) -> Result<(), WriteError> {
+async fn wind_down(session: &mut ChatSession, mut batch: CallBatch) -> Result<(), WriteError> {
     let now = Instant::now();
     let grace = now + session.env.agent.limits.kill_grace_max;
     let by_force = now + session.env.agent.limits.interrupt_max;

@@ -36,7 +36,7 @@ impl Transcript {
         }
     }
 
-    /// The ids of messages whose bytes are still in the store. None once a prompt was made: it had them.
+    /// The ids of messages that were loaded without their bytes. None once a prompt was made: it had them.
     pub(crate) fn without_bytes(&self) -> Vec<MessageId> {
         match self {
             Self::Loaded { messages, prompt: None } => {

@@ -30,7 +30,7 @@ use prometheus_client::registry::{Metric, Registry};
 use tokio::task::JoinError;
 
 use labels::{
-    Attempts, Chats, Compactions, Cost, Failures, Model, Recovered, Retries, Steps, Tokens, Tool, ToolOf, Turns,
+    AttemptLabels, ChatLabels, CompactionLabels, CostLabels, FailureLabels, ModelLabels, RecoveredLabels, RetryLabels, StepLabels, TokenLabels, ToolLabels, ToolCallLabels, TurnLabels,
 };
 pub(crate) use meter::{Commit, TurnMeter};
 
@@ -40,9 +40,9 @@ pub struct Metrics(Arc<All>);
 
 #[derive(Debug)]
 struct All {
-    chats: Family<Chats, Gauge>,
+    chats: Family<ChatLabels, Gauge>,
     drivers: Gauge,
-    driver_failures: Family<Failures, Counter>,
+    driver_failures: Family<FailureLabels, Counter>,
     takeovers: Counter,
     heartbeat_failures: Counter,
     lease_losses: Counter,
@@ -50,32 +50,32 @@ struct All {
     chats_waiting: Gauge,
     place_wait: Histogram,
 
-    turn_duration: Family<Turns, Histogram>,
-    turn_failures: Family<Failures, Counter>,
+    turn_duration: Family<TurnLabels, Histogram>,
+    turn_failures: Family<FailureLabels, Counter>,
     interrupts: Counter,
     queue_wait: Histogram,
-    steps: Family<Steps, Counter>,
+    steps: Family<StepLabels, Counter>,
 
-    message_count: Family<Model, Histogram>,
-    prompt_size: Family<Model, Histogram>,
-    ttft: Family<Model, Histogram>,
-    attempts: Family<Attempts, Counter>,
-    attempt_duration: Family<Model, Histogram>,
-    compaction: Family<Compactions, Counter>,
+    message_count: Family<ModelLabels, Histogram>,
+    prompt_size: Family<ModelLabels, Histogram>,
+    ttft: Family<ModelLabels, Histogram>,
+    attempts: Family<AttemptLabels, Counter>,
+    attempt_duration: Family<ModelLabels, Histogram>,
+    compaction: Family<CompactionLabels, Counter>,
 
-    stream_retries: Family<Retries, Counter>,
-    salvages: Family<Model, Counter>,
-    drafts_resumed: Family<Model, Counter>,
-    recovered: Family<Recovered, Counter>,
-    tokens: Family<Tokens, Counter>,
-    tokens_repaid: Family<Model, Counter>,
-    cost: Family<Cost, Counter<f64, AtomicU64>>,
+    stream_retries: Family<RetryLabels, Counter>,
+    salvages: Family<ModelLabels, Counter>,
+    drafts_resumed: Family<ModelLabels, Counter>,
+    recovered: Family<RecoveredLabels, Counter>,
+    tokens: Family<TokenLabels, Counter>,
+    tokens_repaid: Family<ModelLabels, Counter>,
+    cost: Family<CostLabels, Counter<f64, AtomicU64>>,
 
-    tool_duration: Family<Tool, Histogram>,
-    tool_result_size: Family<ToolOf, Histogram>,
-    tool_result_truncated: Family<ToolOf, Counter>,
-    tool_errors: Family<ToolOf, Counter>,
-    tool_unknown: Family<ToolOf, Counter>,
+    tool_duration: Family<ToolLabels, Histogram>,
+    tool_result_size: Family<ToolCallLabels, Histogram>,
+    tool_result_truncated: Family<ToolCallLabels, Counter>,
+    tool_errors: Family<ToolCallLabels, Counter>,
+    tool_unknown: Family<ToolCallLabels, Counter>,
 
     submit_duration: Histogram,
     load_duration: Histogram,
@@ -100,14 +100,14 @@ impl Metrics {
 
     /// A request is about to be sent.
     pub(crate) fn asked(&self, model: &ModelId, request: &Request) {
-        let model = Model::of(model);
+        let model = ModelLabels::of(model);
         self.0.message_count.get_or_create(&model).observe(request.entries.len() as f64);
         self.0.prompt_size.get_or_create(&model).observe(request.bytes() as f64);
     }
 
     /// The first content of an attempt came.
     pub(crate) fn first_token(&self, model: &ModelId, after: Duration) {
-        self.0.ttft.get_or_create(&Model::of(model)).observe(after.as_secs_f64());
+        self.0.ttft.get_or_create(&ModelLabels::of(model)).observe(after.as_secs_f64());
     }
 
     /// A batch of deltas is in the journal.
@@ -174,7 +174,7 @@ impl Metrics {
             Err(join) if join.is_panic() => labels::PANIC,
             Err(_) => return, // The runtime is going down.
         };
-        self.0.driver_failures.get_or_create(&Failures { kind }).inc();
+        self.0.driver_failures.get_or_create(&FailureLabels { kind }).inc();
     }
 }
 
@@ -251,22 +251,22 @@ impl All {
     /// Every metric by its name, without the prefix and without the suffix its type brings.
     #[rustfmt::skip] // One metric, one line: this is a table.
     fn each(&self, to: &mut impl Visitor) {
-        to.metric("chats", "status", "Chats that a driver of this process holds, by where they stand", &self.chats);
+        to.metric("chats", "status", "Chats that a driver of this process holds, by status", &self.chats);
         to.metric("drivers", "", "Drivers at work in this process", &self.drivers);
         to.metric("driver_failures", "kind", "Drivers that ended before their chat rested: the lease was taken over, the store failed, a panic", &self.driver_failures);
 
-        to.metric("takeovers", "", "Turns taken up in the middle, where another process left them, or this one before it was started again", &self.takeovers);
-        to.metric("heartbeat_failures", "", "Times this process could not say that it is alive when it was time to", &self.heartbeat_failures);
-        to.metric("lease_losses", "", "Times this process let go of all its chats, because others might take it for dead", &self.lease_losses);
+        to.metric("takeovers", "", "Turns taken over in the middle, from another process or from this one before its restart", &self.takeovers);
+        to.metric("heartbeat_failures", "", "Heartbeats of this process that failed", &self.heartbeat_failures);
+        to.metric("lease_losses", "", "Times this process lost all its leases and stopped its turns", &self.lease_losses);
 
-        to.metric("chats_working", "", "Chats of this process that have a place: they ask a model or run tools", &self.chats_working);
-        to.metric("chats_waiting", "", "Chats with work that wait for a place in this process", &self.chats_waiting);
-        to.metric("place_wait_seconds", "", "How long chats waited for a place, those that had to", &self.place_wait);
+        to.metric("chats_working", "", "Chats of this process that have a work slot: they ask a model or run tools", &self.chats_working);
+        to.metric("chats_waiting", "", "Chats with work that wait for a work slot in this process", &self.chats_waiting);
+        to.metric("place_wait_seconds", "", "How long chats waited for a work slot, those that had to", &self.place_wait);
 
-        to.metric("turn_duration_seconds", "end", "From a message being taken up until the turn ended, waits for people included, by how it ended", &self.turn_duration);
+        to.metric("turn_duration_seconds", "end", "From the begin of a turn to its end, waits for people included, by how it ended", &self.turn_duration);
         to.metric("turn_failures", "kind", "Turns that ended with an error, by its kind", &self.turn_failures);
-        to.metric("interrupts", "", "Times somebody stopped a turn", &self.interrupts);
-        to.metric("queue_wait_seconds", "", "From a message being queued until the model was to hear it", &self.queue_wait);
+        to.metric("interrupts", "", "Turns that were interrupted", &self.interrupts);
+        to.metric("queue_wait_seconds", "", "From a message being queued until it was sent to the model", &self.queue_wait);
         to.metric("steps", "provider, model, stop", "Replies committed, by why they ended", &self.steps);
 
         to.metric("message_count", "provider, model", "Entries of the conversation in a request", &self.message_count);
@@ -274,11 +274,11 @@ impl All {
         to.metric("ttft_seconds", "provider, model", "From sending a request to the first content", &self.ttft);
         to.metric("attempts", "provider, model, rung, outcome", "Provider calls that are over, by why they were made and how they ended", &self.attempts);
         to.metric("attempt_duration_seconds", "provider, model", "From the beginning of a provider call to its end", &self.attempt_duration);
-        to.metric("compaction", "provider, model, result", "Summaries asked for, by what came of it; interrupted ones are not counted", &self.compaction);
+        to.metric("compaction", "provider, model, result", "Summaries requested, by result; interrupted ones are not counted", &self.compaction);
 
-        to.metric("stream_retries", "provider, model, kind, rung", "Provider calls made because one failed, by who failed, the kind of error and the rung taken", &self.stream_retries);
+        to.metric("stream_retries", "provider, model, kind, rung", "Provider calls made because one failed, by the failed model, the kind of error and the rung taken", &self.stream_retries);
         to.metric("salvages", "provider, model", "Broken answers whose complete calls were run instead of asking again", &self.salvages);
-        to.metric("drafts_resumed", "provider, model", "Answers left behind by a lost process and taken up from the journal", &self.drafts_resumed);
+        to.metric("drafts_resumed", "provider, model", "Answers of a lost process that were resumed from the journal", &self.drafts_resumed);
         to.metric("recovered_bytes", "provider, model, rung", "Bytes of broken answers that were kept and gone on from: text, reasoning and complete calls", &self.recovered);
         to.metric("tokens", "provider, model, kind, basis", "Tokens of all provider calls; the kinds do not overlap, and what was not reported is estimated", &self.tokens);
         to.metric("tokens_repaid", "provider, model", "Prompt tokens paid again because an earlier attempt at the same step had been paid for and broke", &self.tokens_repaid);
@@ -288,7 +288,7 @@ impl All {
         to.metric("tool_result_size_bytes", "provider, model, tool", "Size of a result as the model is shown it", &self.tool_result_size);
         to.metric("tool_result_truncated", "provider, model, tool", "Results that were cut to fit", &self.tool_result_truncated);
         to.metric("tool_errors", "provider, model, tool", "Results that are errors: of the tool, a panic, a timeout, a bad input, no such tool", &self.tool_errors);
-        to.metric("tool_unknown", "provider, model, tool", "Calls that were started and of which nobody knows how they ended", &self.tool_unknown);
+        to.metric("tool_unknown", "provider, model, tool", "Calls that were started and have an unknown outcome", &self.tool_unknown);
 
         to.metric("submit_duration_seconds", "", "Time the store took to accept a command", &self.submit_duration);
         to.metric("load_duration_seconds", "", "Time the store took to load a chat for its driver", &self.load_duration);

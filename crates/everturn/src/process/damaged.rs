@@ -1,4 +1,4 @@
-//! Chats whose stored state is damaged.
+//! Chats with damaged stored state.
 //!
 //! Such a chat cannot go on, and commands to it must not pile up unread. Its turn ends with the reason, and it takes no
 //! commands until this process ends; it can still be read as far as it is whole, and deleted. Other chats go on.

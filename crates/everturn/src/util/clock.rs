@@ -1,4 +1,4 @@
-//! The one place that reads the wall clock.
+//! Time. No other module reads the wall clock.
 //!
 //! Two kinds of time. Wall time is what is stored, shown and compared with the expiry of tokens: the machine's clock, which
 //! may be set, or go on while the machine sleeps. Counted time moves with tokio's clock and never jumps: durations, waits

@@ -1,19 +1,19 @@
-//! The one place that makes chance.
+//! Randomness. No other module draws random numbers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A stream of numbers: from the machine's chance, or from a seed to have them again.
+/// A stream of random numbers, from a random seed or a given one.
 #[derive(Debug)]
 pub(crate) struct Entropy(AtomicU64);
 
 impl Entropy {
-    /// Numbers nobody can foretell well enough to collide with; not for secrets.
+    /// Numbers from a random seed: good against collisions, not for secrets.
     pub(crate) fn system() -> Self {
         Self::seeded(RandomState::new().hash_one("everturn"))
     }
 
-    /// The same numbers every time.
+    /// Reproducible numbers, for tests.
     pub(crate) const fn seeded(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }

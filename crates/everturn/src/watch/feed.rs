@@ -15,7 +15,7 @@ use crate::watch::poll::Polling;
 
 /// Hints that wait for one listener. A listener that falls behind gets [`Changed::Anything`].
 const WAITING_LEN_MAX: usize = 256;
-/// Chats of other processes whose owners are remembered.
+/// Owners that are remembered for chats of other processes.
 const OWNERS_LEN_MAX: usize = 16_384;
 /// Owners that are looked up at once.
 const LOOKING_LEN_MAX: usize = 64;
@@ -93,7 +93,7 @@ impl Feeds {
         self.inner().tell(owner, Changed::Chat(chat));
     }
 
-    /// The same hint for every owner.
+    /// Sends a hint to the feeds of every owner.
     pub(crate) fn tell_all(&self, changed: Changed) {
         self.inner().feeds.values().for_each(|feed| drop(feed.send(changed))); // The last listener may be gone.
     }

@@ -212,7 +212,7 @@ async fn a_deadline_ends_the_wait() {
 
 /// An approval lets exactly the call run that was shown; a denial tells the model, with the reason if there is one.
 #[tokio::test(start_paused = true)]
-async fn what_is_allowed_runs_and_what_is_denied_does_not() {
+async fn allowed_calls_run_and_denied_ones_do_not() {
     let diary = Diary::new();
     let agent = agent().tool(diary.tool("deploy", 1, APPROVED)).unwrap();
     let calls = ["a", "b", "c"].map(|to| call("deploy", json!({ "to": to })));
@@ -287,7 +287,7 @@ async fn waiting_for_a_person_is_not_work() {
 
 /// A call that cannot run is not put to a person: its input is invalid, or there is no such tool.
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_about_a_call_that_cannot_run() {
+async fn a_call_that_cannot_run_asks_no_one() {
     let diary = Diary::new();
     let mut agent = with_clients();
     let echo = crate::stage::echo("echo", &crate::stage::counter());
@@ -387,7 +387,7 @@ async fn a_long_answer_is_cut_and_an_endless_one_refused() {
 /// What can be read again is not kept while people take their time: of a chat that waits, memory holds where it stands.
 /// An answer finds everything as it was.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_people_keeps_nothing() {
+async fn a_long_wait_unloads_the_transcript() {
     let calls = [call("map", json!({"of": "Oslo"})), call("photo", json!({}))];
     let (stage, watch) = asked(with_clients(), calls).await;
     drop(watch);
@@ -404,7 +404,7 @@ async fn who_waits_for_people_keeps_nothing() {
 
 /// A process that shuts down wakes every waiting chat, and reads nothing for that.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_people_is_handed_over_unread() {
+async fn a_waiting_chat_is_handed_over_unread() {
     let (stage, _watch) = asked(with_clients(), [call("photo", json!({}))]).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.engine.shutdown().await;

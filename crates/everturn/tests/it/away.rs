@@ -55,7 +55,7 @@ async fn a_result_waits_for_the_store() {
 
 /// I21: words that had to wait for the store are shown when they are stored, not at the next poll.
 #[tokio::test(start_paused = true)]
-async fn what_waited_for_the_store_is_shown_with_it() {
+async fn deltas_that_waited_for_the_store_are_shown_at_once() {
     for fault in FAULTS {
         let model = Understudy::new([script([wait(2), text("Hello"), wait(30), stop(Stop::End)])]);
         let stage = Stage::new(model, agent()).await;

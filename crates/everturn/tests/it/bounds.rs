@@ -189,7 +189,7 @@ async fn a_turn_does_not_inherit_what_the_last_one_spent() {
 
 /// I12, I17: words that steer a turn at its bound are not swallowed by it. They begin the next one.
 #[tokio::test(start_paused = true)]
-async fn whoever_steers_a_turn_at_its_bound_begins_the_next() {
+async fn a_steer_at_the_limit_begins_the_next_turn() {
     let mut agent = agent().tool(Diary::new().tool("look", 5, ANY)).unwrap();
     agent.limits.steps_max = 1;
     let understudy = Understudy::new([

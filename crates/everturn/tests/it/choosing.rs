@@ -54,7 +54,7 @@ async fn a_chat_asks_the_model_that_was_chosen() {
 
 /// A model that is also one to fall back to is asked once.
 #[tokio::test(start_paused = true)]
-async fn nobody_falls_back_to_the_same_model() {
+async fn no_fall_back_goes_to_the_same_model() {
     let down = || script([refuse(529)]);
     let stage = stage(Understudy::new([]), Understudy::new([down(), says("Never.")]), Understudy::new([])).await;
     stage.chat.choose(own("second/two")).await.unwrap();

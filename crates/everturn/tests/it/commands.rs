@@ -35,7 +35,7 @@ pub fn commits(seen: &str) -> String {
 /// I1: a command of a caller that hangs up meanwhile is applied, or was never accepted. It does not lie in the inbox until
 /// the next wake-up.
 #[tokio::test(start_paused = true)]
-async fn who_hangs_up_is_heard_all_the_same() {
+async fn a_command_outlives_its_caller() {
     let mut waits = 0;
     loop {
         let stage = stage([script([text("Hel"), wait(3_600), stop(Stop::End)])]).await;
@@ -378,7 +378,7 @@ async fn an_archived_chat_takes_nothing() {
 
 /// A refused command leaves nothing behind: no message, no row, no version.
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_leaves_no_trace() {
+async fn refused_commands_leave_no_trace() {
     let mut agent = agent();
     agent.limits.queue_len_max = 2;
     let stage = Stage::new(Understudy::new(["a", "b", "c"].map(slowly)), agent).await;

@@ -109,7 +109,7 @@ async fn a_window_with_room_is_left_alone() {
     assert_eq!(stage.understudy.requests().len(), 2);
 }
 
-/// W13, CR57, CR58: one large result lies between two requests. The second is measured before it is sent, the turn goes
+/// CR57, CR58: one large result lies between two requests. The second is measured before it is sent, the turn goes
 /// on from the summary, and nothing is summarised again at its end.
 #[tokio::test(start_paused = true)]
 async fn the_next_request_decides_and_not_the_last() {
@@ -216,7 +216,7 @@ async fn a_summary_that_was_asked_for_is_made() {
 
 /// A reply alone behind a summary is something to summarise.
 #[tokio::test(start_paused = true)]
-async fn what_came_after_a_summary_can_be_summarised() {
+async fn messages_after_a_summary_can_be_summarised() {
     let letters = script([call("echo", json!({"say": long(24_000)})), stop(Stop::ToolUse)]);
     let scripts = [letters, says("Echoed letters."), says("All done."), says("It is done.")];
     let stage = Stage::new(small(scripts), agent().tool(echo("echo", &counter())).unwrap()).await;
@@ -314,7 +314,7 @@ fn words_of(request: &Request) -> Vec<String> {
 
 /// What the program told the model before the step stands behind the summary that comes between.
 #[tokio::test(start_paused = true)]
-async fn what_the_program_said_before_the_step_is_not_lost() {
+async fn the_text_of_the_hook_is_not_lost() {
     struct Clock;
     #[async_trait]
     impl Hook for Clock {
@@ -363,7 +363,7 @@ async fn a_turn_is_summarised_a_bounded_number_of_times() {
     expect!["..S..S..."].assert_eq(&asked);
 }
 
-/// W18: where even a summary stays above the threshold, it is not made before every step; and where it went below, the
+/// Where even a summary stays above the threshold, it is not made before every step; and where it went below, the
 /// next one is made when its time comes, also by another driver.
 #[tokio::test(start_paused = true)]
 async fn a_threshold_out_of_reach_is_not_reached_for_again_and_again() {

@@ -61,7 +61,7 @@ async fn attempts_are_told_page_by_page() {
 
 /// Without reported usage, or with 0, all is estimated; and a continuation is sent with what was said before it.
 #[tokio::test(start_paused = true)]
-async fn what_nobody_counts_is_estimated_with_all_that_was_sent() {
+async fn unreported_usage_is_estimated_with_all_that_was_sent() {
     let said = "Kelp is a large brown seaweed. ".repeat(100);
     let scripts = [
         script([usage(0, 0), text(&said), fail(ErrorKind::Timeout, Cause::Reset)]),
@@ -171,7 +171,7 @@ async fn impossible_counts_are_unknown() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// W8: attempts that broke, were refused, interrupted or overtaken by an edit have their row. What they reported is known,
+/// Attempts that broke, were refused, interrupted or overtaken by an edit have their row. What they reported is known,
 /// what they had no time to report is estimated, and a refusal costs nothing.
 #[tokio::test(start_paused = true)]
 async fn every_attempt_has_its_row() {

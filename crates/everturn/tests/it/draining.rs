@@ -35,7 +35,7 @@ async fn status(chat: &ChatHandle) -> Status {
 
 /// I24: what is nearly done comes to its end, what is not is handed over with all it has shown, and nothing begins.
 #[tokio::test(start_paused = true)]
-async fn what_is_nearly_done_comes_to_its_end() {
+async fn work_under_way_ends_within_the_grace() {
     let stage = Stage::new(punctual(), agent()).await;
     let (near, far) = (chat(&stage, "6").await, chat(&stage, "60").await);
     near.send("0").await.unwrap();
@@ -59,7 +59,7 @@ async fn what_is_nearly_done_comes_to_its_end() {
 
 /// When all is done the grace is not waited for; a chat that rests or waits its time out is not waited for at all.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_nothing() {
+async fn an_idle_engine_drains_at_once() {
     let stage = Stage::new(punctual(), agent()).await;
     let near = chat(&stage, "3").await;
     sleep(Duration::from_secs(1)).await;

@@ -132,7 +132,7 @@ async fn behind_gateway(scripts: impl IntoIterator<Item = Script>) -> Stage {
 /// CL07, CL08, CR16: errors, ours and the provider's, and the retries they lead to, name the provider as it is configured,
 /// whosever protocol it speaks; and a retry says which attempt it is for.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_configured_is_named() {
+async fn the_configured_provider_is_named() {
     let stage = behind_gateway([script([refuse(529)]), script([text("Hel"), hang()]), script([hang()])]).await;
     let watch = stage.watch();
     stage.chat.send("Hi.").await.unwrap();
@@ -147,7 +147,7 @@ async fn whoever_is_configured_is_named() {
 
 /// A summary names the configured provider too.
 #[tokio::test(start_paused = true)]
-async fn whoever_was_to_summarise_is_named() {
+async fn the_provider_of_a_summary_is_named() {
     let stage = behind_gateway([says("Hello."), script([refuse(529)]), script([refuse(401)])]).await;
     stage.run("Hi.").await;
     let watch = stage.watch();

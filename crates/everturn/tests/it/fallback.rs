@@ -334,7 +334,7 @@ async fn a_summary_may_be_what_looks_whether_a_model_is_back() {
 
 /// I16: it has seen enough when it begins to speak, like an answer.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_the_end_of_a_summary_that_looks() {
+async fn a_summary_that_streams_opens_the_door() {
     let slow = script([text("Let"), wait(60), text("ters."), stop(Stop::End)]);
     let scripts = [says(long(24_000)), down(), slow, says("Hello."), says("More it is.")];
     let stage = Stage::new(small(scripts), agent().limits(hasty(1))).await;

@@ -109,7 +109,7 @@ async fn a_refusal_without_a_time_makes_no_storm() {
     assert_eq!(late, CHATS, "{seconds:?}");
 }
 
-/// P7: an outage is noticed by five and looked at by one; when it is over, all come back slowly.
+/// An outage is noticed by five and looked at by one; when it is over, all come back slowly.
 #[tokio::test(start_paused = true)]
 async fn an_outage_makes_no_storm() {
     let crowd = Crowd::new(agent(), |at| match at.as_secs() {
@@ -140,7 +140,7 @@ async fn an_outage_ends_for_everybody() {
 
 /// I16: a probe that has begun to stream has shown enough. No chat waits for its end.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_the_end_of_a_probe() {
+async fn a_probe_that_streams_opens_the_door() {
     let crowd = Crowd::new(agent(), |at| match at.as_secs() {
         0..20 => script([refuse(529)]),
         20..60 => script([slow(2), text("Do"), wait(100), text("ne."), stop(Stop::End)]),

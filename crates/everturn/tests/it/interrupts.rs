@@ -38,7 +38,7 @@ async fn interrupted(stage: &Stage) -> Duration {
 /// AW08, I11: the partial answer that is kept is what was shown, to the byte; the stream is closed, its attempt has a
 /// row, nothing is retried, and the next turn goes on from there.
 #[tokio::test(start_paused = true)]
-async fn what_was_shown_is_what_is_kept() {
+async fn shown_words_are_kept() {
     let first = [reasoning("Hm."), text("Hello, wor"), wait(1), text("ld \u{1f30a}"), hang()];
     let stage = stage([script(first), script([text("Bye."), stop(Stop::End)])]).await;
     let mut watch = stage.watch();
@@ -66,7 +66,7 @@ async fn what_was_shown_is_what_is_kept() {
 /// I11: an interrupt while words are on their way into the journal waits until they are stored: nothing is kept that was never
 /// shown.
 #[tokio::test(start_paused = true)]
-async fn what_is_being_stored_is_shown_before_it_is_kept() {
+async fn words_being_stored_are_shown_before_they_are_kept() {
     let stage = stage([script([text("Hello"), hang()])]).await;
     let mut watch = stage.watch();
     stage.store.append_in(Duration::from_secs(10));

@@ -70,7 +70,7 @@ fn rest() -> Script {
 
 /// A generation that is given up while it waits to be re-attached was paid for.
 #[tokio::test(start_paused = true)]
-async fn what_is_given_up_before_it_is_found_is_counted() {
+async fn a_generation_given_up_while_waiting_is_billed() {
     let stage = begun(keeping([broken(), rest()]), WAITS).await;
     stage.chat.interrupt().await.unwrap();
     assert_eq!((stage.ended().await, stage.understudy.scripts_left()), (TurnEnd::Interrupted, 1));
@@ -83,7 +83,7 @@ async fn what_is_given_up_before_it_is_found_is_counted() {
 
 /// A generation that cannot be re-attached to is billed whole by the attempt that gives it up.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_heard_is_counted() {
+async fn a_generation_that_cannot_be_read_is_billed() {
     let mut agent = background();
     agent.limits.retry.tries_max = 2;
     let stage = Stage::new(keeping([broken(), script([refuse(503)])]), agent).await;
@@ -98,7 +98,7 @@ async fn what_cannot_be_heard_is_counted() {
 
 /// A process that may not re-attach says what the last one left unpaid, and goes on by itself.
 #[tokio::test(start_paused = true)]
-async fn what_the_next_process_may_not_find_is_counted() {
+async fn a_generation_lost_to_the_next_process_is_billed() {
     let stage = begun(keeping([broken()]), WAITS).await.moved(keeping([rest()]), agent()).await;
     is_whole(&stage).await;
     expect![[r#"
@@ -133,7 +133,7 @@ async fn an_interrupt_ends_the_generation() {
 
 /// An answer that is over has nothing to end, and a shutdown gives nothing up: the next process finds it again.
 #[tokio::test(start_paused = true)]
-async fn what_is_not_given_up_goes_on() {
+async fn a_generation_that_is_not_given_up_goes_on() {
     let stage = Stage::new(keeping([broken(), rest()]), background()).await;
     stage.run("Go.").await;
     assert_eq!(cancelled(&stage.understudy), [""; 0]);
@@ -146,7 +146,7 @@ async fn what_is_not_given_up_goes_on() {
 
 /// A generation that is left for another one is cancelled too: it would be paid for unread.
 #[tokio::test(start_paused = true)]
-async fn what_is_left_for_another_is_ended() {
+async fn a_generation_left_for_another_is_cancelled() {
     let gone = fail(ErrorKind::Truncated, Cause::ErrorFinish);
     for (end, left) in [(malformed(), vec!["r1"]), (gone, vec![])] {
         let stage = Stage::new(keeping([half(end), rest()]), background()).await;
@@ -158,7 +158,7 @@ async fn what_is_left_for_another_is_ended() {
 
 /// I19: one that says more than a draft may hold is ended, and what it came to is guessed where it has not said so.
 #[tokio::test(start_paused = true)]
-async fn what_is_cut_for_its_length_is_ended_and_counted() {
+async fn an_answer_cut_for_its_length_is_cancelled_and_billed() {
     let mut agent = background();
     agent.limits.draft_bytes_max = 300;
     let endless = script([response_id("r1"), usage(100, 1), text("a".repeat(400)), hang()]);
@@ -174,7 +174,7 @@ async fn what_is_cut_for_its_length_is_ended_and_counted() {
 
 /// I19: the same if it is the structure of what it attaches that fills the draft.
 #[tokio::test(start_paused = true)]
-async fn what_is_cut_for_its_weight_is_ended() {
+async fn an_answer_cut_for_its_weight_is_cancelled() {
     let mut agent = background();
     agent.limits.draft_bytes_max = 4096;
     let found = json!(vec![json!({"": 0}); 100]);
@@ -299,7 +299,7 @@ async fn a_head_that_breaks_is_heard_again() {
 
 /// What is attached to the head of a continuation belongs to that, not to what was thought before it.
 #[tokio::test(start_paused = true)]
-async fn what_is_attached_to_a_head_stays_with_it() {
+async fn a_handle_stays_with_the_head_it_covers() {
     let attached = [("understudy".to_owned(), json!({"id": "msg_1"}))];
     let again = [reasoning("Hm."), sealed("sig"), text("b"), part_meta(attached.into_iter().collect())];
     let again = script(again.into_iter().chain([text("uys a hat."), stop(Stop::End)]));

@@ -26,7 +26,7 @@ async fn is_whole(stage: &Stage, how: &str) {
     assert_eq!(cancelled(&stage.understudy), [""; 0], "{how}");
 }
 
-/// P1, I18: an answer that has come for longer than retries may take is asked for the rest when it breaks off, as any other.
+/// I18: an answer that has come for longer than retries may take is asked for the rest when it breaks off, as any other.
 /// Only time in which nothing came is lost time.
 #[tokio::test(start_paused = true)]
 async fn a_long_answer_outlives_a_break() {

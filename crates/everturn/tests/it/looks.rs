@@ -188,7 +188,7 @@ async fn a_reminder_is_not_for_those_who_watch() {
 
 /// A read that is dropped in the middle is no read: the next call returns its events at once.
 #[tokio::test]
-async fn who_leaves_in_the_middle_of_a_read_misses_nothing() {
+async fn a_dropped_read_misses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(Sqlite::open(dir.path(), &SqliteOptions::default()).unwrap());
     let engine = Engine::builder().store(store).provider(Understudy::new([])).agent("it", agent()).start();

@@ -30,7 +30,7 @@ async fn orphaned(stage: &Stage) -> (Engine, ChatHandle) {
 
 /// I2: a repeat of a request id gets the same answer, also after the agent was removed.
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_is_not_refused_when_it_comes_again() {
+async fn a_repeated_command_is_not_refused() {
     let stage = Stage::new(Understudy::new([script([text("Yes."), stop(Stop::End)])]), agent()).await;
     let key = || Some("a request".to_owned());
     let taken = stage.chat.submit(send("Are you there?"), key()).await.unwrap();
@@ -45,7 +45,7 @@ async fn what_was_taken_is_not_refused_when_it_comes_again() {
 
 /// I2: the same for a chat that was made under a request id, empty or with what was said in another.
 #[tokio::test(start_paused = true)]
-async fn what_was_made_is_not_refused_when_it_comes_again() {
+async fn a_repeated_creation_is_not_refused() {
     let stage = Stage::new(Understudy::new([script([text("Yes."), stop(Stop::End)])]), agent()).await;
     stage.chat.send("Are you there?").await.unwrap();
     stage.chat.rest().await.unwrap();

@@ -76,7 +76,7 @@ async fn a_refused_request_is_summarised_and_sent_again() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// W18: refused again after the summary, it gets a shorter one; refused again, the person gets the numbers.
+/// Refused again after the summary, it gets a shorter one; refused again, the person gets the numbers.
 #[tokio::test(start_paused = true)]
 async fn refused_again_it_is_made_shorter_and_then_fails_with_numbers() {
     let scripts = [says("Hello."), too_long(), says(long(9_000)), too_long(), says(long(8_000)), too_long()];
@@ -110,7 +110,7 @@ async fn refused_again_it_is_made_shorter_and_then_fails_with_numbers() {
     adds_up(&stage.chat).await;
 }
 
-/// W18: without summaries to make, media are left out first, then old results, and only then is it hopeless.
+/// Without summaries to make, media are left out first, then old results, and only then is it hopeless.
 #[tokio::test(start_paused = true)]
 async fn stage_by_stage_more_is_left_out() {
     let looks = || script([text("Hm."), call("echo", json!({"say": long(300)})), stop(Stop::ToolUse)]);
@@ -191,10 +191,10 @@ async fn a_message_longer_than_the_window_fails() {
     .assert_eq(&failure(&stage.ended().await));
 }
 
-/// W14: where the summary's own request is too long, long texts lose their middle, and then the older half is left out,
+/// Where the summary's own request is too long, long texts lose their middle, and then the older half is left out,
 /// until it is read.
 #[tokio::test(start_paused = true)]
-async fn what_is_summarised_is_cut_until_it_fits() {
+async fn a_request_for_a_summary_is_cut_until_it_fits() {
     let mut scripts: Vec<Script> = (0..2).map(|turn| says(format!("Answer {turn} {}", long(1_500)))).collect();
     scripts.extend([too_long(), too_long(), too_long(), too_long(), says("In short."), says("Fine.")]);
     let stage = Stage::new(Understudy::new(scripts), agent()).await;
@@ -332,7 +332,7 @@ fn file(name: &str) -> Part {
 /// I15: what was too long for the model is not in the way of what is said after it, however often it is said, and whether
 /// or not something was answered before. Only the words of the turn itself are always whole.
 #[tokio::test(start_paused = true)]
-async fn what_was_too_long_does_not_stand_in_the_way_of_later_turns() {
+async fn later_turns_are_free_of_what_was_too_long() {
     for (known, before) in [(Some(10_000), 0), (Some(10_000), 1), (None, 0), (None, 1)] {
         let understudy = strict(30_000, |request| says(if asks_summary(request) { "In short." } else { "Hello." }));
         let stage = Stage::new(understudy.with(|facts| facts.context_limit = known), agent()).await;

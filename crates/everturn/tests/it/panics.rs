@@ -45,7 +45,7 @@ async fn a_driver_that_panics_is_replaced() {
 
 /// I3: what was shown before the driver went down for good is kept.
 #[tokio::test(start_paused = true)]
-async fn what_was_shown_outlives_a_driver_that_panics() {
+async fn shown_words_outlive_a_driver_that_panics() {
     let broken = script([text("Half an answer"), fail(ErrorKind::Timeout, Cause::Reset)]);
     let hook = Fuse(AtomicUsize::new(1));
     let stage = Stage::new(Understudy::new([broken]), Agent { hook: Some(Arc::new(hook)), ..agent() }).await;

@@ -48,7 +48,7 @@ fn sent_back(request: &Request) -> Vec<String> {
     last.map(|last| last.parts.iter().map(told).collect()).unwrap_or_default()
 }
 
-/// P28: a pause is no failure: what came is kept, goes back as it came, and the answer goes on at once, in the same reply.
+/// A pause is no failure: what came is kept, goes back as it came, and the answer goes on at once, in the same reply.
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_gone_on_from() {
     let paused = script([
@@ -105,7 +105,7 @@ async fn searches_alone_are_kept() {
 
 /// What the provider's tools work in goes back with the answer.
 #[tokio::test(start_paused = true)]
-async fn what_its_tools_work_in_goes_along() {
+async fn the_container_of_its_tools_goes_along() {
     let meta: Meta = [("understudy".to_owned(), json!({"container": {"id": "c1"}}))].into_iter().collect();
     let paused = script([reply_meta(meta.clone()), searches(1), finds(Some(1)), pause()]);
     let stage = stage([paused, found()]).await;
@@ -116,7 +116,7 @@ async fn what_its_tools_work_in_goes_along() {
 
 /// What goes wrong behind a pause is a failure, and does not cost what was found before it; nor does a new process.
 #[tokio::test(start_paused = true)]
-async fn what_was_found_survives() {
+async fn search_results_survive() {
     let scripts = [
         script([searches(1), finds(Some(1)), pause()]),
         script([refuse(529)]),

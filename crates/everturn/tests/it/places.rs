@@ -62,7 +62,7 @@ async fn done(chats: &[ChatHandle]) -> usize {
     views.into_iter().filter(|view| view.as_ref().unwrap().standing.as_ref().unwrap().ended.is_some()).count()
 }
 
-/// N7: only so many chats are asked for at once, and all of them have their turn.
+/// Only so many chats are asked for at once, and all of them have their turn.
 #[tokio::test(start_paused = true)]
 async fn no_more_chats_work_than_there_are_places() {
     let most = Arc::new(AtomicUsize::new(0));

@@ -70,7 +70,7 @@ async fn append(store: &Arc<Sqlite>, chat: &ChatHandle, words: &[&str]) -> Curso
 /// A reader that saw lost words gets a snapshot, though as many others have come by then; a reader that saw none of them
 /// goes on without.
 #[tokio::test]
-async fn whoever_saw_lost_words_is_told_everything_anew() {
+async fn a_reader_of_lost_words_gets_a_snapshot() {
     let mut dir = tempfile::tempdir().unwrap();
     let first = store(dir.path());
     let chat = process(first.clone(), script([text("one "), hang()])).create("it").await.unwrap();
@@ -99,7 +99,7 @@ async fn whoever_saw_lost_words_is_told_everything_anew() {
 /// A database that several processes share can lose its newest rows while they live on. So it counts as well when a
 /// process takes over a chat of its own; but not for a draft that is not continued.
 #[tokio::test(start_paused = true)]
-async fn how_far_a_draft_goes_is_written_down_whoever_takes_it_up() {
+async fn the_end_of_a_found_draft_is_committed_by_any_process() {
     for between in ["nothing", "somebody else", "an edit"] {
         let understudy = Understudy::new([script([text("one "), hang()]), script([text("two "), hang()])]);
         let stage = Stage::built(understudy, agent(), |builder| builder.drivers(Drivers::ByHand)).await;

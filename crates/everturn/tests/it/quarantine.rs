@@ -56,7 +56,7 @@ fn quarantined(end: &Option<TurnEnd>) -> bool {
     matches!(end, Some(TurnEnd::Failed(failure)) if failure.kind == ErrorKind::Quarantine)
 }
 
-/// X9: a request that no process survives is sent three times and no more; the next message releases the chat.
+/// A request that no process survives is sent three times and no more; the next message releases the chat.
 #[tokio::test(start_paused = true)]
 async fn a_chat_that_kills_before_it_says_anything_is_left_alone() {
     let (store, deadly) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));
@@ -121,7 +121,7 @@ async fn a_chat_that_gets_on_is_not_counted() {
     assert_eq!(chat.newest_reply().await.unwrap().as_deref(), Some(WHOLE));
 }
 
-/// X9: a tool that kills is found out although its model calls it again each time; it never ran twice for one call.
+/// A tool that kills is found out although its model calls it again each time; it never ran twice for one call.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_kills_is_found_out() {
     let runs = counter();

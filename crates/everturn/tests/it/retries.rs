@@ -120,7 +120,7 @@ async fn progress_earns_tries() {
 /// I18: what is taken back again is no progress. A model that thinks and breaks off, or never finishes a call, is given up
 /// after as many tries as one that says nothing, with waits that grow; also behind words that are kept.
 #[tokio::test(start_paused = true)]
-async fn what_is_taken_back_earns_no_tries() {
+async fn retracted_output_earns_no_tries() {
     let unkept = [reasoning("Let me think."), begin_call("look", "{\"at\": ")];
     for (said, words) in unkept.into_iter().flat_map(|said| [(said.clone(), None), (said, Some(text("Well. ")))]) {
         let first = script(words.clone().into_iter().chain([said.clone(), wait(30), reset()]));
@@ -181,7 +181,7 @@ async fn another_failure_does_not_use_up_the_one_try() {
     assert_eq!(stage2.understudy.scripts_left(), 1);
 }
 
-/// P15: what is too long would be as long again. It is asked for once more, and then given up.
+/// What is too long would be as long again. It is asked for once more, and then given up.
 #[tokio::test(start_paused = true)]
 async fn too_much_is_asked_for_twice() {
     let stage = stage((0..9).map(|_| too_much())).await;

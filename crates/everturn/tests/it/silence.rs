@@ -210,7 +210,7 @@ async fn runtime_is_streaming_time() {
 
 /// A stream that was given up is closed, not left to send on.
 #[tokio::test(start_paused = true)]
-async fn what_is_given_up_is_closed() {
+async fn a_stream_that_is_given_up_is_closed() {
     let stage = Stage::new(Understudy::new([script([text("Hel"), hang()])]), impatient()).await;
     let mut watch = stage.watch();
     stage.chat.send("hi").await.unwrap();

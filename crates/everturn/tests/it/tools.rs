@@ -196,7 +196,7 @@ async fn two_exclusive_calls_are_both_refused() {
 /// CR31: an exclusive call beside a client's: both are refused and no answer is waited for; also when a person would have
 /// had to allow the exclusive one.
 #[tokio::test(start_paused = true)]
-async fn an_exclusive_call_beside_a_clients_asks_nobody() {
+async fn an_exclusive_call_beside_a_clients_asks_no_one() {
     for approval in [Approval::NotNeeded, Approval::Needed] {
         let diary = Diary::new();
         let mut agent = agent().tool(diary.tool("deploy", 1, Policy { approval, ..EXCLUSIVE })).unwrap();

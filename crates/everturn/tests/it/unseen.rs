@@ -120,7 +120,7 @@ async fn a_refused_picture_of_a_tool_does_not_end_the_turn() {
 
 /// What is refused with pictures and without was not refused for them: the turn fails, and they are shown again.
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_without_pictures_too_says_nothing_about_them() {
+async fn a_refusal_without_pictures_too_does_not_blame_them() {
     let refused = || script([refuse(400)]);
     let stage = Stage::new(Understudy::new([refused(), refused(), says("A crab.")]), agent()).await;
     show(&stage, "crab.png").await;

@@ -127,7 +127,7 @@ async fn waits_for_a_summary_count() {
 /// What is no summary never stands for the transcript: an empty answer, one that was cut, a call, a refusal. A short one
 /// is asked for once more, except after a refusal, and then the turn goes on without.
 #[tokio::test(start_paused = true)]
-async fn what_is_no_summary_is_not_taken_for_one() {
+async fn an_unusable_summary_is_not_kept() {
     let filtered = Stop::Filtered { category: "odd".into(), detail: "no".into() };
     let mut seen = Vec::new();
     for (cues, tries) in [
@@ -158,7 +158,7 @@ async fn what_is_no_summary_is_not_taken_for_one() {
 
 /// An empty summary that was asked for is an error, and the transcript stays as it is.
 #[tokio::test(start_paused = true)]
-async fn whoever_asked_is_told_that_there_is_no_summary() {
+async fn a_requested_summary_that_fails_fails_the_turn() {
     let empty = || script([stop(Stop::End)]);
     let stage = Stage::new(small([says("Hello."), empty(), empty()]), agent()).await;
     stage.run("Hi.").await;

@@ -96,7 +96,7 @@ async fn a_chat_has_instructions_and_tools_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_chat_cannot_have_is_refused_when_it_is_made() {
+async fn impossible_tools_of_a_chat_are_refused_at_creation() {
     let agent = agent().tool(echo("echo", &counter())).unwrap();
     let stage = Stage::new(Understudy::new([]), agent).await;
     let refused = async |setup: Setup| match made(&stage, setup).await {

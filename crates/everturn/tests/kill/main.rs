@@ -230,7 +230,7 @@ async fn a_chat_that_kills_is_left_alone_and_others_go_on() {
 
 /// A look that finds nothing wrong with anything would be no proof.
 #[tokio::test]
-async fn what_is_wrong_with_rows_is_noticed() {
+async fn damaged_rows_are_noticed() {
     let (place, trace, _dir) = postgres();
     let mut saga = Saga::begin(place, trace, 2).await;
     let mut mortal = saga.start(None);

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Fitting, Reductions, spared, too_long_error};
 use crate::admission::governor::Permit;
 use crate::drive::inbox;
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::drive::step::attempt::{StreamOutcome, Windows};
 use crate::drive::step::record::summary_row;
 use crate::drive::step::recovery::{gave_up, is_models_own, is_total, may_be_media};
@@ -47,7 +47,7 @@ const OLDER_LEFT_OUT: &str = "(Older messages are left out here: they are too lo
 /// Has the transcript summarised, plainly or as a stage of reduction, and commits the result. Its future is boxed, because
 /// it is large and seldom: every driver would carry room for it.
 pub(crate) async fn compact(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     prepared: &Prepared,
     source: SummarySource,
@@ -57,7 +57,7 @@ pub(crate) async fn compact(
 }
 
 async fn write_summary(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     prepared: &Prepared,
     source: SummarySource,
@@ -101,8 +101,8 @@ async fn write_summary(
     }
 }
 
-/// Records a summary whose writer is gone.
-pub(crate) async fn record_lost_summary(session: &mut Session) -> Result<(), WriteError> {
+/// Records a summary that a driver which is gone was writing.
+pub(crate) async fn record_lost_summary(session: &mut ChatSession) -> Result<(), WriteError> {
     let Some(lost) = session.chat.compacting.clone() else { return Ok(()) };
     let nothing = Draft::new(session.chat.step);
     let row = summary_row(session, &lost, &nothing, Duration::ZERO, AttemptOutcome::Lost);
@@ -112,7 +112,7 @@ pub(crate) async fn record_lost_summary(session: &mut Session) -> Result<(), Wri
 /// The request for a summary, cut as little as it takes to be read. The measure decides on the first cut, which does
 /// little harm; the others are made when the provider refused.
 fn fitting_request(
-    session: &Session,
+    session: &ChatSession,
     fitting: &mut Fitting,
     prepared: &Prepared,
     instructions: &str,
@@ -130,7 +130,7 @@ fn fitting_request(
 /// The transcript with an instruction behind it. First long texts are cut, then the older half of what the model has
 /// answered is left out, again and again; `None` if nothing of it would be left.
 fn summary_request(
-    session: &Session,
+    session: &ChatSession,
     fitting: &Fitting,
     prepared: &Prepared,
     instructions: &str,
@@ -168,7 +168,7 @@ fn summary_request(
 
 /// Streams a summary to its end, or until the turn is stopped. Returned with it is the jitter for the next try, if it broke.
 async fn stream_summary(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     target: &ModelTarget,
     request: Request,
@@ -194,7 +194,7 @@ async fn stream_summary(
 }
 
 async fn keep_summary(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     text: String,
     source: SummarySource,
@@ -226,7 +226,7 @@ async fn keep_summary(
 
 /// All user messages since the model's last; if there are none, the last one before. What is of earlier turns is cut where
 /// nothing could stand beside it.
-fn newest_words(session: &Session, fitting: &Fitting, source: SummarySource) -> Vec<Part> {
+fn newest_words(session: &ChatSession, fitting: &Fitting, source: SummarySource) -> Vec<Part> {
     let whole = newest_words_of(session, session.transcript.messages());
     let is_over = match session.context_limit() {
         Some(limit) => fitting.gauge.tokens(size_of_parts(&whole)) > limit,
@@ -235,7 +235,7 @@ fn newest_words(session: &Session, fitting: &Fitting, source: SummarySource) -> 
     if is_over { newest_words_of(session, &spared(session)) } else { whole }
 }
 
-fn newest_words_of(session: &Session, messages: &[Arc<Message>]) -> Vec<Part> {
+fn newest_words_of(session: &ChatSession, messages: &[Arc<Message>]) -> Vec<Part> {
     let shown = |id, parts: &[Part]| if id > session.chat.unseen { parts.to_vec() } else { told_of(parts) };
     let said = |message: &Arc<Message>| match &message.body {
         Body::User(parts) => shown(message.id, parts),
@@ -250,7 +250,7 @@ fn newest_words_of(session: &Session, messages: &[Arc<Message>]) -> Vec<Part> {
 
 /// No summary was written: try again, with less, at another model, or continue without.
 async fn no_summary(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     error: ProviderError,
     may_be_media: bool,
@@ -288,7 +288,7 @@ async fn no_summary(
 
 /// Goes on without a summary, unless a summary was all that was asked for.
 async fn continue_without(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     error: &ProviderError,
     source: SummarySource,
@@ -306,7 +306,7 @@ async fn continue_without(
 }
 
 /// Commits the row of a summary, and on which terms to go on.
-async fn record(session: &mut Session, row: Box<AttemptRecord>, tried: StepAttempts) -> Result<(), WriteError> {
+async fn record(session: &mut ChatSession, row: Box<AttemptRecord>, tried: StepAttempts) -> Result<(), WriteError> {
     let tried = StepAttempts { attempts: row.number, ..tried };
     session.change(|change| change.fact(Fact::Attempted(row, tried))).await
 }

@@ -12,7 +12,7 @@ use crate::admission::budget;
 use crate::admission::governor::{self, Permit};
 use crate::drive::compaction::{Fitted, Fitting};
 use crate::drive::inbox;
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::drive::step::{fail, wait_fact};
 use crate::drive::target::{ModelTarget, next_model};
 
@@ -25,7 +25,7 @@ pub(crate) struct Admitted {
 
 /// Waits until a request may be sent. `None` if something else was committed instead, or the turn is to stop.
 pub(crate) async fn admit(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     fitted: Fitted,
 ) -> Result<Option<Admitted>, WriteError> {
@@ -37,7 +37,7 @@ pub(crate) async fn admit(
 /// The permit to ask a model once, after waiting in line for it. `None` if the model may not be asked now, if the owner's
 /// budget is used up, or if the turn was stopped meanwhile: the next plan follows from what was committed.
 pub(crate) async fn permit(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     target: &ModelTarget,
 ) -> Result<Option<Permit>, WriteError> {
@@ -68,7 +68,7 @@ pub(crate) async fn permit(
 }
 
 /// Which budget of the chat or its owner is used up.
-async fn exhausted(session: &Session) -> Result<Option<BudgetExhausted>, StoreError> {
+async fn exhausted(session: &ChatSession) -> Result<Option<BudgetExhausted>, StoreError> {
     let shared = &session.env.shared;
     let owner = &session.chat.owner;
     let budget = shared.budgets.of(owner);
@@ -88,7 +88,7 @@ async fn exhausted(session: &Session) -> Result<Option<BudgetExhausted>, StoreEr
 }
 
 /// The governor refuses the model or the credential for now: ask the next model, or wait.
-async fn shut_out(session: &mut Session, Blocked { until, door, error }: Blocked) -> Result<(), WriteError> {
+async fn shut_out(session: &mut ChatSession, Blocked { until, door, error }: Blocked) -> Result<(), WriteError> {
     let next = next_model(&session.env.agent, &session.chat).filter(|_| door == BlockScope::Model);
     if let Some(tried) = next {
         return session.change(|change| change.fact(Fact::Tried(tried))).await;

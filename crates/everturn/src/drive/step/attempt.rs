@@ -74,12 +74,12 @@ pub(crate) struct Windows {
 }
 
 /// How the stream is opened.
-pub(crate) enum Opening {
+pub(crate) enum StreamOpening {
     Ask(Box<Request>),
     Reattach(GenerationHandle),
 }
 
-impl Opening {
+impl StreamOpening {
     /// Asks a model, with the request made fit for its wire.
     pub(crate) fn ask(request: Request, target: &ModelTarget) -> Self {
         Self::Ask(Box::new(request.fit(&target.facts.target)))
@@ -113,7 +113,7 @@ impl Attempt {
         mut self: Box<Self>,
         retract: Vec<Delta>,
         began: AttemptBegan,
-        opening: Opening,
+        opening: StreamOpening,
     ) -> FinishedAttempt {
         let mut first_after = None;
         let ended = self.stream(retract, began, opening, &mut first_after).await;
@@ -124,7 +124,7 @@ impl Attempt {
         &mut self,
         retract: Vec<Delta>,
         began: AttemptBegan,
-        opening: Opening,
+        opening: StreamOpening,
         first_after: &mut Option<Duration>,
     ) -> Result<StreamOutcome, WriteError> {
         let model = began.model.name().to_string();
@@ -298,9 +298,9 @@ impl Attempt {
     }
 }
 
-async fn open(provider: &dyn Provider, model: &str, opening: Opening) -> Result<Frames, ProviderError> {
+async fn open(provider: &dyn Provider, model: &str, opening: StreamOpening) -> Result<Frames, ProviderError> {
     match opening {
-        Opening::Ask(request) => provider.open(*request).await,
-        Opening::Reattach(handle) => provider.reattach(model, &handle).await,
+        StreamOpening::Ask(request) => provider.open(*request).await,
+        StreamOpening::Reattach(handle) => provider.reattach(model, &handle).await,
     }
 }

@@ -14,7 +14,7 @@ use everturn_core::seam::{Joined, Joiner};
 use everturn_providers::{Frame, Frames};
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use crate::drive::step::attempt::{Opening, Windows};
+use crate::drive::step::attempt::{StreamOpening, Windows};
 
 /// Deltas that are folded and stored together.
 pub(crate) struct Batch {
@@ -46,7 +46,7 @@ pub(crate) enum EndOfStream {
 
 impl Batch {
     /// An empty batch for this draft. A continuation is joined to what was shown; any other answer begins by itself.
-    pub(crate) fn new(draft: &Draft, opening: &Opening) -> Self {
+    pub(crate) fn new(draft: &Draft, opening: &StreamOpening) -> Self {
         let head = (draft.awaits_seam() && !opening.is_echo()).then(|| {
             let joiner = Joiner::new(&text_of(draft.parts()));
             ContinuationHead { joiner, begun: false, handle: None }

@@ -13,7 +13,7 @@ use everturn_core::ids::ModelId;
 use everturn_core::retry::RetrySpent;
 
 use crate::drive::compaction::Fitting;
-use crate::drive::session::{Environment, Session};
+use crate::drive::session::{Environment, ChatSession};
 use crate::drive::step::recovery;
 use crate::drive::step::request::prepare;
 
@@ -21,12 +21,12 @@ use crate::drive::step::request::prepare;
 pub(crate) struct EndedAttempt {
     pub(crate) row: Box<AttemptRecord>,
     pub(crate) tried: StepAttempts,
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentContent,
 }
 
 /// What the request of an attempt held, as far as a refusal may be due to it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SentContent {
     /// Whether it referred to the provider's copy of the transcript.
     pub(crate) chain: bool,
     pub(crate) media: bool,
@@ -40,7 +40,7 @@ impl EndedAttempt {
 
 /// The row of the draft's attempt, if it has none yet. Also of a background generation that was never billed.
 pub(crate) fn end_attempt(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     outcome: AttemptOutcome,
 ) -> Option<EndedAttempt> {
@@ -75,24 +75,24 @@ pub(crate) fn end_attempt(
 }
 
 /// The row of a background generation that is given up unread, if the draft has one.
-pub(crate) fn abandon_generation(session: &mut Session, fitting: &mut Fitting) -> Option<Fact> {
+pub(crate) fn abandon_generation(session: &mut ChatSession, fitting: &mut Fitting) -> Option<Fact> {
     session.step.unbilled(&session.chat.tried)?;
     end_attempt(session, fitting, AttemptOutcome::Lost).map(EndedAttempt::fact)
 }
 
 /// About how many tokens were sent, and what was among them.
-fn measure_request(session: &mut Session, fitting: &mut Fitting) -> (u64, Sent) {
-    let Ok(target) = session.target() else { return (0, Sent::default()) };
+fn measure_request(session: &mut ChatSession, fitting: &mut Fitting) -> (u64, SentContent) {
+    let Ok(target) = session.target() else { return (0, SentContent::default()) };
     let prepared = prepare(session, fitting, target);
     let request = prepared.request(session, fitting);
     // A continuation is sent with what was said before it.
     let said_before = session.step.draft.as_ref().map_or(0, Draft::said_before_bytes);
     let tokens = fitting.gauge.tokens(PromptSize::text(request.bytes() + said_before));
-    (tokens, Sent { chain: request.chain.is_some(), media: request.entries.have_media() })
+    (tokens, SentContent { chain: request.chain.is_some(), media: request.entries.have_media() })
 }
 
 /// What the step has spent on failures, counting an attempt that was silent for this long at its end.
-fn spent(session: &Session, outcome: AttemptOutcome, silent: Duration, cost: Micros) -> RetrySpent {
+fn spent(session: &ChatSession, outcome: AttemptOutcome, silent: Duration, cost: Micros) -> RetrySpent {
     let spent = session.chat.tried.spent;
     match outcome {
         AttemptOutcome::Broke(Cause::Resumed, _) => spent.resumed(cost),
@@ -106,7 +106,7 @@ fn spent(session: &Session, outcome: AttemptOutcome, silent: Duration, cost: Mic
 
 /// The row of a summary.
 pub(crate) fn summary_row(
-    session: &Session,
+    session: &ChatSession,
     compacting: &Compacting,
     draft: &Draft,
     took: Duration,

@@ -20,10 +20,10 @@ use everturn_stores::WriteError;
 use crate::admission::governor::Permit;
 use crate::agent::Background;
 use crate::drive::compaction::{self, Fitting};
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::drive::step::admit::Admitted;
-use crate::drive::step::attempt::Opening;
-use crate::drive::step::record::{EndedAttempt, Sent, end_attempt};
+use crate::drive::step::attempt::StreamOpening;
+use crate::drive::step::record::{EndedAttempt, SentContent, end_attempt};
 use crate::drive::step::{fail, salvage, wait_fact};
 use crate::drive::target::{ModelTarget, next_model};
 
@@ -33,7 +33,7 @@ struct Break<'a> {
     draft: &'a Draft,
     /// The step's account with this attempt in it.
     tried: StepAttempts,
-    sent: Sent,
+    sent: SentContent,
     can: Capabilities,
     /// The terms of the agent's next model, if there is one.
     next_model: Option<StepAttempts>,
@@ -102,7 +102,7 @@ fn decide(broken: &Break<'_>, limits: &RetryLimits, jitter: f64) -> Decision {
 
 /// Commits what is done about an attempt that broke.
 pub(crate) async fn broke(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     error: ProviderError,
     jitter: f64,
@@ -135,7 +135,7 @@ pub(crate) async fn broke(
 
 /// Commits a wait before the next attempt.
 async fn wait(
-    session: &mut Session,
+    session: &mut ChatSession,
     error: &ProviderError,
     ended: EndedAttempt,
     span: Duration,
@@ -157,7 +157,7 @@ async fn wait(
 
 /// The provider paused and wants to be asked to go on. That is no failure, as long as the answer gets on by it.
 pub(crate) async fn paused(
-    session: &mut Session,
+    session: &mut ChatSession,
     fitting: &mut Fitting,
     error: ProviderError,
     jitter: f64,
@@ -184,22 +184,22 @@ pub(crate) struct NextAttempt {
     pub(crate) permit: Permit,
     pub(crate) rung: Rung,
     pub(crate) retract: Vec<Delta>,
-    pub(crate) opening: Opening,
+    pub(crate) opening: StreamOpening,
 }
 
 impl NextAttempt {
     /// The attempt that carries out `plan` with an admitted request.
-    pub(crate) fn new(session: &Session, plan: Option<Recovery>, admitted: Admitted) -> Self {
+    pub(crate) fn new(session: &ChatSession, plan: Option<Recovery>, admitted: Admitted) -> Self {
         let Admitted { target, request, permit } = admitted;
         let current = session.step.draft.as_ref().and_then(|draft| Some((draft, draft.current()?)));
         let Some(((draft, began), plan)) = current.zip(plan) else {
-            let opening = Opening::ask(request, &target);
+            let opening = StreamOpening::ask(request, &target);
             return Self { target, permit, rung: Rung::First, retract: Vec::new(), opening };
         };
         let moved_on = began.model != target.model;
         match plan {
             Recovery::Reattach(handle) => {
-                let opening = Opening::Reattach(handle);
+                let opening = StreamOpening::Reattach(handle);
                 Self { target, permit, rung: Rung::Reattach, retract: Vec::new(), opening }
             }
             Recovery::Continue { retract, how } => {
@@ -215,13 +215,13 @@ impl NextAttempt {
                 if request.is_echo() {
                     request.echoed = draft.meta().clone();
                 }
-                let opening = Opening::ask(request, &target);
+                let opening = StreamOpening::ask(request, &target);
                 Self { target, permit, rung, retract, opening }
             }
             Recovery::Salvage { .. } | Recovery::Restart | Recovery::FallBack { .. } | Recovery::GiveUp => {
                 let rung = if moved_on { Rung::FallBack } else { Rung::Restart };
                 let shown = (!draft.parts().is_empty()).then_some(Delta::RetractAll);
-                let opening = Opening::ask(request, &target);
+                let opening = StreamOpening::ask(request, &target);
                 Self { target, permit, rung, retract: shown.into_iter().collect(), opening }
             }
         }
@@ -229,20 +229,20 @@ impl NextAttempt {
 }
 
 /// What the draft allows if a model is asked again.
-pub(crate) fn plan(session: &Session, target: &ModelTarget) -> Option<Recovery> {
+pub(crate) fn plan(session: &ChatSession, target: &ModelTarget) -> Option<Recovery> {
     let draft = session.step.draft.as_ref()?;
     Some(recovery::plan(draft, session.step.last.cause, capabilities(session, target), RetryBudget::Left))
 }
 
 /// What would be done about the draft if it had ended for this cause and another attempt was made.
-fn planned(session: &Session, cause: Cause) -> Option<Recovery> {
+fn planned(session: &ChatSession, cause: Cause) -> Option<Recovery> {
     let draft = session.step.draft.as_ref()?;
     let can = session.target().map(|target| capabilities(session, &target)).unwrap_or_default();
     Some(recovery::plan(draft, cause, can, RetryBudget::Left))
 }
 
 /// Whether an attempt that ended for this cause brought the answer forward. What the next one takes back did not.
-pub(crate) fn progress(session: &Session, cause: Cause) -> AttemptProgress {
+pub(crate) fn progress(session: &ChatSession, cause: Cause) -> AttemptProgress {
     let Some((draft, plan)) = session.step.draft.as_ref().zip(planned(session, cause)) else {
         return AttemptProgress::None;
     };
@@ -255,8 +255,8 @@ pub(crate) fn progress(session: &Session, cause: Cause) -> AttemptProgress {
 }
 
 /// What a model can do for the draft. A generation is re-attached to only by the model that made it, and only if it was
-/// requested in the background; a draft is echoed only to the model whose tools are in it.
-fn capabilities(session: &Session, target: &ModelTarget) -> Capabilities {
+/// requested in the background; a draft is echoed only to the model that it came from.
+fn capabilities(session: &ChatSession, target: &ModelTarget) -> Capabilities {
     let step = &session.step;
     let own = step.draft.as_ref().filter(|draft| draft.model() == Some(&target.model));
     let reattach = match (session.env.agent.background, target.facts.can.reattach) {

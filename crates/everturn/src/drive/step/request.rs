@@ -12,7 +12,7 @@ use everturn_core::prompt::{OUTPUT_MAX, PromptEntries, Request, ResponseChain};
 
 use crate::agent::{Background, Chaining};
 use crate::drive::compaction::{self, Fitting};
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::drive::target::ModelTarget;
 use crate::drive::transcript::{PromptOrigin, prompt_of};
 
@@ -33,7 +33,7 @@ pub(crate) struct Prepared {
 }
 
 /// Prepares the transcript for a model. The measure of tokens is calibrated whenever the prompt is made anew.
-pub(crate) fn prepare(session: &mut Session, fitting: &mut Fitting, target: ModelTarget) -> Prepared {
+pub(crate) fn prepare(session: &mut ChatSession, fitting: &mut Fitting, target: ModelTarget) -> Prepared {
     let hidden_until = session.media_hidden_until();
     let chains = session.env.agent.chaining == Chaining::On && !session.chat.tried.unchained;
     let read = |prompt: &everturn_core::prompt::Prompt| {
@@ -50,7 +50,7 @@ pub(crate) fn prepare(session: &mut Session, fitting: &mut Fitting, target: Mode
 
 impl Prepared {
     /// The request for the step as it stands, without a half-said answer.
-    pub(crate) fn request(&self, session: &Session, fitting: &Fitting) -> Request {
+    pub(crate) fn request(&self, session: &ChatSession, fitting: &Fitting) -> Request {
         let agent = &session.env.agent;
         let mut request = Request::new(self.target.model.clone(), &self.target.facts.target, self.entries.clone());
         request.system = agent.system.clone();
@@ -73,7 +73,7 @@ impl Prepared {
     /// The entries of some messages, for the same model.
     pub(crate) fn entries_of<'a>(
         &self,
-        session: &Session,
+        session: &ChatSession,
         messages: impl IntoIterator<Item = &'a Arc<Message>>,
     ) -> PromptEntries {
         prompt_of(messages, &self.target.facts.target, session.media_hidden_until()).entries()
@@ -82,7 +82,7 @@ impl Prepared {
     /// The entries of a request with less in them.
     pub(crate) fn reduced(
         &self,
-        session: &Session,
+        session: &ChatSession,
         entries: &PromptEntries,
         stage: CompactionFallback,
     ) -> PromptEntries {
@@ -97,7 +97,7 @@ impl Prepared {
 
     /// How long an answer to a request may be where `wanted` tokens are wanted: many servers refuse one that would not
     /// fit behind the request. Rounded, because some caches hold only as long as nothing about a request changes.
-    pub(crate) fn output_max(&self, session: &Session, fitting: &Fitting, request: &Request, wanted: u32) -> u32 {
+    pub(crate) fn output_max(&self, session: &ChatSession, fitting: &Fitting, request: &Request, wanted: u32) -> u32 {
         let max = wanted.min(self.target.facts.output_max);
         let Some(limit) = session.context_limit() else { return max };
         let tokens = fitting.tokens(request);

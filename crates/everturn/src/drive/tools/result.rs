@@ -11,7 +11,7 @@ use everturn_core::message::{CallVerdict, Media, Meta, Output};
 use everturn_core::truncate;
 use tokio::task::JoinError;
 
-use crate::drive::session::Session;
+use crate::drive::session::ChatSession;
 use crate::tool::{ToolError, ToolOutput};
 
 /// What a finished call's task returns.
@@ -31,7 +31,7 @@ pub(crate) struct ToolResult {
 
 impl ToolResult {
     /// The result of a finished task.
-    pub(crate) fn of(session: &Session, done: Result<Finished, JoinError>) -> Self {
+    pub(crate) fn of(session: &ChatSession, done: Result<Finished, JoinError>) -> Self {
         let error = |message: String, meta| Self {
             verdict: CallVerdict::Error,
             output: bounded(session, message.into_bytes(), Vec::new()),
@@ -50,7 +50,7 @@ impl ToolResult {
 }
 
 /// What is kept of an output: as much text as the model can read, and of all bytes as many as the limits allow.
-fn bounded(session: &Session, bytes: Vec<u8>, media: Vec<Media>) -> Output {
+fn bounded(session: &ChatSession, bytes: Vec<u8>, media: Vec<Media>) -> Output {
     let bytes_max = session.env.agent.limits.tool_output_bytes_max;
     let mut output = truncate::output(bytes, truncate::budget(session.context_limit()));
     let full = output.full.as_ref().and_then(Blob::here).filter(|full| full.len() > bytes_max);
@@ -73,7 +73,7 @@ fn bounded(session: &Session, bytes: Vec<u8>, media: Vec<Media>) -> Output {
 }
 
 /// A command with the outputs that clients sent cut to what a tool of the engine could have returned.
-pub(crate) fn bounded_answers(session: &Session, command: Command) -> Command {
+pub(crate) fn bounded_answers(session: &ChatSession, command: Command) -> Command {
     let Command::Answer(answers) = command else { return command };
     let bounded = |output: &Output| {
         let kept = bounded(session, output.text.clone().into_bytes(), output.media.clone());

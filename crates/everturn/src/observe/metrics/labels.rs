@@ -13,115 +13,115 @@ use everturn_stores::{StoreError, WriteError};
 use prometheus_client::encoding::EncodeLabelSet;
 
 /// A fixed label value.
-pub(crate) type Word = &'static str;
+pub(crate) type LabelValue = &'static str;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Model {
+pub(super) struct ModelLabels {
     pub(super) provider: String,
     pub(super) model: String,
 }
 
-impl Model {
+impl ModelLabels {
     pub(super) fn of(model: &ModelId) -> Self {
         Self { provider: model.provider().into(), model: model.name().into() }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Chats {
-    pub(super) status: Word,
+pub(super) struct ChatLabels {
+    pub(super) status: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Failures {
-    pub(super) kind: Word,
+pub(super) struct FailureLabels {
+    pub(super) kind: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Turns {
-    pub(super) end: Word,
+pub(super) struct TurnLabels {
+    pub(super) end: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Steps {
+pub(super) struct StepLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
-    pub(super) stop: Word,
+    pub(super) of: ModelLabels,
+    pub(super) stop: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Attempts {
+pub(super) struct AttemptLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
-    pub(super) rung: Word,
-    pub(super) outcome: Word,
+    pub(super) of: ModelLabels,
+    pub(super) rung: LabelValue,
+    pub(super) outcome: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Compactions {
+pub(super) struct CompactionLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
-    pub(super) result: Word,
+    pub(super) of: ModelLabels,
+    pub(super) result: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Retries {
+pub(super) struct RetryLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
-    pub(super) kind: Word,
-    pub(super) rung: Word,
+    pub(super) of: ModelLabels,
+    pub(super) kind: LabelValue,
+    pub(super) rung: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Recovered {
+pub(super) struct RecoveredLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
-    pub(super) rung: Word,
+    pub(super) of: ModelLabels,
+    pub(super) rung: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Tokens {
+pub(super) struct TokenLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
-    pub(super) kind: Word,
-    pub(super) basis: Word,
+    pub(super) of: ModelLabels,
+    pub(super) kind: LabelValue,
+    pub(super) basis: LabelValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Cost {
+pub(super) struct CostLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
-    pub(super) basis: Word,
+    pub(super) of: ModelLabels,
+    pub(super) basis: LabelValue,
 }
 
 /// A tool, by the name it was registered under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Tool {
+pub(super) struct ToolLabels {
     pub(super) tool: String,
 }
 
 /// A tool, and the model that called it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ToolOf {
+pub(super) struct ToolCallLabels {
     #[prometheus(flatten)]
-    pub(super) of: Model,
+    pub(super) of: ModelLabels,
     pub(super) tool: String,
 }
 
 /// Tokens or money that a provider reported.
-pub(super) const KNOWN: Word = "known";
+pub(super) const KNOWN: LabelValue = "known";
 /// Tokens or money that were estimated.
-pub(super) const ESTIMATED: Word = "estimated";
+pub(super) const ESTIMATED: LabelValue = "estimated";
 /// The rung of an attempt for a summary, which is on no ladder.
-pub(crate) const SUMMARY: Word = "summary";
+pub(crate) const SUMMARY: LabelValue = "summary";
 /// The rung on which no model is asked again.
-pub(super) const SALVAGE: Word = "salvage";
+pub(super) const SALVAGE: LabelValue = "salvage";
 /// The failure of a driver that panicked.
-pub(super) const PANIC: Word = "panic";
-/// The end of a turn whose message was replaced.
-pub(super) const EDITED: Word = "edited";
+pub(super) const PANIC: LabelValue = "panic";
+/// The end of a turn that an edit replaced.
+pub(super) const EDITED: LabelValue = "edited";
 
-pub(super) const fn status(status: Status) -> Word {
+pub(super) const fn status(status: Status) -> LabelValue {
     match status {
         Status::Idle => "idle",
         Status::Running => "running",
@@ -131,7 +131,7 @@ pub(super) const fn status(status: Status) -> Word {
     }
 }
 
-pub(crate) const fn end(end: &TurnEnd) -> Word {
+pub(crate) const fn end(end: &TurnEnd) -> LabelValue {
     match end {
         TurnEnd::Done => "done",
         TurnEnd::StopAfter(_) => "stop_after",
@@ -148,7 +148,7 @@ pub(crate) const fn end(end: &TurnEnd) -> Word {
     }
 }
 
-pub(crate) const fn stop(stop: &Stop) -> Word {
+pub(crate) const fn stop(stop: &Stop) -> LabelValue {
     match stop {
         Stop::End => "end",
         Stop::ToolUse => "tool_use",
@@ -159,7 +159,7 @@ pub(crate) const fn stop(stop: &Stop) -> Word {
     }
 }
 
-pub(super) const fn outcome(outcome: AttemptOutcome) -> Word {
+pub(super) const fn outcome(outcome: AttemptOutcome) -> LabelValue {
     match outcome {
         AttemptOutcome::Answered => "answered",
         AttemptOutcome::Broke(..) => "broke",
@@ -169,7 +169,7 @@ pub(super) const fn outcome(outcome: AttemptOutcome) -> Word {
 }
 
 /// The result of an attempt for a summary. Interrupted ones are not counted.
-pub(super) const fn result(outcome: AttemptOutcome) -> Option<Word> {
+pub(super) const fn result(outcome: AttemptOutcome) -> Option<LabelValue> {
     match outcome {
         AttemptOutcome::Answered => Some("success"),
         AttemptOutcome::Broke(_, ErrorKind::Silence) => Some("timeout"),
@@ -179,7 +179,7 @@ pub(super) const fn result(outcome: AttemptOutcome) -> Option<Word> {
 }
 
 /// Why a driver could not go on.
-pub(super) const fn failure(error: &WriteError) -> Word {
+pub(super) const fn failure(error: &WriteError) -> LabelValue {
     match error {
         WriteError::Fenced => "fenced",
         WriteError::OutOfPlace => "out_of_place",
@@ -191,7 +191,7 @@ pub(super) const fn failure(error: &WriteError) -> Word {
 }
 
 /// Tokens by kind. Each token is of one kind, so that they can be added up.
-pub(super) const fn kinds(usage: &Usage) -> [(Word, u64); 5] {
+pub(super) const fn kinds(usage: &Usage) -> [(LabelValue, u64); 5] {
     [
         ("input", usage.input),
         ("output", usage.output.saturating_sub(usage.reasoning)),

@@ -20,8 +20,8 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::labels::{
-    self, Attempts, Chats, Compactions, Cost, ESTIMATED, Failures, KNOWN, Model, Recovered, Retries, Steps, Tokens,
-    Tool, ToolOf, Turns,
+    self, AttemptLabels, ChatLabels, CompactionLabels, CostLabels, ESTIMATED, FailureLabels, KNOWN, ModelLabels, RecoveredLabels, RetryLabels, StepLabels, TokenLabels,
+    ToolLabels, ToolCallLabels, TurnLabels,
 };
 use super::size::{is_cut, worth};
 use crate::tool::toolbox::Shelf;
@@ -96,14 +96,14 @@ impl Drop for TurnMeter {
 
 impl TurnMeter {
     fn under(&self, status: Status, change: fn(&Gauge) -> i64) {
-        change(&self.metrics.0.chats.get_or_create(&Chats { status: labels::status(status) }));
+        change(&self.metrics.0.chats.get_or_create(&ChatLabels { status: labels::status(status) }));
     }
 
     /// An attempt begins, after `retract` is taken out of the draft of those before it.
     pub(crate) fn began(&mut self, began: &AttemptBegan, retract: &[Delta], draft: Option<&Draft>) {
         if let Some((model, kind)) = self.step.broke.take() {
-            let (of, kind, rung) = (Model::of(&model), kind.label(), began.rung.label());
-            self.metrics.0.stream_retries.get_or_create(&Retries { of, kind, rung }).inc();
+            let (of, kind, rung) = (ModelLabels::of(&model), kind.label(), began.rung.label());
+            self.metrics.0.stream_retries.get_or_create(&RetryLabels { of, kind, rung }).inc();
             match draft.filter(|_| !retract.contains(&Delta::RetractAll)) {
                 Some(draft) => self.recovered(&model, rung, draft.parts()),
                 None => self.step.recovered = 0,
@@ -113,11 +113,11 @@ impl TurnMeter {
     }
 
     /// Counts what is kept of a broken attempt, once, however often the rest breaks again.
-    fn recovered(&mut self, model: &ModelId, rung: labels::Word, parts: &[Part]) {
+    fn recovered(&mut self, model: &ModelId, rung: labels::LabelValue, parts: &[Part]) {
         let bytes = parts.iter().map(worth).sum::<usize>();
         let new = bytes.saturating_sub(std::mem::replace(&mut self.step.recovered, bytes));
         if new > 0 {
-            let labels = Recovered { of: Model::of(model), rung };
+            let labels = RecoveredLabels { of: ModelLabels::of(model), rung };
             self.metrics.0.recovered.get_or_create(&labels).inc_by(new as u64);
         }
     }
@@ -153,14 +153,14 @@ impl TurnMeter {
 
     fn turn_ended(&mut self, end: &TurnEnd, began: Option<Timestamp>, at: Timestamp) {
         if let TurnEnd::Failed(failure) = end {
-            self.metrics.0.turn_failures.get_or_create(&Failures { kind: failure.kind.label() }).inc();
+            self.metrics.0.turn_failures.get_or_create(&FailureLabels { kind: failure.kind.label() }).inc();
         }
         self.turn_over(labels::end(end), began, at);
     }
 
-    fn turn_over(&mut self, end: labels::Word, began: Option<Timestamp>, at: Timestamp) {
+    fn turn_over(&mut self, end: labels::LabelValue, began: Option<Timestamp>, at: Timestamp) {
         if let Some(began) = began {
-            self.metrics.0.turn_duration.get_or_create(&Turns { end }).observe(at.since(began).as_secs_f64());
+            self.metrics.0.turn_duration.get_or_create(&TurnLabels { end }).observe(at.since(began).as_secs_f64());
         }
         self.step = StepCounts::default();
     }
@@ -180,11 +180,11 @@ impl TurnMeter {
     }
 
     fn replied(&mut self, reply: &Reply) {
-        let (of, stop) = (Model::of(&reply.model), labels::stop(&reply.stop));
-        self.metrics.0.steps.get_or_create(&Steps { of, stop }).inc();
+        let (of, stop) = (ModelLabels::of(&reply.model), labels::stop(&reply.stop));
+        self.metrics.0.steps.get_or_create(&StepLabels { of, stop }).inc();
         let whole = !matches!(reply.stop, Stop::Interrupted | Stop::Broken);
         if let Some((model, _)) = self.step.broke.take().filter(|_| whole) {
-            self.metrics.0.salvages.get_or_create(&Model::of(&model)).inc();
+            self.metrics.0.salvages.get_or_create(&ModelLabels::of(&model)).inc();
             self.recovered(&model, labels::SALVAGE, &reply.parts);
         }
         self.speaker = Some(reply.model.clone());
@@ -198,17 +198,17 @@ impl TurnMeter {
             Some(began) => began.rung.label(),
             None => labels::SUMMARY,
         };
-        let (of, outcome) = (Model::of(&row.model), labels::outcome(row.outcome));
+        let (of, outcome) = (ModelLabels::of(&row.model), labels::outcome(row.outcome));
         self.metrics.0.attempt_duration.get_or_create(&of).observe(row.took.as_secs_f64());
         self.spent(&of, row);
         match began {
             Some(_) => self.step_attempted(&of, row),
             None => self.summary_attempted(&of, row.outcome),
         }
-        self.metrics.0.attempts.get_or_create(&Attempts { of, rung, outcome }).inc();
+        self.metrics.0.attempts.get_or_create(&AttemptLabels { of, rung, outcome }).inc();
     }
 
-    fn step_attempted(&mut self, of: &Model, row: &AttemptRecord) {
+    fn step_attempted(&mut self, of: &ModelLabels, row: &AttemptRecord) {
         let (cause, kind) = match row.outcome {
             AttemptOutcome::Broke(cause, kind) => (Some(cause), Some(kind)),
             AttemptOutcome::Answered | AttemptOutcome::Interrupted | AttemptOutcome::Lost => (None, None),
@@ -226,23 +226,23 @@ impl TurnMeter {
         }
     }
 
-    fn summary_attempted(&self, of: &Model, outcome: AttemptOutcome) {
+    fn summary_attempted(&self, of: &ModelLabels, outcome: AttemptOutcome) {
         if let Some(result) = labels::result(outcome) {
-            self.metrics.0.compaction.get_or_create(&Compactions { of: of.clone(), result }).inc();
+            self.metrics.0.compaction.get_or_create(&CompactionLabels { of: of.clone(), result }).inc();
         }
     }
 
-    fn spent(&self, of: &Model, row: &AttemptRecord) {
+    fn spent(&self, of: &ModelLabels, row: &AttemptRecord) {
         let (tally, spend) = (&row.tally, &row.spend);
         for (basis, usage, money) in
             [(KNOWN, &tally.known, spend.known), (ESTIMATED, &tally.estimated, spend.estimated)]
         {
             for (kind, count) in labels::kinds(usage).into_iter().filter(|(_, count)| *count > 0) {
-                let labels = Tokens { of: of.clone(), kind, basis };
+                let labels = TokenLabels { of: of.clone(), kind, basis };
                 self.metrics.0.tokens.get_or_create(&labels).inc_by(count);
             }
             if money > Micros(0) {
-                let labels = Cost { of: of.clone(), basis };
+                let labels = CostLabels { of: of.clone(), basis };
                 self.metrics.0.cost.get_or_create(&labels).inc_by(money.0 as f64 / 1e6);
             }
         }
@@ -250,9 +250,9 @@ impl TurnMeter {
 
     fn result(&self, result: &CallResult, shelf: &Shelf) {
         let all = &self.metrics.0;
-        let of = self.speaker.as_ref().map(Model::of);
-        let of = of.unwrap_or_else(|| Model { provider: "unknown".into(), model: "unknown".into() });
-        let labels = ToolOf { of, tool: shelf.label(&result.tool) };
+        let of = self.speaker.as_ref().map(ModelLabels::of);
+        let of = of.unwrap_or_else(|| ModelLabels { provider: "unknown".into(), model: "unknown".into() });
+        let labels = ToolCallLabels { of, tool: shelf.label(&result.tool) };
         match result.verdict {
             CallVerdict::Done => {}
             CallVerdict::Error => {
@@ -269,7 +269,7 @@ impl TurnMeter {
             all.tool_result_truncated.get_or_create(&labels).inc();
         }
         if let Some((_, took)) = result.ran() {
-            all.tool_duration.get_or_create(&Tool { tool: labels.tool }).observe(took.as_secs_f64());
+            all.tool_duration.get_or_create(&ToolLabels { tool: labels.tool }).observe(took.as_secs_f64());
         }
     }
 }

@@ -11,7 +11,7 @@ use everturn_core::status::Status;
 use everturn_core::truncate;
 use everturn_stores::StoreError;
 
-use super::labels::{self, Word};
+use super::labels::{self, LabelValue};
 use super::size::is_cut;
 use super::*;
 
@@ -49,15 +49,15 @@ fn the_page_lists_what_is_registered() {
     for (label, words) in vocabulary() {
         writeln!(page.0, "| {label} | {} |", words.join(", ")).unwrap();
     }
-    // What follows is of the server, whose test holds it.
+    // The rest is of the server, and checked by its test.
     let (_, server) = include_str!("../../../../../docs/metrics.md").split_once(SERVER).expect("the server's part");
     write!(page.0, "{SERVER}{server}").unwrap();
     expect_test::expect_file!["../../../../../docs/metrics.md"].assert_eq(&page.0);
 }
 
 /// Every word that may stand in a label, by label.
-fn vocabulary() -> Vec<(&'static str, Vec<Word>)> {
-    let kinds: Vec<Word> = ErrorKind::ALL.iter().map(|kind| kind.label()).collect();
+fn vocabulary() -> Vec<(&'static str, Vec<LabelValue>)> {
+    let kinds: Vec<LabelValue> = ErrorKind::ALL.iter().map(|kind| kind.label()).collect();
     let silent = AttemptOutcome::Broke(Cause::IdleStall, ErrorKind::Silence);
     let failures = chain(WriteError::Fenced, |error| match error {
         WriteError::Fenced => Some(WriteError::OutOfPlace),

@@ -46,37 +46,37 @@ async fn broken_everywhere(way: Way) {
     assert!(broken > 20 && broken < bytes.len(), "{broken} of {} broke: the bytes reach to the end", bytes.len());
 }
 
-/// P23, AW24: Anthropic Messages, gone on with by instruction.
+/// AW24: Anthropic Messages, gone on with by instruction.
 #[tokio::test]
 async fn anthropic() {
     broken_everywhere(Way::Anthropic).await;
 }
 
-/// P23, AW24: Anthropic Messages, gone on with from the model's own words.
+/// AW24: Anthropic Messages, gone on with from the model's own words.
 #[tokio::test]
 async fn prefill() {
     broken_everywhere(Way::Prefill).await;
 }
 
-/// P23, AW24: OpenAI Responses.
+/// AW24: OpenAI Responses.
 #[tokio::test]
 async fn responses() {
     broken_everywhere(Way::Responses).await;
 }
 
-/// P23, AW24: OpenAI Responses, re-attached to.
+/// AW24: OpenAI Responses, re-attached to.
 #[tokio::test]
 async fn kept() {
     broken_everywhere(Way::Kept).await;
 }
 
-/// P23, AW24: OpenAI Chat Completions.
+/// AW24: OpenAI Chat Completions.
 #[tokio::test]
 async fn chat() {
     broken_everywhere(Way::Chat).await;
 }
 
-/// P23, AW24: Gemini.
+/// AW24: Gemini.
 #[tokio::test]
 async fn gemini() {
     broken_everywhere(Way::Gemini).await;

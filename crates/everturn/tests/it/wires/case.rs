@@ -180,7 +180,7 @@ impl Case {
         if end == TurnEnd::Done && said.starts_with("t1 ") {
             assert_eq!(said, numbers(1, WHOLE), "{} on {way}: nothing is lost and nothing doubled", self.name);
         }
-        stage.nobody_listens().await;
+        stage.stream_is_closed().await;
         let mut attempts = stage.chat.attempts(0).await.unwrap();
         attempts.retain(|row| self.turns == 1 || row.step.0 > 1);
         let told = [seen, trace::rows(&attempts), trace::asked(&stage.requests()[before..])].concat();

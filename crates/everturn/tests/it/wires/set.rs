@@ -158,7 +158,7 @@ impl Stage {
     }
 
     /// Waits until the provider has noticed that its stream was closed.
-    pub async fn nobody_listens(&self) {
+    pub async fn stream_is_closed(&self) {
         self.engine.shutdown().await;
         while self.understudy.streams_open() > 0 {
             tokio::task::yield_now().await;
