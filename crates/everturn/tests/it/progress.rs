@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::stage::{Stage, agent};
+use crate::stepwise::{Fault, Stepwise};
 use crate::tools::{ANY, calling, results};
 
 /// CL56, CL57, MC24: a tool's context carries the way to show something while the tool runs. It is stored before it is
@@ -107,6 +108,25 @@ async fn a_log_hears_every_delta() {
     assert_eq!(told[..2], first.texts()[..], "what the first stored, again");
     let said: String = told.iter().filter_map(|text| Some(text.split_once(' ')?.1)).collect();
     assert_eq!(chat.newest_reply().await.unwrap(), Some(said));
+}
+
+/// I21: a delta log gets deltas that had to wait for the store too, whether or not the first write happened.
+#[tokio::test(start_paused = true)]
+async fn a_log_gets_deltas_that_waited_for_the_store() {
+    for fault in [Fault::Refused, Fault::Unanswered] {
+        let understudy = Understudy::new([script([wait(2), text("Hello"), wait(30), stop(Stop::End)])]);
+        let store = Arc::new(Stepwise::default());
+        let log = Log::default();
+        let builder = Engine::builder().store(store.clone()).provider(understudy).agent("it", agent());
+        let engine = builder.delta_log(log.clone()).seed(1).starting_at(Timestamp(0)).start();
+        let chat = engine.create("it").await.unwrap();
+        chat.send("go").await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        store.fail_after(0, fault);
+        chat.rest().await.unwrap();
+        assert!(!store.is_to_fail());
+        assert_eq!(log.texts(), ["1.2 Hello"], "{fault:?}");
+    }
 }
 
 /// A chat may begin with what another program kept; with what a provider would refuse it may not.

@@ -245,6 +245,7 @@ impl Attempt {
         match pending.done().await {
             Err(WriteError::Store(outage @ StoreError::Unavailable(_))) if self.waits_for_store => {
                 self.append_again(pending.rows(), outage).await?;
+                self.signals.log(pending.rows()); // The acknowledgement said that they were not stored.
                 self.signals.ring_for_deltas();
             }
             stored => stored?,
