@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::compaction::Fitting;
-use crate::drive::session::{OnOutage, ChatSession};
+use crate::drive::session::{ChatSession, OnOutage};
 use crate::drive::step::record::{EndedAttempt, end_attempt};
 use crate::drive::tools::result;
 use crate::process::Shared;
@@ -166,7 +166,10 @@ async fn apply_during(
 
 /// Applies commands now if the inbox has signalled any. For places where nothing may begin any more once a command stops
 /// the turn.
-pub(crate) async fn apply_if_signalled(session: &mut ChatSession, cancel: &CancellationToken) -> Result<(), WriteError> {
+pub(crate) async fn apply_if_signalled(
+    session: &mut ChatSession,
+    cancel: &CancellationToken,
+) -> Result<(), WriteError> {
     if session.env.signals.inbox.notified().now_or_never().is_none() {
         return Ok(());
     }

@@ -23,7 +23,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::agent::Agent;
 use crate::drive::inbox;
-use crate::drive::session::{OnOutage, ChatSession};
+use crate::drive::session::{ChatSession, OnOutage};
 use crate::observe::spans;
 use crate::tool::progress::{ToolProgress, bounded};
 use crate::tool::toolbox::{Runner, Shelf};

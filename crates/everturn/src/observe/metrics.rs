@@ -30,7 +30,8 @@ use prometheus_client::registry::{Metric, Registry};
 use tokio::task::JoinError;
 
 use labels::{
-    AttemptLabels, ChatLabels, CompactionLabels, CostLabels, FailureLabels, ModelLabels, RecoveredLabels, RetryLabels, StepLabels, TokenLabels, ToolLabels, ToolCallLabels, TurnLabels,
+    AttemptLabels, ChatLabels, CompactionLabels, CostLabels, FailureLabels, ModelLabels, RecoveredLabels, RetryLabels,
+    StepLabels, TokenLabels, ToolCallLabels, ToolLabels, TurnLabels,
 };
 pub(crate) use meter::{Commit, TurnMeter};
 

@@ -65,7 +65,7 @@ async fn a_broken_chain_is_answered_by_the_whole_transcript() {
         t=000.0 running
         t=000.0 delta 2 attempt 2 Restart understudy/one
         t=000.0 delta 3 ResponseId("r2")
-        t=000.0 delta 4 Handle(Handle { id: "r2", cursor: "0" })
+        t=000.0 delta 4 Handle(GenerationHandle { id: "r2", cursor: "0" })
         t=000.0 delta 5 Text("Here I am.")
         t=000.0 message 4 reply ["Here I am."] End
         t=000.0 running

@@ -243,7 +243,7 @@ async fn a_generation_found_again_is_paid_once() {
         t=000.0 running
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 delta 2 ResponseId("r1")
-        t=000.0 delta 3 Handle(Handle { id: "r1", cursor: "0" })
+        t=000.0 delta 3 Handle(GenerationHandle { id: "r1", cursor: "0" })
         t=000.0 delta 4 usage Some((1000, 1))
         t=000.0 delta 5 Text("The quick ")
         t=000.0 running retry Timeout until 0.9

@@ -218,7 +218,7 @@ async fn with_every_budget_spent_the_partial_answer_stays() {
     .assert_eq(&stage.run("Go.").await);
     let TurnEnd::Failed(failure) = stage.ended().await else { panic!() };
     expect![[r#"
-        Failure {
+        TurnFailure {
             kind: Truncated,
             message: "The AI provider broke off before its answer was complete; try again",
             detail: "it kept failing without getting further",

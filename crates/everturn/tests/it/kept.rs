@@ -226,7 +226,7 @@ async fn a_whole_call_is_salvaged_when_the_next_model_is_asked() {
         t=000.0 running
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 delta 2 ResponseId("r1")
-        t=000.0 delta 3 Handle(Handle { id: "r1", cursor: "0" })
+        t=000.0 delta 3 Handle(GenerationHandle { id: "r1", cursor: "0" })
         t=000.0 delta 4 Text("Look.")
         t=000.0 delta 5 call echo
         t=000.0 delta 6 CallInput { slot: 0, json: "{\"say\":\"a\"}" }
@@ -284,12 +284,12 @@ async fn a_head_that_breaks_is_heard_again() {
         t=000.0 running retry Timeout until 0.9
         t=000.9 delta 3 attempt 2 Continue understudy/one
         t=000.9 delta 4 ResponseId("r2")
-        t=000.9 delta 5 Handle(Handle { id: "r2", cursor: "0" })
+        t=000.9 delta 5 Handle(GenerationHandle { id: "r2", cursor: "0" })
         t=000.9 running retry Timeout until 2.1
         t=002.1 delta 6 attempt 3 Reattach understudy/one
         t=002.1 delta 7 Seam(Seam { at: 20, dropped: 10, inserted: 0, unmatched: 0 })
         t=002.1 delta 8 Text("jumps.")
-        t=002.1 delta 9 Handle(Handle { id: "r2", cursor: "6" })
+        t=002.1 delta 9 Handle(GenerationHandle { id: "r2", cursor: "6" })
         t=002.1 message 2 reply ["The quick brown fox jumps."] End
         t=002.1 running
         t=002.1 idle Done

@@ -153,7 +153,7 @@ async fn a_kept_generation_is_found_again() {
         t=000.0 running
         t=000.0 delta 1 attempt 1 First understudy/one
         t=000.0 delta 2 ResponseId("resp_1")
-        t=000.0 delta 3 Handle(Handle { id: "resp_1", cursor: "0" })
+        t=000.0 delta 3 Handle(GenerationHandle { id: "resp_1", cursor: "0" })
         t=000.0 delta 4 Reasoning("Thinking ")
         t=000.0 running retry Timeout until 0.9
         t=000.9 delta 5 attempt 2 Reattach understudy/one

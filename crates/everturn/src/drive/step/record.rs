@@ -13,7 +13,7 @@ use everturn_core::ids::ModelId;
 use everturn_core::retry::RetrySpent;
 
 use crate::drive::compaction::Fitting;
-use crate::drive::session::{Environment, ChatSession};
+use crate::drive::session::{ChatSession, Environment};
 use crate::drive::step::recovery;
 use crate::drive::step::request::prepare;
 

@@ -20,8 +20,8 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::labels::{
-    self, AttemptLabels, ChatLabels, CompactionLabels, CostLabels, ESTIMATED, FailureLabels, KNOWN, ModelLabels, RecoveredLabels, RetryLabels, StepLabels, TokenLabels,
-    ToolLabels, ToolCallLabels, TurnLabels,
+    self, AttemptLabels, ChatLabels, CompactionLabels, CostLabels, ESTIMATED, FailureLabels, KNOWN, ModelLabels,
+    RecoveredLabels, RetryLabels, StepLabels, TokenLabels, ToolCallLabels, ToolLabels, TurnLabels,
 };
 use super::size::{is_cut, worth};
 use crate::tool::toolbox::Shelf;
