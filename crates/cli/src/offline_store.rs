@@ -96,8 +96,8 @@ impl Kept {
     /// A chat at one moment: servers may be at work.
     pub async fn picture(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
         match self {
-            Self::Ours(inspection) => inspection.picture(chat),
-            Self::Shared(inspection) => inspection.picture(chat).await,
+            Self::Ours(inspection) => inspection.snapshot(chat),
+            Self::Shared(inspection) => inspection.snapshot(chat).await,
         }
     }
 

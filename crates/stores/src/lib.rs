@@ -19,6 +19,8 @@ mod heading;
 mod idempotency;
 mod memory;
 mod new_chat;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod newest_rows;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod search;

@@ -34,13 +34,13 @@ use crate::store::{
     AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, News, NewsRead, Reader, Receipt, Store,
     StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
-use crate::tables::{self, PAGE_LEN_MAX, Sheet};
+use crate::tables::{self, PAGE_LEN_MAX, PageBudget};
 use crate::tokens::{Token, TokenHash, Tokens};
 
 /// A store that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct Memory {
-    house: Mutex<House>,
+    chats: Mutex<Chats>,
     tokens: Mutex<BTreeMap<TokenHash, Token>>,
     asked: Mutex<HashMap<(String, String), IdempotencyRecord>>,
     used: Mutex<BTreeMap<(String, Day), BudgetUse>>,
@@ -48,8 +48,8 @@ pub struct Memory {
 
 /// All chats.
 #[derive(Debug, Default)]
-struct House {
-    rooms: BTreeMap<ChatId, Room>,
+struct Chats {
+    by_id: BTreeMap<ChatId, StoredChat>,
     /// What was made under a key of an owner's, and what was asked for.
     made: HashMap<(String, String), (ChatId, [u8; 32])>,
     /// The highest fence of a chat that was deleted: no lease of it is ever given again.
@@ -57,17 +57,17 @@ struct House {
 }
 
 /// A command, and what became of it once the driver has come to it.
-type Letter = (InboxCommand, Option<Result<(), Refusal>>);
+type StoredCommand = (InboxCommand, Option<Result<(), Refusal>>);
 
 /// Everything kept of one chat.
 #[derive(Debug)]
-struct Room {
+struct StoredChat {
     chat: Chat,
     fence: Fence,
     messages: Vec<(Version, Arc<Message>)>,
     rewinds: Vec<(Version, MessageId)>,
     rows: Vec<JournalRow>,
-    inbox: BTreeMap<InboxSeq, Letter>,
+    inbox: BTreeMap<InboxSeq, StoredCommand>,
     keys: HashMap<String, InboxSeq>,
     attempts: Vec<AttemptRecord>,
     calls: BTreeMap<CallUid, CallRecord>,
@@ -80,8 +80,8 @@ impl Memory {
         Self::default()
     }
 
-    fn house(&self) -> MutexGuard<'_, House> {
-        self.house.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole or not at all.
+    fn chats(&self) -> MutexGuard<'_, Chats> {
+        self.chats.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole or not at all.
     }
 
     fn tokens(&self) -> MutexGuard<'_, BTreeMap<TokenHash, Token>> {
@@ -96,17 +96,17 @@ impl Memory {
         }
     }
 
-    fn read<T>(&self, chat: ChatId, read: impl FnOnce(&Room) -> T) -> Result<T, StoreError> {
-        self.house().rooms.get(&chat).map(read).ok_or(StoreError::NoSuchChat)
+    fn read<T>(&self, chat: ChatId, read: impl FnOnce(&StoredChat) -> T) -> Result<T, StoreError> {
+        self.chats().by_id.get(&chat).map(read).ok_or(StoreError::NoSuchChat)
     }
 
     fn write<T>(
         &self,
         AppendRight { chat, fence }: AppendRight,
-        write: impl FnOnce(&mut Room) -> Result<T, WriteError>,
+        write: impl FnOnce(&mut StoredChat) -> Result<T, WriteError>,
     ) -> Result<T, WriteError> {
-        match self.house().rooms.get_mut(&chat) {
-            Some(room) if room.fence == fence => write(room),
+        match self.chats().by_id.get_mut(&chat) {
+            Some(stored) if stored.fence == fence => write(stored),
             Some(_) => Err(WriteError::Fenced),
             None => Err(StoreError::NoSuchChat.into()),
         }
@@ -116,59 +116,59 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
-        self.house().create(new)
+        self.chats().create(new)
     }
 
     async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
-        self.house().created(new)
+        self.chats().created(new)
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
-        let mut house = self.house();
-        match house.rooms.get(&lease.chat()) {
-            Some(room) if room.fence == lease.fence() => {}
+        let mut chats = self.chats();
+        match chats.by_id.get(&lease.chat()) {
+            Some(stored) if stored.fence == lease.fence() => {}
             Some(_) => return Err(WriteError::Fenced),
             None => return Err(StoreError::NoSuchChat.into()),
         }
-        house.rooms.remove(&lease.chat());
-        house.made.retain(|_, (made, _)| *made != lease.chat());
-        house.floor = house.floor.max(lease.fence());
+        chats.by_id.remove(&lease.chat());
+        chats.made.retain(|_, (made, _)| *made != lease.chat());
+        chats.floor = chats.floor.max(lease.fence());
         Ok(())
     }
 
     async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
-        let house = self.house();
+        let chats = self.chats();
         let wanted = search::wanted(&query.text);
-        let fitting = house.rooms.values().filter(|room| room.fits(query, &wanted));
-        let mut headings: Vec<Heading> = fitting.map(Room::heading).collect();
+        let fitting = chats.by_id.values().filter(|stored| stored.fits(query, &wanted));
+        let mut headings: Vec<Heading> = fitting.map(StoredChat::heading).collect();
         headings.sort_by_key(|heading| std::cmp::Reverse(heading.place()));
         headings.truncate(query.len);
         Ok(headings)
     }
 
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
-        let mut house = self.house();
-        let room = house.rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
-        room.submit(submission, limits).map(|seq| Receipt { chat, seq })
+        let mut chats = self.chats();
+        let stored = chats.by_id.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
+        stored.submit(submission, limits).map(|seq| Receipt { chat, seq })
     }
 
     async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError> {
-        self.read(chat, |room| {
+        self.read(chat, |stored| {
             let seq = match command {
-                CommandRef::Key(key) => *room.keys.get(key)?,
+                CommandRef::Key(key) => *stored.keys.get(key)?,
                 CommandRef::Seq(seq) => seq,
             };
-            room.command(seq).map(|(_, outcome)| Submitted { seq, outcome: *outcome })
+            stored.command(seq).map(|(_, outcome)| Submitted { seq, outcome: *outcome })
         })
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
-        let mut house = self.house();
-        let floor = house.floor;
-        let room = house.rooms.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
-        let before = room.fence;
-        room.fence = before.max(floor).next();
-        Ok(Lease::granted(chat, room.fence, before))
+        let mut chats = self.chats();
+        let floor = chats.floor;
+        let stored = chats.by_id.get_mut(&chat).ok_or(StoreError::NoSuchChat)?;
+        let before = stored.fence;
+        stored.fence = before.max(floor).next();
+        Ok(Lease::granted(chat, stored.fence, before))
     }
 
     async fn release(&self, _lease: Lease) -> Result<(), StoreError> {
@@ -176,64 +176,66 @@ impl Store for Memory {
     }
 
     async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
-        self.write(lease.append_right(), |room| Ok(room.load(part)))
+        self.write(lease.append_right(), |stored| Ok(stored.load(part)))
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
-        self.read(chat, |room| room.pending().cloned().collect())
+        self.read(chat, |stored| stored.pending().cloned().collect())
     }
 
     async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
-        let house = self.house();
-        let chats = house.rooms.values().map(|room| (&room.chat, room.pending().next().is_some()));
+        let chats = self.chats();
+        let chats = chats.by_id.values().map(|stored| (&stored.chat, stored.pending().next().is_some()));
         let found = chats.filter(|(chat, has_commands)| chat.is_busy() || *has_commands);
         Ok(found.map(|(chat, has_commands)| Unsettled { chat: chat.id, has_commands }).collect())
     }
 
     async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
-        ack.tell(self.write(right, |room| room.append(rows)));
+        ack.tell(self.write(right, |stored| stored.append(rows)));
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        self.write(lease.append_right(), |room| {
-            let used = tables::used(&room.chat, facts);
-            let version = room.commit(facts);
-            self.count(&room.chat.owner, used);
+        self.write(lease.append_right(), |stored| {
+            let used = tables::used(&stored.chat, facts);
+            let version = stored.commit(facts);
+            self.count(&stored.chat.owner, used);
             Ok(version)
         })
     }
 
     fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {
-        NewsRead::reading(async move { self.read(chat, |room| room.since(cursor)) })
+        NewsRead::reading(async move { self.read(chat, |stored| stored.since(cursor)) })
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
-        self.read(chat, Room::standing)
+        self.read(chat, StoredChat::standing)
     }
 
     async fn message(&self, chat: ChatId, id: MessageId, _reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
-        self.read(chat, |room| {
-            let place = room.messages.binary_search_by_key(&id, |(_, message)| message.id).ok()?;
-            Some(room.messages[place].1.clone())
+        self.read(chat, |stored| {
+            let place = stored.messages.binary_search_by_key(&id, |(_, message)| message.id).ok()?;
+            Some(stored.messages[place].1.clone())
         })
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
-        self.read(chat, |room| room.attempts.iter().skip(seen).take(len).cloned().collect())
+        self.read(chat, |stored| stored.attempts.iter().skip(seen).take(len).cloned().collect())
     }
 
     async fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.read(chat, |room| room.messages(range))
+        self.read(chat, |stored| stored.messages(range))
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
-        self.read(chat, |room| room.calls.values().cloned().collect())
+        self.read(chat, |stored| stored.calls.values().cloned().collect())
     }
 
     async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
-        let house = self.house();
-        let works = |(id, room): &(&ChatId, &Room)| room.chat.owner == owner && room.works() && !besides.contains(id);
-        Ok(house.rooms.iter().filter(works).count())
+        let chats = self.chats();
+        let works = |(id, stored): &(&ChatId, &StoredChat)| {
+            stored.chat.owner == owner && stored.works() && !besides.contains(id)
+        };
+        Ok(chats.by_id.iter().filter(works).count())
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
@@ -283,7 +285,7 @@ impl Tokens for Memory {
     }
 }
 
-impl Room {
+impl StoredChat {
     fn fits(&self, query: &ChatQuery, wanted: &[Vec<u8>]) -> bool {
         let said = || self.messages.iter().filter_map(|(_, message)| search::of(message));
         query.fits(&self.chat) && (query.is_in_title(&self.chat) || said().any(|kept| search::fit(&kept, wanted)))
@@ -321,7 +323,7 @@ impl Room {
         Ok(seq)
     }
 
-    fn command(&self, seq: InboxSeq) -> Option<&Letter> {
+    fn command(&self, seq: InboxSeq) -> Option<&StoredCommand> {
         self.inbox.get(&seq)
     }
 
@@ -395,8 +397,8 @@ impl Room {
                 }
                 Fact::Attempted(attempted, _) => self.attempts.push((**attempted).clone()),
                 Fact::Obeyed(seq, outcome) => {
-                    if let Some(letter) = self.inbox.get_mut(seq) {
-                        letter.1 = Some(*outcome);
+                    if let Some(command) = self.inbox.get_mut(seq) {
+                        command.1 = Some(*outcome);
                     }
                 }
                 _ => {} // The chat itself says the rest.
@@ -454,8 +456,8 @@ impl Room {
 
 /// How many of these go on one page.
 fn fitting<'m>(messages: impl Iterator<Item = &'m (Version, Arc<Message>)>) -> usize {
-    let mut sheet = Sheet::page();
-    messages.take_while(|(_, message)| sheet.fits(shape::message::write(&message.without_bytes()).json.len())).count()
+    let mut budget = PageBudget::page();
+    messages.take_while(|(_, message)| budget.take(shape::message::write(&message.without_bytes()).json.len())).count()
 }
 
 fn note(calls: &mut BTreeMap<CallUid, CallRecord>, entry: Entry<'_>) {

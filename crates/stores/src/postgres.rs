@@ -58,7 +58,7 @@ mod reads {
 }
 
 use std::collections::BTreeSet;
-use std::ops::{Deref, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -84,16 +84,17 @@ use crate::store::{
     AppendRight, CallRecord, CommandRef, Hint, Lease, LoadPart, Loaded, MessageRange, NewsRead, Reader, Receipt, Store,
     StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
-use crate::tables::{Durability, Fetch, Sheet};
+use crate::tables::{Durability, Fetch, PageBudget};
 use connection::columns::id_bytes;
-use connection::pool::{Link, Mode};
-use connection::retry::{Fault, Patience};
-use journal::filing::Chore;
+use connection::pool::{ConnectionPool, TxMode};
+use connection::retry::{DbFault, Retry};
+use journal::filing::FilingJob;
 use journal::writer::Job;
-use leases::cache::Desks;
-use leases::worker::{Life, Worker};
-use notify::channel::{Haste, Teller};
-use notify::hints::Hints;
+use leases::cache::ChatCaches;
+use leases::worker::{Worker, WorkerState};
+use notify::channel::{Notifier, Urgency};
+use notify::hints::HintQueue;
+use reads::chat::Reads;
 pub use reads::inspect::PostgresInspection;
 use setup::address::Address;
 
@@ -109,7 +110,7 @@ pub struct PostgresOptions {
     /// How long a connection may take to open.
     pub connect_max: Duration,
     /// How long something is tried again while the database is away.
-    pub patience: Duration,
+    pub retry_max: Duration,
     /// How long other processes wait for one that is silent before they take its chats.
     pub lease_max: Duration,
     /// How often a process says that it is alive.
@@ -134,7 +135,7 @@ impl Default for PostgresOptions {
             connections_max: 16,
             statement_max: Duration::from_secs(10),
             connect_max: Duration::from_secs(5),
-            patience: Duration::from_secs(10),
+            retry_max: Duration::from_secs(10),
             lease_max: Duration::from_secs(15),
             heartbeat: Duration::from_secs(5),
             durability: Durability::Process,
@@ -146,33 +147,33 @@ impl Default for PostgresOptions {
 }
 
 /// The right to be the one who writes to a chat in this process, for one write.
-type Turn = tokio::sync::OwnedMutexGuard<()>;
+type ChatLock = tokio::sync::OwnedMutexGuard<()>;
 
 /// A store that several processes share.
 pub struct Postgres {
     inner: Arc<Inner>,
-    /// Stopped before the worker says farewell.
+    /// Stopped before the worker says unregister.
     _tasks: JoinSet<()>,
     _worker: Worker,
 }
 
 struct Inner {
     /// Looking takes no more than whoever only looks has.
-    sight: PostgresInspection,
+    reads: Reads,
     /// The journal has a connection of its own, so that no crowd can keep it waiting.
-    writing: Link,
+    writing: ConnectionPool,
     /// Who may look for words in everything that was ever said, which takes long.
     searches: Arc<Semaphore>,
-    draft_mode: Mode,
+    draft_mode: TxMode,
     file_len_min: usize,
     /// How much longer than its word a silent worker is believed.
-    belief: f64,
-    life: Arc<Life>,
-    desks: Desks,
-    hints: Arc<Hints>,
-    teller: Arc<Teller>,
+    lease_tolerance: f64,
+    state: Arc<WorkerState>,
+    caches: ChatCaches,
+    hints: Arc<HintQueue>,
+    notifier: Arc<Notifier>,
     jobs: mpsc::Sender<Job>,
-    chores: mpsc::Sender<Chore>,
+    filing_jobs: mpsc::Sender<FilingJob>,
     /// Rings when something was journalled that is not on the disk.
     unsynced: Notify,
     /// By what others know who told them.
@@ -190,31 +191,31 @@ impl Postgres {
         let elsewhere = options.listen_url.as_deref().map(|url| Address::parse(url, &options)).transpose()?;
         let listening = elsewhere.unwrap_or_else(|| address.clone());
         let watching_len = options.connections_max / 3;
-        let link = Arc::new(Link::new(address.clone(), options.connections_max - watching_len, &options)?);
+        let pool = Arc::new(ConnectionPool::new(address.clone(), options.connections_max - watching_len, &options)?);
         let (watching, searches_max) = match watching_len {
-            0 => (link.clone(), options.connections_max / 2),
-            len => (Arc::new(Link::new(address.clone(), len, &options)?), len / 2),
+            0 => (pool.clone(), options.connections_max / 2),
+            len => (Arc::new(ConnectionPool::new(address.clone(), len, &options)?), len / 2),
         };
-        setup::migrate::migrate(&link, Patience::new(options.patience)).await?;
-        let hints = Arc::new(Hints::default());
+        setup::migrate::migrate(&pool, Retry::new(options.retry_max)).await?;
+        let hints = Arc::new(HintQueue::default());
         let chance = entropy::number();
-        let belief = 1.0 + (chance % 1000) as f64 / 10_000.0;
-        let worker = Worker::start(address.clone(), &options, belief, hints.clone()).await?;
+        let lease_tolerance = 1.0 + (chance % 1000) as f64 / 10_000.0;
+        let worker = Worker::start(address.clone(), &options, lease_tolerance, hints.clone()).await?;
         let (jobs, taken) = mpsc::channel(journal::writer::QUEUE_LEN_MAX);
-        let (chores, due) = mpsc::channel(journal::filing::QUEUE_LEN_MAX);
+        let (filing_jobs, due) = mpsc::channel(journal::filing::QUEUE_LEN_MAX);
         let inner = Arc::new(Inner {
-            sight: PostgresInspection { link, watching, patience: options.patience },
-            writing: Link::new(address, 1, &options)?,
+            reads: Reads { pool, watching, retry_max: options.retry_max },
+            writing: ConnectionPool::new(address, 1, &options)?,
             searches: Arc::new(Semaphore::new(searches_max.max(1))),
             draft_mode: journal::writer::draft_mode(options.durability),
             file_len_min: options.file_len_min,
-            belief,
-            life: worker.life.clone(),
-            desks: Desks::default(),
+            lease_tolerance,
+            state: worker.state.clone(),
+            caches: ChatCaches::default(),
             hints: hints.clone(),
-            teller: Arc::default(),
+            notifier: Arc::default(),
             jobs,
-            chores,
+            filing_jobs,
             unsynced: Notify::new(),
             sender: (chance >> 1) as i64,
             tickets: AtomicI64::new(0),
@@ -224,8 +225,8 @@ impl Postgres {
         tasks.spawn(journal::writer::run(inner.clone(), taken));
         tasks.spawn(journal::filing::run(inner.clone(), due));
         tasks.spawn(journal::sync::run(inner.clone()));
-        tasks.spawn(inner.teller.clone().run(inner.sender, inner.link.clone()));
-        tasks.spawn(notify::channel::listen(listening, inner.sender, hints.clone(), worker.life.clone()));
+        tasks.spawn(inner.notifier.clone().run(inner.sender, inner.reads.pool.clone()));
+        tasks.spawn(notify::channel::listen(listening, inner.sender, hints.clone(), worker.state.clone()));
         tasks.spawn(notify::hints::remind(hints, options.heartbeat / 2));
         Ok(Self { inner, _tasks: tasks, _worker: worker })
     }
@@ -236,20 +237,20 @@ impl Postgres {
     /// # Errors
     /// It does not tell.
     pub async fn name(&self) -> Result<String, StoreError> {
-        self.inner.name().await
+        self.inner.reads.name().await
     }
 
     /// For tests: as if this process stood still and could not say that it is alive.
     #[cfg(feature = "conformance")]
     pub fn pause_heartbeat(&self, is_paused: bool) {
-        self.inner.life.pause(is_paused);
+        self.inner.state.pause(is_paused);
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        self.inner.link.close();
-        self.inner.watching.close();
+        self.inner.reads.pool.close();
+        self.inner.reads.watching.close();
         self.inner.writing.close();
     }
 }
@@ -259,34 +260,26 @@ fn closed() -> StoreError {
 }
 
 /// A fault that no retry mends, for whoever asked.
-fn lasting(fault: Fault) -> StoreError {
+fn lasting(fault: DbFault) -> StoreError {
     match fault {
-        Fault::Lasting(error) => error,
-        Fault::Passing(why) => StoreError::Unavailable(why),
-    }
-}
-
-impl Deref for Inner {
-    type Target = PostgresInspection;
-
-    fn deref(&self) -> &PostgresInspection {
-        &self.sight
+        DbFault::Lasting(error) => error,
+        DbFault::Passing(why) => StoreError::Unavailable(why),
     }
 }
 
 impl Inner {
-    fn life(&self) -> &Life {
-        &self.life
+    fn state(&self) -> &WorkerState {
+        &self.state
     }
 
-    fn tell(&self, hint: Hint, haste: Haste) {
-        self.teller.tell([hint], haste);
+    fn tell(&self, hint: Hint, urgency: Urgency) {
+        self.notifier.tell([hint], urgency);
     }
 
     /// Waits for the writes to the chat that came before. Whatever goes on to its end takes this along, so whoever comes
     /// next comes after it.
-    async fn turn(&self, chat: ChatId) -> Turn {
-        self.desks.at(chat).turn.clone().lock_owned().await
+    async fn turn(&self, chat: ChatId) -> ChatLock {
+        self.caches.at(chat).turn.clone().lock_owned().await
     }
 
     /// Waits until everything that was to be journalled is, or is not.
@@ -297,17 +290,17 @@ impl Inner {
     }
 
     /// Why a lease that this process does not know opens nothing.
-    async fn why_not(&self, chat: ChatId) -> WriteError {
+    async fn refusal(&self, chat: ChatId) -> WriteError {
         let id = id_bytes(chat);
         let sql = "SELECT 1 FROM chats WHERE id = $1";
-        match self.read(sql, &[(&&id[..], tokio_postgres::types::Type::BYTEA)]).await {
+        match self.reads.read(sql, &[(&&id[..], tokio_postgres::types::Type::BYTEA)]).await {
             Ok(rows) if rows.is_empty() => StoreError::NoSuchChat.into(),
             _ => WriteError::Fenced,
         }
     }
 
     fn trim(&self, no: i64, step: StepId) {
-        let _ = self.chores.try_send(Chore::Begun(no, step)); // Full: the next step's commit tries again.
+        let _ = self.filing_jobs.try_send(FilingJob::Begun(no, step)); // Full: the next step's commit tries again.
     }
 }
 
@@ -351,14 +344,14 @@ impl Store for Postgres {
     async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let (inner, query) = (self.inner.clone(), query.clone());
         if let Some(chat) = query.only {
-            return match by_itself(async move { inner.heading(chat).await }).await {
+            return match by_itself(async move { inner.reads.heading(chat).await }).await {
                 Ok(heading) => Ok(vec![heading]),
                 Err(StoreError::NoSuchChat) => Ok(Vec::new()),
                 Err(error) => Err(error),
             };
         }
         if query.text.is_empty() {
-            return by_itself(async move { inner.headings(&query).await }).await;
+            return by_itself(async move { inner.reads.headings(&query).await }).await;
         }
         by_itself(inner.search(query)).await
     }
@@ -369,7 +362,7 @@ impl Store for Postgres {
     }
 
     async fn submitted(&self, chat: ChatId, command: CommandRef<'_>) -> Result<Option<Submitted>, StoreError> {
-        self.inner.submitted(chat, command).await
+        self.inner.reads.submitted(chat, command).await
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
@@ -378,7 +371,7 @@ impl Store for Postgres {
     }
 
     fn holds(&self, lease: &Lease) -> bool {
-        self.inner.desks.at(lease.chat()).is_open_to(lease.append_right(), self.inner.life().current())
+        self.inner.caches.at(lease.chat()).is_open_to(lease.append_right(), self.inner.state().current())
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
@@ -388,7 +381,7 @@ impl Store for Postgres {
 
     async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
         if part == LoadPart::State {
-            let Some(worker) = self.inner.life().current() else { return Err(WriteError::Fenced) };
+            let Some(worker) = self.inner.state().current() else { return Err(WriteError::Fenced) };
             let state = self.inner.chat_under(lease.append_right(), worker).await?;
             let chat = state.map(Arc::unwrap_or_clone).ok_or(WriteError::Fenced)?;
             return Ok(Loaded { chat, messages: Vec::new(), rows: Vec::new() });
@@ -398,16 +391,16 @@ impl Store for Postgres {
     }
 
     async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
-        self.inner.inbox(chat).await
+        self.inner.reads.inbox(chat).await
     }
 
     async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
         self.inner.unsettled().await
     }
 
-    async fn append(&self, pen: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
+    async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
         let piece = Piece::of(&rows); // Here, where others need not wait for it.
-        let _ = self.inner.jobs.send(Job::Append { pen, rows, piece, ack }).await; // If nobody takes it, its ack says so.
+        let _ = self.inner.jobs.send(Job::Append { right, rows, piece, ack }).await; // If nobody takes it, its ack says so.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
@@ -424,47 +417,47 @@ impl Store for Postgres {
     }
 
     async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
-        self.inner.standing(chat).await
+        self.inner.reads.standing(chat).await
     }
 
     async fn message(&self, chat: ChatId, id: MessageId, reader: Reader) -> Result<Option<Arc<Message>>, StoreError> {
-        let link = match reader {
-            Reader::Driver => &self.inner.link,
-            Reader::Client => &self.inner.watching,
+        let pool = match reader {
+            Reader::Driver => &self.inner.reads.pool,
+            Reader::Client => &self.inner.reads.watching,
         };
-        self.inner.message(chat, id, link).await
+        self.inner.reads.message(chat, id, pool).await
     }
 
     async fn messages(&self, chat: ChatId, range: MessageRange) -> Result<Vec<Arc<Message>>, StoreError> {
         match range {
-            MessageRange::All => self.inner.transcript(chat).await,
+            MessageRange::All => self.inner.reads.transcript(chat).await,
             MessageRange::Before(before, len) => {
-                let page = (Sheet::page(), Fetch::Lengths);
-                self.inner.page(&self.inner.watching, chat, before, len, page).await
+                let page = (PageBudget::page(), Fetch::Lengths);
+                self.inner.reads.page(&self.inner.reads.watching, chat, before, len, page).await
             }
-            MessageRange::After(after, len) => self.inner.after(chat, after, len).await,
+            MessageRange::After(after, len) => self.inner.reads.after(chat, after, len).await,
         }
     }
 
     async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
-        self.inner.attempts(chat, seen, len).await
+        self.inner.reads.attempts(chat, seen, len).await
     }
 
     async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
-        self.inner.calls(chat).await
+        self.inner.reads.calls(chat).await
     }
 
     async fn working(&self, owner: &str, besides: &BTreeSet<ChatId>) -> Result<usize, StoreError> {
-        self.inner.working(owner, besides).await
+        self.inner.reads.working(owner, besides).await
     }
 
     async fn used(&self, owner: &str, days: RangeInclusive<Day>) -> Result<BudgetUse, StoreError> {
-        self.inner.used(owner, days).await
+        self.inner.reads.used(owner, days).await
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        self.inner.life.ready()?;
-        self.inner.look("SELECT 1", &[]).await.map(drop)
+        self.inner.state.ready()?;
+        self.inner.reads.look("SELECT 1", &[]).await.map(drop)
     }
 
     async fn hint(&self) -> Hint {

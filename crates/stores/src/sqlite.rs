@@ -78,25 +78,25 @@ use crate::store::{
     AppendRight, CallRecord, CommandRef, Lease, LoadPart, Loaded, MessageRange, NewsRead, Reader, Receipt, Store,
     StoreError, Submission, SubmitError, Submitted, Unsettled, WriteError,
 };
-use crate::tables::{Durability, Fetch, Split};
+use crate::tables::{CommitRows, Durability, Fetch};
 use commits::create;
 use commits::submit;
-use commits::submit::Letter;
-use error::Halt;
-use journal::open_drafts::Heads;
+use commits::submit::InboxEntry;
+use error::TxError;
+use journal::open_drafts::OpenDrafts;
 use journal::scan;
 pub use reads::inspect::{SqliteInspection, StoredDefect};
-use reads::pool::Readers;
+use reads::pool::ReaderPool;
 use reads::{chat, list};
 pub use setup::backup::{Backup, BackupError};
 use setup::open;
+use setup::open::DataDir;
 pub use setup::open::OpenError;
-use setup::open::Place;
-use writer::queue::{COMPANY, Queue};
-use writer::sync::{Health, Keeper, Syncer};
+use writer::queue::{GROUP_COMMIT, Queue};
+use writer::sync::{Checkpointer, Syncer, WriterHealth};
 use writer::thread;
-use writer::thread::{Append, Job, Needs, Writer};
-use writer::tx::Desk;
+use writer::thread::{AppendJob, ClosureJob, DurabilityNeed, Writer};
+use writer::tx::WriteTx;
 
 /// How often rows may be moved while they are read.
 const MOVES_MAX: usize = 100;
@@ -122,42 +122,42 @@ impl Default for SqliteOptions {
 #[derive(Debug)]
 pub struct Sqlite {
     dir: PathBuf,
-    drafts: Needs,
-    heads: Arc<Heads>,
-    health: Arc<Health>,
-    readers: Readers,
+    append_need: DurabilityNeed,
+    drafts: Arc<OpenDrafts>,
+    health: Arc<WriterHealth>,
+    readers: ReaderPool,
     queue: Arc<Queue>,
     stop: Option<std::sync::mpsc::SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,
     /// Given up last.
-    _place: Place,
+    _place: DataDir,
 }
 
 impl Sqlite {
     /// Opens a data directory, and makes it if there is none. Blocks while the database is checked and brought up to date.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
-        let place = Place::take(dir)?;
+        let place = DataDir::take(dir)?;
         let mut connection = open::prepare(&place.file)?;
-        let (log, found) = scan::walk(&connection)?;
-        let (heads, health) = (Arc::new(Heads::new(options.appends_len_max)), Arc::new(Health::default()));
-        heads.fill(found);
+        let (log, found) = scan::scan(&connection)?;
+        let (drafts, health) = (Arc::new(OpenDrafts::new(options.appends_len_max)), Arc::new(WriterHealth::default()));
+        drafts.fill(found);
         health.count_pages(&mut connection)?;
         let ((syncer, written), (keeper, long)) = (sync_channel(1), sync_channel(1));
         let (stop, stopped) = sync_channel(0);
-        let queue = Arc::new(Queue::new(COMPANY));
+        let queue = Arc::new(Queue::new(GROUP_COMMIT));
         let jobs = queue.clone();
         let file = place.file.clone();
         let syncs = Syncer { file: file.clone(), health: health.clone(), woken: written, stop: stopped, keeper };
-        let keeps = Keeper { file: file.clone(), health: health.clone(), woken: long };
+        let keeps = Checkpointer { file: file.clone(), health: health.clone(), woken: long };
         let writer = Writer {
             file: file.clone(),
             connection: Some(connection),
-            heads: heads.clone(),
+            drafts: drafts.clone(),
             health: health.clone(),
             syncer,
-            seats: HashMap::new(),
+            cache: HashMap::new(),
             log,
-            synchronous: Needs::Full,
+            synchronous: DurabilityNeed::Full,
             long: Vec::new(),
             runtime: thread::runtime(),
         };
@@ -168,12 +168,22 @@ impl Sqlite {
             named("sqlite-syncer").spawn(move || syncs.run()).map_err(failed)?,
             named("sqlite-keeper").spawn(move || keeps.run()).map_err(failed)?,
         ];
-        let drafts = match options.drafts {
-            Durability::Process => Needs::Process,
-            Durability::Full => Needs::Full,
+        let append_need = match options.drafts {
+            Durability::Process => DurabilityNeed::Process,
+            Durability::Full => DurabilityNeed::Full,
         };
-        let readers = Readers::new(file, options.readers_len.max(1));
-        Ok(Self { dir: dir.into(), drafts, heads, health, readers, queue, stop: Some(stop), threads, _place: place })
+        let readers = ReaderPool::new(file, options.readers_len.max(1));
+        Ok(Self {
+            dir: dir.into(),
+            append_need,
+            drafts,
+            health,
+            readers,
+            queue,
+            stop: Some(stop),
+            threads,
+            _place: place,
+        })
     }
 
     /// The data directory.
@@ -185,8 +195,8 @@ impl Sqlite {
     /// Hands a job to the writer and waits until what it did is durable.
     async fn write<T, E>(
         &self,
-        needs: Needs,
-        run: impl FnMut(&mut Desk<'_>) -> Result<T, Halt<E>> + Send + 'static,
+        needs: DurabilityNeed,
+        run: impl FnMut(&mut WriteTx<'_>) -> Result<T, TxError<E>> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
@@ -194,13 +204,13 @@ impl Sqlite {
     {
         let closed = || StoreError::Unavailable("the store is closed".into());
         let (reply, answer) = oneshot::channel();
-        self.queue.put(Box::new(Job { needs, run, done: None, reply })).await.map_err(|_| closed())?;
+        self.queue.put(Box::new(ClosureJob { needs, run, done: None, reply })).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?.0
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&rusqlite::Connection) -> Result<T, Halt<StoreError>> + Send + 'static,
+        read: impl FnOnce(&rusqlite::Connection) -> Result<T, TxError<StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.readers.read(move |snapshot| read(snapshot)).await
     }
@@ -222,15 +232,15 @@ impl Store for Sqlite {
     async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
         let new = new.clone();
         let Some(fork) = new.fork else {
-            return self.write(Needs::Full, move |desk| desk.make(&new, None)).await;
+            return self.write(DurabilityNeed::Full, move |tx| tx.make(&new, None)).await;
         };
         for _ in 0..MOVES_MAX {
             if let Some(made) = self.created(&new).await? {
                 return Ok(made); // Whatever has become of the other chat.
             }
-            let sheet = Arc::new(self.readers.read(move |snapshot| create::sheet(snapshot, fork)).await?);
+            let source = Arc::new(self.readers.read(move |snapshot| create::source(snapshot, fork)).await?);
             let new = new.clone();
-            let made = self.write(Needs::Full, move |desk| desk.fork(&new, fork, &sheet)).await?;
+            let made = self.write(DurabilityNeed::Full, move |tx| tx.fork(&new, fork, &source)).await?;
             if let Some(made) = made {
                 return Ok(made);
             }
@@ -245,8 +255,8 @@ impl Store for Sqlite {
     }
 
     async fn delete(&self, lease: Lease) -> Result<(), WriteError> {
-        let pen = lease.append_right();
-        self.write(Needs::Full, move |desk| desk.delete(pen)).await
+        let right = lease.append_right();
+        self.write(DurabilityNeed::Full, move |tx| tx.delete(right)).await
     }
 
     async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
@@ -268,8 +278,8 @@ impl Store for Sqlite {
     async fn submit(&self, chat: ChatId, submission: Submission, limits: &Limits) -> Result<Receipt, SubmitError> {
         let Submission { command, key, at } = submission;
         let (text, limits) = (shape::command::write(&command), limits.clone());
-        let letter = Letter { command, text, key, at };
-        let seq = self.write(Needs::Full, move |desk| desk.submit(chat, &letter, &limits)).await?;
+        let entry = InboxEntry { command, text, key, at };
+        let seq = self.write(DurabilityNeed::Full, move |tx| tx.submit(chat, &entry, &limits)).await?;
         Ok(Receipt { chat, seq })
     }
 
@@ -286,7 +296,7 @@ impl Store for Sqlite {
     }
 
     async fn acquire(&self, chat: ChatId) -> Result<Lease, WriteError> {
-        self.write(Needs::Full, move |desk| desk.acquire(chat)).await
+        self.write(DurabilityNeed::Full, move |tx| tx.acquire(chat)).await
     }
 
     async fn release(&self, _lease: Lease) -> Result<(), StoreError> {
@@ -294,16 +304,16 @@ impl Store for Sqlite {
     }
 
     async fn load_held(&self, lease: &Lease, part: LoadPart) -> Result<Loaded, WriteError> {
-        let pen = lease.append_right();
+        let right = lease.append_right();
         if part == LoadPart::State {
-            let chat = self.readers.read(move |snapshot| chat::state(snapshot, pen)).await?;
+            let chat = self.readers.read(move |snapshot| chat::state(snapshot, right)).await?;
             return Ok(Loaded { chat, messages: Vec::new(), rows: Vec::new() });
         }
         // Behind every write that was dropped before it was answered: what is loaded is then what came of it.
-        self.write(Needs::Nothing, move |desk| desk.held(pen).map(|_| ())).await?;
+        self.write(DurabilityNeed::Nothing, move |tx| tx.held(right).map(|_| ())).await?;
         for _ in 0..MOVES_MAX {
-            let head = self.heads.get(pen.chat);
-            let loaded = self.readers.read(move |snapshot| chat::load(snapshot, pen, head.as_ref())).await?;
+            let head = self.drafts.get(right.chat);
+            let loaded = self.readers.read(move |snapshot| chat::load(snapshot, right, head.as_ref())).await?;
             if let Some(loaded) = loaded {
                 return Ok(loaded);
             }
@@ -323,24 +333,24 @@ impl Store for Sqlite {
         self.read(list::unsettled).await
     }
 
-    async fn append(&self, pen: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
-        let needs = if rows.is_empty() { Needs::Nothing } else { self.drafts };
-        let append = Append { pen, piece: Piece::of(&rows), rows: rows.into(), needs, done: None, ack };
+    async fn append(&self, right: AppendRight, rows: Vec<JournalRow>, ack: Ack) {
+        let needs = if rows.is_empty() { DurabilityNeed::Nothing } else { self.append_need };
+        let append = AppendJob { right, piece: Piece::of(&rows), rows: rows.into(), needs, done: None, ack };
         let _ = self.queue.put(Box::new(append)).await; // One that is not taken is dropped, and its ack says so.
     }
 
     async fn commit(&self, lease: &mut Lease, facts: &[Fact]) -> Result<Version, WriteError> {
-        let (pen, facts, split) = (lease.append_right(), facts.to_vec(), Split::of(facts));
-        self.write(Needs::Full, move |desk| desk.commit(pen, &facts, &split)).await
+        let (right, facts, split) = (lease.append_right(), facts.to_vec(), CommitRows::of(facts));
+        self.write(DurabilityNeed::Full, move |tx| tx.commit(right, &facts, &split)).await
     }
 
     fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> NewsRead<'_> {
-        if let Some(news) = cursor.and_then(|seen| self.heads.since(chat, seen)) {
+        if let Some(news) = cursor.and_then(|seen| self.drafts.since(chat, seen)) {
             return NewsRead::known(Ok(news));
         }
         NewsRead::reading(async move {
             for _ in 0..MOVES_MAX {
-                let head = self.heads.get(chat);
+                let head = self.drafts.get(chat);
                 let read = self.read(move |snapshot| chat::since(snapshot, chat, cursor, head.as_ref()));
                 if let Some(news) = read.await? {
                     return Ok(news);
@@ -388,7 +398,7 @@ impl Store for Sqlite {
         if self.health.has_written(clock::now()) {
             return Ok(()); // Whoever can write can read.
         }
-        self.write(Needs::Full, |desk| desk.touch()).await
+        self.write(DurabilityNeed::Full, |tx| tx.touch()).await
     }
 }
 

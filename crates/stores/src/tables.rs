@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use everturn_core::budget::{self, BudgetUse, Day};
 use everturn_core::chat::{Chat, Effect};
+use everturn_core::command::InboxCommand;
 use everturn_core::cost::Micros;
 use everturn_core::draft::Draft;
 use everturn_core::fact::Fact;
 use everturn_core::ids::{InboxSeq, MessageId};
 use everturn_core::message::{Body, CallVerdict};
 use everturn_core::status::Status;
-use everturn_core::view::JournalRow;
+use everturn_core::view::{JournalRow, Standing};
 
 use crate::search;
 use crate::shape::{self, Written};
@@ -28,7 +29,7 @@ pub enum Durability {
 }
 
 /// How many messages a snapshot shows at most, and how many somebody may have missed before they are shown one instead.
-/// A page by its bytes ([`Sheet`]) counts as well.
+/// A page by its bytes ([`PageBudget`]) counts as well.
 pub(crate) const PAGE_LEN_MAX: usize = 200;
 
 /// How many bytes of stored text are on a page at most, unless a single message has more.
@@ -36,12 +37,12 @@ pub(crate) const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// A page being filled. The first message fits whatever it weighs, or nobody could read past it.
 #[derive(Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct PageBudget {
     bytes: usize,
     max: usize,
 }
 
-impl Sheet {
+impl PageBudget {
     /// A page for people.
     pub(crate) const fn page() -> Self {
         Self { bytes: 0, max: PAGE_BYTES_MAX }
@@ -58,10 +59,22 @@ impl Sheet {
     }
 
     /// Whether a text of so many bytes goes on it as well.
-    pub(crate) const fn fits(&mut self, bytes: usize) -> bool {
+    pub(crate) const fn take(&mut self, bytes: usize) -> bool {
         let is_first = self.bytes == 0;
         self.bytes = self.bytes.saturating_add(bytes);
         is_first || self.bytes <= self.max
+    }
+}
+
+/// A chat with the commands that wait in its inbox, as clients see it.
+pub(crate) struct ChatWithInbox {
+    pub(crate) chat: Chat,
+    pub(crate) pending: Vec<InboxCommand>,
+}
+
+impl ChatWithInbox {
+    pub(crate) fn standing(&self) -> Standing {
+        Standing::of(&self.chat, self.pending.iter())
     }
 }
 
@@ -76,7 +89,7 @@ pub(crate) enum Fetch {
 
 /// The rows that a commit adds, as far as they can be told without the chat.
 #[derive(Debug, Default)]
-pub(crate) struct Split {
+pub(crate) struct CommitRows {
     /// Everything from this message on is gone. Comes before the messages.
     pub(crate) gone: Option<MessageId>,
     pub(crate) messages: Vec<MessageRow>,
@@ -94,7 +107,7 @@ pub(crate) struct MessageRow {
     pub(crate) words: Option<Vec<u8>>,
 }
 
-impl Split {
+impl CommitRows {
     pub(crate) fn of(facts: &[Fact]) -> Self {
         let mut split = Self::default();
         for fact in facts {

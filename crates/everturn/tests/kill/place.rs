@@ -93,8 +93,8 @@ impl Place {
             Self::Directory(path) => {
                 let mut inspection = sqlite::SqliteInspection::open(path).unwrap();
                 let mut found = inspection.damage(|| ()).unwrap();
-                let of_chats = chats.iter().flat_map(|chat| inspection.troubles(*chat).unwrap());
-                let all = of_chats.chain(inspection.strays().unwrap()).filter(|trouble| !trouble.is_harmless());
+                let of_chats = chats.iter().flat_map(|chat| inspection.defects(*chat).unwrap());
+                let all = of_chats.chain(inspection.orphans().unwrap()).filter(|trouble| !trouble.is_harmless());
                 found.extend(all.map(|trouble| trouble.to_string()));
                 found
             }

@@ -6,11 +6,11 @@ use everturn_core::fork;
 use everturn_core::ids::{ChatId, MessageId};
 use everturn_core::message::{Body, Message};
 
-use super::{House, Room};
+use super::{Chats, StoredChat};
 use crate::new_chat::{Fork, MakeError, NewChat};
 use crate::store::StoreError;
 
-impl House {
+impl Chats {
     /// What was made under the same key.
     pub(super) fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
         let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
@@ -25,26 +25,26 @@ impl House {
         if let Some(made) = self.created(new)? {
             return Ok(made);
         }
-        let room = match &new.fork {
-            Some(Fork { chat, at }) => self.rooms.get(chat).ok_or(StoreError::NoSuchChat)?.fork(new, *at)?,
-            None => Room::new(new.empty()),
+        let stored = match &new.fork {
+            Some(Fork { chat, at }) => self.by_id.get(chat).ok_or(StoreError::NoSuchChat)?.fork(new, *at)?,
+            None => StoredChat::new(new.empty()),
         };
-        self.rooms.entry(new.id).or_insert(room);
+        self.by_id.entry(new.id).or_insert(stored);
         let key = new.key.as_ref().map(|key| (new.owner.clone(), key.clone()));
         self.made.extend(key.map(|key| (key, (new.id, new.digest()))));
         Ok(new.id)
     }
 }
 
-impl Room {
+impl StoredChat {
     fn fork(&self, new: &NewChat, at: MessageId) -> Result<Self, MakeError> {
         let there = self.messages.binary_search_by_key(&at, |(_, message)| message.id);
         let end = there.map_err(|_| MakeError::NoSuchMessage(at))? + 1;
         let messages: Vec<Arc<Message>> = self.messages[..end].iter().map(|(_, message)| message.clone()).collect();
         let reply = messages.iter().rposition(|message| matches!(message.body, Body::Reply(_)));
         let step = fork::next_step(&messages[reply.unwrap_or(0)..])?;
-        let mut room = Self::new(fork::fork(new.empty(), at, step, self.chat.obeyed));
-        room.messages = messages.into_iter().map(|message| (room.chat.version, message)).collect();
-        Ok(room)
+        let mut stored = Self::new(fork::fork(new.empty(), at, step, self.chat.obeyed));
+        stored.messages = messages.into_iter().map(|message| (stored.chat.version, message)).collect();
+        Ok(stored)
     }
 }

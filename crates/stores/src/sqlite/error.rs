@@ -8,54 +8,54 @@ use crate::store::{StoreError, SubmitError, WriteError};
 
 /// Why a job was not done.
 #[derive(Debug)]
-pub(crate) enum Halt<E> {
+pub(crate) enum TxError<E> {
     /// It is refused, and has written nothing.
     No(E),
     /// The database failed, perhaps in the middle.
     Failed(Error),
 }
 
-impl<E> From<Error> for Halt<E> {
+impl<E> From<Error> for TxError<E> {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl<E: From<StoreError>> From<StoreError> for Halt<E> {
+impl<E: From<StoreError>> From<StoreError> for TxError<E> {
     fn from(error: StoreError) -> Self {
         Self::No(error.into())
     }
 }
 
-impl<E: From<StoreError>> From<BadShape> for Halt<E> {
+impl<E: From<StoreError>> From<BadShape> for TxError<E> {
     fn from(bad: BadShape) -> Self {
         Self::No(StoreError::from(bad).into())
     }
 }
 
-impl From<WriteError> for Halt<WriteError> {
+impl From<WriteError> for TxError<WriteError> {
     fn from(error: WriteError) -> Self {
         Self::No(error)
     }
 }
 
-impl From<SubmitError> for Halt<SubmitError> {
+impl From<SubmitError> for TxError<SubmitError> {
     fn from(error: SubmitError) -> Self {
         Self::No(error)
     }
 }
 
-impl From<MakeError> for Halt<MakeError> {
+impl From<MakeError> for TxError<MakeError> {
     fn from(error: MakeError) -> Self {
         Self::No(error)
     }
 }
 
-impl From<Halt<Self>> for StoreError {
-    fn from(halt: Halt<Self>) -> Self {
+impl From<TxError<Self>> for StoreError {
+    fn from(halt: TxError<Self>) -> Self {
         match halt {
-            Halt::No(error) => error,
-            Halt::Failed(error) => told(&error),
+            TxError::No(error) => error,
+            TxError::Failed(error) => store_error(&error),
         }
     }
 }
@@ -79,8 +79,8 @@ pub(crate) fn is_damage(error: &Error) -> bool {
     }
 }
 
-/// What people are told.
-pub(crate) fn told(error: &Error) -> StoreError {
+/// The error that callers get for an SQLite failure.
+pub(crate) fn store_error(error: &Error) -> StoreError {
     use ErrorCode as Code;
     let why = match error.sqlite_error_code() {
         Some(Code::DiskFull) => "the disk is full: free some space, and it goes on by itself",

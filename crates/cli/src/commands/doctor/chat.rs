@@ -22,7 +22,7 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
     writeln!(out, "chat {chat}: {}", visible::line(&kept.heading(chat).await?.title, 60))?;
     let mut health = Health::Good;
     if let Kept::Ours(inspection) = &kept {
-        for trouble in inspection.troubles(chat)? {
+        for trouble in inspection.defects(chat)? {
             writeln!(out, "  {}", visible::line(&trouble.to_string(), 200))?;
             health = health.and(Health::of(trouble.is_harmless()));
         }

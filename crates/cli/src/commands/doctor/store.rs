@@ -86,7 +86,7 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
     let mut found = Found::Good;
     if let Kept::Ours(inspection) = kept {
         // One chat that cannot be read says nothing about the others.
-        let troubles = match inspection.troubles(chat) {
+        let troubles = match inspection.defects(chat) {
             Ok(troubles) => troubles,
             Err(error) => return unreadable(out, chat, &error),
         };
@@ -163,7 +163,7 @@ fn file(inspection: &mut SqliteInspection, out: &mut impl Write) -> anyhow::Resu
     if !damage.is_empty() {
         writeln!(out, "  a damaged file cannot be mended: restore a backup")?;
     }
-    let strays = inspection.strays()?;
+    let strays = inspection.orphans()?;
     for trouble in &strays {
         writeln!(out, "  {}", visible::line(&trouble.to_string(), 200))?;
     }

@@ -10,27 +10,27 @@ use everturn_core::ids::{Fence, Version};
 use tokio_postgres::types::Type;
 
 use crate::call_log::{self, Entry};
+use crate::postgres::ChatLock;
 use crate::postgres::Inner;
-use crate::postgres::Turn;
-use crate::postgres::connection::columns::{ChatCells, big, count, id_bytes, put_bytes};
-use crate::postgres::connection::pool::{Conn, Mode, Param};
-use crate::postgres::connection::retry::Fault;
-use crate::postgres::leases::cache::Desk;
-use crate::postgres::notify::channel::Haste;
+use crate::postgres::connection::columns::{ChatColumns, big, count, id_bytes, put_bytes};
+use crate::postgres::connection::pool::{Conn, Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
+use crate::postgres::leases::cache::ChatCache;
+use crate::postgres::notify::channel::Urgency;
 use crate::store::{AppendRight, Hint, WriteError};
-use crate::tables::{self, Split};
+use crate::tables::{self, CommitRows};
 
 /// How many rows count what an owner used on a day.
 const USED_SHARDS: u8 = 16;
 
 /// What a commit writes, made before anything is.
-struct Sheet {
+struct PreparedCommit {
     fence: i64,
     worker: i64,
     before: i64,
     chat: Arc<Chat>,
-    cells: ChatCells,
-    split: Split,
+    columns: ChatColumns,
+    split: CommitRows,
     used: BTreeMap<Day, BudgetUse>,
     /// The number of the first attempt, if there is one.
     attempt: i64,
@@ -64,7 +64,7 @@ impl From<Entry<'_>> for Line {
     }
 }
 
-impl Sheet {
+impl PreparedCommit {
     fn new(before: &Chat, facts: &[Fact], fence: Fence, worker: i64) -> Self {
         let mut chat = before.clone();
         chat.apply(facts); // A move that is not in the table panics here, before anything has changed.
@@ -72,10 +72,10 @@ impl Sheet {
             fence: big(fence.0),
             worker,
             before: big(before.version.0),
-            cells: ChatCells::from(&chat),
+            columns: ChatColumns::from(&chat),
             closes_step: before.step < chat.step,
             chat: Arc::new(chat),
-            split: Split::of(facts),
+            split: CommitRows::of(facts),
             used: tables::used(before, facts),
             attempt: big(before.totals.attempts) + 1,
             entries: call_log::entries(before, facts).map(Line::from).collect(),
@@ -93,142 +93,148 @@ enum Tried {
 impl Inner {
     pub(crate) async fn commit(
         self: Arc<Self>,
-        _turn: Turn,
-        pen: AppendRight,
+        _turn: ChatLock,
+        right: AppendRight,
         facts: Vec<Fact>,
     ) -> Result<Version, WriteError> {
-        let desk = self.desks.at(pen.chat);
-        let worker = self.life().current();
-        let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
-            return Err(self.why_not(pen.chat).await);
+        let cache = self.caches.at(right.chat);
+        let worker = self.state().current();
+        let (true, Some(worker)) = (cache.is_open_to(right, worker), worker) else {
+            return Err(self.refusal(right.chat).await);
         };
-        let known = desk.held().as_ref().and_then(|held| held.chat.clone());
+        let known = cache.held().as_ref().and_then(|held| held.chat.clone());
         let before = match known {
             Some(chat) => chat,
-            None => match self.chat_under(pen, worker).await? {
+            None => match self.chat_under(right, worker).await? {
                 Some(chat) => chat,
-                None => return Err(shut_out(&desk, pen)),
+                None => return Err(shut_out(&cache, right)),
             },
         };
-        let sheet = Sheet::new(&before, &facts, pen.fence, worker);
-        let written = self.write(&desk, pen, &sheet).await;
+        let commit = PreparedCommit::new(&before, &facts, right.fence, worker);
+        let written = self.write(&cache, right, &commit).await;
         if matches!(written, Err(WriteError::Store(_))) {
-            desk.clear(pen.fence); // It may still happen. Taking the chat anew waits for that, or prevents it.
+            cache.clear(right.fence); // It may still happen. UncertainAcquire the chat anew waits for that, or prevents it.
         }
         written
     }
 
-    async fn write(&self, desk: &Desk, pen: AppendRight, sheet: &Sheet) -> Result<Version, WriteError> {
-        let mut patience = self.patience();
+    async fn write(
+        &self,
+        cache: &ChatCache,
+        right: AppendRight,
+        commit: &PreparedCommit,
+    ) -> Result<Version, WriteError> {
+        let mut retry = self.reads.retry();
         loop {
-            let fault = match self.try_commit(sheet).await {
+            let fault = match self.try_commit(commit).await {
                 Ok(Tried::Done) => break,
                 Ok(Tried::Differs) => None,
                 Err(fault) => Some(fault),
             };
             if let Some(fault) = fault {
-                patience.wait(fault).await?;
+                retry.wait(fault).await?;
             }
             // Under our fence nobody else commits: one more commit than before is this one, whose answer was lost.
-            match self.version_under(pen, sheet.worker).await {
-                Ok(Some(version)) if version == sheet.cells.version => break,
-                Ok(Some(version)) if version == sheet.before => {}
-                Ok(_) => return Err(shut_out(desk, pen)),
-                Err(fault) => patience.wait(fault).await?,
+            match self.version_under(right, commit.worker).await {
+                Ok(Some(version)) if version == commit.columns.version => break,
+                Ok(Some(version)) if version == commit.before => {}
+                Ok(_) => return Err(shut_out(cache, right)),
+                Err(fault) => retry.wait(fault).await?,
             }
         }
-        if let Some(held) = desk.held().as_mut().filter(|held| held.fence == pen.fence) {
-            held.committed(sheet.chat.clone());
-            if sheet.closes_step {
-                self.trim(held.no, sheet.chat.step);
+        if let Some(held) = cache.held().as_mut().filter(|held| held.fence == right.fence) {
+            held.committed(commit.chat.clone());
+            if commit.closes_step {
+                self.trim(held.no, commit.chat.step);
             }
         }
-        self.tell(Hint::News(pen.chat), Haste::Now);
-        Ok(sheet.chat.version)
+        self.tell(Hint::News(right.chat), Urgency::Now);
+        Ok(commit.chat.version)
     }
 
-    async fn version_under(&self, pen: AppendRight, worker: i64) -> Result<Option<i64>, Fault> {
-        let (id, fence) = (id_bytes(pen.chat), big(pen.fence.0));
+    async fn version_under(&self, right: AppendRight, worker: i64) -> Result<Option<i64>, DbFault> {
+        let (id, fence) = (id_bytes(right.chat), big(right.fence.0));
         let sql = "SELECT version FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
         let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
-        let rows = self.query_once(Mode::Read, sql, &params).await?;
+        let rows = self.reads.query_once(TxMode::Read, sql, &params).await?;
         Ok(rows.first().map(|row| count(row, "version") as i64))
     }
 
-    async fn try_commit(&self, sheet: &Sheet) -> Result<Tried, Fault> {
-        let conn = self.link.conn().await?;
-        let (_, updated) = tokio::try_join!(conn.begin(Mode::Write), update_chat(&conn, sheet))?;
+    async fn try_commit(&self, commit: &PreparedCommit) -> Result<Tried, DbFault> {
+        let conn = self.reads.pool.conn().await?;
+        let (_, updated) = tokio::try_join!(conn.begin(TxMode::Write), update_chat(&conn, commit))?;
         if updated == 0 {
             conn.rollback().await?;
             return Ok(Tried::Differs);
         }
-        let mut texts: Vec<_> = sheet.split.messages.iter().map(|said| (sheet.chat.id, &said.body.blobs[..])).collect();
-        texts.push((sheet.chat.id, &sheet.cells.body.blobs));
+        let mut texts: Vec<_> =
+            commit.split.messages.iter().map(|said| (commit.chat.id, &said.body.blobs[..])).collect();
+        texts.push((commit.chat.id, &commit.columns.body.blobs));
         tokio::try_join!(
             put_bytes(&conn, &texts),
-            write_messages(&conn, sheet),
-            write_attempts(&conn, sheet),
-            write_ledger(&conn, sheet),
-            write_outcomes(&conn, sheet),
-            write_used(&conn, sheet),
+            write_messages(&conn, commit),
+            write_attempts(&conn, commit),
+            write_ledger(&conn, commit),
+            write_outcomes(&conn, commit),
+            write_used(&conn, commit),
         )?;
         conn.commit().await?;
         Ok(Tried::Done)
     }
 }
 
-fn shut_out(desk: &Desk, pen: AppendRight) -> WriteError {
-    desk.clear(pen.fence);
+fn shut_out(cache: &ChatCache, right: AppendRight) -> WriteError {
+    cache.clear(right.fence);
     WriteError::Fenced
 }
 
-async fn update_chat(conn: &Conn, sheet: &Sheet) -> Result<u64, Fault> {
+async fn update_chat(conn: &Conn, commit: &PreparedCommit) -> Result<u64, DbFault> {
     let sql = "
         UPDATE chats SET title = $5, searchable = $6, status = $7, archived = $8, busy = $9, touched = $10, version = $11,
             step = $12, obeyed = $13, not_before = $14, body = $15
         WHERE id = $1 AND fence = $2 AND worker = $3 AND version = $4";
-    let cells = &sheet.cells;
+    let columns = &commit.columns;
     let params: [Param<'_>; 15] = [
-        (&&cells.id[..], Type::BYTEA),
-        (&sheet.fence, Type::INT8),
-        (&sheet.worker, Type::INT8),
-        (&sheet.before, Type::INT8),
-        (&cells.title, Type::BYTEA),
-        (&cells.searchable, Type::BYTEA),
-        (&cells.status, Type::TEXT),
-        (&cells.archived, Type::BOOL),
-        (&cells.busy, Type::BOOL),
-        (&cells.touched, Type::INT8),
-        (&cells.version, Type::INT8),
-        (&cells.step, Type::INT8),
-        (&cells.obeyed, Type::INT8),
-        (&cells.not_before, Type::INT8),
-        (&cells.body.json, Type::TEXT),
+        (&&columns.id[..], Type::BYTEA),
+        (&commit.fence, Type::INT8),
+        (&commit.worker, Type::INT8),
+        (&commit.before, Type::INT8),
+        (&columns.title, Type::BYTEA),
+        (&columns.searchable, Type::BYTEA),
+        (&columns.status, Type::TEXT),
+        (&columns.archived, Type::BOOL),
+        (&columns.busy, Type::BOOL),
+        (&columns.touched, Type::INT8),
+        (&columns.version, Type::INT8),
+        (&columns.step, Type::INT8),
+        (&columns.obeyed, Type::INT8),
+        (&columns.not_before, Type::INT8),
+        (&columns.body.json, Type::TEXT),
     ];
     conn.execute(sql, &params).await
 }
 
-async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
-    let id = &sheet.cells.id[..];
-    if let Some(from) = sheet.split.gone {
+async fn write_messages(conn: &Conn, commit: &PreparedCommit) -> Result<(), DbFault> {
+    let id = &commit.columns.id[..];
+    if let Some(from) = commit.split.gone {
         let from = big(from.0);
         let sql = "UPDATE messages SET gone = $2 WHERE chat = $1 AND id >= $3 AND gone IS NULL";
-        let params: [Param<'_>; 3] = [(&id, Type::BYTEA), (&sheet.cells.version, Type::INT8), (&from, Type::INT8)];
+        let params: [Param<'_>; 3] = [(&id, Type::BYTEA), (&commit.columns.version, Type::INT8), (&from, Type::INT8)];
         conn.execute(sql, &params).await?;
         let sql = "DELETE FROM spoken WHERE chat = $1 AND id >= $2";
         conn.execute(sql, &[(&id, Type::BYTEA), (&from, Type::INT8)]).await?;
     }
-    if sheet.split.messages.is_empty() {
+    if commit.split.messages.is_empty() {
         return Ok(());
     }
-    let said = &sheet.split.messages;
+    let said = &commit.split.messages;
     let ids: Vec<i64> = said.iter().map(|said| big(said.id.0)).collect();
     let kinds: Vec<&str> = said.iter().map(|said| said.kind).collect();
     let bodies: Vec<&str> = said.iter().map(|said| said.body.json.as_str()).collect();
     let sql = "INSERT INTO messages (chat, version, id, kind, body) SELECT $1, $2, * FROM unnest($3, $4, $5)";
     let params: [Param<'_>; 5] = [
         (&id, Type::BYTEA),
-        (&sheet.cells.version, Type::INT8),
+        (&commit.columns.version, Type::INT8),
         (&ids, Type::INT8_ARRAY),
         (&kinds, Type::TEXT_ARRAY),
         (&bodies, Type::TEXT_ARRAY),
@@ -244,22 +250,22 @@ async fn write_messages(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn write_attempts(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
-    let bodies = &sheet.split.attempts;
+async fn write_attempts(conn: &Conn, commit: &PreparedCommit) -> Result<(), DbFault> {
+    let bodies = &commit.split.attempts;
     if bodies.is_empty() {
         return Ok(());
     }
-    let numbers: Vec<i64> = (sheet.attempt..).take(bodies.len()).collect();
+    let numbers: Vec<i64> = (commit.attempt..).take(bodies.len()).collect();
     let sql = "INSERT INTO attempts (chat, number, body) SELECT $1, * FROM unnest($2, $3)";
     let params: [Param<'_>; 3] =
-        [(&&sheet.cells.id[..], Type::BYTEA), (&numbers, Type::INT8_ARRAY), (bodies, Type::TEXT_ARRAY)];
+        [(&&commit.columns.id[..], Type::BYTEA), (&numbers, Type::INT8_ARRAY), (bodies, Type::TEXT_ARRAY)];
     conn.execute(sql, &params).await?;
     Ok(())
 }
 
-async fn write_ledger(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
-    let id = &sheet.cells.id[..];
-    for line in &sheet.entries {
+async fn write_ledger(conn: &Conn, commit: &PreparedCommit) -> Result<(), DbFault> {
+    let id = &commit.columns.id[..];
+    for line in &commit.entries {
         match line {
             Line::Started { step, ordinal, tool, effect, at } => {
                 let sql = "
@@ -293,9 +299,9 @@ async fn write_ledger(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
-    let shard = i16::from(sheet.cells.id[15] % USED_SHARDS);
-    for (day, used) in &sheet.used {
+async fn write_used(conn: &Conn, commit: &PreparedCommit) -> Result<(), DbFault> {
+    let shard = i16::from(commit.columns.id[15] % USED_SHARDS);
+    for (day, used) in &commit.used {
         let sql = "
             INSERT INTO used (owner, day, shard, steps, time_ms, tokens, cost, alive_ms)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -306,7 +312,7 @@ async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
         let (steps, time_ms) = (big(used.steps), big(tables::millis(used.time)));
         let (tokens, cost, alive_ms) = (big(used.tokens), big(used.cost.0), big(tables::millis(used.alive)));
         let params: [Param<'_>; 8] = [
-            (&sheet.cells.owner, Type::BYTEA),
+            (&commit.columns.owner, Type::BYTEA),
             (&day.0, Type::INT8),
             (&shard, Type::INT2),
             (&steps, Type::INT8),
@@ -320,17 +326,17 @@ async fn write_used(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn write_outcomes(conn: &Conn, sheet: &Sheet) -> Result<(), Fault> {
-    if sheet.split.outcomes.is_empty() {
+async fn write_outcomes(conn: &Conn, commit: &PreparedCommit) -> Result<(), DbFault> {
+    if commit.split.outcomes.is_empty() {
         return Ok(());
     }
     let (seqs, bodies): (Vec<i64>, Vec<&str>) =
-        sheet.split.outcomes.iter().map(|(seq, body)| (big(seq.0), body.as_str())).unzip();
+        commit.split.outcomes.iter().map(|(seq, body)| (big(seq.0), body.as_str())).unzip();
     let sql = "
         UPDATE inbox SET outcome = new.outcome FROM unnest($2, $3) AS new (seq, outcome)
         WHERE inbox.chat = $1 AND inbox.seq = new.seq";
     let params: [Param<'_>; 3] =
-        [(&&sheet.cells.id[..], Type::BYTEA), (&seqs, Type::INT8_ARRAY), (&bodies, Type::TEXT_ARRAY)];
+        [(&&commit.columns.id[..], Type::BYTEA), (&seqs, Type::INT8_ARRAY), (&bodies, Type::TEXT_ARRAY)];
     conn.execute(sql, &params).await?;
     Ok(())
 }

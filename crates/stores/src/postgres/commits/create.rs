@@ -11,10 +11,10 @@ use tokio_postgres::types::Type;
 
 use crate::new_chat::{Fork, MakeError, NewChat};
 use crate::postgres::Inner;
-use crate::postgres::connection::columns::{ChatCells, big, count, id_bytes, id_of, text};
-use crate::postgres::connection::pool::{Conn, Mode, Param};
-use crate::postgres::connection::retry::Fault;
-use crate::postgres::notify::channel::Haste;
+use crate::postgres::connection::columns::{ChatColumns, big, count, id_bytes, id_of, text};
+use crate::postgres::connection::pool::{Conn, Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
+use crate::postgres::notify::channel::Urgency;
 use crate::postgres::reads::chat::messages;
 use crate::shape::{BlobId, message};
 use crate::store::{Hint, StoreError};
@@ -24,7 +24,7 @@ use crate::tables::Fetch;
 const PAGE_LEN: i64 = 500;
 
 /// What a fork takes over.
-struct Sheet {
+struct ForkSource {
     /// The other chat's newest commit when it was looked at.
     version: i64,
     /// The newest command that chat had obeyed then.
@@ -36,92 +36,86 @@ struct Sheet {
 
 /// How a try ended.
 enum Tried {
-    Made(ChatId),
-    No(MakeError),
+    Created(ChatId),
+    Refused(MakeError),
     /// The other chat has changed since it was looked at.
-    Moved,
+    SourceChanged,
 }
 
 impl Inner {
     pub(crate) async fn create(&self, new: &NewChat) -> Result<ChatId, MakeError> {
-        let mut patience = self.patience();
-        loop {
-            match self.try_create(new).await {
-                Ok(Tried::Made(chat)) => {
-                    self.tell(Hint::News(chat), Haste::Soon);
-                    return Ok(chat);
-                }
-                Ok(Tried::No(error)) => return Err(error),
-                Ok(Tried::Moved) => patience.wait(Fault::Passing("the chat is edited again and again".into())).await?,
-                Err(fault) => patience.wait(fault).await?,
+        let create = || async {
+            match self.try_create(new).await? {
+                Tried::Created(chat) => Ok(Ok(chat)),
+                Tried::Refused(error) => Ok(Err(error)),
+                Tried::SourceChanged => Err(DbFault::Passing("the source chat keeps changing".into())),
             }
-        }
+        };
+        let chat = self.reads.retry().run(create).await??;
+        self.tell(Hint::News(chat), Urgency::Soon);
+        Ok(chat)
     }
 
     pub(crate) async fn created(&self, new: &NewChat) -> Result<Option<ChatId>, MakeError> {
-        let mut patience = self.patience();
-        loop {
-            match self.earlier_make(new).await {
-                Ok(Some(Tried::Made(chat))) => return Ok(Some(chat)),
-                Ok(Some(Tried::No(error))) => return Err(error),
-                Ok(None | Some(Tried::Moved)) => return Ok(None),
-                Err(fault) => patience.wait(fault).await?,
-            }
+        match self.reads.retry().run(|| self.earlier_creation(new)).await? {
+            Some(Tried::Created(chat)) => Ok(Some(chat)),
+            Some(Tried::Refused(error)) => Err(error),
+            None | Some(Tried::SourceChanged) => Ok(None),
         }
     }
 
-    async fn try_create(&self, new: &NewChat) -> Result<Tried, Fault> {
-        if let Some(earlier) = self.earlier_make(new).await? {
+    async fn try_create(&self, new: &NewChat) -> Result<Tried, DbFault> {
+        if let Some(earlier) = self.earlier_creation(new).await? {
             return Ok(earlier);
         }
-        let sheet = match new.fork {
-            Some(fork) => match self.sheet(fork).await? {
-                Ok(sheet) => Some((fork, sheet)),
-                Err(error) => return Ok(Tried::No(error)),
+        let source = match new.fork {
+            Some(fork) => match self.source(fork).await? {
+                Ok(source) => Some((fork, source)),
+                Err(error) => return Ok(Tried::Refused(error)),
             },
             None => None,
         };
-        let chat = match &sheet {
-            Some((fork, sheet)) => fork::fork(new.empty(), fork.at, sheet.step, sheet.obeyed),
+        let chat = match &source {
+            Some((fork, source)) => fork::fork(new.empty(), fork.at, source.step, source.obeyed),
             None => new.empty(),
         };
-        let conn = self.link.conn().await?;
-        conn.begin(Mode::Write).await?;
-        if let Some((fork, sheet)) = &sheet
-            && !is_as_seen(&conn, *fork, sheet).await?
+        let conn = self.reads.pool.conn().await?;
+        conn.begin(TxMode::Write).await?;
+        if let Some((fork, source)) = &source
+            && !is_as_seen(&conn, *fork, source).await?
         {
             conn.rollback().await?;
-            return Ok(Tried::Moved);
+            return Ok(Tried::SourceChanged);
         }
-        let inserted = insert(&conn, &ChatCells::from(&chat), new).await?;
+        let inserted = insert(&conn, &ChatColumns::from(&chat), new).await?;
         if inserted == 0 {
             conn.rollback().await?; // Somebody was first, or this is the same again, whose answer was lost.
             drop(conn); // Or a crowd could take every connection and wait for one more.
-            let unkeyed = Tried::Made(new.id);
-            return Ok(self.earlier_make(new).await?.unwrap_or(unkeyed));
+            let unkeyed = Tried::Created(new.id);
+            return Ok(self.earlier_creation(new).await?.unwrap_or(unkeyed));
         }
-        if let Some((fork, sheet)) = &sheet {
-            copy(&conn, new.id, *fork, sheet).await?;
+        if let Some((fork, source)) = &source {
+            copy(&conn, new.id, *fork, source).await?;
         }
         conn.commit().await?;
-        Ok(Tried::Made(new.id))
+        Ok(Tried::Created(new.id))
     }
 
     /// What was made under the same key.
-    async fn earlier_make(&self, new: &NewChat) -> Result<Option<Tried>, Fault> {
+    async fn earlier_creation(&self, new: &NewChat) -> Result<Option<Tried>, DbFault> {
         let Some(key) = &new.key else { return Ok(None) };
         let sql = "
             SELECT id, request FROM chats
             WHERE key IS NOT NULL AND sha256(owner) = sha256($1) AND sha256(key) = sha256($2)";
         let params: [Param<'_>; 2] = [(&new.owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
-        let rows = self.query_once(Mode::Read, sql, &params).await?;
+        let rows = self.reads.query_once(TxMode::Read, sql, &params).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let is_same = row.get::<_, &[u8]>("request") == new.digest();
-        Ok(Some(if is_same { Tried::Made(id_of(row.get("id"))?) } else { Tried::No(MakeError::Conflict) }))
+        Ok(Some(if is_same { Tried::Created(id_of(row.get("id"))?) } else { Tried::Refused(MakeError::Conflict) }))
     }
 
     /// What a fork would take over now.
-    async fn sheet(&self, Fork { chat, at }: Fork) -> Result<Result<Sheet, MakeError>, Fault> {
+    async fn source(&self, Fork { chat, at }: Fork) -> Result<Result<ForkSource, MakeError>, DbFault> {
         let (id, end) = (id_bytes(chat), big(at.0));
         let params: [Param<'_>; 2] = [(&&id[..], Type::BYTEA), (&end, Type::INT8)];
         let about = "SELECT version, obeyed, $2 AS at FROM chats WHERE id = $1";
@@ -130,9 +124,9 @@ impl Inner {
                 SELECT id FROM messages WHERE chat = $1 AND id <= $2 AND gone IS NULL AND kind = 'reply'
                 ORDER BY id DESC LIMIT 1), $2)
             ORDER BY id";
-        let conn = self.link.conn().await?;
+        let conn = self.reads.pool.conn().await?;
         let (_, about, tail) =
-            tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(about, &params), conn.query(tail, &params))?;
+            tokio::try_join!(conn.begin(TxMode::Read), conn.query_opt(about, &params), conn.query(tail, &params))?;
         let Some(about) = about else { return Ok(Err(StoreError::NoSuchChat.into())) };
         if tail.last().is_none_or(|row| count(row, "id") != at.0) {
             return Ok(Err(MakeError::NoSuchMessage(at)));
@@ -144,12 +138,12 @@ impl Inner {
         let blobs = blobs(&conn, chat, end).await?;
         conn.commit().await?;
         let obeyed = InboxSeq(count(&about, "obeyed"));
-        Ok(Ok(Sheet { version: about.get("version"), obeyed, step, blobs }))
+        Ok(Ok(ForkSource { version: about.get("version"), obeyed, step, blobs }))
     }
 }
 
 /// The bytes that messages up to one refer to.
-async fn blobs(conn: &Conn, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, Fault> {
+async fn blobs(conn: &Conn, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, DbFault> {
     let id = id_bytes(chat);
     let mut blobs = BTreeSet::new();
     let any = conn.query_opt("SELECT 1 FROM blobs WHERE chat = $1 LIMIT 1", &[(&&id[..], Type::BYTEA)]).await?;
@@ -170,16 +164,16 @@ async fn blobs(conn: &Conn, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, 
 }
 
 /// Whether the messages that were looked at are still there. The other chat stays so until this is over.
-async fn is_as_seen(conn: &Conn, Fork { chat, at }: Fork, sheet: &Sheet) -> Result<bool, Fault> {
+async fn is_as_seen(conn: &Conn, Fork { chat, at }: Fork, source: &ForkSource) -> Result<bool, DbFault> {
     let (id, end) = (id_bytes(chat), big(at.0));
     let there = "SELECT 1 FROM chats WHERE id = $1 FOR SHARE";
     let there = conn.query_opt(there, &[(&&id[..], Type::BYTEA)]).await?;
     let gone = "SELECT 1 FROM messages WHERE chat = $1 AND gone > $2 AND id <= $3 LIMIT 1";
-    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&sheet.version, Type::INT8), (&end, Type::INT8)];
+    let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&source.version, Type::INT8), (&end, Type::INT8)];
     Ok(there.is_some() && conn.query_opt(gone, &params).await?.is_none())
 }
 
-async fn insert(conn: &Conn, cells: &ChatCells, new: &NewChat) -> Result<u64, Fault> {
+async fn insert(conn: &Conn, columns: &ChatColumns, new: &NewChat) -> Result<u64, DbFault> {
     let sql = "
         INSERT INTO chats (id, agent, owner, title, searchable, status, archived, busy, touched, version, step, obeyed, submitted,
             body, key, request)
@@ -187,19 +181,19 @@ async fn insert(conn: &Conn, cells: &ChatCells, new: &NewChat) -> Result<u64, Fa
     let keyed = new.key.as_ref().map(|key| (key.as_bytes(), new.digest()));
     let (key, request) = (keyed.map(|(key, _)| key), keyed.map(|(_, digest)| digest.to_vec()));
     let params: [Param<'_>; 15] = [
-        (&&cells.id[..], Type::BYTEA),
-        (&cells.agent, Type::BYTEA),
-        (&cells.owner, Type::BYTEA),
-        (&cells.title, Type::BYTEA),
-        (&cells.searchable, Type::BYTEA),
-        (&cells.status, Type::TEXT),
-        (&cells.archived, Type::BOOL),
-        (&cells.busy, Type::BOOL),
-        (&cells.touched, Type::INT8),
-        (&cells.version, Type::INT8),
-        (&cells.step, Type::INT8),
-        (&cells.obeyed, Type::INT8),
-        (&cells.body.json, Type::TEXT),
+        (&&columns.id[..], Type::BYTEA),
+        (&columns.agent, Type::BYTEA),
+        (&columns.owner, Type::BYTEA),
+        (&columns.title, Type::BYTEA),
+        (&columns.searchable, Type::BYTEA),
+        (&columns.status, Type::TEXT),
+        (&columns.archived, Type::BOOL),
+        (&columns.busy, Type::BOOL),
+        (&columns.touched, Type::INT8),
+        (&columns.version, Type::INT8),
+        (&columns.step, Type::INT8),
+        (&columns.obeyed, Type::INT8),
+        (&columns.body.json, Type::TEXT),
         (&key, Type::BYTEA),
         (&request, Type::BYTEA),
     ];
@@ -207,7 +201,7 @@ async fn insert(conn: &Conn, cells: &ChatCells, new: &NewChat) -> Result<u64, Fa
 }
 
 /// Copies what was said, and what it refers to.
-async fn copy(conn: &Conn, to: ChatId, Fork { chat, at }: Fork, sheet: &Sheet) -> Result<(), Fault> {
+async fn copy(conn: &Conn, to: ChatId, Fork { chat, at }: Fork, source: &ForkSource) -> Result<(), DbFault> {
     let (to, from, end) = (id_bytes(to), id_bytes(chat), big(at.0));
     let params: [Param<'_>; 3] = [(&&to[..], Type::BYTEA), (&&from[..], Type::BYTEA), (&end, Type::INT8)];
     let said = "
@@ -216,8 +210,8 @@ async fn copy(conn: &Conn, to: ChatId, Fork { chat, at }: Fork, sheet: &Sheet) -
     let words = "
         INSERT INTO spoken (chat, id, words) SELECT $1, id, words FROM spoken WHERE chat = $2 AND id <= $3";
     tokio::try_join!(conn.execute(said, &params), conn.execute(words, &params))?;
-    if !sheet.blobs.is_empty() {
-        let names: Vec<&[u8]> = sheet.blobs.iter().map(|name| &name.as_bytes()[..]).collect();
+    if !source.blobs.is_empty() {
+        let names: Vec<&[u8]> = source.blobs.iter().map(|name| &name.as_bytes()[..]).collect();
         let sql = "
             INSERT INTO blobs (chat, id, bytes) SELECT $1, id, bytes FROM blobs WHERE chat = $2 AND id = ANY ($3)";
         let params: [Param<'_>; 3] = [(&&to[..], Type::BYTEA), (&&from[..], Type::BYTEA), (&names, Type::BYTEA_ARRAY)];

@@ -5,52 +5,52 @@ use std::sync::atomic::Ordering;
 
 use tokio_postgres::types::Type;
 
+use crate::postgres::ChatLock;
 use crate::postgres::Inner;
-use crate::postgres::Turn;
 use crate::postgres::connection::columns::{big, id_bytes};
-use crate::postgres::connection::pool::{Mode, Param};
-use crate::postgres::connection::retry::Fault;
-use crate::postgres::notify::channel::Haste;
+use crate::postgres::connection::pool::{Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
+use crate::postgres::notify::channel::Urgency;
 use crate::store::{Hint, Lease, StoreError, WriteError};
 
 impl Inner {
     /// Deletes a chat that is ours: nobody else journals for it, and of ours nothing is on its way any more.
-    pub(crate) async fn delete(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), WriteError> {
-        let (chat, pen) = (lease.chat(), lease.append_right());
-        let desk = self.desks.at(chat);
-        let worker = self.life().current();
-        let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
-            return Err(self.why_not(chat).await);
+    pub(crate) async fn delete(self: Arc<Self>, _turn: ChatLock, lease: Lease) -> Result<(), WriteError> {
+        let (chat, right) = (lease.chat(), lease.append_right());
+        let cache = self.caches.at(chat);
+        let worker = self.state().current();
+        let (true, Some(worker)) = (cache.is_open_to(right, worker), worker) else {
+            return Err(self.refusal(chat).await);
         };
-        desk.clear(pen.fence);
+        cache.clear(right.fence);
         self.flush().await?;
         self.file(worker).await?; // What lies among that of other chats goes too.
-        self.floor.fetch_max(big(pen.fence.0), Ordering::Relaxed);
-        let mut patience = self.patience();
+        self.floor.fetch_max(big(right.fence.0), Ordering::Relaxed);
+        let mut retry = self.reads.retry();
         let mut is_again = false;
         loop {
             match self.try_delete(&lease, worker).await {
                 Ok(true) => break,
                 // Nobody else could: it was us, and the answer was lost.
-                Ok(false) => match self.why_not(chat).await {
+                Ok(false) => match self.refusal(chat).await {
                     WriteError::Store(StoreError::NoSuchChat) if is_again => break,
                     error => return Err(error),
                 },
-                Err(fault) => patience.wait(fault).await?,
+                Err(fault) => retry.wait(fault).await?,
             }
             is_again = true;
         }
-        self.tell(Hint::News(chat), Haste::Now); // Whoever watches it looks, and finds that it is gone.
+        self.tell(Hint::News(chat), Urgency::Now); // Whoever watches it looks, and finds that it is gone.
         Ok(())
     }
 
-    async fn try_delete(&self, lease: &Lease, worker: i64) -> Result<bool, Fault> {
+    async fn try_delete(&self, lease: &Lease, worker: i64) -> Result<bool, DbFault> {
         let (id, fence) = (id_bytes(lease.chat()), big(lease.fence().0));
         // What refers to the chat goes with it. Drafts do not, for that would cost every row of theirs an index.
         let sql = "DELETE FROM chats WHERE id = $1 AND fence = $2 AND worker = $3 RETURNING no";
         let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
-        let conn = self.link.conn().await?;
-        let (_, deleted) = tokio::try_join!(conn.begin(Mode::Write), conn.query_opt(sql, &params))?;
+        let conn = self.reads.pool.conn().await?;
+        let (_, deleted) = tokio::try_join!(conn.begin(TxMode::Write), conn.query_opt(sql, &params))?;
         let Some(deleted) = deleted else {
             conn.rollback().await?;
             return Ok(false);

@@ -10,8 +10,8 @@ use crate::postgres::Inner;
 use crate::postgres::Postgres;
 use crate::postgres::by_itself;
 use crate::postgres::connection::columns::{name, unreadable};
-use crate::postgres::connection::pool::{Mode, Param};
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::pool::{Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
 use crate::postgres::lasting;
 use crate::store::StoreError;
 use crate::tokens::{Scopes, Token, TokenHash, Tokens};
@@ -39,12 +39,12 @@ impl Tokens for Postgres {
     async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
         let (inner, hash) = (self.inner.clone(), *hash);
         let sql = format!("SELECT {COLUMNS} FROM tokens WHERE hash = $1");
-        let rows = by_itself(async move { inner.look(&sql, &[(&&hash.0[..], Type::BYTEA)]).await }).await?;
+        let rows = by_itself(async move { inner.reads.look(&sql, &[(&&hash.0[..], Type::BYTEA)]).await }).await?;
         rows.first().map(token_of).transpose().map_err(lasting)
     }
 
     async fn list(&self) -> Result<Vec<Token>, StoreError> {
-        let rows = self.inner.look(&format!("SELECT {COLUMNS} FROM tokens ORDER BY made, hash"), &[]).await?;
+        let rows = self.inner.reads.look(&format!("SELECT {COLUMNS} FROM tokens ORDER BY made, hash"), &[]).await?;
         rows.iter().map(token_of).collect::<Result<_, _>>().map_err(lasting)
     }
 
@@ -72,7 +72,7 @@ impl Tokens for Postgres {
     async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         let sql = "SELECT request, salt, at FROM asked WHERE owner = $1 AND key = $2";
         let params: [Param<'_>; 2] = [(&owner.as_bytes(), Type::BYTEA), (&key.as_bytes(), Type::BYTEA)];
-        let rows = self.inner.look(sql, &params).await?;
+        let rows = self.inner.reads.look(sql, &params).await?;
         let bytes = |row: &Row, name: &str| {
             row.get::<_, &[u8]>(name).try_into().map_err(|_| unreadable("a request is of another length"))
         };
@@ -87,17 +87,11 @@ impl Tokens for Postgres {
 impl Inner {
     /// One statement that writes, and may be done twice.
     async fn write_again(&self, sql: &str, params: &[Param<'_>]) -> Result<(), StoreError> {
-        let mut patience = self.patience();
-        loop {
-            match self.query_once(Mode::Write, sql, params).await {
-                Ok(_) => return Ok(()),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+        self.reads.retry().run(|| self.reads.query_once(TxMode::Write, sql, params)).await.map(drop)
     }
 }
 
-fn token_of(row: &Row) -> Result<Token, Fault> {
+fn token_of(row: &Row) -> Result<Token, DbFault> {
     let hash =
         row.get::<_, &[u8]>("hash").try_into().map_err(|_| unreadable("a token has a hash of another length"))?;
     Ok(Token {

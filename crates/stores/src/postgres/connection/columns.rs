@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 
 use crate::heading::Heading;
 use crate::postgres::connection::pool::{Conn, Param};
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::retry::DbFault;
 use crate::shape::{self, BlobId, Bytes, Written, command};
 use crate::store::StoreError;
 use crate::tables::{Fetch, status_of, status_word};
@@ -28,32 +28,32 @@ pub(crate) fn id_bytes(chat: ChatId) -> [u8; 16] {
     chat.as_u128().to_be_bytes()
 }
 
-pub(crate) fn id_of(bytes: &[u8]) -> Result<ChatId, Fault> {
+pub(crate) fn id_of(bytes: &[u8]) -> Result<ChatId, DbFault> {
     let bytes = bytes.try_into().map_err(|_| unreadable("a chat has an id of another length"))?;
     Ok(ChatId::from_u128(u128::from_be_bytes(bytes)))
 }
 
-pub(crate) fn unreadable(why: impl Into<String>) -> Fault {
+pub(crate) fn unreadable(why: impl Into<String>) -> DbFault {
     StoreError::Unreadable(why.into()).into()
 }
 
 /// A stored text. A damaged one may not be text at all.
-pub(crate) fn text<'a>(row: &'a Row, column: &str) -> Result<&'a str, Fault> {
+pub(crate) fn text<'a>(row: &'a Row, column: &str) -> Result<&'a str, DbFault> {
     row.try_get(column).map_err(|_| damaged())
 }
 
 /// A column is not even text.
-pub(crate) fn damaged() -> Fault {
+pub(crate) fn damaged() -> DbFault {
     StoreError::Damaged("a text in the database cannot be read".into()).into()
 }
 
 /// A name that may hold anything.
-pub(crate) fn name(bytes: &[u8]) -> Result<String, Fault> {
+pub(crate) fn name(bytes: &[u8]) -> Result<String, DbFault> {
     String::from_utf8(bytes.to_vec()).map_err(|_| unreadable("a name is not text"))
 }
 
 /// The columns that are kept beside the body, because something is asked by them.
-pub(crate) struct ChatCells {
+pub(crate) struct ChatColumns {
     pub(crate) id: [u8; 16],
     pub(crate) agent: Vec<u8>,
     pub(crate) owner: Vec<u8>,
@@ -70,7 +70,7 @@ pub(crate) struct ChatCells {
     pub(crate) body: Written,
 }
 
-impl From<&Chat> for ChatCells {
+impl From<&Chat> for ChatColumns {
     fn from(chat: &Chat) -> Self {
         Self {
             id: id_bytes(chat.id),
@@ -96,7 +96,7 @@ pub(crate) const HEADING: &str = "id, agent, owner, title, status, archived, ver
     CASE WHEN submitted > obeyed AND NOT busy THEN ARRAY(
         SELECT inbox.body FROM inbox WHERE inbox.chat = chats.id AND inbox.seq > chats.obeyed) END AS pending";
 
-pub(crate) fn heading(row: &Row) -> Result<Heading, Fault> {
+pub(crate) fn heading(row: &Row) -> Result<Heading, DbFault> {
     let pending: Option<Vec<&str>> = row.get("pending");
     let mut begins_a_turn = false;
     for command in pending.into_iter().flatten() {
@@ -116,7 +116,7 @@ pub(crate) fn heading(row: &Row) -> Result<Heading, Fault> {
 }
 
 /// Fetches bytes by name, or how many they are. Those that are not there are left out.
-pub(crate) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>, fetch: Fetch) -> Result<Bytes, Fault> {
+pub(crate) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>, fetch: Fetch) -> Result<Bytes, DbFault> {
     wanted.sort_unstable();
     wanted.dedup();
     if wanted.is_empty() {
@@ -144,7 +144,7 @@ pub(crate) async fn bytes(conn: &Conn, chat: ChatId, mut wanted: Vec<BlobId>, fe
 type Named = (BlobId, Arc<[u8]>);
 
 /// Stores bytes that are not there yet.
-pub(crate) async fn put_bytes(conn: &Conn, blobs: &[(ChatId, &[Named])]) -> Result<(), Fault> {
+pub(crate) async fn put_bytes(conn: &Conn, blobs: &[(ChatId, &[Named])]) -> Result<(), DbFault> {
     let (mut chats, mut names, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (chat, blobs) in blobs {
         for (name, bytes) in *blobs {

@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::failpoint::failpoint;
 use crate::postgres::PostgresOptions;
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::retry::DbFault;
 use crate::postgres::setup::address::Address;
 use crate::store::StoreError;
 
@@ -21,7 +21,7 @@ pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// What a transaction is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum TxMode {
     /// Everything it reads is of one moment.
     Read,
     /// What it wrote is on disk when it is over.
@@ -31,13 +31,13 @@ pub(crate) enum Mode {
 }
 
 /// Some connections.
-pub(crate) struct Link {
+pub(crate) struct ConnectionPool {
     pool: Pool,
     answer_max: Duration,
     statement_ms: u128,
 }
 
-impl Link {
+impl ConnectionPool {
     pub(crate) fn new(
         Address { config, tls }: Address,
         len: usize,
@@ -55,11 +55,11 @@ impl Link {
         Ok(Self { pool, answer_max, statement_ms: options.statement_max.as_millis().max(1) })
     }
 
-    pub(crate) async fn conn(&self) -> Result<Conn, Fault> {
+    pub(crate) async fn conn(&self) -> Result<Conn, DbFault> {
         use deadpool_postgres::PoolError;
         let object = self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => Fault::from(error),
-            error => Fault::Passing(format!("no connection to the database: {error}")),
+            PoolError::Backend(error) => DbFault::from(error),
+            error => DbFault::Passing(format!("no connection to the database: {error}")),
         })?;
         let (answer_max, statement_ms) = (self.answer_max, self.statement_ms);
         Ok(Conn {
@@ -72,7 +72,7 @@ impl Link {
     }
 
     /// One statement in a transaction of its own.
-    pub(crate) async fn query_once(&self, mode: Mode, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
+    pub(crate) async fn query_once(&self, mode: TxMode, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbFault> {
         let conn = self.conn().await?;
         let (_, rows, ()) = tokio::try_join!(conn.begin(mode), conn.query(sql, params), conn.commit())?;
         Ok(rows)
@@ -98,17 +98,17 @@ impl Conn {
     }
 
     /// Begins a transaction. Can be joined with its first statement: then both go at once.
-    pub(crate) async fn begin(&self, mode: Mode) -> Result<(), Fault> {
+    pub(crate) async fn begin(&self, mode: TxMode) -> Result<(), DbFault> {
         self.is_open.store(true, Ordering::Relaxed);
-        if mode != Mode::Read {
+        if mode != TxMode::Read {
             failpoint!("postgres-begin");
             self.is_writing.store(true, Ordering::Relaxed);
         }
         let ms = self.statement_ms;
         let (level, durable) = match mode {
-            Mode::Read => ("ISOLATION LEVEL REPEATABLE READ READ ONLY", "on"),
-            Mode::Write => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "on"),
-            Mode::WriteLater => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "off"),
+            TxMode::Read => ("ISOLATION LEVEL REPEATABLE READ READ ONLY", "on"),
+            TxMode::Write => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "on"),
+            TxMode::WriteLater => ("ISOLATION LEVEL READ COMMITTED READ WRITE", "off"),
         };
         // Who stands still in the middle of a transaction does not keep its locks for longer than a statement may take.
         let begin = format!(
@@ -119,7 +119,7 @@ impl Conn {
     }
 
     /// Makes the transaction happen. Can be joined with its last statement, which undoes it if it fails.
-    pub(crate) async fn commit(&self) -> Result<(), Fault> {
+    pub(crate) async fn commit(&self) -> Result<(), DbFault> {
         let is_writing = self.is_writing.swap(false, Ordering::Relaxed);
         if is_writing {
             failpoint!("postgres-commit");
@@ -133,41 +133,41 @@ impl Conn {
     }
 
     /// Undoes the transaction.
-    pub(crate) async fn rollback(&self) -> Result<(), Fault> {
+    pub(crate) async fn rollback(&self) -> Result<(), DbFault> {
         self.simple("ROLLBACK").await?;
         self.is_open.store(false, Ordering::Relaxed);
         Ok(())
     }
 
     /// Some statements without parameters.
-    pub(crate) async fn simple(&self, sql: &str) -> Result<(), Fault> {
+    pub(crate) async fn simple(&self, sql: &str) -> Result<(), DbFault> {
         self.answer(self.client().batch_execute(sql)).await
     }
 
-    pub(crate) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
+    pub(crate) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbFault> {
         let params: Vec<(&(dyn ToSql + Sync), Type)> =
             params.iter().map(|(value, kind)| (*value, kind.clone())).collect();
         self.answer(self.client().query_typed(sql, &params)).await
     }
 
-    pub(crate) async fn query_opt(&self, sql: &str, params: &[Param<'_>]) -> Result<Option<Row>, Fault> {
+    pub(crate) async fn query_opt(&self, sql: &str, params: &[Param<'_>]) -> Result<Option<Row>, DbFault> {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
     /// Does something, and says how many rows were touched.
-    pub(crate) async fn execute(&self, sql: &str, params: &[Param<'_>]) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&self, sql: &str, params: &[Param<'_>]) -> Result<u64, DbFault> {
         let params: Vec<(&(dyn ToSql + Sync), Type)> =
             params.iter().map(|(value, kind)| (*value, kind.clone())).collect();
         self.answer(self.client().execute_typed(sql, &params)).await
     }
 
     /// The database stops a long statement by itself. One that does not even do that is frozen or out of reach.
-    async fn answer<T>(&self, asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+    async fn answer<T>(&self, asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, DbFault> {
         match tokio::time::timeout(self.answer_max, asked).await {
             Ok(answer) => Ok(answer?),
             Err(_) => {
                 self.is_open.store(true, Ordering::Relaxed);
-                Err(Fault::Passing("the database does not answer".into()))
+                Err(DbFault::Passing("the database does not answer".into()))
             }
         }
     }

@@ -12,26 +12,26 @@ use crate::store::StoreError;
 
 /// Why something was not done.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum DbFault {
     /// It may well work the next time. Whether it was done is open if it was on its way.
     Passing(String),
     /// It will not work until somebody does something.
     Lasting(StoreError),
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for DbFault {
     fn from(error: StoreError) -> Self {
         Self::Lasting(error)
     }
 }
 
-impl From<BadShape> for Fault {
+impl From<BadShape> for DbFault {
     fn from(shape: BadShape) -> Self {
         Self::Lasting(shape.into())
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for DbFault {
     fn from(error: Error) -> Self {
         let Some(said) = error.as_db_error() else {
             return Self::Passing(format!("no connection to the database: {}", with_sources(&error)));
@@ -40,7 +40,7 @@ impl From<Error> for Fault {
     }
 }
 
-impl Fault {
+impl DbFault {
     /// What the database means by that.
     fn said(code: &SqlState, what: &str) -> Self {
         let class = code.code().get(..2).unwrap_or_default();
@@ -83,7 +83,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 }
 
 /// How long something is tried.
-pub(crate) struct Patience {
+pub(crate) struct Retry {
     until: Instant,
     pause: Duration,
 }
@@ -91,17 +91,30 @@ pub(crate) struct Patience {
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-impl Patience {
+impl Retry {
     pub(crate) fn new(span: Duration) -> Self {
         Self { until: Instant::now() + span, pause: PAUSE_MIN }
     }
 
-    /// Waits before the next try, or says that there is none.
-    pub(crate) async fn wait(&mut self, fault: Fault) -> Result<(), StoreError> {
+    /// Runs `attempt` until it succeeds, fails for good, or the time is over.
+    pub(crate) async fn run<T, F>(mut self, mut attempt: impl FnMut() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, DbFault>>,
+    {
+        loop {
+            match attempt().await {
+                Ok(done) => return Ok(done),
+                Err(fault) => self.wait(fault).await?,
+            }
+        }
+    }
+
+    /// Waits before the next try, or returns the error if there is none.
+    pub(crate) async fn wait(&mut self, fault: DbFault) -> Result<(), StoreError> {
         match fault {
-            Fault::Lasting(error) => Err(error),
-            Fault::Passing(why) if Instant::now() + self.pause > self.until => Err(StoreError::Unavailable(why)),
-            Fault::Passing(why) => {
+            DbFault::Lasting(error) => Err(error),
+            DbFault::Passing(why) if Instant::now() + self.pause > self.until => Err(StoreError::Unavailable(why)),
+            DbFault::Passing(why) => {
                 tracing::debug!(why, "the database is asked again");
                 // Whoever was turned away at the same moment does not come back at the same moment.
                 let chance = 0.5 + (entropy::number() % 1_000) as f64 / 1_000.0;
@@ -137,8 +150,8 @@ mod tests {
             ("XX000", false),
             ("", false),
         ] {
-            let fault = Fault::said(&SqlState::from_code(code), "what");
-            assert_eq!(matches!(fault, Fault::Passing(_)), passes, "{code}: {fault:?}");
+            let fault = DbFault::said(&SqlState::from_code(code), "what");
+            assert_eq!(matches!(fault, DbFault::Passing(_)), passes, "{code}: {fault:?}");
         }
     }
 }

@@ -17,12 +17,12 @@ use crate::failpoint::failpoint;
 use crate::postgres::Inner;
 use crate::postgres::closed;
 use crate::postgres::connection::columns::{big, count, text};
-use crate::postgres::connection::pool::{Conn, Link, Mode, Param};
-use crate::postgres::connection::retry::{Fault, Patience};
+use crate::postgres::connection::pool::{Conn, ConnectionPool, Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
 use crate::shape::{BadShape, bundle, rows};
 use crate::store::StoreError;
 
-/// How many chores wait at most. Steps that find no room go with the chat's next.
+/// How many filing_jobs wait at most. Steps that find no room go with the chat's next.
 pub(crate) const QUEUE_LEN_MAX: usize = 4096;
 /// How much text a row has, but for one that is longer by itself: as much as fits without a detour through TOAST.
 pub(crate) const ROW_BYTES_MAX: usize = 1_500;
@@ -34,7 +34,7 @@ const APPEND_BYTES_MAX: usize = 256;
 /// A number that no delta ever has.
 const DAMAGED_FIRST: i64 = 1 << 60;
 
-pub(crate) enum Chore {
+pub(crate) enum FilingJob {
     /// A step of a chat has begun: those before it are over.
     Begun(i64, StepId),
     /// What a worker has journalled is to be filed.
@@ -43,13 +43,13 @@ pub(crate) enum Chore {
 
 /// What one worker has journalled since it was filed, about.
 #[derive(Default)]
-pub(crate) struct Unfiled {
+pub(crate) struct UnfiledCount {
     len: usize,
     bytes: usize,
     chats: HashSet<i64>,
 }
 
-impl Unfiled {
+impl UnfiledCount {
     /// An append to the chat with this short name.
     pub(crate) fn add(&mut self, no: i64, bytes: usize) {
         self.len += 1;
@@ -68,27 +68,27 @@ impl Inner {
     /// Files what a worker has journalled until now.
     pub(crate) async fn file(&self, worker: i64) -> Result<(), StoreError> {
         let (done, is_done) = oneshot::channel();
-        self.chores.send(Chore::File(worker, Some(done))).await.map_err(|_| closed())?;
+        self.filing_jobs.send(FilingJob::File(worker, Some(done))).await.map_err(|_| closed())?;
         is_done.await.map_err(|_| closed())?
     }
 }
 
-/// Does chores for ever.
-pub(crate) async fn run(inner: Arc<Inner>, mut chores: mpsc::Receiver<Chore>) {
-    if let Err(fault) = file_left_behind(&inner.link).await {
+/// Does filing_jobs for ever.
+pub(crate) async fn run(inner: Arc<Inner>, mut filing_jobs: mpsc::Receiver<FilingJob>) {
+    if let Err(fault) = file_left_behind(&inner.reads.pool).await {
         tracing::debug!(?fault, "what others have left behind stays for now");
     }
     let mut taken = Vec::new();
-    while chores.recv_many(&mut taken, QUEUE_LEN_MAX).await > 0 {
+    while filing_jobs.recv_many(&mut taken, QUEUE_LEN_MAX).await > 0 {
         let (mut newest, mut workers) = (HashMap::new(), HashMap::<i64, Vec<_>>::new());
-        for chore in taken.drain(..) {
-            match chore {
-                Chore::Begun(no, step) => drop(newest.insert(no, step)),
-                Chore::File(worker, done) => workers.entry(worker).or_default().extend(done),
+        for job in taken.drain(..) {
+            match job {
+                FilingJob::Begun(no, step) => drop(newest.insert(no, step)),
+                FilingJob::File(worker, done) => workers.entry(worker).or_default().extend(done),
             }
         }
         for (worker, waiting) in workers {
-            let filed = file_patiently(&inner.link, worker, inner.patience()).await;
+            let filed = inner.reads.retry().run(|| try_file(&inner.reads.pool, worker)).await;
             if let Err(error) = &filed {
                 tracing::debug!(%error, "what was journalled stays where it is for now");
             }
@@ -97,13 +97,13 @@ pub(crate) async fn run(inner: Arc<Inner>, mut chores: mpsc::Receiver<Chore>) {
             }
         }
         // Afterwards: what was filed of a step that ended meanwhile goes too.
-        if let Err(fault) = trim(&inner.link, newest).await {
+        if let Err(fault) = trim(&inner.reads.pool, newest).await {
             tracing::debug!(?fault, "drafts of steps that are over stay for now");
         }
     }
 }
 
-async fn trim(link: &Link, newest: HashMap<i64, StepId>) -> Result<(), Fault> {
+async fn trim(pool: &ConnectionPool, newest: HashMap<i64, StepId>) -> Result<(), DbFault> {
     if newest.is_empty() {
         return Ok(());
     }
@@ -112,43 +112,34 @@ async fn trim(link: &Link, newest: HashMap<i64, StepId>) -> Result<(), Fault> {
         WHERE drafts.no = newest.no AND drafts.step < newest.step";
     let params: [Param<'_>; 2] = [(&chats, Type::INT8_ARRAY), (&steps, Type::INT8_ARRAY)];
     failpoint!("postgres-trim");
-    let conn = link.conn().await?;
-    tokio::try_join!(conn.begin(Mode::WriteLater), conn.execute(sql, &params), conn.commit())?;
+    let conn = pool.conn().await?;
+    tokio::try_join!(conn.begin(TxMode::WriteLater), conn.execute(sql, &params), conn.commit())?;
     Ok(())
 }
 
 /// Files what workers have journalled that are no more.
-async fn file_left_behind(link: &Link) -> Result<(), Fault> {
+async fn file_left_behind(pool: &ConnectionPool) -> Result<(), DbFault> {
     let sql = "SELECT DISTINCT worker FROM tail WHERE NOT EXISTS (SELECT 1 FROM workers WHERE id = tail.worker)";
-    for row in link.query_once(Mode::Read, sql, &[]).await? {
-        try_file(link, row.get(0)).await?;
+    for row in pool.query_once(TxMode::Read, sql, &[]).await? {
+        try_file(pool, row.get(0)).await?;
     }
     Ok(())
 }
 
-async fn file_patiently(link: &Link, worker: i64, mut patience: Patience) -> Result<(), StoreError> {
-    loop {
-        match try_file(link, worker).await {
-            Ok(()) => return Ok(()),
-            Err(fault) => patience.wait(fault).await?,
-        }
-    }
-}
-
-async fn try_file(link: &Link, worker: i64) -> Result<(), Fault> {
-    let conn = link.conn().await?;
-    let (_, filed) = tokio::try_join!(conn.begin(Mode::WriteLater), file(&conn, worker))?;
+async fn try_file(pool: &ConnectionPool, worker: i64) -> Result<(), DbFault> {
+    let conn = pool.conn().await?;
+    let (_, filed) = tokio::try_join!(conn.begin(TxMode::WriteLater), file(&conn, worker))?;
     conn.commit().await?;
     failpoint!("postgres-filed");
     let Some(batch) = filed else { return Ok(()) };
     // By itself, so that the journal never waits for its row in `workers`.
     let sql = "UPDATE workers SET filed = greatest(filed, $2) WHERE id = $1";
-    link.query_once(Mode::WriteLater, sql, &[(&worker, Type::INT8), (&batch, Type::INT8)]).await?;
+    pool.query_once(TxMode::WriteLater, sql, &[(&worker, Type::INT8), (&batch, Type::INT8)]).await?;
     Ok(())
 }
 
 /// Files what a worker has journalled, in the transaction that is open. Says up to which batch, if there was anything.
-pub(crate) async fn file(conn: &Conn, worker: i64) -> Result<Option<i64>, Fault> {
+pub(crate) async fn file(conn: &Conn, worker: i64) -> Result<Option<i64>, DbFault> {
     let sql = "
         DELETE FROM tail WHERE worker = $1 AND batch > coalesce((SELECT filed FROM workers WHERE id = $1), 0)
         RETURNING batch, nos, body";
@@ -242,7 +233,7 @@ impl Drafts {
         self.bodies.push(r#"{"v":1,"is":[0],"sum":"00000000"}"#.into());
     }
 
-    async fn insert(&self, conn: &Conn) -> Result<(), Fault> {
+    async fn insert(&self, conn: &Conn) -> Result<(), DbFault> {
         let params: [Param<'_>; 5] = [
             (&self.numbers, Type::INT8_ARRAY),
             (&self.steps, Type::INT8_ARRAY),
@@ -257,7 +248,7 @@ impl Drafts {
 }
 
 /// What the worker who holds a chat has in the tail of a step of it, in order. To be read in one moment with `drafts`.
-pub(crate) async fn unfiled(conn: &Conn, worker: Option<i64>, no: i64) -> Result<Vec<Row>, Fault> {
+pub(crate) async fn unfiled(conn: &Conn, worker: Option<i64>, no: i64) -> Result<Vec<Row>, DbFault> {
     let sql = "
         SELECT body FROM tail WHERE worker = $1 AND $2 = ANY (nos)
         AND batch > coalesce((SELECT filed FROM workers WHERE id = $1), 0) ORDER BY batch";
@@ -265,7 +256,7 @@ pub(crate) async fn unfiled(conn: &Conn, worker: Option<i64>, no: i64) -> Result
 }
 
 /// The appends to a step of a chat among what [`unfiled`] found.
-pub(crate) fn appends(rows: &[Row], no: i64, step: StepId) -> Result<Vec<bundle::Entry<'_>>, Fault> {
+pub(crate) fn appends(rows: &[Row], no: i64, step: StepId) -> Result<Vec<bundle::Entry<'_>>, DbFault> {
     let mut appends = Vec::new();
     for row in rows {
         let is_its = |entry: &bundle::Entry<'_>| (entry.head.chat, entry.head.step) == (no, step);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::postgres::Inner;
-use crate::postgres::connection::pool::Mode;
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::pool::TxMode;
+use crate::postgres::connection::retry::DbFault;
 
 /// How old a batch gets before it is synced.
 const UNSYNCED_MAX: Duration = Duration::from_millis(100);
@@ -25,13 +25,13 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     loop {
         inner.unsynced.notified().await;
         sleep(UNSYNCED_MAX).await; // What is journalled meanwhile goes along.
-        match inner.query_once(Mode::Write, SYNC, &[]).await {
+        match inner.reads.query_once(TxMode::Write, SYNC, &[]).await {
             Ok(_) => is_told = false,
-            Err(Fault::Passing(why)) => {
+            Err(DbFault::Passing(why)) => {
                 tracing::debug!(why, "drafts are not synced, later then");
                 inner.unsynced.notify_one();
             }
-            Err(Fault::Lasting(error)) => {
+            Err(DbFault::Lasting(error)) => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(%error, "drafts are synced when the database does so by itself");
                 }

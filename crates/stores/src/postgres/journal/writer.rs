@@ -21,11 +21,11 @@ use crate::ack::Ack;
 use crate::failpoint::failpoint;
 use crate::postgres::Inner;
 use crate::postgres::connection::columns::put_bytes;
-use crate::postgres::connection::pool::{Mode, Param};
-use crate::postgres::connection::retry::Fault;
-use crate::postgres::journal::filing::{Chore, ROW_BYTES_MAX, Unfiled};
-use crate::postgres::leases::cache::Desk;
-use crate::postgres::notify::channel::Haste;
+use crate::postgres::connection::pool::{Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
+use crate::postgres::journal::filing::{FilingJob, ROW_BYTES_MAX, UnfiledCount};
+use crate::postgres::leases::cache::ChatCache;
+use crate::postgres::notify::channel::Urgency;
 use crate::shape::bundle::{Bundle, Head};
 use crate::shape::rows::Piece;
 use crate::store::{AppendRight, Hint, StoreError, WriteError};
@@ -38,7 +38,7 @@ const BATCH_LEN_MAX: usize = 2048;
 
 pub(crate) enum Job {
     Append {
-        pen: AppendRight,
+        right: AppendRight,
         rows: Vec<JournalRow>,
         piece: Piece,
         ack: Ack,
@@ -49,8 +49,8 @@ pub(crate) enum Job {
 
 /// Rows of one chat that go together.
 struct Entry {
-    pen: AppendRight,
-    desk: Arc<Desk>,
+    right: AppendRight,
+    cache: Arc<ChatCache>,
     no: i64,
     rows: Vec<JournalRow>,
     piece: Piece,
@@ -61,7 +61,7 @@ struct Entry {
 
 /// Writes for ever.
 pub(crate) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
-    let unfiled = Unfiled::default();
+    let unfiled = UnfiledCount::default();
     let mut writer = Writer { inner, worker: 0, journalled: 0, is_in_doubt: false, unsettled: None, unfiled };
     let mut taken = Vec::new();
     loop {
@@ -72,12 +72,12 @@ pub(crate) async fn run(inner: Arc<Inner>, mut jobs: mpsc::Receiver<Job>) {
             return;
         }
         let mut barriers = Vec::new();
-        let mut batch = Batch { worker: writer.inner.life().current(), ..Batch::default() };
+        let mut batch = Batch { worker: writer.inner.state().current(), ..Batch::default() };
         for job in taken.drain(..) {
             match job {
-                Job::Append { pen, rows, piece, ack } => {
-                    writer.settle_before(pen.chat);
-                    batch.add(&writer.inner, pen, (rows, piece), ack);
+                Job::Append { right, rows, piece, ack } => {
+                    writer.settle_before(right.chat);
+                    batch.add(&writer.inner, right, (rows, piece), ack);
                 }
                 Job::Barrier(passed) => barriers.push(passed),
             }
@@ -99,7 +99,7 @@ struct Writer {
     is_in_doubt: bool,
     /// The newest batch and what came of it. Those who wait are told while the database has the next.
     unsettled: Option<(Batch, Result<(), WriteError>)>,
-    unfiled: Unfiled,
+    unfiled: UnfiledCount,
 }
 
 #[derive(Default)]
@@ -108,24 +108,24 @@ struct Batch {
     worker: Option<i64>,
     entries: Vec<Entry>,
     places: HashMap<ChatId, usize>,
-    strangers: Vec<(ChatId, Ack)>,
+    unheld: Vec<(ChatId, Ack)>,
     /// Appends of nothing, which are answered with the rest.
     empty: Vec<Ack>,
 }
 
 impl Batch {
     /// Puts rows where they belong, or refuses them.
-    fn add(&mut self, inner: &Inner, pen: AppendRight, (rows, piece): (Vec<JournalRow>, Piece), ack: Ack) {
-        let desk = inner.desks.at(pen.chat);
+    fn add(&mut self, inner: &Inner, right: AppendRight, (rows, piece): (Vec<JournalRow>, Piece), ack: Ack) {
+        let cache = inner.caches.at(right.chat);
         let place = {
-            let held = desk.held();
-            let ours = held.as_ref().filter(|held| held.fence == pen.fence && Some(held.worker) == self.worker);
+            let held = cache.held();
+            let ours = held.as_ref().filter(|held| held.fence == right.fence && Some(held.worker) == self.worker);
             ours.map(|held| (held.step, held.end, held.no))
         };
         let Some((step, stored, no)) = place else {
-            return self.strangers.push((pen.chat, ack));
+            return self.unheld.push((right.chat, ack));
         };
-        let known = self.places.get(&pen.chat).copied();
+        let known = self.places.get(&right.chat).copied();
         let end = known.map_or(stored, |i| self.entries[i].rows.last().map_or(stored, |row| row.seq));
         let fits = |(i, row): (usize, &JournalRow)| row.step == step && row.seq.0 == end.0 + 1 + i as u64;
         if !rows.iter().enumerate().all(fits) {
@@ -138,8 +138,8 @@ impl Batch {
             entry.piece = Piece::of(&entry.rows);
             entry.others.push(ack);
         } else {
-            self.places.insert(pen.chat, self.entries.len());
-            self.entries.push(Entry { pen, desk, no, rows, piece, ack, others: Vec::new() });
+            self.places.insert(right.chat, self.entries.len());
+            self.entries.push(Entry { right, cache, no, rows, piece, ack, others: Vec::new() });
         }
     }
 }
@@ -147,9 +147,9 @@ impl Batch {
 impl Writer {
     /// Stores a batch. Until it is settled, nobody knows.
     async fn store(&mut self, mut batch: Batch) {
-        for (chat, ack) in batch.strangers.drain(..) {
+        for (chat, ack) in batch.unheld.drain(..) {
             let inner = self.inner.clone();
-            tokio::spawn(async move { ack.tell(Err(inner.why_not(chat).await)) }); // Nobody else waits for the answer.
+            tokio::spawn(async move { ack.tell(Err(inner.refusal(chat).await)) }); // Nobody else waits for the answer.
         }
         batch.empty.drain(..).for_each(|ack| ack.tell(Ok(())));
         if batch.entries.is_empty() {
@@ -167,7 +167,7 @@ impl Writer {
         };
         let answer = match stored {
             Ok(Stored::Yes) => {
-                if self.inner.draft_mode == Mode::WriteLater {
+                if self.inner.draft_mode == TxMode::WriteLater {
                     self.inner.unsynced.notify_one();
                 }
                 self.count_unfiled(&batch);
@@ -182,9 +182,9 @@ impl Writer {
     fn count_unfiled(&mut self, batch: &Batch) {
         batch.entries.iter().for_each(|entry| self.unfiled.add(entry.no, entry.piece.json.len()));
         if self.unfiled.is_due(self.inner.file_len_min)
-            && self.inner.chores.try_send(Chore::File(self.worker, None)).is_ok()
+            && self.inner.filing_jobs.try_send(FilingJob::File(self.worker, None)).is_ok()
         {
-            self.unfiled = Unfiled::default();
+            self.unfiled = UnfiledCount::default();
         }
     }
 
@@ -202,19 +202,15 @@ impl Writer {
 
     /// As whom to write, if anybody believes that this process is alive. Nothing of before can happen afterwards.
     async fn worker(&mut self) -> Result<Option<i64>, StoreError> {
-        let Some(worker) = self.inner.life().current() else { return Ok(None) };
+        let Some(worker) = self.inner.state().current() else { return Ok(None) };
         if worker != self.worker {
             (self.worker, self.journalled, self.is_in_doubt) = (worker, 0, false);
         }
         if self.is_in_doubt {
             let sql = "UPDATE workers SET journalled = journalled + 1 WHERE id = $1 RETURNING journalled";
-            let mut patience = self.inner.patience();
-            let rows = loop {
-                match self.inner.query_once(Mode::Write, sql, &[(&worker, Type::INT8)]).await {
-                    Ok(rows) => break rows,
-                    Err(fault) => patience.wait(fault).await?,
-                }
-            };
+            let params: [Param<'_>; 1] = [(&worker, Type::INT8)];
+            let count = || self.inner.reads.query_once(TxMode::Write, sql, &params);
+            let rows = self.inner.reads.retry().run(count).await?;
             let Some(row) = rows.first() else { return Ok(None) };
             (self.journalled, self.is_in_doubt) = (row.get(0), false);
         }
@@ -226,7 +222,7 @@ impl Writer {
         let Some(worker) = self.worker().await?.filter(|worker| batch.worker == Some(*worker)) else {
             return Ok(Stored::No);
         };
-        let mut patience = self.inner.patience();
+        let mut retry = self.inner.reads.retry();
         self.is_in_doubt = true;
         loop {
             let tried = match try_insert(&self.inner, worker, self.journalled, &batch.entries).await {
@@ -238,12 +234,12 @@ impl Writer {
                 Ok(Some(counted)) if counted == self.journalled + 1 => break,
                 Ok(Some(counted)) if counted == self.journalled => {} // The try before had not got through.
                 Ok(Some(_)) => {
-                    tracing::warn!("the database has lost some of its newest rows: taking up all chats again");
-                    self.inner.desks.clear();
+                    tracing::warn!("the database has lost some of its newest rows: uncertain up all chats again");
+                    self.inner.caches.clear();
                     return Ok(Stored::No);
                 }
                 Ok(None) => return Ok(Stored::No),
-                Err(fault) => patience.wait(fault).await?,
+                Err(fault) => retry.wait(fault).await?,
             }
         }
         self.journalled += 1;
@@ -252,9 +248,9 @@ impl Writer {
     }
 
     /// How many batches the database has counted of this process, if it knows it.
-    async fn counted(&self, worker: i64) -> Result<Option<i64>, Fault> {
+    async fn counted(&self, worker: i64) -> Result<Option<i64>, DbFault> {
         let sql = "SELECT journalled FROM workers WHERE id = $1";
-        let rows = self.inner.query_once(Mode::Read, sql, &[(&worker, Type::INT8)]).await?;
+        let rows = self.inner.reads.query_once(TxMode::Read, sql, &[(&worker, Type::INT8)]).await?;
         Ok(rows.first().map(|row| row.get(0)))
     }
 }
@@ -267,7 +263,7 @@ enum Stored {
 fn settle(inner: &Inner, unsettled: Option<(Batch, Result<(), WriteError>)>) {
     let Some((batch, answer)) = unsettled else { return };
     if answer.is_ok() {
-        inner.teller.tell(batch.entries.iter().map(|entry| Hint::News(entry.pen.chat)), Haste::Soon);
+        inner.notifier.tell(batch.entries.iter().map(|entry| Hint::News(entry.right.chat)), Urgency::Soon);
     }
     batch.entries.into_iter().for_each(|entry| entry.settle(&answer));
 }
@@ -276,11 +272,11 @@ impl Entry {
     /// Answers those who wait. Unless the rows are stored, the chat must be taken anew: they may still be.
     fn settle(self, answer: &Result<(), WriteError>) {
         if answer.is_ok() {
-            if let Some(held) = self.desk.held().as_mut().filter(|held| held.fence == self.pen.fence) {
+            if let Some(held) = self.cache.held().as_mut().filter(|held| held.fence == self.right.fence) {
                 held.appended(self.rows);
             }
         } else {
-            self.desk.clear(self.pen.fence);
+            self.cache.clear(self.right.fence);
         }
         self.others.into_iter().chain([self.ack]).for_each(|ack| ack.tell(answer.clone()));
     }
@@ -291,9 +287,9 @@ const INSERT: &str = "
     INSERT INTO tail (worker, batch, nos, body)
     SELECT id, journalled, nos::bigint[], body FROM alive, unnest($3, $4) AS new (nos, body)";
 
-async fn try_insert(inner: &Inner, worker: i64, journalled: i64, entries: &[Entry]) -> Result<u64, Fault> {
+async fn try_insert(inner: &Inner, worker: i64, journalled: i64, entries: &[Entry]) -> Result<u64, DbFault> {
     let (numbers, bodies) = bundles(entries);
-    let blobs = entries.iter().map(|entry| (entry.pen.chat, &entry.piece.blobs[..]));
+    let blobs = entries.iter().map(|entry| (entry.right.chat, &entry.piece.blobs[..]));
     let blobs: Vec<_> = blobs.filter(|(_, blobs)| !blobs.is_empty()).collect();
     let params: [Param<'_>; 4] =
         [(&worker, Type::INT8), (&journalled, Type::INT8), (&numbers, Type::TEXT_ARRAY), (&bodies, Type::TEXT_ARRAY)];
@@ -335,9 +331,9 @@ fn bundles(entries: &[Entry]) -> (Vec<String>, Vec<String>) {
 }
 
 /// What journals are written with.
-pub(crate) const fn draft_mode(durability: Durability) -> Mode {
+pub(crate) const fn draft_mode(durability: Durability) -> TxMode {
     match durability {
-        Durability::Process => Mode::WriteLater,
-        Durability::Full => Mode::Write,
+        Durability::Process => TxMode::WriteLater,
+        Durability::Full => TxMode::Write,
     }
 }

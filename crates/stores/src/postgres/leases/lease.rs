@@ -1,6 +1,5 @@
-//! Taking chats and giving them back.
+//! UncertainAcquire chats and giving them back.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,20 +7,21 @@ use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
 use tokio_postgres::types::Type;
 
 use crate::failpoint::failpoint;
+use crate::newest_rows::NewestRows;
+use crate::postgres::ChatLock;
 use crate::postgres::Inner;
-use crate::postgres::Turn;
 use crate::postgres::connection::columns::{big, count, id_bytes, id_of};
-use crate::postgres::connection::pool::{Mode, Param};
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::pool::{Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
 use crate::postgres::journal::filing;
-use crate::postgres::leases::cache::{Desk, Held, Taking};
-use crate::postgres::notify::channel::Haste;
+use crate::postgres::leases::cache::{ChatCache, HeldChat, UncertainAcquire};
+use crate::postgres::notify::channel::Urgency;
 use crate::store::{Hint, Lease, StoreError, Unsettled, WriteError};
 
 /// A worker whose row is too old is dead: nothing that is held under its number is held any more, and nothing that it
 /// still has under way can happen afterwards. `$3` adds some chance to how long it is believed, so that those who take
 /// over do not all come at once.
-const BURY: &str = "
+const EXPIRE_WORKER: &str = "
     DELETE FROM workers USING chats
     WHERE chats.id = $1 AND workers.id = chats.worker AND workers.id <> $2
     AND clock_timestamp() > workers.seen + workers.lasts * $3";
@@ -43,63 +43,58 @@ const UNSETTLED: &str = "
     ORDER BY id";
 
 impl Inner {
-    pub(crate) async fn acquire(self: Arc<Self>, _turn: Turn, chat: ChatId) -> Result<Lease, WriteError> {
-        let desk = self.desks.at(chat);
-        *desk.held() = None; // Rows under the lease before are refused from here on…
+    pub(crate) async fn acquire(self: Arc<Self>, _turn: ChatLock, chat: ChatId) -> Result<Lease, WriteError> {
+        let cache = self.caches.at(chat);
+        *cache.held() = None; // Rows under the lease before are refused from here on…
         self.flush().await?; // …and none is on its way any more when the fence is raised.
         failpoint!("postgres-acquire");
-        let mut patience = self.patience();
-        loop {
-            let Some(worker) = self.life().current() else {
-                return Err(
-                    StoreError::Unavailable("this process cannot tell the database that it is alive".into()).into()
-                );
+        let acquire = || async {
+            let Some(worker) = self.state().current() else {
+                let why = "this process has no valid worker row: its heartbeat does not reach the database";
+                return Err(StoreError::Unavailable(why.into()).into());
             };
-            match self.try_acquire(&desk, chat, worker).await {
-                Ok(taken) => {
-                    *desk.taking() = None;
-                    let (held, before) = taken?;
-                    let lease = Lease::granted(chat, held.fence, before);
-                    *desk.held() = Some(held);
-                    return Ok(lease);
-                }
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+            self.try_acquire(&cache, chat, worker).await
+        };
+        let taken = self.reads.retry().run(acquire).await?;
+        *cache.uncertain() = None;
+        let (held, before) = taken?;
+        let lease = Lease::granted(chat, held.fence, before);
+        *cache.held() = Some(held);
+        Ok(lease)
     }
 
     /// Takes the chat, and says which fence the newest lease has that somebody was given before.
     async fn try_acquire(
         &self,
-        desk: &Desk,
+        cache: &ChatCache,
         chat: ChatId,
         worker: i64,
-    ) -> Result<Result<(Held, Fence), WriteError>, Fault> {
+    ) -> Result<Result<(HeldChat, Fence), WriteError>, DbFault> {
         let id = id_bytes(chat);
         let id: Param<'_> = (&&id[..], Type::BYTEA);
         let of_chat = || -> Param<'_> { (id.0, Type::BYTEA) };
-        let conn = self.link.conn().await?;
+        let conn = self.reads.pool.conn().await?;
         // What is read below is read after this.
         let lock = "SELECT no, worker, fence FROM chats WHERE id = $1 FOR UPDATE";
         let params = [of_chat()];
-        let (_, there) = tokio::try_join!(conn.begin(Mode::Write), conn.query_opt(lock, &params))?;
+        let (_, there) = tokio::try_join!(conn.begin(TxMode::Write), conn.query_opt(lock, &params))?;
         let Some(there) = there else {
             conn.rollback().await?;
             return Ok(Err(StoreError::NoSuchChat.into()));
         };
         let (no, before): (i64, Option<i64>) = (there.get("no"), there.get("worker"));
-        let bury = [of_chat(), (&worker, Type::INT8), (&self.belief, Type::FLOAT8)];
+        let expire = [of_chat(), (&worker, Type::INT8), (&self.lease_tolerance, Type::FLOAT8)];
         let floor = self.floor.load(Ordering::Relaxed);
         let take = [of_chat(), (&worker, Type::INT8), (&floor, Type::INT8)];
-        let (_, taken) = tokio::try_join!(conn.execute(BURY, &bury), conn.query_opt(TAKE, &take))?;
+        let (_, taken) = tokio::try_join!(conn.execute(EXPIRE_WORKER, &expire), conn.query_opt(TAKE, &take))?;
         let Some(taken) = taken else {
             conn.commit().await?;
             return Ok(Err(WriteError::Fenced));
         };
         let found = Fence(count(&there, "fence"));
-        let is_ours = |taking: &Taking| Some(taking.worker) == before && taking.before < found; // Its answer was lost.
-        let last = desk.taking().filter(is_ours).map_or(found, |taking| taking.before);
-        *desk.taking() = Some(Taking { worker, before: last });
+        let is_ours = |uncertain: &UncertainAcquire| Some(uncertain.worker) == before && uncertain.before < found; // Its answer was lost.
+        let last = cache.uncertain().filter(is_ours).map_or(found, |uncertain| uncertain.before);
+        *cache.uncertain() = Some(UncertainAcquire { worker, before: last });
         if let Some(other) = before.filter(|before| *before != worker) {
             filing::file(&conn, other).await?; // It is dead: nothing is added any more.
         }
@@ -109,7 +104,7 @@ impl Inner {
         let step = StepId(count(&taken, "step"));
         let unfiled = filing::end_of(&filing::appends(&unfiled, no, step)?)?;
         let filed = Seq(filed.map_or(0, |row| count(&row, "seq")));
-        let held = Held {
+        let held = HeldChat {
             fence: Fence(count(&taken, "fence")),
             worker,
             version: Version(count(&taken, "version")),
@@ -117,14 +112,14 @@ impl Inner {
             no,
             end: unfiled.unwrap_or(filed),
             chat: None,
-            ring: VecDeque::new(),
+            newest: NewestRows::default(),
         };
         Ok(Ok((held, last)))
     }
 
-    pub(crate) async fn release(self: Arc<Self>, _turn: Turn, lease: Lease) -> Result<(), StoreError> {
-        let desk = self.desks.at(lease.chat());
-        let Some(held) = desk.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
+    pub(crate) async fn release(self: Arc<Self>, _turn: ChatLock, lease: Lease) -> Result<(), StoreError> {
+        let cache = self.caches.at(lease.chat());
+        let Some(held) = cache.held().take_if(|held| held.fence == lease.fence()) else { return Ok(()) };
         self.flush().await?;
         if held.end > Seq(0) {
             self.file(held.worker).await?; // Whoever goes on does not look for it among what is ours.
@@ -134,24 +129,17 @@ impl Inner {
             UPDATE chats SET worker = NULL WHERE id = $1 AND fence = $2 AND worker = $3
             RETURNING busy OR submitted > obeyed";
         let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&held.worker, Type::INT8)];
-        let mut patience = self.patience();
-        loop {
-            match self.query_once(Mode::WriteLater, sql, &params).await {
-                Ok(rows) => {
-                    if rows.first().is_some_and(|row| row.get(0)) {
-                        self.tell(Hint::Inbox(lease.chat()), Haste::Now); // Somebody may want to go on.
-                    }
-                    return Ok(());
-                }
-                Err(fault) => patience.wait(fault).await?,
-            }
+        let rows = self.reads.retry().run(|| self.reads.query_once(TxMode::WriteLater, sql, &params)).await?;
+        if rows.first().is_some_and(|row| row.get(0)) {
+            self.tell(Hint::Inbox(lease.chat()), Urgency::Now); // Another process may continue it.
         }
+        Ok(())
     }
 
     pub(crate) async fn unsettled(&self) -> Result<Vec<Unsettled>, StoreError> {
-        let worker = self.life().current().unwrap_or_default();
-        let params: [Param<'_>; 2] = [(&worker, Type::INT8), (&self.belief, Type::FLOAT8)];
-        let rows = self.read(UNSETTLED, &params).await?;
+        let worker = self.state().current().unwrap_or_default();
+        let params: [Param<'_>; 2] = [(&worker, Type::INT8), (&self.lease_tolerance, Type::FLOAT8)];
+        let rows = self.reads.read(UNSETTLED, &params).await?;
         let found = rows.iter().map(|row| Ok(Unsettled { chat: id_of(row.get(0))?, has_commands: row.get(1) }));
         found.collect::<Result<_, _>>().map_err(crate::postgres::lasting)
     }

@@ -13,7 +13,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::postgres::connection::pool::Param;
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::retry::DbFault;
 use crate::postgres::setup::address::Address;
 
 /// How long it may take to find out whether sessions are shared.
@@ -23,10 +23,10 @@ const PROBE_MAX: Duration = Duration::from_secs(10);
 const PROBES: [usize; 8] = [0, 1, 1, 0, 0, 1, 1, 0];
 
 /// A worker and the lock that its session is to hold.
-pub(crate) type Locked = (i64, i64);
+pub(crate) type WorkerLock = (i64, i64);
 
 /// Whether sessions are shared between connections to this address, as behind a pooler that hands out transactions.
-pub(crate) async fn is_shared(address: &Address) -> Result<bool, Fault> {
+pub(crate) async fn is_shared(address: &Address) -> Result<bool, DbFault> {
     let probe = async {
         let ((one, first), (other, second)) = tokio::try_join!(address.connect(), address.connect())?;
         tokio::spawn(first); // Both end with their clients.
@@ -38,10 +38,10 @@ pub(crate) async fn is_shared(address: &Address) -> Result<bool, Fault> {
         let [of_one, of_other] = sessions;
         Ok(of_one.len() > 1 || of_other.len() > 1 || !of_one.is_disjoint(&of_other))
     };
-    timeout(PROBE_MAX, probe).await.map_err(|_| Fault::Passing("the database does not answer".into()))?
+    timeout(PROBE_MAX, probe).await.map_err(|_| DbFault::Passing("the database does not answer".into()))?
 }
 
-async fn process_id(client: &Client) -> Result<Option<String>, Fault> {
+async fn process_id(client: &Client) -> Result<Option<String>, DbFault> {
     let answer = client.simple_query("SELECT pg_backend_pid()").await?;
     Ok(answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(Into::into),
@@ -55,7 +55,7 @@ pub(crate) fn take(lock: i64) -> String {
 }
 
 /// Workers whose session has ended.
-pub(crate) async fn disconnected(client: &Client) -> Result<Vec<Locked>, Fault> {
+pub(crate) async fn disconnected(client: &Client) -> Result<Vec<WorkerLock>, DbFault> {
     let sql = "
         SELECT id, session_lock FROM workers
         WHERE session_lock IS NOT NULL AND pg_try_advisory_xact_lock_shared(session_lock)";
@@ -64,7 +64,7 @@ pub(crate) async fn disconnected(client: &Client) -> Result<Vec<Locked>, Fault> 
 }
 
 /// Removes those of these workers whose session has not come back. How many were removed.
-pub(crate) async fn bury(client: &Client, dead: &[Locked]) -> Result<u64, Fault> {
+pub(crate) async fn expire(client: &Client, dead: &[WorkerLock]) -> Result<u64, DbFault> {
     let (ids, locks): (Vec<i64>, Vec<i64>) = dead.iter().copied().unzip();
     let sql = "
         DELETE FROM workers USING unnest($1, $2) AS dead (id, session_lock)

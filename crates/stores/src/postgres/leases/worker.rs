@@ -20,17 +20,17 @@ use tokio_postgres::types::Type;
 use crate::clock;
 use crate::postgres::PostgresOptions;
 use crate::postgres::connection::pool::Param;
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::retry::DbFault;
 use crate::postgres::lasting;
-use crate::postgres::leases::session::{self, Locked};
+use crate::postgres::leases::session::{self, WorkerLock};
 use crate::postgres::notify::channel::LOOK;
-use crate::postgres::notify::hints::Hints;
+use crate::postgres::notify::hints::HintQueue;
 use crate::postgres::setup::address::Address;
 use crate::store::{Hint, StoreError};
 
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a drop waits for the farewell.
-const FAREWELL_MAX: Duration = Duration::from_secs(2);
+/// How long a drop waits for the unregister.
+const UNREGISTER_MAX: Duration = Duration::from_secs(2);
 
 /// How often a worker looks for others whose session has ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ const GONE_MIN: Duration = Duration::from_millis(250);
 const SETTLED_MIN: Duration = Duration::from_secs(2);
 
 /// What this process knows of its own standing.
-pub(crate) struct Life {
+pub(crate) struct WorkerState {
     standing: Mutex<Standing>,
     /// The advisory lock that a session of this process holds, if one does.
     pub(crate) session_lock: watch::Sender<Option<i64>>,
@@ -60,7 +60,7 @@ struct Standing {
     trouble: Option<StoreError>,
 }
 
-impl Life {
+impl WorkerState {
     /// The number chats are held under, unless others may take this process for dead.
     pub(crate) fn current(&self) -> Option<i64> {
         let standing = self.standing();
@@ -96,7 +96,7 @@ impl Life {
 
 /// The thread that says so.
 pub(crate) struct Worker {
-    pub(crate) life: Arc<Life>,
+    pub(crate) state: Arc<WorkerState>,
     stop: watch::Sender<bool>,
     done: Mutex<mpsc::Receiver<()>>,
 }
@@ -106,22 +106,26 @@ impl Worker {
     pub(crate) async fn start(
         address: Address,
         options: &PostgresOptions,
-        belief: f64,
-        hints: Arc<Hints>,
+        lease_tolerance: f64,
+        hints: Arc<HintQueue>,
     ) -> Result<Self, StoreError> {
         let standing = Mutex::new(Standing { id: None, renewed: clock::now(), is_lost: true, trouble: None });
         let session_lock = watch::Sender::new(None);
-        let life =
-            Arc::new(Life { standing, session_lock, lasts: options.lease_max, is_paused: AtomicBool::new(false) });
+        let state = Arc::new(WorkerState {
+            standing,
+            session_lock,
+            lasts: options.lease_max,
+            is_paused: AtomicBool::new(false),
+        });
         let (stop, stopped) = watch::channel(false);
         let (is_done, done) = mpsc::channel();
         let (known, is_known) = tokio::sync::oneshot::channel();
         let pulse = Pulse {
-            life: life.clone(),
+            state: state.clone(),
             address,
             every: options.heartbeat,
             answer_max: options.lease_max / 3,
-            belief,
+            lease_tolerance,
             instance: options.instance.clone().map(String::into_bytes),
             hints,
         };
@@ -133,8 +137,8 @@ impl Worker {
         };
         let spawned = std::thread::Builder::new().name("everturn-worker".into()).spawn(thread);
         spawned.map_err(|error| StoreError::Unavailable(format!("no thread for the heartbeat: {error}")))?;
-        let worker = Self { life, stop, done: Mutex::new(done) };
-        match timeout(options.patience, is_known).await {
+        let worker = Self { state, stop, done: Mutex::new(done) };
+        match timeout(options.retry_max, is_known).await {
             Ok(Ok(())) => Ok(worker),
             _ => Err(StoreError::Unavailable("the database does not answer".into())),
         }
@@ -145,19 +149,19 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
         let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = done.recv_timeout(FAREWELL_MAX); // Else others wait until the lease has lapsed.
+        let _ = done.recv_timeout(UNREGISTER_MAX); // Else others wait until the lease has lapsed.
     }
 }
 
 struct Pulse {
-    life: Arc<Life>,
+    state: Arc<WorkerState>,
     address: Address,
     every: Duration,
     answer_max: Duration,
     /// How much longer than its word a silent process is believed.
-    belief: f64,
+    lease_tolerance: f64,
     instance: Option<Vec<u8>>,
-    hints: Arc<Hints>,
+    hints: Arc<HintQueue>,
 }
 
 type Known = tokio::sync::oneshot::Sender<()>;
@@ -169,7 +173,7 @@ impl Pulse {
             loop {
                 if let Err(fault) = self.session(&mut known).await {
                     tracing::debug!(?fault, "this process could not say that it is alive");
-                    self.life.standing().trouble = Some(lasting(fault));
+                    self.state.standing().trouble = Some(lasting(fault));
                     self.hints.put(Hint::Late);
                 }
                 tokio::time::sleep(RECONNECT_PAUSE).await;
@@ -181,7 +185,7 @@ impl Pulse {
             () = beats => {}
             () = self.watch() => {}
         }
-        if let Err(fault) = timeout(FAREWELL_MAX, self.farewell()).await.unwrap_or(Ok(())) {
+        if let Err(fault) = timeout(UNREGISTER_MAX, self.unregister()).await.unwrap_or(Ok(())) {
             tracing::debug!(?fault, "this process could not say that it leaves");
         }
     }
@@ -189,25 +193,25 @@ impl Pulse {
     /// Tells when nobody may believe any more that this process is alive.
     async fn watch(&self) {
         loop {
-            if self.life.current().is_none() {
+            if self.state.current().is_none() {
                 self.lose("the database could not be told in time that this process is alive");
             }
-            tokio::time::sleep(self.life.lasts / 60).await;
+            tokio::time::sleep(self.state.lasts / 60).await;
         }
     }
 
     /// Lets go of all chats, once.
     fn lose(&self, why: &str) {
-        let mut standing = self.life.standing();
+        let mut standing = self.state.standing();
         if !std::mem::replace(&mut standing.is_lost, true) {
             tracing::warn!("{why}: letting go of all chats");
             self.hints.put(Hint::Lost);
         }
     }
 
-    async fn session(&self, known: &mut Option<Known>) -> Result<(), Fault> {
+    async fn session(&self, known: &mut Option<Known>) -> Result<(), DbFault> {
         let client = self.connect().await?;
-        let mut session_lock = self.life.session_lock.subscribe();
+        let mut session_lock = self.state.session_lock.subscribe();
         let mut beats = interval(self.every);
         let mut looks = interval_at(tokio::time::Instant::now() + SETTLED_MIN, LOOK_EVERY);
         for ticks in [&mut beats, &mut looks] {
@@ -221,43 +225,43 @@ impl Pulse {
                 _ = beats.tick() => false,
                 _ = looks.tick() => true,
             };
-            if self.life.is_paused.load(Ordering::Relaxed) {
+            if self.state.is_paused.load(Ordering::Relaxed) {
                 continue;
             }
             if is_to_look {
-                suspects = self.bury_disconnected(&client, &suspects).await?;
+                suspects = self.expire_disconnected(&client, &suspects).await?;
                 if !suspects.is_empty() {
                     looks.reset_after(GONE_MIN);
                 }
                 continue;
             }
             self.beat(&client).await?;
-            self.life.standing().trouble = None;
+            self.state.standing().trouble = None;
             if let Some(known) = known.take() {
                 let _ = known.send(()); // Whoever opens may have given up.
             }
         }
     }
 
-    async fn connect(&self) -> Result<Client, Fault> {
+    async fn connect(&self) -> Result<Client, DbFault> {
         let connected = timeout(self.answer_max, self.address.connect()).await;
-        let (client, connection) = connected.map_err(|_| Fault::Passing("no connection in time".into()))??;
+        let (client, connection) = connected.map_err(|_| DbFault::Passing("no connection in time".into()))??;
         tokio::spawn(connection); // Ends with its client.
         Ok(client)
     }
 
     /// Renews what others believe, or makes this process known anew.
-    async fn beat(&self, client: &Client) -> Result<(), Fault> {
+    async fn beat(&self, client: &Client) -> Result<(), DbFault> {
         let asked = clock::now();
-        let Some(id) = self.life.current() else { return self.register(client).await };
+        let Some(id) = self.state.current() else { return self.register(client).await };
         let renew = "UPDATE workers SET seen = clock_timestamp(), session_lock = $2 WHERE id = $1";
-        let session_lock = *self.life.session_lock.borrow();
+        let session_lock = *self.state.session_lock.borrow();
         let params: [Param<'_>; 2] = [(&id, Type::INT8), (&session_lock, Type::INT8)];
         let renewed = self.answer(async { Ok(client.execute_typed(renew, &params).await?) });
         let is_known = renewed.await? == 1;
-        if is_known && self.life.current().is_some() {
-            self.life.standing().renewed = asked;
-            return self.bury_others(client, id).await;
+        if is_known && self.state.current().is_some() {
+            self.state.standing().renewed = asked;
+            return self.expire_silent(client, id).await;
         }
         self.lose(if is_known {
             "the database was slow to hear of this process"
@@ -268,44 +272,44 @@ impl Pulse {
     }
 
     /// Gives up processes that were silent for too long, and tells all others that there may be work.
-    async fn bury_others(&self, client: &Client, id: i64) -> Result<(), Fault> {
-        let bury = "DELETE FROM workers WHERE id <> $1 AND clock_timestamp() > seen + lasts * $2";
-        let params: [Param<'_>; 2] = [(&id, Type::INT8), (&self.belief, Type::FLOAT8)];
-        match self.answer(async { Ok(client.execute_typed(bury, &params).await?) }).await? {
+    async fn expire_silent(&self, client: &Client, id: i64) -> Result<(), DbFault> {
+        let expire = "DELETE FROM workers WHERE id <> $1 AND clock_timestamp() > seen + lasts * $2";
+        let params: [Param<'_>; 2] = [(&id, Type::INT8), (&self.lease_tolerance, Type::FLOAT8)];
+        match self.answer(async { Ok(client.execute_typed(expire, &params).await?) }).await? {
             0 => Ok(()),
             _ => self.tell_of_free_chats(client).await,
         }
     }
 
     /// Gives up processes whose session has ended and was gone at the last look, too. Those it is gone of now are returned.
-    async fn bury_disconnected(&self, client: &Client, suspects: &[Locked]) -> Result<Vec<Locked>, Fault> {
+    async fn expire_disconnected(&self, client: &Client, suspects: &[WorkerLock]) -> Result<Vec<WorkerLock>, DbFault> {
         let gone = self.answer(session::disconnected(client)).await?;
-        let (own, lock) = (self.life.standing().id, *self.life.session_lock.borrow());
+        let (own, lock) = (self.state.standing().id, *self.state.session_lock.borrow());
         if gone.iter().any(|locked| (Some(locked.0), Some(locked.1)) == (own, lock)) {
             tracing::warn!("another client uses the session of this process: the lock in it is not relied on");
-            self.life.session_lock.send_replace(None);
+            self.state.session_lock.send_replace(None);
         }
         let others = gone.into_iter().filter(|(id, _)| Some(*id) != own);
         let (dead, new): (Vec<_>, Vec<_>) = others.partition(|locked| suspects.contains(locked));
-        if !dead.is_empty() && self.answer(session::bury(client, &dead)).await? > 0 {
+        if !dead.is_empty() && self.answer(session::expire(client, &dead)).await? > 0 {
             tracing::info!("a server died and the database closed its session: its chats are taken over");
             self.tell_of_free_chats(client).await?;
         }
         Ok(new)
     }
 
-    async fn tell_of_free_chats(&self, client: &Client) -> Result<(), Fault> {
+    async fn tell_of_free_chats(&self, client: &Client) -> Result<(), DbFault> {
         self.hints.put(Hint::Missed);
         self.answer(async { Ok(client.batch_execute(LOOK).await?) }).await
     }
 
     /// Makes this process known under a new number. What was held under the one before, or by the process that this one
     /// replaces, is free.
-    async fn register(&self, client: &Client) -> Result<(), Fault> {
+    async fn register(&self, client: &Client) -> Result<(), DbFault> {
         self.lose("the database could not be told in time that this process is alive");
         let asked = clock::now();
-        let lasts = self.life.lasts.as_millis() as i64;
-        let session_lock = *self.life.session_lock.borrow();
+        let lasts = self.state.lasts.as_millis() as i64;
+        let session_lock = *self.state.session_lock.borrow();
         let insert = "
             INSERT INTO workers (seen, lasts, session_lock, instance)
             VALUES (clock_timestamp(), $1 * interval '1 millisecond', $2, $3) RETURNING id";
@@ -313,7 +317,7 @@ impl Pulse {
         let row = self.answer(async { Ok(client.query_typed_one(insert, &params).await?) }).await?;
         let id: i64 = row.get(0);
         let standing = Standing { id: Some(id), renewed: asked, is_lost: false, trouble: None };
-        let before = std::mem::replace(&mut *self.life.standing(), standing).id;
+        let before = std::mem::replace(&mut *self.state.standing(), standing).id;
         let remove = "DELETE FROM workers WHERE id = $2 OR instance = $3 AND id <> $1";
         let params: [Param<'_>; 3] = [(&id, Type::INT8), (&before, Type::INT8), (&self.instance, Type::BYTEA)];
         match self.answer(async { Ok(client.execute_typed(remove, &params).await?) }).await? {
@@ -322,22 +326,22 @@ impl Pulse {
         }
     }
 
-    async fn farewell(&self) -> Result<(), Fault> {
-        let id = self.life.standing().id.take();
+    async fn unregister(&self) -> Result<(), DbFault> {
+        let id = self.state.standing().id.take();
         let Some(id) = id else { return Ok(()) };
         self.remove(&self.connect().await?, id).await
     }
 
-    async fn remove(&self, client: &Client, id: i64) -> Result<(), Fault> {
+    async fn remove(&self, client: &Client, id: i64) -> Result<(), DbFault> {
         let remove = "DELETE FROM workers WHERE id = $1";
         self.answer(async { Ok(client.execute_typed(remove, &[(&id, Type::INT8)]).await?) }).await?;
         self.answer(async { Ok(client.batch_execute(LOOK).await?) }).await
     }
 
-    async fn answer<T>(&self, asked: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    async fn answer<T>(&self, asked: impl Future<Output = Result<T, DbFault>>) -> Result<T, DbFault> {
         match timeout(self.answer_max, asked).await {
             Ok(answer) => answer,
-            Err(_) => Err(Fault::Passing("the database does not answer".into())),
+            Err(_) => Err(DbFault::Passing("the database does not answer".into())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How processes tell each other what they did: `LISTEN` on one connection, `NOTIFY` in batches of its own.
 //!
 //! A commit that notifies holds a lock of the whole database until it is on disk, so commits would wait for each other.
-//! Hints may be lost, so they go in a transaction of their own that waits for no disk, all that have come together at
+//! HintQueue may be lost, so they go in a transaction of their own that waits for no disk, all that have come together at
 //! once.
 
 use std::collections::HashSet;
@@ -17,11 +17,11 @@ use tokio_postgres::AsyncMessage;
 use tokio_postgres::types::Type;
 
 use crate::entropy;
-use crate::postgres::connection::pool::{Link, Mode};
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::pool::{ConnectionPool, TxMode};
+use crate::postgres::connection::retry::DbFault;
 use crate::postgres::leases::session;
-use crate::postgres::leases::worker::Life;
-use crate::postgres::notify::hints::Hints;
+use crate::postgres::leases::worker::WorkerState;
+use crate::postgres::notify::hints::HintQueue;
 use crate::postgres::setup::address::Address;
 use crate::store::Hint;
 
@@ -37,13 +37,13 @@ const PAYLOAD_BYTES_MAX: usize = 7_000;
 
 /// What is still to be told.
 #[derive(Default)]
-pub(crate) struct Teller {
-    told: Mutex<Untold>,
+pub(crate) struct Notifier {
+    told: Mutex<PendingHints>,
     bell: Notify,
 }
 
 #[derive(Default)]
-struct Untold {
+struct PendingHints {
     news: HashSet<ChatId>,
     inboxes: HashSet<ChatId>,
     is_urgent: bool,
@@ -51,51 +51,51 @@ struct Untold {
 
 /// How soon others want to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Haste {
+pub(crate) enum Urgency {
     /// Now.
     Now,
     /// Soon is enough: more of the same is on its way.
     Soon,
 }
 
-impl Teller {
-    pub(crate) fn tell(&self, hints: impl IntoIterator<Item = Hint>, haste: Haste) {
-        let mut untold = self.untold();
+impl Notifier {
+    pub(crate) fn tell(&self, hints: impl IntoIterator<Item = Hint>, urgency: Urgency) {
+        let mut pending = self.pending();
         for hint in hints {
             match hint {
-                Hint::News(chat) => untold.news.insert(chat),
-                Hint::Inbox(chat) => untold.inboxes.insert(chat),
+                Hint::News(chat) => pending.news.insert(chat),
+                Hint::Inbox(chat) => pending.inboxes.insert(chat),
                 Hint::Missed | Hint::Look | Hint::Late | Hint::Lost => continue,
             };
         }
-        untold.is_urgent |= haste == Haste::Now;
-        drop(untold);
+        pending.is_urgent |= urgency == Urgency::Now;
+        drop(pending);
         self.bell.notify_one();
     }
 
-    fn untold(&self) -> MutexGuard<'_, Untold> {
+    fn pending(&self) -> MutexGuard<'_, PendingHints> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells for ever. What cannot be told is dropped: it was a hint.
-    pub(crate) async fn run(self: Arc<Self>, sender: i64, link: Arc<Link>) {
+    pub(crate) async fn run(self: Arc<Self>, sender: i64, pool: Arc<ConnectionPool>) {
         let mut last = Instant::now();
         loop {
             self.bell.notified().await;
-            while !self.untold().is_urgent && Instant::now() < last + DRAFTS_EVERY {
+            while !self.pending().is_urgent && Instant::now() < last + DRAFTS_EVERY {
                 tokio::select! {
                     () = self.bell.notified() => {}
                     () = sleep_until(last + DRAFTS_EVERY) => {}
                 }
             }
-            let untold = std::mem::take(&mut *self.untold());
-            let mut payloads = payloads('i', sender, &untold.inboxes);
-            payloads.extend(self::payloads('n', sender, &untold.news));
+            let pending = std::mem::take(&mut *self.pending());
+            let mut payloads = payloads('i', sender, &pending.inboxes);
+            payloads.extend(self::payloads('n', sender, &pending.news));
             if payloads.is_empty() {
                 continue;
             }
             last = Instant::now();
-            if let Err(fault) = say(&link, payloads).await {
+            if let Err(fault) = say(&pool, payloads).await {
                 tracing::debug!(?fault, "other processes were not told");
             }
         }
@@ -114,17 +114,17 @@ fn payloads(kind: char, sender: i64, chats: &HashSet<ChatId>) -> Vec<String> {
     payloads
 }
 
-async fn say(link: &Link, payloads: Vec<String>) -> Result<(), Fault> {
-    let conn = link.conn().await?;
+async fn say(pool: &ConnectionPool, payloads: Vec<String>) -> Result<(), DbFault> {
+    let conn = pool.conn().await?;
     let notify = format!("SELECT pg_notify('{CHANNEL}', payload) FROM unnest($1) AS payload");
     let params: [crate::postgres::connection::pool::Param<'_>; 1] = [(&payloads, Type::TEXT_ARRAY)];
-    tokio::try_join!(conn.begin(Mode::WriteLater), conn.query(&notify, &params), conn.commit())?;
+    tokio::try_join!(conn.begin(TxMode::WriteLater), conn.query(&notify, &params), conn.commit())?;
     Ok(())
 }
 
 /// Listens for ever, on a connection of its own whose session holds this process's lock; or not at all if sessions are shared
 /// there: a shared session hears for whichever client has it.
-pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<Hints>, life: Arc<Life>) {
+pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<HintQueue>, state: Arc<WorkerState>) {
     loop {
         match session::is_shared(&address).await {
             Ok(false) => break,
@@ -141,10 +141,10 @@ pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<Hints>, lif
         sleep(RECONNECT_PAUSE).await;
     }
     loop {
-        if let Err(error) = listen_once(&address, sender, &hints, &life).await {
+        if let Err(error) = listen_once(&address, sender, &hints, &state).await {
             tracing::debug!(%error, "not listening to other processes");
         }
-        life.session_lock.send_replace(None);
+        state.session_lock.send_replace(None);
         sleep(RECONNECT_PAUSE).await;
     }
 }
@@ -152,8 +152,8 @@ pub(crate) async fn listen(address: Address, sender: i64, hints: Arc<Hints>, lif
 async fn listen_once(
     address: &Address,
     sender: i64,
-    hints: &Arc<Hints>,
-    life: &Life,
+    hints: &Arc<HintQueue>,
+    state: &WorkerState,
 ) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = address.connect().await?;
     let heard = hints.clone();
@@ -170,7 +170,7 @@ async fn listen_once(
         let listen = format!("LISTEN {CHANNEL}; {}", session::take(lock));
         let Ok(asked) = tokio::time::timeout(LISTENING_MAX, client.batch_execute(&listen)).await else { return Ok(()) };
         asked?;
-        life.session_lock.send_replace(Some(lock));
+        state.session_lock.send_replace(Some(lock));
         hints.put(Hint::Missed); // Whatever was told before nobody heard.
         std::future::pending().await
     };

@@ -11,9 +11,9 @@ use crate::store::Hint;
 /// How many wait at most. More are told as [`Hint::Missed`].
 const WAITING_LEN_MAX: usize = 4096;
 
-/// Hints in order, each once, the gravest first.
+/// HintQueue in order, each once, the gravest first.
 #[derive(Default)]
-pub(crate) struct Hints {
+pub(crate) struct HintQueue {
     waiting: Mutex<Waiting>,
     bell: Notify,
 }
@@ -28,7 +28,7 @@ struct Waiting {
     known: HashSet<Hint>,
 }
 
-impl Hints {
+impl HintQueue {
     pub(crate) fn put(&self, hint: Hint) {
         let mut waiting = self.waiting();
         match hint {
@@ -93,7 +93,7 @@ impl Waiting {
 
 /// Has chats looked for now and then, whatever was heard: a notification may be lost, and a process that dies tells
 /// nobody. Not more than that: whoever watches looks by themselves now and then, and not all at the same moment.
-pub(crate) async fn remind(hints: Arc<Hints>, every: Duration) {
+pub(crate) async fn remind(hints: Arc<HintQueue>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
         hints.put(Hint::Look);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn hints_come_once_in_order_and_the_gravest_first() {
-        let hints = Hints::default();
+        let hints = HintQueue::default();
         let (one, two) = (Hint::News(ChatId::from_u128(1)), Hint::Inbox(ChatId::from_u128(1)));
         [one, two, one, Hint::Lost].into_iter().for_each(|hint| hints.put(hint));
         let take = || hints.waiting().take();
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn each_late_heartbeat_is_told() {
-        let hints = Hints::default();
+        let hints = HintQueue::default();
         [Hint::Late, Hint::Missed, Hint::Late].into_iter().for_each(|hint| hints.put(hint));
         let take = || hints.waiting().take();
         assert_eq!([take(), take(), take(), take()], [Some(Hint::Late), Some(Hint::Late), Some(Hint::Missed), None]);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_reminder_throws_nothing_away_and_comes_once() {
-        let hints = Hints::default();
+        let hints = HintQueue::default();
         let news = Hint::News(ChatId::from_u128(1));
         [news, Hint::Look, Hint::Look].into_iter().for_each(|hint| hints.put(hint));
         let take = || hints.waiting().take();
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn too_many_hints_are_told_as_one() {
-        let hints = Hints::default();
+        let hints = HintQueue::default();
         for n in 0..=WAITING_LEN_MAX as u128 {
             hints.put(Hint::News(ChatId::from_u128(n)));
         }

@@ -16,35 +16,64 @@ use everturn_core::view::{self, Standing};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use crate::chat_snapshot::ChatSnapshot;
 use crate::heading::{ChatQuery, Heading, searchable};
 use crate::postgres::Inner;
-use crate::postgres::PostgresInspection;
 use crate::postgres::commits::submit::pending;
 use crate::postgres::connection::columns::{
     HEADING, big, bytes, count, damaged, heading, id_bytes, name, text, unreadable,
 };
-use crate::postgres::connection::pool::{Conn, Link, Mode, Param};
-use crate::postgres::connection::retry::Fault;
+use crate::postgres::connection::pool::{Conn, ConnectionPool, Param, TxMode};
+use crate::postgres::connection::retry::{DbFault, Retry};
 use crate::postgres::journal::filing;
 use crate::postgres::lasting;
-use crate::postgres::reads::news::Shown;
+use crate::postgres::reads::news::with_inbox;
 use crate::postgres::to_the_end;
 use crate::search;
 use crate::shape::{self, attempted, command, message, outcome, rows};
 use crate::store::{AppendRight, CallRecord, CommandRef, Loaded, StoreError, Submitted, WriteError};
-use crate::tables::{self, Fetch, Sheet};
+use crate::tables::{self, Fetch, PageBudget};
 
 /// The calls that were started in a chat; one row without a call if there are none, and none if there is no chat.
 pub(crate) const CALLS: &str = "
     SELECT calls.step, ordinal, tool, effect, started, starts, ended, verdict
     FROM chats LEFT JOIN calls ON chat = id WHERE id = $1 ORDER BY calls.step, ordinal";
 
-impl PostgresInspection {
+/// Everything that is read, over one pool for drivers and one for clients, so that a crowd of clients keeps no driver
+/// waiting.
+pub(crate) struct Reads {
+    pub(crate) pool: Arc<ConnectionPool>,
+    /// For requests and subscribers; the same pool if there are few connections.
+    pub(crate) watching: Arc<ConnectionPool>,
+    pub(crate) retry_max: Duration,
+}
+
+impl Reads {
+    pub(crate) fn retry(&self) -> Retry {
+        Retry::new(self.retry_max)
+    }
+
+    /// One statement in a transaction of its own.
+    pub(crate) async fn query_once(&self, mode: TxMode, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbFault> {
+        self.pool.query_once(mode, sql, params).await
+    }
+
+    /// One statement that reads for a driver, with retries.
+    pub(crate) async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+        self.read_over(&self.pool, sql, params).await
+    }
+
+    /// One statement that reads for a client, with retries.
+    pub(crate) async fn look(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+        self.read_over(&self.watching, sql, params).await
+    }
+
+    async fn read_over(&self, pool: &ConnectionPool, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+        self.retry().run(|| pool.query_once(TxMode::Read, sql, params)).await
+    }
+
     /// What a list says about a chat.
-    ///
-    /// # Errors
-    /// It is not there, or cannot be read.
-    pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+    pub(crate) async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
         let id = id_bytes(chat);
         let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
         let rows = self.look(&sql, &[(&&id[..], Type::BYTEA)]).await?;
@@ -52,10 +81,7 @@ impl PostgresInspection {
     }
 
     /// What lists say about chats, those touched last first.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
+    pub(crate) async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
         let sql = format!(
             "SELECT {HEADING} FROM chats
              WHERE ($1::bytea IS NULL OR owner = $1) AND ($2::bool IS NULL OR archived = $2)
@@ -139,11 +165,8 @@ impl PostgresInspection {
     }
 
     /// The whole transcript of a chat, rewound messages left out.
-    ///
-    /// # Errors
-    /// It is not there, or cannot be read.
-    pub async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.page(&self.watching, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)).await
+    pub(crate) async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.page(&self.watching, chat, None, usize::MAX, (PageBudget::endless(), Fetch::Bytes)).await
     }
 }
 
@@ -152,127 +175,135 @@ impl Inner {
     /// some search at once. One that has begun keeps its place to its end even if nobody waits for it any more, because the
     /// database goes on with it: clients that come and go make no more of them.
     pub(crate) async fn search(self: Arc<Self>, query: ChatQuery) -> Result<Vec<Heading>, StoreError> {
-        let place = tokio::time::timeout(self.patience, self.searches.clone().acquire_owned()).await;
+        let place = tokio::time::timeout(self.reads.retry_max, self.searches.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else {
             return Err(StoreError::Unavailable("too many search at once: try again in a moment".into()));
         };
         to_the_end(async move {
-            let found = self.headings(&query).await;
+            let found = self.reads.headings(&query).await;
             drop(place);
             found
         })
         .await
     }
 
-    pub(crate) async fn load(&self, pen: AppendRight) -> Result<Loaded, WriteError> {
-        let desk = self.desks.at(pen.chat);
-        let worker = self.life().current();
-        let (true, Some(worker)) = (desk.is_open_to(pen, worker), worker) else {
-            return Err(self.why_not(pen.chat).await);
+    pub(crate) async fn load(&self, right: AppendRight) -> Result<Loaded, WriteError> {
+        let cache = self.caches.at(right.chat);
+        let worker = self.state().current();
+        let (true, Some(worker)) = (cache.is_open_to(right, worker), worker) else {
+            return Err(self.refusal(right.chat).await);
         };
         self.flush().await?;
-        let mut patience = self.patience();
-        loop {
-            match self.try_load(pen, worker).await {
-                Ok(Some(loaded)) => {
-                    if let Some(held) = desk.held().as_mut().filter(|held| held.fence == pen.fence) {
-                        held.committed(Arc::new(loaded.chat.clone()));
-                    }
-                    return Ok(loaded);
-                }
-                Ok(None) => {
-                    desk.clear(pen.fence);
-                    return Err(WriteError::Fenced);
-                }
-                Err(fault) => patience.wait(fault).await?,
-            }
+        let Some(loaded) = self.reads.retry().run(|| self.try_load(right, worker)).await? else {
+            cache.clear(right.fence);
+            return Err(WriteError::Fenced);
+        };
+        if let Some(held) = cache.held().as_mut().filter(|held| held.fence == right.fence) {
+            held.committed(Arc::new(loaded.chat.clone()));
         }
+        Ok(loaded)
     }
 
-    async fn try_load(&self, pen: AppendRight, worker: i64) -> Result<Option<Loaded>, Fault> {
-        let conn = self.link.conn().await?;
-        let id = id_bytes(pen.chat);
+    async fn try_load(&self, right: AppendRight, worker: i64) -> Result<Option<Loaded>, DbFault> {
+        let conn = self.reads.pool.conn().await?;
+        let id = id_bytes(right.chat);
         let sql = "
             SELECT id, body FROM messages WHERE chat = $1 AND gone IS NULL AND id >= coalesce((
                 SELECT max(id) FROM messages WHERE chat = $1 AND gone IS NULL AND kind = 'summary'), 0)
             ORDER BY id";
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
         let (_, chat, rows) =
-            tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker), conn.query(sql, &params),)?;
+            tokio::try_join!(conn.begin(TxMode::Read), chat_under(&conn, right, worker), conn.query(sql, &params),)?;
         let Some((chat, no)) = chat else { return Ok(None) };
-        let messages = messages(&conn, pen.chat, &rows, Fetch::Lengths).await?;
-        let place = Place { no, step: chat.step, worker: Some(worker) };
-        let rows = journal(&conn, pen.chat, place, Seq(0), Fetch::Bytes).await?;
+        let messages = messages(&conn, right.chat, &rows, Fetch::Lengths).await?;
+        let place = JournalPlace { no, step: chat.step, worker: Some(worker) };
+        let rows = journal(&conn, right.chat, place, Seq(0), Fetch::Bytes).await?;
         conn.commit().await?;
         Ok(Some(Loaded { chat, messages, rows }))
     }
 
     /// The chat, if it is still ours.
-    pub(crate) async fn chat_under(&self, pen: AppendRight, worker: i64) -> Result<Option<Arc<Chat>>, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            let read = async {
-                let conn = self.link.conn().await?;
-                let (_, chat) = tokio::try_join!(conn.begin(Mode::Read), chat_under(&conn, pen, worker))?;
-                conn.commit().await?;
-                Ok(chat.map(|(chat, _)| Arc::new(chat)))
-            };
-            match read.await {
-                Ok(chat) => return Ok(chat),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+    pub(crate) async fn chat_under(&self, right: AppendRight, worker: i64) -> Result<Option<Arc<Chat>>, StoreError> {
+        let read = || async {
+            let conn = self.reads.pool.conn().await?;
+            let (_, chat) = tokio::try_join!(conn.begin(TxMode::Read), chat_under(&conn, right, worker))?;
+            conn.commit().await?;
+            Ok(chat.map(|(chat, _)| Arc::new(chat)))
+        };
+        self.reads.retry().run(read).await
     }
 }
 
-impl PostgresInspection {
+impl Reads {
+    /// A chat at one moment.
+    pub(crate) async fn snapshot(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
+        self.retry().run(|| self.try_snapshot(chat)).await
+    }
+
+    async fn try_snapshot(&self, chat: ChatId) -> Result<ChatSnapshot, DbFault> {
+        let (conn, id) = (self.pool.conn().await?, id_bytes(chat));
+        let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+        let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
+        let budget = PageBudget::endless();
+        let page = page(&conn, chat, i64::MAX, (usize::MAX, &budget));
+        let (_, about, found, called) = tokio::try_join!(
+            conn.begin(TxMode::Read),
+            conn.query_opt(&sql, &params),
+            page,
+            conn.query(CALLS, &params)
+        )?;
+        let heading = heading(&about.ok_or(StoreError::NoSuchChat)?)?;
+        let transcript: Vec<Arc<Message>> = messages(&conn, chat, &found, Fetch::Bytes).await?;
+        conn.commit().await?;
+        Ok(ChatSnapshot { heading, transcript, calls: calls(&called)? })
+    }
+
+    /// A name that no other database has, nor this one after it was made anew, or moved.
+    pub(crate) async fn name(&self) -> Result<String, StoreError> {
+        let sql = "
+            SELECT (SELECT system_identifier FROM pg_control_system()) AS system,
+                (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database,
+                'everturn_schema'::regclass::oid::bigint AS made";
+        let rows = self.read(sql, &[]).await?;
+        let row = rows.first().ok_or_else(|| StoreError::Unavailable("the database has no name".into()))?;
+        Ok(format!("{:016x}-{}-{}", row.get::<_, i64>("system"), count(row, "database"), count(row, "made")))
+    }
+
     pub(crate) async fn inbox(&self, chat: ChatId) -> Result<Vec<InboxCommand>, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            let read = async {
-                let conn = self.link.conn().await?;
-                let id = id_bytes(chat);
-                let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
-                let sql = "SELECT obeyed FROM chats WHERE id = $1";
-                let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
-                let Some(row) = row else { return Err(StoreError::NoSuchChat.into()) };
-                let pending = pending(&conn, chat, count(&row, "obeyed"), Fetch::Bytes).await?;
-                conn.commit().await?;
-                Ok(pending)
-            };
-            match read.await {
-                Ok(pending) => return Ok(pending),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+        let read = || async {
+            let conn = self.pool.conn().await?;
+            let id = id_bytes(chat);
+            let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+            let sql = "SELECT obeyed FROM chats WHERE id = $1";
+            let (_, row) = tokio::try_join!(conn.begin(TxMode::Read), conn.query_opt(sql, &params))?;
+            let Some(row) = row else { return Err(StoreError::NoSuchChat.into()) };
+            let pending = pending(&conn, chat, count(&row, "obeyed"), Fetch::Bytes).await?;
+            conn.commit().await?;
+            Ok(pending)
+        };
+        self.retry().run(read).await
     }
 
     /// The newest `len` messages before one of them, or before the end; oldest first.
     pub(crate) async fn page(
         &self,
-        link: &Link,
+        pool: &ConnectionPool,
         chat: ChatId,
         before: Option<MessageId>,
         len: usize,
-        (sheet, fetch): (Sheet, Fetch),
+        (budget, fetch): (PageBudget, Fetch),
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         let before = before.map_or(i64::MAX, |id| big(id.0));
-        let mut patience = self.patience();
-        loop {
-            let read = async {
-                let conn = link.conn().await?;
-                let page = page(&conn, chat, before, (len, &sheet));
-                let (_, is_there, found) = tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), page)?;
-                is_there?;
-                let messages = messages(&conn, chat, &found, fetch).await?;
-                conn.commit().await?;
-                Ok(messages)
-            };
-            match read.await {
-                Ok(messages) => return Ok(messages),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+        let read = || async {
+            let conn = pool.conn().await?;
+            let page = page(&conn, chat, before, (len, &budget));
+            let (_, is_there, found) = tokio::try_join!(conn.begin(TxMode::Read), is_there(&conn, chat), page)?;
+            is_there?;
+            let messages = messages(&conn, chat, &found, fetch).await?;
+            conn.commit().await?;
+            Ok(messages)
+        };
+        self.retry().run(read).await
     }
 
     /// One message, with its bytes.
@@ -280,36 +311,30 @@ impl PostgresInspection {
         &self,
         chat: ChatId,
         number: MessageId,
-        link: &Link,
+        pool: &ConnectionPool,
     ) -> Result<Option<Arc<Message>>, StoreError> {
         let Some(next) = number.0.checked_add(1).map(MessageId) else { return Ok(None) };
-        let newest = self.page(link, chat, Some(next), 1, (Sheet::page(), Fetch::Bytes)).await?;
+        let newest = self.page(pool, chat, Some(next), 1, (PageBudget::page(), Fetch::Bytes)).await?;
         Ok(newest.into_iter().find(|message| message.id == number))
     }
 
     /// Where the chat stands.
     pub(crate) async fn standing(&self, chat: ChatId) -> Result<Standing, StoreError> {
         let id = id_bytes(chat);
-        let mut patience = self.patience();
-        loop {
-            let read = async {
-                let conn = self.watching.conn().await?;
-                let sql = "SELECT submitted, obeyed, body FROM chats WHERE id = $1";
-                let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
-                let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
-                let Some(row) = row else {
-                    conn.rollback().await?;
-                    return Err(StoreError::NoSuchChat.into());
-                };
-                let shown = Shown::read(&conn, chat, &row).await?;
-                conn.commit().await?;
-                Ok(shown.standing())
+        let read = || async {
+            let conn = self.watching.conn().await?;
+            let sql = "SELECT submitted, obeyed, body FROM chats WHERE id = $1";
+            let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
+            let (_, row) = tokio::try_join!(conn.begin(TxMode::Read), conn.query_opt(sql, &params))?;
+            let Some(row) = row else {
+                conn.rollback().await?;
+                return Err(StoreError::NoSuchChat.into());
             };
-            match read.await {
-                Ok(standing) => return Ok(standing),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+            let shown = with_inbox(&conn, chat, &row).await?;
+            conn.commit().await?;
+            Ok(shown.standing())
+        };
+        self.retry().run(read).await
     }
 
     /// The oldest `len` messages after one of them, oldest first.
@@ -320,7 +345,7 @@ impl PostgresInspection {
         len: usize,
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         let (id, after, len) = (id_bytes(chat), big(after.0), big(len as u64));
-        let bytes = big(Sheet::page().bytes_max() as u64);
+        let bytes = big(PageBudget::page().bytes_max() as u64);
         let sql = "
             SELECT id, body FROM (
                 SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id) AS bytes FROM (
@@ -329,29 +354,25 @@ impl PostgresInspection {
             ) AS page WHERE bytes <= $4 OR bytes = octet_length(body) ORDER BY id";
         let params: [Param<'_>; 4] =
             [(&&id[..], Type::BYTEA), (&after, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
-        let mut patience = self.patience();
-        loop {
-            let read = async {
-                let conn = self.watching.conn().await?;
-                let (_, is_there, found) =
-                    tokio::try_join!(conn.begin(Mode::Read), is_there(&conn, chat), conn.query(sql, &params))?;
-                is_there?;
-                let messages = messages(&conn, chat, &found, Fetch::Lengths).await?;
-                conn.commit().await?;
-                Ok(messages)
-            };
-            match read.await {
-                Ok(messages) => return Ok(messages),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+        let read = || async {
+            let conn = self.watching.conn().await?;
+            let (_, is_there, found) =
+                tokio::try_join!(conn.begin(TxMode::Read), is_there(&conn, chat), conn.query(sql, &params))?;
+            is_there?;
+            let messages = messages(&conn, chat, &found, Fetch::Lengths).await?;
+            conn.commit().await?;
+            Ok(messages)
+        };
+        self.retry().run(read).await
     }
 
     /// Provider calls made for a chat, from the first that was not seen on.
-    ///
-    /// # Errors
-    /// It is not there, or they cannot be read.
-    pub async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
+    pub(crate) async fn attempts(
+        &self,
+        chat: ChatId,
+        seen: usize,
+        len: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError> {
         let sql = "
             SELECT page.body FROM chats LEFT JOIN LATERAL (
                 SELECT number, body FROM attempts WHERE chat = chats.id ORDER BY number LIMIT $3 OFFSET $2
@@ -363,14 +384,11 @@ impl PostgresInspection {
         }
         let text = |row| Row::try_get::<_, Option<&str>>(row, 0).map_err(|_| damaged()).transpose();
         let texts = rows.iter().filter_map(text);
-        texts.map(|text| Ok(attempted::read(text?)?)).collect::<Result<_, Fault>>().map_err(lasting)
+        texts.map(|text| Ok(attempted::read(text?)?)).collect::<Result<_, DbFault>>().map_err(lasting)
     }
 
     /// Every tool call that was ever started in a chat.
-    ///
-    /// # Errors
-    /// It is not there, or they cannot be read.
-    pub async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+    pub(crate) async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
         let id = id_bytes(chat);
         let rows = self.look(CALLS, &[(&&id[..], Type::BYTEA)]).await?;
         calls(&rows).map_err(lasting)
@@ -378,27 +396,27 @@ impl PostgresInspection {
 }
 
 /// The calls that the rows of [`CALLS`] stand for.
-pub(crate) fn calls(rows: &[Row]) -> Result<Vec<CallRecord>, Fault> {
+pub(crate) fn calls(rows: &[Row]) -> Result<Vec<CallRecord>, DbFault> {
     if rows.is_empty() {
         return Err(StoreError::NoSuchChat.into());
     }
     rows.iter().filter(|row| row.get::<_, Option<i64>>("step").is_some()).map(call).collect()
 }
 
-async fn is_there(conn: &Conn, chat: ChatId) -> Result<Result<(), StoreError>, Fault> {
+async fn is_there(conn: &Conn, chat: ChatId) -> Result<Result<(), StoreError>, DbFault> {
     let id = id_bytes(chat);
     let row = conn.query_opt("SELECT 1 FROM chats WHERE id = $1", &[(&&id[..], Type::BYTEA)]).await?;
     Ok(row.map(drop).ok_or(StoreError::NoSuchChat))
 }
 
-/// The newest messages before one of them, oldest first, as many as go on the sheet. The first of them fits in any case.
+/// The newest messages before one of them, oldest first, as many as go on the budget. The first of them fits in any case.
 pub(crate) async fn page(
     conn: &Conn,
     chat: ChatId,
     before: i64,
-    (len, sheet): (usize, &Sheet),
-) -> Result<Vec<Row>, Fault> {
-    let (id, len, bytes) = (id_bytes(chat), big(len as u64), big(sheet.bytes_max() as u64));
+    (len, budget): (usize, &PageBudget),
+) -> Result<Vec<Row>, DbFault> {
+    let (id, len, bytes) = (id_bytes(chat), big(len as u64), big(budget.bytes_max() as u64));
     let sql = "
         SELECT id, body FROM (
             SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id DESC) AS bytes FROM (
@@ -411,18 +429,18 @@ pub(crate) async fn page(
 }
 
 /// The chat and its short name, if it is still ours.
-async fn chat_under(conn: &Conn, pen: AppendRight, worker: i64) -> Result<Option<(Chat, i64)>, Fault> {
-    let (id, fence) = (id_bytes(pen.chat), big(pen.fence.0));
+async fn chat_under(conn: &Conn, right: AppendRight, worker: i64) -> Result<Option<(Chat, i64)>, DbFault> {
+    let (id, fence) = (id_bytes(right.chat), big(right.fence.0));
     let sql = "SELECT body, no FROM chats WHERE id = $1 AND fence = $2 AND worker = $3";
     let params: [Param<'_>; 3] = [(&&id[..], Type::BYTEA), (&fence, Type::INT8), (&worker, Type::INT8)];
     match conn.query_opt(sql, &params).await? {
-        Some(row) => Ok(Some((chat_of(conn, pen.chat, text(&row, "body")?, Fetch::Bytes).await?, row.get("no")))),
+        Some(row) => Ok(Some((chat_of(conn, right.chat, text(&row, "body")?, Fetch::Bytes).await?, row.get("no")))),
         None => Ok(None),
     }
 }
 
 /// The chat that a text stands for.
-pub(crate) async fn chat_of(conn: &Conn, chat: ChatId, text: &str, fetch: Fetch) -> Result<Chat, Fault> {
+pub(crate) async fn chat_of(conn: &Conn, chat: ChatId, text: &str, fetch: Fetch) -> Result<Chat, DbFault> {
     let stored = shape::chat::parse(text)?;
     let bytes = bytes(conn, chat, stored.wants(), fetch).await?;
     Ok(stored.build(&bytes)?)
@@ -434,16 +452,21 @@ pub(crate) async fn messages(
     chat: ChatId,
     rows: &[Row],
     fetch: Fetch,
-) -> Result<Vec<Arc<Message>>, Fault> {
-    let stored = rows.iter().map(|row| Ok(message::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, Fault>>()?;
+) -> Result<Vec<Arc<Message>>, DbFault> {
+    let stored = rows.iter().map(|row| Ok(message::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, DbFault>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     Ok(stored.into_iter().map(|stored| stored.build(&bytes).map(Arc::new)).collect::<Result<_, _>>()?)
 }
 
 /// The commands that rows with `seq`, `aimed`, `at`, `key` and `body` stand for.
-pub(crate) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetch) -> Result<Vec<InboxCommand>, Fault> {
-    let stored = rows.iter().map(|row| Ok(command::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, Fault>>()?;
+pub(crate) async fn inbound(
+    conn: &Conn,
+    chat: ChatId,
+    rows: &[Row],
+    fetch: Fetch,
+) -> Result<Vec<InboxCommand>, DbFault> {
+    let stored = rows.iter().map(|row| Ok(command::parse(text(row, "body")?)?)).collect::<Result<Vec<_>, DbFault>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     let built = rows.iter().zip(stored).map(|(row, stored)| {
@@ -456,7 +479,7 @@ pub(crate) async fn inbound(conn: &Conn, chat: ChatId, rows: &[Row], fetch: Fetc
 
 /// Where the journal of a step lies.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct JournalPlace {
     /// The chat's short name.
     pub(crate) no: i64,
     pub(crate) step: StepId,
@@ -468,10 +491,10 @@ pub(crate) struct Place {
 pub(crate) async fn journal(
     conn: &Conn,
     chat: ChatId,
-    Place { no, step, worker }: Place,
+    JournalPlace { no, step, worker }: JournalPlace,
     seen: Seq,
     fetch: Fetch,
-) -> Result<Vec<view::JournalRow>, Fault> {
+) -> Result<Vec<view::JournalRow>, DbFault> {
     let (number, seen) = (big(step.0), big(seen.0));
     let sql = "
         SELECT first, body FROM drafts WHERE no = $1 AND step = $2 AND first >= coalesce((
@@ -482,7 +505,7 @@ pub(crate) async fn journal(
     let filed = filed.iter().map(|row| Ok(rows::parse(step, Seq(count(row, "first")), text(row, "body")?)?));
     let unfiled = filing::appends(&unfiled, no, step)?;
     let unfiled = unfiled.iter().map(|entry| Ok(entry.rows()?));
-    let stored = filed.chain(unfiled).collect::<Result<Vec<_>, Fault>>()?;
+    let stored = filed.chain(unfiled).collect::<Result<Vec<_>, DbFault>>()?;
     let wanted = stored.iter().flat_map(|stored| stored.wants()).collect();
     let bytes = bytes(conn, chat, wanted, fetch).await?;
     let mut journal = Vec::new();
@@ -492,7 +515,7 @@ pub(crate) async fn journal(
     Ok(journal)
 }
 
-fn call(row: &Row) -> Result<CallRecord, Fault> {
+fn call(row: &Row) -> Result<CallRecord, DbFault> {
     let (effect, verdict): (&str, Option<&str>) = (row.get("effect"), row.get("verdict"));
     let verdict = verdict.map(tables::verdict_of).transpose()?;
     let ended: Option<i64> = row.get("ended");

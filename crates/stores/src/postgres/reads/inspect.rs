@@ -1,112 +1,84 @@
-//! A database, looked at from outside.
+//! A database, inspected without joining it.
 //!
-//! Whoever only looks changes nothing: no table is made or brought up to date, and no other process hears of them. What
-//! is looked at together is of one moment, however busy the processes are that use the database.
+//! An inspection changes nothing: it creates and migrates no table, and has no worker row. Each answer is of one moment,
+//! however busy the processes are that use the database.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::ChatId;
 use everturn_core::message::Message;
-use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use crate::chat_snapshot::ChatSnapshot;
+use crate::heading::{ChatQuery, Heading};
 use crate::postgres::PostgresOptions;
-use crate::postgres::connection::columns::{HEADING, count, heading, id_bytes};
-use crate::postgres::connection::pool::{Link, Mode, Param};
-use crate::postgres::connection::retry::{Fault, Patience};
-use crate::postgres::reads::chat::{CALLS, calls, messages, page};
+use crate::postgres::connection::pool::ConnectionPool;
+use crate::postgres::connection::retry::Retry;
+use crate::postgres::reads::chat::Reads;
 use crate::postgres::setup::address::Address;
 use crate::postgres::setup::migrate;
-use crate::store::StoreError;
-use crate::tables::{Fetch, Sheet};
+use crate::store::{CallRecord, StoreError};
 
-/// A database that is only looked at.
-pub struct PostgresInspection {
-    pub(crate) link: Arc<Link>,
-    /// For what requests and subscribers read; the same if there are few.
-    pub(crate) watching: Arc<Link>,
-    pub(crate) patience: Duration,
-}
+/// A database that is only read.
+pub struct PostgresInspection(Reads);
 
 impl PostgresInspection {
-    /// Looks at the database at `url`, which other processes may be using. Needs a tokio runtime with time and IO.
+    /// Connects to the database at `url`, which other processes may be using. Needs a tokio runtime with time and IO.
     ///
     /// # Errors
-    /// It cannot be reached, or has another schema than this program reads.
+    /// The database cannot be reached, or has another schema than this program reads.
     pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let link = Link::new(Address::parse(url, options)?, options.connections_max, options)?;
-        migrate::refuse_other(&link, Patience::new(options.patience)).await?;
-        let link = Arc::new(link);
-        Ok(Self { watching: link.clone(), link, patience: options.patience })
+        let pool = ConnectionPool::new(Address::parse(url, options)?, options.connections_max, options)?;
+        migrate::refuse_other(&pool, Retry::new(options.retry_max)).await?;
+        let pool = Arc::new(pool);
+        Ok(Self(Reads { watching: pool.clone(), pool, retry_max: options.retry_max }))
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.patience)
+    /// List entry of a chat.
+    ///
+    /// # Errors
+    /// The chat does not exist, or cannot be read.
+    pub async fn heading(&self, chat: ChatId) -> Result<Heading, StoreError> {
+        self.0.heading(chat).await
     }
 
-    /// One statement in a transaction of its own.
-    pub(crate) async fn query_once(&self, mode: Mode, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
-        self.link.query_once(mode, sql, params).await
+    /// List entries of chats, most recently touched first.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn headings(&self, query: &ChatQuery) -> Result<Vec<Heading>, StoreError> {
+        self.0.headings(query).await
     }
 
-    /// One statement that reads for a driver, tried as long as patience lasts.
-    pub(crate) async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
-        self.read_over(&self.link, sql, params).await
+    /// The whole transcript of a chat, rewound messages left out.
+    ///
+    /// # Errors
+    /// The chat does not exist, or cannot be read.
+    pub async fn transcript(&self, chat: ChatId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.0.transcript(chat).await
     }
 
-    /// The same for whoever watches or asks.
-    pub(crate) async fn look(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
-        self.read_over(&self.watching, sql, params).await
+    /// Provider calls made for a chat: `len` of them after the first `seen`.
+    ///
+    /// # Errors
+    /// The chat does not exist, or they cannot be read.
+    pub async fn attempts(&self, chat: ChatId, seen: usize, len: usize) -> Result<Vec<AttemptRecord>, StoreError> {
+        self.0.attempts(chat, seen, len).await
     }
 
-    async fn read_over(&self, link: &Link, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            match link.query_once(Mode::Read, sql, params).await {
-                Ok(rows) => return Ok(rows),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+    /// Every tool call that was ever started in a chat.
+    ///
+    /// # Errors
+    /// The chat does not exist, or they cannot be read.
+    pub async fn calls(&self, chat: ChatId) -> Result<Vec<CallRecord>, StoreError> {
+        self.0.calls(chat).await
     }
 
     /// A chat at one moment.
     ///
     /// # Errors
-    /// It is not there, or cannot be read.
-    pub async fn picture(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            match self.try_picture(chat).await {
-                Ok(picture) => return Ok(picture),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
-    }
-
-    async fn try_picture(&self, chat: ChatId) -> Result<ChatSnapshot, Fault> {
-        let (conn, id) = (self.link.conn().await?, id_bytes(chat));
-        let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
-        let sql = format!("SELECT {HEADING} FROM chats WHERE id = $1");
-        let sheet = Sheet::endless();
-        let page = page(&conn, chat, i64::MAX, (usize::MAX, &sheet));
-        let (_, about, found, called) =
-            tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(&sql, &params), page, conn.query(CALLS, &params))?;
-        let heading = heading(&about.ok_or(StoreError::NoSuchChat)?)?;
-        let transcript: Vec<Arc<Message>> = messages(&conn, chat, &found, Fetch::Bytes).await?;
-        conn.commit().await?;
-        Ok(ChatSnapshot { heading, transcript, calls: calls(&called)? })
-    }
-
-    /// A name that no other database has, nor this one after it was made anew, or moved.
-    pub(crate) async fn name(&self) -> Result<String, StoreError> {
-        let sql = "
-            SELECT (SELECT system_identifier FROM pg_control_system()) AS system,
-                (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database,
-                'everturn_schema'::regclass::oid::bigint AS made";
-        let rows = self.read(sql, &[]).await?;
-        let row = rows.first().ok_or_else(|| StoreError::Unavailable("the database has no name".into()))?;
-        Ok(format!("{:016x}-{}-{}", row.get::<_, i64>("system"), count(row, "database"), count(row, "made")))
+    /// The chat does not exist, or cannot be read.
+    pub async fn snapshot(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
+        self.0.snapshot(chat).await
     }
 }

@@ -2,50 +2,42 @@
 
 use std::sync::Arc;
 
-use everturn_core::chat::Chat;
-use everturn_core::command::InboxCommand;
 use everturn_core::ids::{ChatId, MessageId, Seq, StepId, Version};
-use everturn_core::view::{Cursor, Event, JournalRow, Snapshot, Standing};
+use everturn_core::view::{Cursor, Event, JournalRow, Snapshot};
 use tokio_postgres::types::Type;
 
 use crate::memory::is_usable;
 use crate::postgres::Inner;
 use crate::postgres::commits::submit::pending;
 use crate::postgres::connection::columns::{big, count, id_bytes, text};
-use crate::postgres::connection::pool::{Conn, Mode, Param};
-use crate::postgres::connection::retry::Fault;
-use crate::postgres::reads::chat::{Place, chat_of, journal, messages, page};
+use crate::postgres::connection::pool::{Conn, Param, TxMode};
+use crate::postgres::connection::retry::DbFault;
+use crate::postgres::reads::chat::{JournalPlace, chat_of, journal, messages, page};
 use crate::store::{News, StoreError};
-use crate::tables::{Fetch, PAGE_LEN_MAX, Sheet, draft_of};
+use crate::tables::{ChatWithInbox, Fetch, PAGE_LEN_MAX, PageBudget, draft_of};
 
 impl Inner {
     /// What is known without asking the database; `None` if nothing is.
     pub(crate) fn cached_since(&self, chat: ChatId, cursor: Cursor) -> Option<Option<News>> {
-        self.desks.at(chat).since(cursor, self.life().current())
+        self.caches.at(chat).since(cursor, self.state().current())
     }
 
     pub(crate) async fn since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, StoreError> {
-        let mut patience = self.patience();
-        loop {
-            match self.try_since(chat, cursor).await {
-                Ok(news) => return Ok(news),
-                Err(fault) => patience.wait(fault).await?,
-            }
-        }
+        self.reads.retry().run(|| self.try_since(chat, cursor)).await
     }
 
-    async fn try_since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, Fault> {
-        let conn = self.watching.conn().await?;
+    async fn try_since(&self, chat: ChatId, cursor: Option<Cursor>) -> Result<Option<News>, DbFault> {
+        let conn = self.reads.watching.conn().await?;
         let id = id_bytes(chat);
         let sql = "SELECT version, step, no, worker, submitted, obeyed, body FROM chats WHERE id = $1";
         let params: [Param<'_>; 1] = [(&&id[..], Type::BYTEA)];
-        let (_, row) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &params))?;
+        let (_, row) = tokio::try_join!(conn.begin(TxMode::Read), conn.query_opt(sql, &params))?;
         let Some(row) = row else {
             conn.rollback().await?;
             return Err(StoreError::NoSuchChat.into());
         };
         let (version, step) = (Version(count(&row, "version")), StepId(count(&row, "step")));
-        let place = Place { no: row.get("no"), step, worker: row.get("worker") };
+        let place = JournalPlace { no: row.get("no"), step, worker: row.get("worker") };
         // Those who saw something of this draft need the rest of it, the others all.
         let seen = cursor.filter(|seen| seen.step == step).map_or(Seq(0), |seen| seen.seq);
         let mut rows = journal(&conn, chat, place, seen, Fetch::Lengths).await?;
@@ -58,7 +50,7 @@ impl Inner {
         let commits = match follows {
             Some(before) if before.version == version => Some(Vec::new()),
             Some(before) => {
-                let shown = Shown::read(&conn, chat, &row).await?;
+                let shown = with_inbox(&conn, chat, &row).await?;
                 match shown.chat.denies(before) {
                     true => None,
                     false => commits_since(&conn, &shown, before.version).await?,
@@ -75,7 +67,7 @@ impl Inner {
                 if seen > Seq(0) {
                     rows = journal(&conn, chat, place, Seq(0), Fetch::Lengths).await?;
                 }
-                let shown = Shown::read(&conn, chat, &row).await?;
+                let shown = with_inbox(&conn, chat, &row).await?;
                 vec![Event::Reset(Box::new(snapshot(&conn, &shown, &rows).await?))]
             }
         };
@@ -84,31 +76,19 @@ impl Inner {
     }
 }
 
-/// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
-pub(crate) struct Shown {
-    pub(crate) chat: Chat,
-    pending: Vec<InboxCommand>,
-}
-
-impl Shown {
-    /// Of a row with `submitted`, `obeyed` and `body`.
-    pub(crate) async fn read(conn: &Conn, chat: ChatId, row: &tokio_postgres::Row) -> Result<Self, Fault> {
-        let (submitted, obeyed) = (count(row, "submitted"), count(row, "obeyed"));
-        let has_commands = submitted > obeyed;
-        let pending = if has_commands { pending(conn, chat, obeyed, Fetch::Lengths).await? } else { Vec::new() };
-        Ok(Self { chat: chat_of(conn, chat, text(row, "body")?, Fetch::Lengths).await?, pending })
-    }
-
-    pub(crate) fn standing(&self) -> Standing {
-        Standing::of(&self.chat, self.pending.iter())
-    }
+/// The chat of a row with `submitted`, `obeyed` and `body`, with its inbox, which is read only if commands wait.
+pub(crate) async fn with_inbox(conn: &Conn, chat: ChatId, row: &tokio_postgres::Row) -> Result<ChatWithInbox, DbFault> {
+    let submitted = count(row, "submitted");
+    let obeyed = count(row, "obeyed");
+    let pending = if submitted > obeyed { pending(conn, chat, obeyed, Fetch::Lengths).await? } else { Vec::new() };
+    Ok(ChatWithInbox { chat: chat_of(conn, chat, text(row, "body")?, Fetch::Lengths).await?, pending })
 }
 
 /// What was committed after `seen`; `None` if that is more than a page.
-async fn commits_since(conn: &Conn, shown: &Shown, seen: Version) -> Result<Option<Vec<Event>>, Fault> {
+async fn commits_since(conn: &Conn, shown: &ChatWithInbox, seen: Version) -> Result<Option<Vec<Event>>, DbFault> {
     let chat = shown.chat.id;
     let (id, seen, len) = (id_bytes(chat), big(seen.0), PAGE_LEN_MAX as i64 + 1);
-    let bytes = big(Sheet::page().bytes_max() as u64);
+    let bytes = big(PageBudget::page().bytes_max() as u64);
     let params: [Param<'_>; 4] =
         [(&&id[..], Type::BYTEA), (&seen, Type::INT8), (&len, Type::INT8), (&bytes, Type::INT8)];
     let gone = "SELECT min(id) AS id FROM messages WHERE chat = $1 AND gone > $2";
@@ -130,8 +110,8 @@ async fn commits_since(conn: &Conn, shown: &Shown, seen: Version) -> Result<Opti
     Ok(Some(rewound.into_iter().chain(said).chain([Event::Standing(Box::new(shown.standing()))]).collect()))
 }
 
-async fn snapshot(conn: &Conn, shown: &Shown, rows: &[JournalRow]) -> Result<Snapshot, Fault> {
-    let newest = page(conn, shown.chat.id, i64::MAX, (PAGE_LEN_MAX, &Sheet::page())).await?;
+async fn snapshot(conn: &Conn, shown: &ChatWithInbox, rows: &[JournalRow]) -> Result<Snapshot, DbFault> {
+    let newest = page(conn, shown.chat.id, i64::MAX, (PAGE_LEN_MAX, &PageBudget::page())).await?;
     let messages: Vec<Arc<_>> = messages(conn, shown.chat.id, &newest, Fetch::Lengths).await?;
     Ok(Snapshot { messages, standing: shown.standing(), draft: draft_of(rows)? })
 }

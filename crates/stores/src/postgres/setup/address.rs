@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::postgres::PostgresOptions;
-use crate::postgres::setup::tls::Trust;
+use crate::postgres::setup::tls::TlsOptions;
 use crate::store::StoreError;
 
 /// A connection that is still to be driven.
@@ -23,7 +23,7 @@ pub(crate) struct Address {
 impl Address {
     /// Reads a URL. What is wrong with it is said without quoting it: there is a password in it.
     pub(crate) fn parse(url: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let (url, trust) = Trust::split(url)?;
+        let (url, tls) = TlsOptions::split(url)?;
         let bad = |_| {
             StoreError::Unavailable("the database URL cannot be read: write postgres://user:password@host/name".into())
         };
@@ -34,10 +34,10 @@ impl Address {
         if config.get_application_name().is_none() {
             config.application_name("everturn");
         }
-        if let Some(mode) = trust.encryption() {
+        if let Some(mode) = tls.encryption() {
             config.ssl_mode(mode);
         }
-        Ok(Self { config, tls: MakeRustlsConnect::new(trust.client()?) })
+        Ok(Self { config, tls: MakeRustlsConnect::new(tls.client()?) })
     }
 
     pub(crate) async fn connect(&self) -> Result<(Client, Line), tokio_postgres::Error> {

@@ -4,8 +4,8 @@
 //! that start at the same time queue for a lock that ends with the transaction.
 
 use crate::failpoint::failpoint;
-use crate::postgres::connection::pool::{Conn, Link, Mode};
-use crate::postgres::connection::retry::{Fault, Patience};
+use crate::postgres::connection::pool::{Conn, ConnectionPool, TxMode};
+use crate::postgres::connection::retry::{DbFault, Retry};
 use crate::store::StoreError;
 
 const MIGRATIONS: [&str; 7] = [
@@ -24,23 +24,13 @@ const LOCK: i64 = 0x6576_6572_7475_726e;
 pub(crate) const NEWEST: usize = MIGRATIONS.len();
 
 /// Brings the database to the newest schema; one that is newer still is refused.
-pub(crate) async fn migrate(link: &Link, mut patience: Patience) -> Result<(), StoreError> {
-    loop {
-        match try_migrate(link).await {
-            Ok(()) => return Ok(()),
-            Err(fault) => patience.wait(fault).await?,
-        }
-    }
+pub(crate) async fn migrate(pool: &ConnectionPool, retry: Retry) -> Result<(), StoreError> {
+    retry.run(|| try_migrate(pool)).await
 }
 
 /// Refuses a database that has another schema than this program reads, and changes nothing.
-pub(crate) async fn refuse_other(link: &Link, mut patience: Patience) -> Result<(), StoreError> {
-    let version = loop {
-        match version(link).await {
-            Ok(version) => break version,
-            Err(fault) => patience.wait(fault).await?,
-        }
-    };
+pub(crate) async fn refuse_other(pool: &ConnectionPool, retry: Retry) -> Result<(), StoreError> {
+    let version = retry.run(|| version(pool)).await?;
     let why = match version {
         NEWEST => return Ok(()),
         0 => "the database has no chats of ours yet: start a server on it first".into(),
@@ -52,10 +42,10 @@ pub(crate) async fn refuse_other(link: &Link, mut patience: Patience) -> Result<
     Err(StoreError::Unreadable(why))
 }
 
-async fn version(link: &Link) -> Result<usize, Fault> {
-    let conn = link.conn().await?;
+async fn version(pool: &ConnectionPool) -> Result<usize, DbFault> {
+    let conn = pool.conn().await?;
     let sql = "SELECT 1 WHERE to_regclass('everturn_schema') IS NOT NULL";
-    let (_, noted) = tokio::try_join!(conn.begin(Mode::Read), conn.query_opt(sql, &[]))?;
+    let (_, noted) = tokio::try_join!(conn.begin(TxMode::Read), conn.query_opt(sql, &[]))?;
     let row = match noted {
         Some(_) => conn.query_opt("SELECT version FROM everturn_schema", &[]).await?,
         None => None,
@@ -68,15 +58,15 @@ fn too_new(version: usize) -> String {
     format!("the database has schema {version}, and this program knows up to {NEWEST}: upgrade it")
 }
 
-async fn try_migrate(link: &Link) -> Result<(), Fault> {
-    let conn = link.conn().await?;
+async fn try_migrate(pool: &ConnectionPool) -> Result<(), DbFault> {
+    let conn = pool.conn().await?;
     while step(&conn).await? < NEWEST {}
     Ok(())
 }
 
 /// Does the next migration, if there is one, and says where that leaves the database.
-async fn step(conn: &Conn) -> Result<usize, Fault> {
-    conn.begin(Mode::Write).await?;
+async fn step(conn: &Conn) -> Result<usize, DbFault> {
+    conn.begin(TxMode::Write).await?;
     let lock = format!(
         "SELECT pg_advisory_xact_lock({LOCK}); \
          CREATE TABLE IF NOT EXISTS everturn_schema (version bigint NOT NULL)"

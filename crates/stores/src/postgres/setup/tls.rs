@@ -19,13 +19,13 @@ use crate::store::StoreError;
 
 /// What a URL says about encryption.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trust {
-    mode: Option<Mode>,
+pub(crate) struct TlsOptions {
+    mode: Option<TlsMode>,
     roots: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum TlsMode {
     Disable,
     Prefer,
     Require,
@@ -33,7 +33,7 @@ enum Mode {
     VerifyFull,
 }
 
-impl Mode {
+impl TlsMode {
     fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "disable" => Self::Disable,
@@ -54,7 +54,7 @@ impl Mode {
     }
 }
 
-impl Trust {
+impl TlsOptions {
     /// Takes out of a URL what the driver does not know.
     pub(crate) fn split(url: &str) -> Result<(String, Self), StoreError> {
         let Some((base, query)) = url.split_once('?').filter(|(base, _)| base.contains("://")) else {
@@ -65,7 +65,7 @@ impl Trust {
             match pair.split_once('=') {
                 Some(("sslmode", said)) => {
                     let known = "disable, allow, prefer, require, verify-ca and verify-full";
-                    word = Some(Mode::parse(said).ok_or_else(|| unusable(&format!("sslmode knows {known}")))?);
+                    word = Some(TlsMode::parse(said).ok_or_else(|| unusable(&format!("sslmode knows {known}")))?);
                 }
                 Some(("sslrootcert", said)) => {
                     let said = percent_encoding::percent_decode_str(said).decode_utf8();
@@ -74,18 +74,18 @@ impl Trust {
                 _ => rest.push(pair),
             }
         }
-        let trust = Self::of(word, path.as_deref())?;
+        let tls = Self::of(word, path.as_deref())?;
         let url = if rest.is_empty() { base.into() } else { format!("{base}?{}", rest.join("&")) };
-        Ok((url, trust))
+        Ok((url, tls))
     }
 
     /// What the two words mean together, in whatever order they came.
-    fn of(word: Option<Mode>, path: Option<&str>) -> Result<Self, StoreError> {
+    fn of(word: Option<TlsMode>, path: Option<&str>) -> Result<Self, StoreError> {
         let mode = match (word, path) {
-            (Some(Mode::VerifyCa), None) => return Err(unusable("sslmode=verify-ca needs an sslrootcert")),
-            (None | Some(Mode::VerifyFull), Some("system")) => Some(Mode::VerifyFull),
+            (Some(TlsMode::VerifyCa), None) => return Err(unusable("sslmode=verify-ca needs an sslrootcert")),
+            (None | Some(TlsMode::VerifyFull), Some("system")) => Some(TlsMode::VerifyFull),
             (_, Some("system")) => return Err(unusable("sslrootcert=system needs sslmode=verify-full")),
-            (None | Some(Mode::Prefer | Mode::Require), Some(_)) => Some(Mode::VerifyCa),
+            (None | Some(TlsMode::Prefer | TlsMode::Require), Some(_)) => Some(TlsMode::VerifyCa),
             (word, _) => word,
         };
         Ok(Self { mode, roots: path.filter(|path| *path != "system").map(PathBuf::from) })
@@ -93,17 +93,17 @@ impl Trust {
 
     /// Whether a connection has to be encrypted; `None` leaves it to the driver.
     pub(crate) fn encryption(&self) -> Option<SslMode> {
-        self.mode.map(Mode::encryption)
+        self.mode.map(TlsMode::encryption)
     }
 
     pub(crate) fn client(&self) -> Result<ClientConfig, StoreError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match self.mode {
-            Some(Mode::VerifyFull) => self.verifier(&provider)?,
-            Some(Mode::VerifyCa) => {
+            Some(TlsMode::VerifyFull) => self.verifier(&provider)?,
+            Some(TlsMode::VerifyCa) => {
                 Arc::new(AnyName { signed_by: Some(self.verifier(&provider)?), provider: provider.clone() })
             }
-            None | Some(Mode::Disable | Mode::Prefer | Mode::Require) => {
+            None | Some(TlsMode::Disable | TlsMode::Prefer | TlsMode::Require) => {
                 Arc::new(AnyName { signed_by: None, provider: provider.clone() })
             }
         };
@@ -186,14 +186,15 @@ mod tests {
     use super::*;
 
     /// What a URL means, and what is left of it for the driver.
-    fn split(query: &str) -> (String, Option<Mode>, Option<PathBuf>) {
-        let (url, Trust { mode, roots }) = Trust::split(&format!("postgres://me:secret@host/name{query}")).unwrap();
+    fn split(query: &str) -> (String, Option<TlsMode>, Option<PathBuf>) {
+        let (url, TlsOptions { mode, roots }) =
+            TlsOptions::split(&format!("postgres://me:secret@host/name{query}")).unwrap();
         (url.strip_prefix("postgres://me:secret@host/name").unwrap().into(), mode, roots)
     }
 
     #[test]
     fn urls_say_who_is_trusted() {
-        use Mode::*;
+        use TlsMode::*;
         let path = || Some(PathBuf::from("/etc/our ca.pem"));
         let cases = [
             ("", "", None, None),
@@ -214,11 +215,11 @@ mod tests {
             assert_eq!(split(query), (left.into(), mode, roots), "{query}");
         }
     }
-    /// Words that together would trust more than either seems to say.
+    /// Words that together would tls more than either seems to say.
     #[test]
     fn what_would_verify_nobody_is_refused() {
         for query in ["sslrootcert=system&sslmode=require", "sslmode=prefer&sslrootcert=system", "sslmode=verify-ca"] {
-            let split = Trust::split(&format!("postgres://host/name?{query}"));
+            let split = TlsOptions::split(&format!("postgres://host/name?{query}"));
             assert!(matches!(split, Err(StoreError::Unavailable(_))), "{query}: {split:?}");
         }
     }

@@ -12,82 +12,82 @@ use crate::call_log::{self, Entry};
 use crate::shape::bundle;
 use crate::shape::rows::Piece;
 use crate::sqlite::columns::{id, number};
-use crate::sqlite::error::Halt;
-use crate::sqlite::journal::open_drafts::Told;
-use crate::sqlite::writer::tx::Desk;
+use crate::sqlite::error::TxError;
+use crate::sqlite::journal::open_drafts::TxEffect;
+use crate::sqlite::writer::tx::WriteTx;
 use crate::store::{AppendRight, WriteError};
-use crate::tables::{self, MessageRow, Split};
+use crate::tables::{self, CommitRows, MessageRow};
 
-impl Desk<'_> {
+impl WriteTx<'_> {
     /// Adds rows to the journal of the open step.
     pub(crate) fn append(
         &mut self,
-        pen: AppendRight,
+        right: AppendRight,
         rows: &Arc<[JournalRow]>,
         piece: &Piece,
-    ) -> Result<(), Halt<WriteError>> {
-        let seat = self.held(pen)?;
-        let next = seat.seq.next();
-        let fits = |(i, row): (usize, &JournalRow)| row.step == seat.chat.step && row.seq.0 == next.0 + i as u64;
+    ) -> Result<(), TxError<WriteError>> {
+        let cached = self.held(right)?;
+        let next = cached.seq.next();
+        let fits = |(i, row): (usize, &JournalRow)| row.step == cached.chat.step && row.seq.0 == next.0 + i as u64;
         if !rows.iter().enumerate().all(fits) {
             return Err(WriteError::OutOfPlace.into());
         }
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
-        seat.seq = last.seq;
-        let (number, version) = (seat.number, seat.chat.version);
-        self.keep(pen.chat, &piece.blobs)?;
+        cached.seq = last.seq;
+        let (number, version) = (cached.number, cached.chat.version);
+        self.keep(right.chat, &piece.blobs)?;
         let head = bundle::Head { chat: number, step: first.step, first: first.seq };
         let place = self.log(head, piece.at, &piece.json)?;
-        self.told.push(Told::Appended { chat: pen.chat, number, version, place, rows: rows.clone() });
+        self.effects.push(TxEffect::Appended { chat: right.chat, number, version, place, rows: rows.clone() });
         Ok(())
     }
 
     /// Writes one change whole.
     pub(crate) fn commit(
         &mut self,
-        pen: AppendRight,
+        right: AppendRight,
         facts: &[Fact],
-        split: &Split,
-    ) -> Result<Version, Halt<WriteError>> {
-        let seat = self.held(pen)?;
-        let before = seat.chat.clone();
+        split: &CommitRows,
+    ) -> Result<Version, TxError<WriteError>> {
+        let cached = self.held(right)?;
+        let before = cached.chat.clone();
         let mut chat = before.clone();
         chat.apply(facts); // A move that is not in the table panics here, before anything has changed.
-        let submitted = seat.submitted;
+        let submitted = cached.submitted;
         if chat.step != before.step {
-            seat.seq = Seq(0);
+            cached.seq = Seq(0);
         }
-        seat.chat.clone_from(&chat);
+        cached.chat.clone_from(&chat);
         if let Some(gone) = split.gone {
             let sql = "UPDATE messages SET gone = ?3 WHERE chat = ?1 AND id >= ?2 AND gone IS NULL";
             let update = self.connection.prepare_cached(sql);
-            update?.execute(params![id(pen.chat), number(gone.0)?, number(chat.version.0)?])?;
+            update?.execute(params![id(right.chat), number(gone.0)?, number(chat.version.0)?])?;
             let forget = self.connection.prepare_cached("DELETE FROM spoken WHERE chat = ?1 AND id >= ?2");
-            forget?.execute(params![id(pen.chat), number(gone.0)?])?;
+            forget?.execute(params![id(right.chat), number(gone.0)?])?;
         }
         for message in &split.messages {
-            self.say(pen.chat, chat.version, message)?;
+            self.say(right.chat, chat.version, message)?;
         }
         for entry in call_log::entries(&before, facts) {
-            self.note(pen.chat, entry)?;
+            self.note(right.chat, entry)?;
         }
         for body in &split.attempts {
             let insert = self.connection.prepare_cached("INSERT INTO attempts (chat, body) VALUES (?1, ?2)");
-            insert?.execute(params![id(pen.chat), body])?;
+            insert?.execute(params![id(right.chat), body])?;
         }
         for (seq, outcome) in &split.outcomes {
             let update = self.connection.prepare_cached("UPDATE inbox SET outcome = ?3 WHERE chat = ?1 AND seq = ?2");
-            update?.execute(params![id(pen.chat), number(seq.0)?, outcome])?;
+            update?.execute(params![id(right.chat), number(seq.0)?, outcome])?;
         }
         for (day, used) in tables::used(&before, facts) {
             self.count(&chat.owner, day, used)?;
         }
         self.put(&chat, submitted)?;
-        self.told.push(Told::Committed { chat: pen.chat, version: chat.version, step: chat.step });
+        self.effects.push(TxEffect::Committed { chat: right.chat, version: chat.version, step: chat.step });
         Ok(chat.version)
     }
 
-    fn say(&self, chat: ChatId, version: Version, message: &MessageRow) -> Result<(), Halt<WriteError>> {
+    fn say(&self, chat: ChatId, version: Version, message: &MessageRow) -> Result<(), TxError<WriteError>> {
         self.keep(chat, &message.body.blobs)?;
         let sql = "INSERT INTO messages (chat, id, version, kind, body) VALUES (?1, ?2, ?3, ?4, ?5)";
         let row = params![id(chat), number(message.id.0)?, number(version.0)?, message.kind, message.body.json];
@@ -99,7 +99,7 @@ impl Desk<'_> {
         Ok(())
     }
 
-    fn count(&self, owner: &str, day: Day, used: BudgetUse) -> Result<(), Halt<WriteError>> {
+    fn count(&self, owner: &str, day: Day, used: BudgetUse) -> Result<(), TxError<WriteError>> {
         let sql = "INSERT INTO used (owner, day, steps, time_ms, tokens, cost, alive_ms) \
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
             ON CONFLICT DO UPDATE SET steps = steps + excluded.steps, time_ms = time_ms + excluded.time_ms, \
@@ -111,7 +111,7 @@ impl Desk<'_> {
         Ok(())
     }
 
-    fn note(&self, chat: ChatId, entry: Entry<'_>) -> Result<(), Halt<WriteError>> {
+    fn note(&self, chat: ChatId, entry: Entry<'_>) -> Result<(), TxError<WriteError>> {
         match entry {
             Entry::Started { uid, tool, effect, at } => {
                 let sql = "INSERT INTO calls (chat, step, ordinal, tool, effect, started, starts) \

@@ -14,15 +14,15 @@ use crate::heading::searchable;
 use crate::new_chat::{Fork, MakeError, NewChat};
 use crate::shape::{self, BlobId};
 use crate::sqlite::columns::{chat_id, id, number, unsigned};
-use crate::sqlite::error::Halt;
+use crate::sqlite::error::TxError;
 use crate::sqlite::reads::chat;
-use crate::sqlite::writer::tx::Desk;
+use crate::sqlite::writer::tx::WriteTx;
 use crate::store::StoreError;
 use crate::tables::{self, Fetch};
 
 /// What a fork takes over.
 #[derive(Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct ForkSource {
     /// The other chat's newest commit when it was looked at.
     version: Version,
     /// The newest command that chat had obeyed then.
@@ -38,7 +38,7 @@ pub(crate) fn made(
     owner: &str,
     key: &str,
     digest: &[u8; 32],
-) -> Result<Option<ChatId>, Halt<MakeError>> {
+) -> Result<Option<ChatId>, TxError<MakeError>> {
     let mut select = connection.prepare_cached("SELECT id, request FROM chats WHERE owner = ?1 AND key = ?2")?;
     let found = select
         .query_row(params![owner.as_bytes(), key.as_bytes()], |row| Ok((chat_id(row, 0)?, row.get::<_, Vec<u8>>(1)?)));
@@ -50,7 +50,7 @@ pub(crate) fn made(
 }
 
 /// What a fork would take over now.
-pub(crate) fn sheet(connection: &Connection, Fork { chat, at }: Fork) -> Result<Sheet, Halt<MakeError>> {
+pub(crate) fn source(connection: &Connection, Fork { chat, at }: Fork) -> Result<ForkSource, TxError<MakeError>> {
     let mut select = connection.prepare_cached("SELECT version, obeyed FROM chats WHERE id = ?1")?;
     let found =
         select.query_row(params![id(chat)], |row| Ok((Version(unsigned(row, 0)?), InboxSeq(unsigned(row, 1)?))));
@@ -71,11 +71,11 @@ pub(crate) fn sheet(connection: &Connection, Fork { chat, at }: Fork) -> Result<
         newest.push(chat::message(connection, chat, row, Fetch::Lengths)?);
     }
     let step = fork::next_step(&newest).map_err(MakeError::from)?;
-    Ok(Sheet { version, obeyed, step, blobs: blobs(connection, chat, end)? })
+    Ok(ForkSource { version, obeyed, step, blobs: blobs(connection, chat, end)? })
 }
 
 /// The bytes that messages up to one refer to.
-fn blobs(connection: &Connection, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, Halt<MakeError>> {
+fn blobs(connection: &Connection, chat: ChatId, end: i64) -> Result<BTreeSet<BlobId>, TxError<MakeError>> {
     let mut blobs = BTreeSet::new();
     if !connection.prepare_cached("SELECT 1 FROM blobs WHERE chat = ?1")?.exists(params![id(chat)])? {
         return Ok(blobs);
@@ -89,9 +89,9 @@ fn blobs(connection: &Connection, chat: ChatId, end: i64) -> Result<BTreeSet<Blo
     Ok(blobs)
 }
 
-impl Desk<'_> {
+impl WriteTx<'_> {
     /// Makes an empty chat, or finds the one that was made under its key.
-    pub(crate) fn make(&mut self, new: &NewChat, chat: Option<Chat>) -> Result<ChatId, Halt<MakeError>> {
+    pub(crate) fn make(&mut self, new: &NewChat, chat: Option<Chat>) -> Result<ChatId, TxError<MakeError>> {
         let digest = new.digest();
         if let Some(key) = &new.key
             && let Some(made) = made(self.connection, &new.owner, key, &digest)?
@@ -104,15 +104,21 @@ impl Desk<'_> {
     }
 
     /// The same, with what was said in another; `None` if that has changed since it was looked at.
-    pub(crate) fn fork(&mut self, new: &NewChat, from: Fork, sheet: &Sheet) -> Result<Option<ChatId>, Halt<MakeError>> {
-        let (source, end) = (id(from.chat), number(from.at.0)?);
+    pub(crate) fn fork(
+        &mut self,
+        new: &NewChat,
+        from: Fork,
+        source: &ForkSource,
+    ) -> Result<Option<ChatId>, TxError<MakeError>> {
+        let from_id = id(from.chat);
+        let end = number(from.at.0)?;
         let gone = "SELECT 1 FROM messages WHERE chat = ?1 AND gone > ?2 AND id <= ?3";
-        let is_there = self.connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?.exists(params![source])?;
-        let is_gone = self.connection.prepare_cached(gone)?.exists(params![source, number(sheet.version.0)?, end])?;
+        let is_there = self.connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?.exists(params![from_id])?;
+        let is_gone = self.connection.prepare_cached(gone)?.exists(params![from_id, number(source.version.0)?, end])?;
         if !is_there || is_gone {
             return Ok(None);
         }
-        let chat = fork::fork(new.empty(), from.at, sheet.step, sheet.obeyed);
+        let chat = fork::fork(new.empty(), from.at, source.step, source.obeyed);
         let version = number(chat.version.0)?;
         let made = self.make(new, Some(chat))?;
         if made != new.id {
@@ -120,18 +126,18 @@ impl Desk<'_> {
         }
         let copy = "INSERT INTO messages (chat, id, version, kind, body) SELECT ?1, id, ?4, kind, body FROM messages \
             WHERE chat = ?2 AND id <= ?3 AND gone IS NULL ORDER BY id";
-        self.connection.prepare_cached(copy)?.execute(params![id(new.id), source, end, version])?;
+        self.connection.prepare_cached(copy)?.execute(params![id(new.id), from_id, end, version])?;
         let copy = "INSERT INTO spoken (chat, id, words) SELECT ?1, id, words FROM spoken WHERE chat = ?2 AND id <= ?3";
-        self.connection.prepare_cached(copy)?.execute(params![id(new.id), source, end])?;
-        for blob in &sheet.blobs {
+        self.connection.prepare_cached(copy)?.execute(params![id(new.id), from_id, end])?;
+        for blob in &source.blobs {
             let copy =
                 "INSERT INTO blobs (chat, id, bytes) SELECT ?1, id, bytes FROM blobs WHERE chat = ?2 AND id = ?3";
-            self.connection.prepare_cached(copy)?.execute(params![id(new.id), source, blob.as_bytes()])?;
+            self.connection.prepare_cached(copy)?.execute(params![id(new.id), from_id, blob.as_bytes()])?;
         }
         Ok(Some(new.id))
     }
 
-    fn put_new<E>(&self, chat: &Chat, key: Option<(&[u8], [u8; 32])>) -> Result<(), Halt<E>> {
+    fn put_new<E>(&self, chat: &Chat, key: Option<(&[u8], [u8; 32])>) -> Result<(), TxError<E>> {
         let sql = "INSERT OR IGNORE INTO chats (id, agent, owner, title, searchable, status, archived, touched, version, \
             step, obeyed, submitted, unsettled, fence, body, key, request) \
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?10, 0, 0, ?11, ?12, ?13)";

@@ -4,10 +4,10 @@ use rusqlite::params;
 
 use crate::shape::bundle::{self, Bundle};
 use crate::sqlite::columns::{id, text};
-use crate::sqlite::error::Halt;
-use crate::sqlite::journal::open_drafts::Told;
+use crate::sqlite::error::TxError;
+use crate::sqlite::journal::open_drafts::TxEffect;
 use crate::sqlite::journal::trim::unreadable;
-use crate::sqlite::writer::tx::{Desk, Seat};
+use crate::sqlite::writer::tx::{CachedChat, WriteTx};
 use crate::store::{AppendRight, WriteError};
 
 /// Where a chat has rows. Messages twice: those that are gone have an index of their own.
@@ -21,18 +21,18 @@ const ROWS: [&str; 7] = [
     "DELETE FROM blobs WHERE chat = ?1", // Bytes belong to one chat, so nobody else can be using them.
 ];
 
-impl Desk<'_> {
+impl WriteTx<'_> {
     /// Deletes a chat with all that is kept of it.
-    pub(crate) fn delete(&mut self, pen: AppendRight) -> Result<(), Halt<WriteError>> {
-        let Seat { fence, number, .. } = *self.held(pen)?;
-        self.heads.raise_floor(fence);
+    pub(crate) fn delete(&mut self, right: AppendRight) -> Result<(), TxError<WriteError>> {
+        let CachedChat { fence, number, .. } = *self.held(right)?;
+        self.drafts.raise_floor(fence);
         for sql in ROWS {
-            self.connection.prepare_cached(sql)?.execute(params![id(pen.chat)])?;
+            self.connection.prepare_cached(sql)?.execute(params![id(right.chat)])?;
         }
         self.erase(number)?;
-        self.connection.prepare_cached("DELETE FROM chats WHERE id = ?1")?.execute(params![id(pen.chat)])?;
-        self.seats.remove(&pen.chat);
-        self.told.push(Told::Deleted(pen.chat));
+        self.connection.prepare_cached("DELETE FROM chats WHERE id = ?1")?.execute(params![id(right.chat)])?;
+        self.cache.remove(&right.chat);
+        self.effects.push(TxEffect::Deleted(right.chat));
         Ok(())
     }
 

@@ -10,42 +10,42 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::shape::{self, Written};
 use crate::sqlite::columns::{id, number, optional_name, unsigned};
-use crate::sqlite::error::Halt;
+use crate::sqlite::error::TxError;
 use crate::sqlite::reads::chat as reads;
 use crate::sqlite::reads::rows;
-use crate::sqlite::writer::tx::Desk;
+use crate::sqlite::writer::tx::WriteTx;
 use crate::store::{CommandRef, StoreError, SubmitError, Submitted};
 use crate::tables::{Fetch, USER};
 
 /// A command and its text.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct InboxEntry {
     pub(crate) command: Command,
     pub(crate) text: Written,
     pub(crate) key: Option<String>,
     pub(crate) at: Timestamp,
 }
 
-impl Desk<'_> {
+impl WriteTx<'_> {
     /// Takes a command in, once a key.
     pub(crate) fn submit(
         &mut self,
         chat: ChatId,
-        letter: &Letter,
+        entry: &InboxEntry,
         limits: &Limits,
-    ) -> Result<InboxSeq, Halt<SubmitError>> {
+    ) -> Result<InboxSeq, TxError<SubmitError>> {
         let connection = self.connection;
-        let seat = self.seat(chat)?;
-        if let Some(key) = &letter.key
+        let cached = self.cached(chat)?;
+        if let Some(key) = &entry.key
             && let Some((seq, earlier)) = by_key(connection, chat, key)?
         {
             // A text of an earlier release may say the same in other words.
-            let is_same = earlier == letter.text.json
-                || rows::build(connection, chat, shape::command::parse(&earlier)?, Fetch::Bytes)? == letter.command;
+            let is_same = earlier == entry.text.json
+                || rows::build(connection, chat, shape::command::parse(&earlier)?, Fetch::Bytes)? == entry.command;
             return if is_same { Ok(seq) } else { Err(SubmitError::Conflict.into()) };
         }
         let pending =
-            if seat.submitted > seat.chat.obeyed { pending(connection, chat, Fetch::Lengths)? } else { Vec::new() };
+            if cached.submitted > cached.chat.obeyed { pending(connection, chat, Fetch::Lengths)? } else { Vec::new() };
         let failed = Cell::new(None);
         let is_users = |message| {
             is_users(connection, chat, message).unwrap_or_else(|error| {
@@ -53,17 +53,17 @@ impl Desk<'_> {
                 false
             })
         };
-        let aimed = admit_behind(&seat.chat, pending.iter(), &letter.command, limits, letter.at, is_users);
+        let aimed = admit_behind(&cached.chat, pending.iter(), &entry.command, limits, entry.at, is_users);
         if let Some(error) = failed.take() {
             return Err(error.into());
         }
         let aimed = aimed.map_err(SubmitError::from)?;
-        let seq = seat.submitted.next();
-        seat.submitted = seq;
-        self.keep(chat, &letter.text.blobs)?;
+        let seq = cached.submitted.next();
+        cached.submitted = seq;
+        self.keep(chat, &entry.text.blobs)?;
         let sql = "INSERT INTO inbox (chat, seq, aimed, key, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let key = letter.key.as_ref().map(|key| key.as_bytes());
-        let row = params![id(chat), number(seq.0)?, number(aimed.0)?, key, letter.at.0, letter.text.json];
+        let key = entry.key.as_ref().map(|key| key.as_bytes());
+        let row = params![id(chat), number(seq.0)?, number(aimed.0)?, key, entry.at.0, entry.text.json];
         connection.prepare_cached(sql)?.execute(row)?;
         let update = connection.prepare_cached("UPDATE chats SET submitted = ?2, unsettled = 1 WHERE id = ?1");
         update?.execute(params![id(chat), number(seq.0)?])?;
@@ -84,7 +84,7 @@ pub(crate) fn submitted(
     connection: &Connection,
     chat: ChatId,
     command: CommandRef<'_>,
-) -> Result<Option<Submitted>, Halt<StoreError>> {
+) -> Result<Option<Submitted>, TxError<StoreError>> {
     reads::is_there(connection, chat)?;
     let read = |row: &rusqlite::Row<'_>| Ok((InboxSeq(unsigned(row, 0)?), row.get::<_, Option<String>>(1)?));
     let found = match command {
@@ -117,7 +117,7 @@ pub(crate) fn pending<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     fetch: Fetch,
-) -> Result<Vec<InboxCommand>, Halt<E>> {
+) -> Result<Vec<InboxCommand>, TxError<E>> {
     let sql = "SELECT inbox.seq, inbox.aimed, inbox.at, inbox.key, inbox.body FROM chats JOIN inbox ON inbox.chat = chats.id \
         AND inbox.seq > chats.obeyed WHERE chats.id = ?1 ORDER BY inbox.seq";
     let mut select = connection.prepare_cached(sql)?;

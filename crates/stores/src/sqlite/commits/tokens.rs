@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use crate::idempotency::IdempotencyRecord;
 use crate::sqlite::Sqlite;
 use crate::sqlite::columns::name;
-use crate::sqlite::writer::thread::Needs;
+use crate::sqlite::writer::thread::DurabilityNeed;
 use crate::store::StoreError;
 use crate::tokens::{Scopes, Token, TokenHash, Tokens};
 
@@ -17,7 +17,7 @@ const COLUMNS: &str = "hash, name, owner, scopes, made, expires, revoked";
 impl Tokens for Sqlite {
     async fn put(&self, token: &Token) -> Result<(), StoreError> {
         let token = token.clone();
-        self.write(Needs::Full, move |desk| Ok(put(desk.connection, &token)?)).await
+        self.write(DurabilityNeed::Full, move |tx| Ok(put(tx.connection, &token)?)).await
     }
 
     async fn find(&self, hash: &TokenHash) -> Result<Option<Token>, StoreError> {
@@ -40,12 +40,12 @@ impl Tokens for Sqlite {
 
     async fn revoke(&self, hash: &TokenHash, at: Timestamp) -> Result<(), StoreError> {
         let hash = *hash;
-        self.write(Needs::Full, move |desk| Ok(revoke(desk.connection, &hash, at)?)).await
+        self.write(DurabilityNeed::Full, move |tx| Ok(revoke(tx.connection, &hash, at)?)).await
     }
 
     async fn remember(&self, asked: &IdempotencyRecord) -> Result<IdempotencyRecord, StoreError> {
         let asked = asked.clone();
-        self.write(Needs::Full, move |desk| Ok(remember(desk.connection, &asked)?)).await
+        self.write(DurabilityNeed::Full, move |tx| Ok(remember(tx.connection, &asked)?)).await
     }
 
     async fn recall(&self, owner: &str, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {

@@ -1,106 +1,98 @@
 //! Where the open drafts are in the log.
 //!
-//! The journal has no index, because every chat would dirty a page of its own with every delta. So the addresses are kept
-//! here, a few kilobytes a draft, and are found again by one walk along the log when the store is opened. The newest rows
-//! are kept beside them: whoever watches an answer arrive is told from memory.
+//! The journal has no index, because every chat would dirty an index page of its own with every delta. The positions
+//! are kept in memory instead, a few kilobytes per draft, and one scan of the log finds them again when the store is
+//! opened. The newest rows are kept beside them, so that subscribers of a running answer cause no reads.
 //!
-//! Only what is durable is in here. Readers look here first and into the database second: what they find there is then
-//! at least as new.
+//! Only durable rows are in here. Readers look here first and into the database second, so the database is at least
+//! as new as what they found here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::ids::{ChatId, Fence, Seq, StepId, Version};
-use everturn_core::view::{Cursor, Event, JournalRow};
+use everturn_core::view::{Cursor, JournalRow};
 
+use crate::newest_rows::NewestRows;
 use crate::store::News;
 
-/// How many of the newest rows of a draft are kept: half a second of an answer, and more.
-const RING_LEN_MAX: usize = 32;
-/// How many bytes they may have together.
-const RING_BYTES_MAX: usize = 16 << 10;
-
-/// A stored append: the first delta it tells, and the place in the log of the bundle it is in.
+/// Position of a stored append: its first delta, and the row of the log that holds its bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct JournalPosition {
     pub(crate) first: u64,
     pub(crate) place: i64,
 }
 
-/// What a transaction did to drafts. Told once it is durable.
+/// What a transaction did to drafts. TxEffect once it is durable.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum TxEffect {
     /// Rows were added to the open draft.
     Appended { chat: ChatId, number: i64, version: Version, place: i64, rows: Arc<[JournalRow]> },
     /// A change was committed.
     Committed { chat: ChatId, version: Version, step: StepId },
-    /// An append lies elsewhere now.
-    Moved { chat: ChatId, mark: Mark },
-    /// The chat is gone.
+    /// An append was copied to another row of the log.
+    Moved { chat: ChatId, position: JournalPosition },
+    /// The chat was deleted.
     Deleted(ChatId),
-    /// Some appends are one now, the oldest that were not yet.
-    Merged { chat: ChatId, mark: Mark, count: u64 },
+    /// The oldest appends that were not merged yet became one.
+    Merged { chat: ChatId, position: JournalPosition, count: u64 },
 }
 
 /// The open draft of a chat.
 #[derive(Debug, Clone)]
-pub(crate) struct Head {
-    /// The chat's short name.
+pub(crate) struct OpenDraft {
+    /// The chat's number, its short id in the log.
     pub(crate) number: i64,
     pub(crate) version: Version,
     pub(crate) step: StepId,
     pub(crate) seq: Seq,
-    pub(crate) marks: Vec<Mark>,
-    /// So many marks in front are of appends that were merged.
+    pub(crate) positions: Vec<JournalPosition>,
+    /// How many positions at the front are of merged appends.
     pub(crate) merged: usize,
-    /// The newest appends, each with how many bytes it has. More than usual as long as nothing was appended since the store
-    /// was opened.
-    ring: VecDeque<(Arc<[JournalRow]>, usize)>,
-    ring_len: usize,
-    ring_bytes: usize,
+    /// More than usual as long as nothing was appended since the store was opened.
+    pub(crate) newest: NewestRows,
 }
 
 /// All open drafts.
 #[derive(Debug)]
-pub(crate) struct Heads {
+pub(crate) struct OpenDrafts {
     open: Mutex<Open>,
-    /// How many marks a draft may have before some of them are merged.
-    marks_len_max: usize,
-    /// The highest fence of a chat that was deleted since this process began: no lease of it is ever given again.
+    /// Positions per draft before some of them are merged.
+    positions_len_max: usize,
+    /// Highest fence of a chat that was deleted since this process started: such a lease is never granted again.
     floor: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Open {
-    heads: HashMap<ChatId, Head>,
-    /// Their chats by number.
+    drafts: HashMap<ChatId, OpenDraft>,
+    /// Chats of the drafts by number.
     chats: HashMap<i64, ChatId>,
-    /// How many marks they have together.
-    marks_len: usize,
+    /// Positions of all drafts together.
+    positions_len: usize,
 }
 
-impl Heads {
-    /// None yet.
-    pub(crate) fn new(marks_len_max: usize) -> Self {
-        Self { open: Mutex::default(), marks_len_max: marks_len_max.max(2), floor: AtomicU64::default() }
+impl OpenDrafts {
+    pub(crate) fn new(positions_len_max: usize) -> Self {
+        Self { open: Mutex::default(), positions_len_max: positions_len_max.max(2), floor: AtomicU64::default() }
     }
 
-    /// How many marks are merged at once.
+    /// Positions merged at once.
     pub(crate) const fn merge_len(&self) -> usize {
-        self.marks_len_max / 2
+        self.positions_len_max / 2
     }
 
-    /// Whether a draft has so many that some should be merged.
-    pub(crate) fn is_long(&self, head: &Head) -> bool {
-        head.marks.len() - head.merged >= self.marks_len_max
+    /// Whether a draft has so many positions that some should be merged.
+    pub(crate) fn is_long(&self, draft: &OpenDraft) -> bool {
+        draft.positions.len() - draft.merged >= self.positions_len_max
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner) // Every change below is made whole.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner) // No method leaves a change half made.
     }
 
-    /// No lease may have this number or a lower one.
+    /// New leases must have a higher fence than this.
     pub(crate) fn floor(&self) -> Fence {
         Fence(self.floor.load(Ordering::Relaxed))
     }
@@ -109,86 +101,77 @@ impl Heads {
         self.floor.fetch_max(fence.0, Ordering::Relaxed);
     }
 
-    /// Takes over what the walk along the log has found.
-    pub(crate) fn fill(&self, heads: HashMap<ChatId, Head>) {
-        let chats = heads.iter().map(|(chat, head)| (head.number, *chat)).collect();
-        let marks_len = heads.values().map(|head| head.marks.len()).sum();
-        *self.lock() = Open { heads, chats, marks_len };
+    /// Takes over the drafts that the scan of the log found.
+    pub(crate) fn fill(&self, drafts: HashMap<ChatId, OpenDraft>) {
+        let chats = drafts.iter().map(|(chat, draft)| (draft.number, *chat)).collect();
+        let positions_len = drafts.values().map(|draft| draft.positions.len()).sum();
+        *self.lock() = Open { drafts, chats, positions_len };
     }
 
-    /// Whose open draft the append at `mark` is part of, if any.
-    pub(crate) fn owner(&self, number: i64, step: StepId, mark: Mark) -> Option<ChatId> {
+    /// The chat whose open draft the append at `position` belongs to, if any.
+    pub(crate) fn owner(&self, number: i64, step: StepId, position: JournalPosition) -> Option<ChatId> {
         let open = self.lock();
         let chat = open.chats.get(&number)?;
-        let head = open.heads.get(chat).filter(|head| head.step == step)?;
-        let found = head.marks.binary_search_by_key(&mark.first, |mark| mark.first);
-        found.is_ok_and(|i| head.marks[i] == mark).then_some(*chat)
+        let draft = open.drafts.get(chat).filter(|draft| draft.step == step)?;
+        let found = draft.positions.binary_search_by_key(&position.first, |position| position.first);
+        found.is_ok_and(|i| draft.positions[i] == position).then_some(*chat)
     }
 
     /// The open draft of a chat.
-    pub(crate) fn get(&self, chat: ChatId) -> Option<Head> {
-        self.lock().heads.get(&chat).cloned()
+    pub(crate) fn get(&self, chat: ChatId) -> Option<OpenDraft> {
+        self.lock().drafts.get(&chat).cloned()
     }
 
-    /// How many deltas are journalled of `step`.
+    /// Number of journalled deltas of `step`.
     pub(crate) fn seq(&self, chat: ChatId, step: StepId) -> Seq {
-        self.lock().heads.get(&chat).filter(|head| head.step == step).map_or(Seq(0), |head| head.seq)
+        self.lock().drafts.get(&chat).filter(|draft| draft.step == step).map_or(Seq(0), |draft| draft.seq)
     }
 
-    /// How many appends of the log are part of open drafts.
-    pub(crate) fn marks_len(&self) -> usize {
-        self.lock().marks_len
+    /// Number of appends in the log that belong to open drafts.
+    pub(crate) fn positions_len(&self) -> usize {
+        self.lock().positions_len
     }
 
-    /// What somebody is told who has seen everything but the newest rows; `None` if that cannot be said from here.
+    /// News for a subscriber that misses only the newest rows; the outer `None` if memory does not suffice.
     pub(crate) fn since(&self, chat: ChatId, seen: Cursor) -> Option<Option<News>> {
         let open = self.lock();
-        let head = open.heads.get(&chat)?;
-        let now = Cursor { version: head.version, step: head.step, seq: head.seq };
-        if seen == now {
-            return Some(None);
-        }
-        let follows = (seen.version, seen.step) == (now.version, now.step)
-            && seen.seq < now.seq
-            && head.ring_first() <= seen.seq.0 + 1;
-        follows.then(|| {
-            let news = head.rows_after(seen.seq).map(JournalRow::without_bytes);
-            Some(News { cursor: now, events: news.map(Event::Delta).collect() })
-        })
+        let draft = open.drafts.get(&chat)?;
+        let now = Cursor { version: draft.version, step: draft.step, seq: draft.seq };
+        draft.newest.since(seen, now)
     }
 
-    /// Takes in what has become durable. Chats with too many marks are added to `long`.
-    pub(crate) fn tell(&self, told: impl Iterator<Item = Told>, long: &mut Vec<ChatId>) {
+    /// Applies what has become durable. Adds chats with too many positions to `long`.
+    pub(crate) fn apply(&self, effects: impl Iterator<Item = TxEffect>, long: &mut Vec<ChatId>) {
         let mut open = self.lock();
-        for told in told {
-            match told {
-                Told::Appended { chat, number, version, place, rows } => {
+        for effect in effects {
+            match effect {
+                TxEffect::Appended { chat, number, version, place, rows } => {
                     let Some(first) = rows.first() else { continue };
-                    let head = open.head(chat, number, version, first.step);
-                    head.append(version, place, rows);
-                    if self.is_long(head) && (head.marks.len() - head.merged).is_multiple_of(self.merge_len()) {
+                    let draft = open.draft(chat, number, version, first.step);
+                    draft.append(version, place, rows);
+                    if self.is_long(draft) && (draft.positions.len() - draft.merged).is_multiple_of(self.merge_len()) {
                         long.push(chat);
                     }
-                    open.marks_len += 1;
+                    open.positions_len += 1;
                 }
-                Told::Committed { chat, version, step } => match open.heads.get_mut(&chat) {
-                    Some(head) if head.step == step => head.version = version,
+                TxEffect::Committed { chat, version, step } => match open.drafts.get_mut(&chat) {
+                    Some(draft) if draft.step == step => draft.version = version,
                     Some(_) => open.close(chat),
                     None => {}
                 },
-                Told::Deleted(chat) => open.close(chat),
-                Told::Moved { chat, mark } => {
-                    if let Some(head) = open.heads.get_mut(&chat) {
-                        head.put(mark, 1);
+                TxEffect::Deleted(chat) => open.close(chat),
+                TxEffect::Moved { chat, position } => {
+                    if let Some(draft) = open.drafts.get_mut(&chat) {
+                        draft.put(position, 1);
                     }
                 }
-                Told::Merged { chat, mark, count } => {
-                    if let Some(head) = open.heads.get_mut(&chat) {
-                        let before = head.marks.len();
-                        head.put(mark, count);
-                        head.merged += 1;
-                        let gone = before - head.marks.len();
-                        open.marks_len -= gone;
+                TxEffect::Merged { chat, position, count } => {
+                    if let Some(draft) = open.drafts.get_mut(&chat) {
+                        let before = draft.positions.len();
+                        draft.put(position, count);
+                        draft.merged += 1;
+                        let gone = before - draft.positions.len();
+                        open.positions_len -= gone;
                     }
                 }
             }
@@ -197,73 +180,42 @@ impl Heads {
 }
 
 impl Open {
-    fn head(&mut self, chat: ChatId, number: i64, version: Version, step: StepId) -> &mut Head {
-        self.heads.entry(chat).or_insert_with(|| {
+    fn draft(&mut self, chat: ChatId, number: i64, version: Version, step: StepId) -> &mut OpenDraft {
+        self.drafts.entry(chat).or_insert_with(|| {
             self.chats.insert(number, chat);
-            Head::new(number, version, step)
+            OpenDraft::new(number, version, step)
         })
     }
 
     fn close(&mut self, chat: ChatId) {
-        if let Some(head) = self.heads.remove(&chat) {
-            self.chats.remove(&head.number);
-            self.marks_len -= head.marks.len();
+        if let Some(draft) = self.drafts.remove(&chat) {
+            self.chats.remove(&draft.number);
+            self.positions_len -= draft.positions.len();
         }
     }
 }
 
-impl Head {
+impl OpenDraft {
     pub(crate) fn new(number: i64, version: Version, step: StepId) -> Self {
-        let (seq, marks, ring) = (Seq(0), Vec::new(), VecDeque::new());
-        Self { number, version, step, seq, marks, merged: 0, ring, ring_len: 0, ring_bytes: 0 }
+        Self { number, version, step, seq: Seq(0), positions: Vec::new(), merged: 0, newest: NewestRows::default() }
     }
 
     fn append(&mut self, version: Version, place: i64, rows: Arc<[JournalRow]>) {
         self.version = version;
-        self.marks.push(Mark { first: self.seq.0 + 1, place });
+        self.positions.push(JournalPosition { first: self.seq.0 + 1, place });
         self.seq = Seq(self.seq.0 + rows.len() as u64);
-        let newest = self.weighed(rows);
-        self.ring.push_back(newest);
-        while self.ring_len > RING_LEN_MAX || self.ring_bytes > RING_BYTES_MAX {
-            let Some((oldest, bytes)) = self.ring.pop_front() else { break };
-            self.ring_len -= oldest.len();
-            self.ring_bytes -= bytes;
-        }
+        self.newest.push(rows);
     }
 
-    /// Puts an append before the newest that are kept here.
-    pub(crate) fn recall(&mut self, rows: Arc<[JournalRow]>) {
-        let before = self.weighed(rows);
-        self.ring.push_front(before);
+    /// Replaces the appends that hold the same `count` deltas by one.
+    pub(crate) fn put(&mut self, position: JournalPosition, count: u64) {
+        let begin = self.positions.partition_point(|other| other.first < position.first);
+        let end = self.positions.partition_point(|other| other.first < position.first + count);
+        self.positions.splice(begin..end, [position]);
     }
 
-    fn weighed(&mut self, rows: Arc<[JournalRow]>) -> (Arc<[JournalRow]>, usize) {
-        let bytes = rows.iter().map(|row| row.delta.bytes()).sum();
-        self.ring_len += rows.len();
-        self.ring_bytes += bytes;
-        (rows, bytes)
-    }
-
-    /// Puts an append in place of those that tell the same `count` deltas.
-    pub(crate) fn put(&mut self, mark: Mark, count: u64) {
-        let begin = self.marks.partition_point(|other| other.first < mark.first);
-        let end = self.marks.partition_point(|other| other.first < mark.first + count);
-        self.marks.splice(begin..end, [mark]);
-    }
-
-    /// Where the newest rows begin that are kept here.
-    pub(crate) fn ring_first(&self) -> u64 {
-        self.newest_rows().next().map_or(self.seq.0 + 1, |row| row.seq.0)
-    }
-
-    /// Those of the newest rows that come after `seen`. Costs nothing for the others.
-    fn rows_after(&self, seen: Seq) -> impl Iterator<Item = &JournalRow> {
-        let begin = self.ring.partition_point(|(rows, _)| rows.last().is_none_or(|row| row.seq <= seen));
-        self.ring.range(begin..).flat_map(|(rows, _)| rows.iter()).filter(move |row| row.seq > seen)
-    }
-
-    /// The newest rows, as many as are kept here.
-    pub(crate) fn newest_rows(&self) -> impl Iterator<Item = &JournalRow> {
-        self.ring.iter().flat_map(|(rows, _)| rows.iter())
+    /// Number of the first row that is in memory, or of the next row if none is.
+    pub(crate) fn newest_first(&self) -> u64 {
+        self.newest.first().map_or(self.seq.0 + 1, |first| first.0)
     }
 }

@@ -15,9 +15,9 @@ use crate::shape::rows::Rows;
 use crate::shape::{Bytes, Stored, bundle};
 use crate::sqlite::columns::{chat_id, text, unsigned};
 use crate::sqlite::error::is_damage;
-use crate::sqlite::journal::open_drafts::{Head, Mark};
+use crate::sqlite::journal::open_drafts::{JournalPosition, OpenDraft};
 use crate::sqlite::setup::open::OpenError;
-use crate::sqlite::writer::tx::Log;
+use crate::sqlite::writer::tx::LogEnd;
 
 /// How much memory rows may take that nobody has asked for yet. The oldest go first.
 const KEPT_BYTES_MAX: usize = 48 << 20;
@@ -25,17 +25,17 @@ const KEPT_BYTES_MAX: usize = 48 << 20;
 const ROW_BYTES: usize = 128;
 
 /// Walks along the log and finds all open drafts.
-pub(crate) fn walk(connection: &Connection) -> Result<(Log, HashMap<ChatId, Head>), OpenError> {
-    walk_keeping(connection, KEPT_BYTES_MAX)
+pub(crate) fn scan(connection: &Connection) -> Result<(LogEnd, HashMap<ChatId, OpenDraft>), OpenError> {
+    scan_keeping(connection, KEPT_BYTES_MAX)
 }
 
-pub(crate) fn walk_keeping(
+pub(crate) fn scan_keeping(
     connection: &Connection,
     bytes_max: usize,
-) -> Result<(Log, HashMap<ChatId, Head>), OpenError> {
+) -> Result<(LogEnd, HashMap<ChatId, OpenDraft>), OpenError> {
     let mut chat_of = connection.prepare("SELECT id, step, version FROM chats WHERE number = ?1")?;
     let mut known = HashMap::new();
-    let (mut log, mut heads, mut read) = (Log { next: 1, len: 0 }, HashMap::new(), Read::default());
+    let (mut log, mut drafts, mut read) = (LogEnd { next: 1, len: 0 }, HashMap::new(), ScannedRows::default());
     visit(connection, |place, text| {
         log.next = place + 1;
         for (bundle::Head { chat: number, step, first }, rows) in appends(place, text) {
@@ -52,15 +52,15 @@ pub(crate) fn walk_keeping(
             };
             let Some((chat, _, version)) = chat.filter(|(_, open, _)| *open == step) else { continue }; // It is over.
             let count = rows.as_ref().map_or(1, Stored::count);
-            let head = heads.entry(chat).or_insert(Head::new(number, version, step));
-            head.put(Mark { first: first.0, place }, count);
+            let head = drafts.entry(chat).or_insert(OpenDraft::new(number, version, step));
+            head.put(JournalPosition { first: first.0, place }, count);
             head.seq = head.seq.max(Seq(first.0 + count.saturating_sub(1)));
             read.keep(chat, first, rows, bytes_max);
         }
         Ok(())
     })?;
-    read.give(&mut heads);
-    Ok((log, heads))
+    read.give(&mut drafts);
+    Ok((log, drafts))
 }
 
 /// The appends of a row, and what they say if that can be read: whoever reads what cannot be says so. A row that does not even
@@ -109,7 +109,7 @@ fn visit(
 
 /// The newest rows that were read.
 #[derive(Default)]
-struct Read {
+struct ScannedRows {
     /// The appends of each chat, by their first delta.
     appends: HashMap<ChatId, BTreeMap<u64, Arc<[JournalRow]>>>,
     /// In the order they were read in, with their bytes.
@@ -117,7 +117,7 @@ struct Read {
     bytes: usize,
 }
 
-impl Read {
+impl ScannedRows {
     /// Keeps an append, unless it has bytes that are stored elsewhere.
     fn keep(&mut self, chat: ChatId, first: Seq, rows: Option<Stored<Rows>>, bytes_max: usize) {
         let rows = rows.filter(|rows| rows.wants().is_empty()).and_then(|rows| rows.build(&Bytes::new()).ok());
@@ -137,15 +137,15 @@ impl Read {
     }
 
     /// Gives each draft its newest rows, back to the first that were not kept.
-    fn give(self, heads: &mut HashMap<ChatId, Head>) {
+    fn give(self, drafts: &mut HashMap<ChatId, OpenDraft>) {
         for (chat, mut appends) in self.appends {
-            let Some(head) = heads.get_mut(&chat) else { continue };
+            let Some(head) = drafts.get_mut(&chat) else { continue };
             let mut end = head.seq.0 + 1;
-            for mark in head.marks.clone().into_iter().rev() {
-                let rows = appends.remove(&mark.first).filter(|rows| mark.first + rows.len() as u64 == end);
+            for position in head.positions.clone().into_iter().rev() {
+                let rows = appends.remove(&position.first).filter(|rows| position.first + rows.len() as u64 == end);
                 let Some(rows) = rows else { break };
-                head.recall(rows);
-                end = mark.first;
+                head.newest.push_front(rows);
+                end = position.first;
             }
         }
     }

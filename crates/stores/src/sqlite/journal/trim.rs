@@ -13,11 +13,11 @@ use rusqlite::params;
 use crate::failpoint::failpoint;
 use crate::shape::{self, BadShape, bundle};
 use crate::sqlite::columns::text;
-use crate::sqlite::error::Halt;
-use crate::sqlite::journal::open_drafts::{Head, Mark, Told};
+use crate::sqlite::error::TxError;
+use crate::sqlite::journal::open_drafts::{JournalPosition, OpenDraft, TxEffect};
 use crate::sqlite::reads::rows;
-use crate::sqlite::writer::thread::{Needs, Writer};
-use crate::sqlite::writer::tx::Desk;
+use crate::sqlite::writer::thread::{DurabilityNeed, Writer};
+use crate::sqlite::writer::tx::WriteTx;
 use crate::store::StoreError;
 
 /// A log that is shorter is left alone.
@@ -39,9 +39,9 @@ impl Writer {
     pub(crate) fn tidy(&mut self, jobs: usize, is_idle: impl Fn() -> bool) {
         for round in 0_usize.. {
             let done = if let Some(chat) = self.long.pop() {
-                self.transact(Needs::Process, |desk| desk.merge(chat))
+                self.transact(DurabilityNeed::Process, |tx| tx.merge(chat))
             } else if self.is_trim_due() {
-                self.transact(Needs::Process, |desk| desk.trim())
+                self.transact(DurabilityNeed::Process, |tx| tx.trim())
             } else {
                 break;
             };
@@ -56,7 +56,7 @@ impl Writer {
 
     fn is_trim_due(&self) -> bool {
         let len = self.log.len;
-        len >= TRIM_LEN_MIN && len - self.heads.marks_len().min(len) >= len / 2
+        len >= TRIM_LEN_MIN && len - self.drafts.positions_len().min(len) >= len / 2
     }
 
     /// The keeper does not get to the end of the log while it grows. Here it does not.
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-impl Desk<'_> {
+impl WriteTx<'_> {
     /// Deletes the oldest rows of the log, and copies appends to its end that are still needed.
     pub(crate) fn trim(&mut self) -> Result<(), rusqlite::Error> {
         failpoint!("sqlite-trim");
@@ -86,8 +86,8 @@ impl Desk<'_> {
                 continue;
             };
             for entry in entries {
-                let mark = Mark { first: entry.head.first.0, place };
-                if let Some(chat) = self.heads.owner(entry.head.chat, entry.head.step, mark) {
+                let position = JournalPosition { first: entry.head.first.0, place };
+                if let Some(chat) = self.drafts.owner(entry.head.chat, entry.head.step, position) {
                     live.push((chat, entry.head, entry.at, entry.text().to_owned()));
                 }
                 len += 1;
@@ -97,7 +97,7 @@ impl Desk<'_> {
         drop(oldest);
         for (chat, head, at, deltas) in live {
             let place = self.log(head, at, &deltas)?;
-            self.told.push(Told::Moved { chat, mark: Mark { first: head.first.0, place } });
+            self.effects.push(TxEffect::Moved { chat, position: JournalPosition { first: head.first.0, place } });
         }
         self.flush()?;
         failpoint!("sqlite-trim-middle");
@@ -112,15 +112,15 @@ impl Desk<'_> {
 
     /// Writes the older appends of a long draft again as a few large ones. The small ones are dead then.
     pub(crate) fn merge(&mut self, chat: ChatId) -> Result<(), rusqlite::Error> {
-        let Some(head) = self.heads.get(chat).filter(|head| self.heads.is_long(head)) else {
+        let Some(head) = self.drafts.get(chat).filter(|head| self.drafts.is_long(head)) else {
             return Ok(());
         };
         let (mut merged, mut all_bytes) = (Merged::default(), 0);
-        for (i, mark) in head.marks.iter().enumerate().skip(head.merged).take(self.heads.merge_len()) {
-            let (at, text) = match rows::text::<StoreError>(self.connection, &head, *mark) {
+        for (i, position) in head.positions.iter().enumerate().skip(head.merged).take(self.drafts.merge_len()) {
+            let (at, text) = match rows::text::<StoreError>(self.connection, &head, *position) {
                 Ok(Some(found)) => found,
-                Err(Halt::Failed(error)) => return Err(error),
-                Ok(None) | Err(Halt::No(_)) => break, // Whoever reads it says so.
+                Err(TxError::Failed(error)) => return Err(error),
+                Ok(None) | Err(TxError::No(_)) => break, // Whoever reads it says so.
             };
             if merged.bytes + text.len() > MERGED_BYTES_MAX {
                 self.log_merged(chat, &head, std::mem::take(&mut merged))?;
@@ -129,21 +129,25 @@ impl Desk<'_> {
                 break; // Others wait. The rest goes when more have come.
             }
             all_bytes += text.len();
-            merged.first.get_or_insert(*mark);
-            merged.end = head.marks.get(i + 1).map_or(head.seq.0 + 1, |next| next.first);
+            merged.first.get_or_insert(*position);
+            merged.end = head.positions.get(i + 1).map_or(head.seq.0 + 1, |next| next.first);
             merged.bytes += text.len();
             merged.pieces.push((at, text));
         }
         self.log_merged(chat, &head, merged)
     }
 
-    fn log_merged(&mut self, chat: ChatId, head: &Head, merged: Merged) -> Result<(), rusqlite::Error> {
-        let (Some(mark), Some((at, _))) = (merged.first, merged.pieces.first()) else { return Ok(()) };
+    fn log_merged(&mut self, chat: ChatId, head: &OpenDraft, merged: Merged) -> Result<(), rusqlite::Error> {
+        let (Some(position), Some((at, _))) = (merged.first, merged.pieces.first()) else { return Ok(()) };
         failpoint!("sqlite-merge");
         let (text, _) = shape::rows::join(&merged.pieces).map_err(unreadable)?;
-        let head = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
+        let head = bundle::Head { chat: head.number, step: head.step, first: Seq(position.first) };
         let place = self.log(head, *at, &text)?;
-        self.told.push(Told::Merged { chat, mark: Mark { place, ..mark }, count: merged.end - mark.first });
+        self.effects.push(TxEffect::Merged {
+            chat,
+            position: JournalPosition { place, ..position },
+            count: merged.end - position.first,
+        });
         Ok(())
     }
 }
@@ -151,7 +155,7 @@ impl Desk<'_> {
 /// Appends that become one.
 #[derive(Default)]
 struct Merged {
-    first: Option<Mark>,
+    first: Option<JournalPosition>,
     /// The delta behind the last.
     end: u64,
     pieces: Vec<(Timestamp, String)>,

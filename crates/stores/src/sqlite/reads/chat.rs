@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use everturn_core::chat::Chat;
-use everturn_core::command::InboxCommand;
 use everturn_core::fact::AttemptRecord;
 use everturn_core::ids::{CallUid, ChatId, Fence, InboxSeq, MessageId, Seq, StepId, Timestamp, Version};
 use everturn_core::message::Message;
@@ -14,18 +13,18 @@ use crate::memory::is_usable;
 use crate::shape;
 use crate::sqlite::columns::{id, name, unsigned};
 use crate::sqlite::commits::submit::pending;
-use crate::sqlite::error::Halt;
-use crate::sqlite::journal::open_drafts::Head;
+use crate::sqlite::error::TxError;
+use crate::sqlite::journal::open_drafts::OpenDraft;
 use crate::sqlite::reads::rows;
 use crate::store::{AppendRight, CallRecord, Loaded, MessageRange, News, StoreError, WriteError};
-use crate::tables::{self, Fetch, PAGE_LEN_MAX, Sheet};
+use crate::tables::{self, ChatWithInbox, Fetch, PAGE_LEN_MAX, PageBudget};
 
 /// Where the transcript begins for a model. The kind is no parameter: there is an index for this one alone.
 pub(crate) const NEWEST_SUMMARY: &str =
     "SELECT max(id) FROM messages WHERE chat = ?1 AND kind = 'summary' AND gone IS NULL";
 
 /// That a chat is there.
-pub(crate) fn is_there(connection: &Connection, chat: ChatId) -> Result<(), Halt<StoreError>> {
+pub(crate) fn is_there(connection: &Connection, chat: ChatId) -> Result<(), TxError<StoreError>> {
     let found = connection.prepare_cached("SELECT 1 FROM chats WHERE id = ?1")?.exists(params![id(chat)])?;
     if found { Ok(()) } else { Err(StoreError::NoSuchChat.into()) }
 }
@@ -35,7 +34,7 @@ fn chat_of<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     fetch: Fetch,
-) -> Result<(Chat, Fence, InboxSeq), Halt<E>> {
+) -> Result<(Chat, Fence, InboxSeq), TxError<E>> {
     let mut select = connection.prepare_cached("SELECT fence, submitted, body FROM chats WHERE id = ?1")?;
     let found = select.query_row(params![id(chat)], |row| {
         Ok((Fence(unsigned(row, 0)?), InboxSeq(unsigned(row, 1)?), row.get::<_, String>(2)?))
@@ -44,35 +43,24 @@ fn chat_of<E: From<StoreError>>(
     Ok((rows::build(connection, chat, shape::chat::parse(&body)?, fetch)?, fence, submitted))
 }
 
-/// A chat as readers are shown it: with what waits in its inbox, which is asked for only if there is something.
-struct Shown {
-    chat: Chat,
-    pending: Vec<InboxCommand>,
-}
-
-impl Shown {
-    fn read(connection: &Connection, chat: ChatId) -> Result<Self, Halt<StoreError>> {
-        let (state, _, submitted) = chat_of::<StoreError>(connection, chat, Fetch::Lengths)?;
-        let has_commands = submitted > state.obeyed;
-        let pending = if has_commands { pending(connection, chat, Fetch::Lengths)? } else { Vec::new() };
-        Ok(Self { chat: state, pending })
-    }
-
-    fn standing(&self) -> Standing {
-        Standing::of(&self.chat, self.pending.iter())
-    }
+/// The chat with its inbox, which is read only if commands wait.
+fn with_inbox(connection: &Connection, chat: ChatId) -> Result<ChatWithInbox, TxError<StoreError>> {
+    let (state, _, submitted) = chat_of::<StoreError>(connection, chat, Fetch::Lengths)?;
+    let has_commands = submitted > state.obeyed;
+    let pending = if has_commands { pending(connection, chat, Fetch::Lengths)? } else { Vec::new() };
+    Ok(ChatWithInbox { chat: state, pending })
 }
 
 /// Where a chat stands.
-pub(crate) fn standing(connection: &Connection, chat: ChatId) -> Result<Standing, Halt<StoreError>> {
-    Ok(Shown::read(connection, chat)?.standing())
+pub(crate) fn standing(connection: &Connection, chat: ChatId) -> Result<Standing, TxError<StoreError>> {
+    Ok(with_inbox(connection, chat)?.standing())
 }
 
 /// The chat, for whoever holds it.
 pub(crate) fn state(
     connection: &Connection,
     AppendRight { chat, fence }: AppendRight,
-) -> Result<Chat, Halt<WriteError>> {
+) -> Result<Chat, TxError<WriteError>> {
     let (state, now, _) = chat_of(connection, chat, Fetch::Bytes)?;
     if now == fence { Ok(state) } else { Err(WriteError::Fenced.into()) }
 }
@@ -81,8 +69,8 @@ pub(crate) fn state(
 pub(crate) fn load(
     connection: &Connection,
     AppendRight { chat, fence }: AppendRight,
-    head: Option<&Head>,
-) -> Result<Option<Loaded>, Halt<WriteError>> {
+    head: Option<&OpenDraft>,
+) -> Result<Option<Loaded>, TxError<WriteError>> {
     let state = state(connection, AppendRight { chat, fence })?;
     let Some(rows) = draft(connection, &state, head, Seq(0), Fetch::Bytes)? else { return Ok(None) };
     let mut select = connection.prepare_cached(NEWEST_SUMMARY)?;
@@ -102,7 +90,7 @@ pub(crate) fn message<E: From<StoreError>>(
     chat: ChatId,
     row: &rusqlite::Row<'_>,
     fetch: Fetch,
-) -> Result<Arc<Message>, Halt<E>> {
+) -> Result<Arc<Message>, TxError<E>> {
     let stored = shape::message::parse(&row.get::<_, String>(0)?)?;
     rows::build(connection, chat, stored, fetch).map(Arc::new)
 }
@@ -112,7 +100,7 @@ pub(crate) fn whole(
     connection: &Connection,
     chat: ChatId,
     number: MessageId,
-) -> Result<Option<Arc<Message>>, Halt<StoreError>> {
+) -> Result<Option<Arc<Message>>, TxError<StoreError>> {
     is_there(connection, chat)?;
     let Ok(number) = i64::try_from(number.0) else { return Ok(None) };
     let sql = "SELECT body FROM messages WHERE chat = ?1 AND id = ?2 AND gone IS NULL";
@@ -125,10 +113,10 @@ pub(crate) fn whole(
 fn draft<E: From<StoreError>>(
     connection: &Connection,
     chat: &Chat,
-    head: Option<&Head>,
+    head: Option<&OpenDraft>,
     after: Seq,
     fetch: Fetch,
-) -> Result<Option<Vec<JournalRow>>, Halt<E>> {
+) -> Result<Option<Vec<JournalRow>>, TxError<E>> {
     match head.filter(|head| head.step == chat.step) {
         Some(head) => rows::journal(connection, chat.id, head, after, fetch),
         None => Ok(Some(Vec::new())),
@@ -140,14 +128,14 @@ fn text_len(row: &rusqlite::Row<'_>) -> Result<usize, rusqlite::Error> {
     Ok(row.get_ref(0)?.as_bytes().map_or(0, <[u8]>::len))
 }
 
-/// The newest messages before one of them, or before the end; oldest first, as many as go on the sheet.
+/// The newest messages before one of them, or before the end; oldest first, as many as go on the budget.
 fn page<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     before: Option<MessageId>,
     len: usize,
-    (mut sheet, fetch): (Sheet, Fetch),
-) -> Result<Vec<Arc<Message>>, Halt<E>> {
+    (mut budget, fetch): (PageBudget, Fetch),
+) -> Result<Vec<Arc<Message>>, TxError<E>> {
     let before = before.and_then(|id| i64::try_from(id.0).ok()).unwrap_or(i64::MAX);
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let sql = "SELECT body FROM messages WHERE chat = ?1 AND id < ?2 AND gone IS NULL ORDER BY id DESC LIMIT ?3";
@@ -155,7 +143,7 @@ fn page<E: From<StoreError>>(
     let mut found = select.query(params![id(chat), before, len])?;
     let mut messages = Vec::new();
     while let Some(row) = found.next()?
-        && sheet.fits(text_len(row)?)
+        && budget.take(text_len(row)?)
     {
         messages.push(message(connection, chat, row, fetch)?);
     }
@@ -168,10 +156,10 @@ pub(crate) fn messages<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
     range: MessageRange,
-) -> Result<Vec<Arc<Message>>, Halt<E>> {
+) -> Result<Vec<Arc<Message>>, TxError<E>> {
     match range {
-        MessageRange::All => page(connection, chat, None, usize::MAX, (Sheet::endless(), Fetch::Bytes)),
-        MessageRange::Before(before, len) => page(connection, chat, before, len, (Sheet::page(), Fetch::Lengths)),
+        MessageRange::All => page(connection, chat, None, usize::MAX, (PageBudget::endless(), Fetch::Bytes)),
+        MessageRange::Before(before, len) => page(connection, chat, before, len, (PageBudget::page(), Fetch::Lengths)),
         MessageRange::After(id, len) => after(connection, chat, id, len),
     }
 }
@@ -182,14 +170,14 @@ fn after<E: From<StoreError>>(
     chat: ChatId,
     after: MessageId,
     len: usize,
-) -> Result<Vec<Arc<Message>>, Halt<E>> {
+) -> Result<Vec<Arc<Message>>, TxError<E>> {
     let (after, len) = (i64::try_from(after.0).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
     let sql = "SELECT body FROM messages WHERE chat = ?1 AND id > ?2 AND gone IS NULL ORDER BY id LIMIT ?3";
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat), after, len])?;
-    let (mut messages, mut sheet) = (Vec::new(), Sheet::page());
+    let (mut messages, mut budget) = (Vec::new(), PageBudget::page());
     while let Some(row) = found.next()?
-        && sheet.fits(text_len(row)?)
+        && budget.take(text_len(row)?)
     {
         messages.push(message(connection, chat, row, Fetch::Lengths)?);
     }
@@ -201,9 +189,9 @@ pub(crate) fn since(
     connection: &Connection,
     chat: ChatId,
     cursor: Option<Cursor>,
-    head: Option<&Head>,
-) -> Result<Option<Option<News>>, Halt<StoreError>> {
-    let shown = Shown::read(connection, chat)?;
+    head: Option<&OpenDraft>,
+) -> Result<Option<Option<News>>, TxError<StoreError>> {
+    let shown = with_inbox(connection, chat)?;
     let state = &shown.chat;
     let seq = head.filter(|head| head.step == state.step).map_or(Seq(0), |head| head.seq);
     let now = Cursor { version: state.version, step: state.step, seq };
@@ -228,13 +216,13 @@ pub(crate) fn since(
 
 fn snapshot(
     connection: &Connection,
-    shown: &Shown,
+    shown: &ChatWithInbox,
     now: Cursor,
-    head: Option<&Head>,
-) -> Result<Option<Option<News>>, Halt<StoreError>> {
+    head: Option<&OpenDraft>,
+) -> Result<Option<Option<News>>, TxError<StoreError>> {
     let chat = &shown.chat;
     let Some(rows) = draft(connection, chat, head, Seq(0), Fetch::Lengths)? else { return Ok(None) };
-    let messages = page(connection, chat.id, None, PAGE_LEN_MAX, (Sheet::page(), Fetch::Lengths))?;
+    let messages = page(connection, chat.id, None, PAGE_LEN_MAX, (PageBudget::page(), Fetch::Lengths))?;
     let snapshot = Snapshot { messages, standing: shown.standing(), draft: tables::draft_of(&rows)? };
     Ok(Some(Some(News { cursor: now, events: vec![Event::Reset(Box::new(snapshot))] })))
 }
@@ -242,9 +230,9 @@ fn snapshot(
 /// What was committed after `version`; `None` if that is more than a page.
 fn commits_since(
     connection: &Connection,
-    shown: &Shown,
+    shown: &ChatWithInbox,
     version: Version,
-) -> Result<Option<Vec<Event>>, Halt<StoreError>> {
+) -> Result<Option<Vec<Event>>, TxError<StoreError>> {
     let chat = shown.chat.id;
     let seen = i64::try_from(version.0).unwrap_or(i64::MAX);
     let sql = "SELECT min(id) FROM messages WHERE chat = ?1 AND gone > ?2";
@@ -254,11 +242,11 @@ fn commits_since(
     let sql = "SELECT body, version FROM messages WHERE chat = ?1 AND gone IS NULL ORDER BY id DESC";
     let mut select = connection.prepare_cached(sql)?;
     let mut found = select.query(params![id(chat)])?;
-    let (mut messages, mut sheet) = (Vec::new(), Sheet::page());
+    let (mut messages, mut budget) = (Vec::new(), PageBudget::page());
     while let Some(row) = found.next()?
         && row.get::<_, i64>(1)? > seen
     {
-        if messages.len() == PAGE_LEN_MAX || !sheet.fits(text_len(row)?) {
+        if messages.len() == PAGE_LEN_MAX || !budget.take(text_len(row)?) {
             return Ok(None);
         }
         messages.push(message(connection, chat, row, Fetch::Lengths)?);
@@ -274,7 +262,7 @@ pub(crate) fn attempts(
     chat: ChatId,
     seen: usize,
     len: usize,
-) -> Result<Vec<AttemptRecord>, Halt<StoreError>> {
+) -> Result<Vec<AttemptRecord>, TxError<StoreError>> {
     is_there(connection, chat)?;
     let (seen, len) = (i64::try_from(seen).unwrap_or(i64::MAX), i64::try_from(len).unwrap_or(i64::MAX));
     let sql = "SELECT body FROM attempts WHERE chat = ?1 ORDER BY number LIMIT ?3 OFFSET ?2";
@@ -288,7 +276,7 @@ pub(crate) fn attempts(
 }
 
 /// Every tool call that was ever started.
-pub(crate) fn calls(connection: &Connection, chat: ChatId) -> Result<Vec<CallRecord>, Halt<StoreError>> {
+pub(crate) fn calls(connection: &Connection, chat: ChatId) -> Result<Vec<CallRecord>, TxError<StoreError>> {
     is_there(connection, chat)?;
     let sql = "SELECT step, ordinal, tool, effect, started, starts, ended, verdict FROM calls WHERE chat = ?1 \
         ORDER BY step, ordinal";

@@ -19,7 +19,7 @@ use crate::chat_snapshot::ChatSnapshot;
 use crate::heading::Heading;
 use crate::shape::bundle;
 use crate::sqlite::columns::chat_id;
-use crate::sqlite::error::told;
+use crate::sqlite::error::store_error;
 use crate::sqlite::reads::chat;
 use crate::sqlite::reads::list;
 use crate::sqlite::setup::connect;
@@ -75,7 +75,7 @@ pub enum StoredDefect {
         blob: String,
     },
     /// Rows belong to no chat.
-    Strays {
+    OrphanRows {
         /// The table.
         table: &'static str,
         /// How many.
@@ -106,7 +106,7 @@ impl fmt::Display for StoredDefect {
             Self::Gap { what } => write!(f, "{what} has a gap"),
             Self::NoBytes { what } => write!(f, "bytes of {what} are gone"),
             Self::WrongBytes { blob } => write!(f, "the bytes stored as {blob} are not those"),
-            Self::Strays { table, rows } => write!(f, "{rows} rows of {table} belong to no chat"),
+            Self::OrphanRows { table, rows } => write!(f, "{rows} rows of {table} belong to no chat"),
             Self::Unused { blobs, bytes } => write!(f, "{blobs} stored files of {bytes} bytes are not used any more"),
         }
     }
@@ -118,7 +118,7 @@ impl SqliteInspection {
     /// # Errors
     /// There is no database, or it is not ours, or a later release has written it.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        connect::is_known_good()?;
+        connect::refuse_old_library()?;
         let file = open::file_in(dir);
         if !file.exists() {
             return Err(OpenError::Missing(dir.into()));
@@ -133,7 +133,7 @@ impl SqliteInspection {
     /// # Errors
     /// It cannot be read.
     pub fn schema(&self) -> Result<(i64, i64), StoreError> {
-        Ok((migrate::schema_of(&self.connection).map_err(|error| told(&error))?, migrate::SCHEMA))
+        Ok((migrate::schema_of(&self.connection).map_err(|error| store_error(&error))?, migrate::SCHEMA))
     }
 
     /// Looks through the whole file for damage, and tells what SQLite says; nothing if it is sound. `alive` is called now
@@ -142,7 +142,7 @@ impl SqliteInspection {
     /// # Errors
     /// It cannot be looked through.
     pub fn damage(&mut self, mut alive: impl FnMut() + Send + 'static) -> Result<Vec<String>, StoreError> {
-        let failed = |error: rusqlite::Error| told(&error);
+        let failed = |error: rusqlite::Error| store_error(&error);
         let beat = move || {
             alive();
             false
@@ -174,7 +174,7 @@ impl SqliteInspection {
             let mut select = self.connection.prepare("SELECT id FROM chats ORDER BY id")?;
             select.query_map([], |row| chat_id(row, 0))?.collect()
         };
-        all().map_err(|error| told(&error))
+        all().map_err(|error| store_error(&error))
     }
 
     /// What a list says about a chat.
@@ -214,8 +214,8 @@ impl SqliteInspection {
     ///
     /// # Errors
     /// It is not there, or cannot be read.
-    pub fn picture(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
-        let _moment = self.connection.unchecked_transaction().map_err(|error| told(&error))?;
+    pub fn snapshot(&self, chat: ChatId) -> Result<ChatSnapshot, StoreError> {
+        let _moment = self.connection.unchecked_transaction().map_err(|error| store_error(&error))?;
         Ok(ChatSnapshot { heading: self.heading(chat)?, transcript: self.transcript(chat)?, calls: self.calls(chat)? })
     }
 
@@ -223,50 +223,50 @@ impl SqliteInspection {
     ///
     /// # Errors
     /// There is no such chat, or the database cannot be read at all.
-    pub fn troubles(&self, chat: ChatId) -> Result<Vec<StoredDefect>, StoreError> {
+    pub fn defects(&self, chat: ChatId) -> Result<Vec<StoredDefect>, StoreError> {
         // In one transaction: somebody may be writing, and half of a commit would look like a fault.
-        let picture = self.connection.unchecked_transaction().map_err(|error| told(&error))?;
-        Ok(rows::troubles(&picture, chat)?)
+        let picture = self.connection.unchecked_transaction().map_err(|error| store_error(&error))?;
+        Ok(rows::defects(&picture, chat)?)
     }
 
     /// Rows that belong to no chat.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn strays(&self) -> Result<Vec<StoredDefect>, StoreError> {
-        let mut strays = Vec::new();
+    pub fn orphans(&self) -> Result<Vec<StoredDefect>, StoreError> {
+        let mut orphans = Vec::new();
         for table in TABLES {
             let sql = format!("SELECT count(*) FROM {table} WHERE chat NOT IN (SELECT id FROM chats)");
             let counted = self.connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
-            let rows = counted.map_err(|error| told(&error))?.unsigned_abs();
+            let rows = counted.map_err(|error| store_error(&error))?.unsigned_abs();
             if rows > 0 {
-                strays.push(StoredDefect::Strays { table, rows });
+                orphans.push(StoredDefect::OrphanRows { table, rows });
             }
         }
-        strays.extend(self.journal_strays().map_err(|error| told(&error))?);
-        Ok(strays)
+        orphans.extend(self.journal_orphans().map_err(|error| store_error(&error))?);
+        Ok(orphans)
     }
 
     /// What the journal has of nobody, and what cannot be read of it.
-    fn journal_strays(&self) -> rusqlite::Result<Vec<StoredDefect>> {
+    fn journal_orphans(&self) -> rusqlite::Result<Vec<StoredDefect>> {
         let mut known = self.connection.prepare("SELECT 1 FROM chats WHERE number = ?1")?;
         let mut select = self.connection.prepare("SELECT place, body FROM drafts")?;
-        let (mut found, mut troubles, mut strays) = (select.query([])?, Vec::new(), 0);
+        let (mut found, mut defects, mut orphans) = (select.query([])?, Vec::new(), 0);
         while let Some(row) = found.next()? {
             let text: String = row.get(1)?;
             match bundle::parse(&text) {
                 Ok(entries) => {
                     for entry in entries {
-                        strays += u64::from(!known.exists([entry.head.chat])?);
+                        orphans += u64::from(!known.exists([entry.head.chat])?);
                     }
                 }
-                Err(bad) => troubles.push(StoredDefect::Unreadable {
+                Err(bad) => defects.push(StoredDefect::Unreadable {
                     what: format!("row {} of the journal", row.get::<_, i64>(0)?),
                     why: bad.to_string(),
                 }),
             }
         }
-        troubles.extend((strays > 0).then_some(StoredDefect::Strays { table: "drafts", rows: strays }));
-        Ok(troubles)
+        defects.extend((orphans > 0).then_some(StoredDefect::OrphanRows { table: "drafts", rows: orphans }));
+        Ok(defects)
     }
 }

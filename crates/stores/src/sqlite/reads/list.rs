@@ -14,20 +14,20 @@ use crate::heading::{ChatQuery, Heading, searchable};
 use crate::search;
 use crate::shape;
 use crate::sqlite::columns::{chat_id, id, name, number, text, unsigned};
-use crate::sqlite::error::Halt;
+use crate::sqlite::error::TxError;
 use crate::store::{StoreError, Unsettled};
 use crate::tables;
 
 const COLUMNS: &str = "id, agent, owner, title, status, archived, version, touched, submitted, obeyed";
 
 /// What a list says about one chat.
-pub(crate) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, Halt<StoreError>> {
+pub(crate) fn heading(connection: &Connection, chat: ChatId) -> Result<Heading, TxError<StoreError>> {
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM chats WHERE id = ?1"))?;
     let found = select.query_row(params![id(chat)], |row| Ok(heading_of(connection, row))).optional()?;
     found.ok_or(StoreError::NoSuchChat)?
 }
 
-fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, Halt<StoreError>> {
+fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, TxError<StoreError>> {
     let (chat, received, obeyed) = (chat_id(row, 0)?, InboxSeq(unsigned(row, 8)?), InboxSeq(unsigned(row, 9)?));
     let begins_a_turn = received > obeyed && has_work(connection, chat, obeyed)?;
     Ok(Heading {
@@ -44,7 +44,7 @@ fn heading_of(connection: &Connection, row: &Row<'_>) -> Result<Heading, Halt<St
 }
 
 /// Whether a command that was not obeyed yet begins a turn.
-fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<bool, Halt<StoreError>> {
+fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<bool, TxError<StoreError>> {
     let mut select = connection.prepare_cached("SELECT body FROM inbox WHERE chat = ?1 AND seq > ?2 ORDER BY seq")?;
     let mut found = select.query(params![id(chat), number(obeyed.0)?])?;
     while let Some(row) = found.next()? {
@@ -56,7 +56,7 @@ fn has_work(connection: &Connection, chat: ChatId, obeyed: InboxSeq) -> Result<b
 }
 
 /// The chats that fit. Those put away and those not lie apart in the index, so they are looked up one after the other.
-pub(crate) fn headings(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, Halt<StoreError>> {
+pub(crate) fn headings(connection: &Connection, query: &ChatQuery) -> Result<Vec<Heading>, TxError<StoreError>> {
     let mut headings = Vec::new();
     for archived in [false, true].into_iter().filter(|archived| query.archived.is_none_or(|wanted| wanted == *archived))
     {
@@ -72,7 +72,7 @@ fn some(
     query: &ChatQuery,
     archived: bool,
     headings: &mut Vec<Heading>,
-) -> Result<(), Halt<StoreError>> {
+) -> Result<(), TxError<StoreError>> {
     let mut sql = format!("SELECT {COLUMNS} FROM chats WHERE archived = ?");
     let mut values = vec![Value::from(archived)];
     if let Some(owner) = &query.owner {
@@ -110,7 +110,7 @@ pub(crate) fn working(
     connection: &Connection,
     owner: &str,
     besides: &BTreeSet<ChatId>,
-) -> Result<usize, Halt<StoreError>> {
+) -> Result<usize, TxError<StoreError>> {
     let sql = "SELECT id FROM chats INDEXED BY chats_unsettled
         WHERE owner = ?1 AND unsettled = 1 AND (status IN ('running', 'interrupting') OR submitted > obeyed)";
     let mut select = connection.prepare_cached(sql)?;
@@ -126,7 +126,7 @@ pub(crate) fn used(
     connection: &Connection,
     owner: &str,
     days: &RangeInclusive<Day>,
-) -> Result<BudgetUse, Halt<StoreError>> {
+) -> Result<BudgetUse, TxError<StoreError>> {
     let sql = "SELECT ifnull(sum(steps), 0), ifnull(sum(time_ms), 0), ifnull(sum(tokens), 0), ifnull(sum(cost), 0),
         ifnull(sum(alive_ms), 0) FROM used WHERE owner = ?1 AND day BETWEEN ?2 AND ?3";
     let sum = |row: &Row<'_>| {
@@ -139,7 +139,7 @@ pub(crate) fn used(
 }
 
 /// Chats that do not rest, or have commands to obey, oldest first.
-pub(crate) fn unsettled(connection: &Connection) -> Result<Vec<Unsettled>, Halt<StoreError>> {
+pub(crate) fn unsettled(connection: &Connection) -> Result<Vec<Unsettled>, TxError<StoreError>> {
     let sql = "SELECT id, submitted > obeyed FROM chats WHERE unsettled = 1 ORDER BY id";
     let mut select = connection.prepare_cached(sql)?;
     let found = select.query_map([], |row| Ok(Unsettled { chat: chat_id(row, 0)?, has_commands: row.get(1)? }))?;

@@ -13,11 +13,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::oneshot;
 
-use crate::sqlite::error::{Halt, told};
+use crate::sqlite::error::{TxError, store_error};
 use crate::sqlite::setup::connect;
 use crate::store::StoreError;
 
-type Read = Box<dyn FnOnce(&Hall) + Send>;
+type Read = Box<dyn FnOnce(&PoolShared) + Send>;
 
 /// How long a read may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,11 @@ enum Kind {
 
 /// A few connections, and what waits for one. Its threads end when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Readers(Arc<Hall>);
+pub(crate) struct ReaderPool(Arc<PoolShared>);
 
 /// What the threads share.
 #[derive(Debug)]
-struct Hall {
+struct PoolShared {
     file: PathBuf,
     len_max: usize,
     /// How many of them may search at once.
@@ -62,17 +62,17 @@ impl std::fmt::Debug for State {
     }
 }
 
-impl Readers {
+impl ReaderPool {
     pub(crate) fn new(file: PathBuf, len_max: usize) -> Self {
         let (searches_max, state, woken) = ((len_max / 2).max(1), Mutex::default(), Condvar::new());
-        Self(Arc::new(Hall { file, len_max, searches_max, state, woken }))
+        Self(Arc::new(PoolShared { file, len_max, searches_max, state, woken }))
     }
 
     /// Runs `read` on a thread where it may block, on a picture of the database that does not change meanwhile. One that
     /// nobody waits for any more is not begun; one that has begun keeps its thread to its end.
     pub(crate) async fn read<T, E>(
         &self,
-        read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, TxError<E>> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
@@ -84,7 +84,7 @@ impl Readers {
     /// The same for a read that may take long.
     pub(crate) async fn search<T, E>(
         &self,
-        read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, TxError<E>> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
@@ -96,24 +96,24 @@ impl Readers {
     async fn wait<T, E>(
         &self,
         kind: Kind,
-        read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>> + Send + 'static,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, TxError<E>> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
         let (reply, done) = oneshot::channel();
-        let read: Read = Box::new(move |hall| {
+        let read: Read = Box::new(move |shared| {
             if !reply.is_closed() {
-                let done = catch_unwind(AssertUnwindSafe(|| hall.on_connection(read)));
+                let done = catch_unwind(AssertUnwindSafe(|| shared.on_connection(read)));
                 let _ = reply.send(done); // Whoever asked may be gone.
             }
         });
         self.put(kind, read);
         match done.await {
             Ok(Ok(Ok(done))) => Ok(done),
-            Ok(Ok(Err(Halt::No(error)))) => Err(error),
-            Ok(Ok(Err(Halt::Failed(error)))) => Err(told(&error).into()),
+            Ok(Ok(Err(TxError::No(error)))) => Err(error),
+            Ok(Ok(Err(TxError::Failed(error)))) => Err(store_error(&error).into()),
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => Err(StoreError::Unavailable("no thread can be started to read".into()).into()),
         }
@@ -125,8 +125,8 @@ impl Readers {
         state.waiting.push_back((kind, read));
         self.0.woken.notify_one();
         if state.waiting.len() > state.resting && state.threads < self.0.len_max {
-            let hall = self.0.clone();
-            match std::thread::Builder::new().name("sqlite-reader".into()).spawn(move || hall.work()) {
+            let shared = self.0.clone();
+            match std::thread::Builder::new().name("sqlite-reader".into()).spawn(move || shared.work()) {
                 Ok(_) => state.threads += 1,
                 Err(_) if state.threads == 0 => state.waiting.clear(), // Nobody will come for it.
                 Err(_) => {}
@@ -135,7 +135,7 @@ impl Readers {
     }
 }
 
-impl Drop for Readers {
+impl Drop for ReaderPool {
     /// Connections that nobody reads with are closed before this returns: then the directory may be given up.
     fn drop(&mut self) {
         let mut state = self.0.state();
@@ -147,7 +147,7 @@ impl Drop for Readers {
     }
 }
 
-impl Hall {
+impl PoolShared {
     /// Does what waits, until nothing will.
     fn work(&self) {
         let mut before = Kind::Short;
@@ -178,14 +178,17 @@ impl Hall {
         }
     }
 
-    fn on_connection<T, E>(&self, read: impl FnOnce(&Transaction<'_>) -> Result<T, Halt<E>>) -> Result<T, Halt<E>> {
+    fn on_connection<T, E>(
+        &self,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, TxError<E>>,
+    ) -> Result<T, TxError<E>> {
         let idle = self.state().idle.pop();
         let mut connection = match idle {
             Some(connection) => connection,
             None => connect::reading(&self.file).map_err(connect::as_sqlite)?,
         };
-        let done = connection.transaction().map_err(Halt::Failed).and_then(|snapshot| read(&snapshot));
-        if !matches!(done, Err(Halt::Failed(_))) {
+        let done = connection.transaction().map_err(TxError::Failed).and_then(|snapshot| read(&snapshot));
+        if !matches!(done, Err(TxError::Failed(_))) {
             self.state().idle.push(connection); // One that failed is made anew.
         }
         done
@@ -216,17 +219,17 @@ mod tests {
     async fn a_read_keeps_its_place_when_nobody_waits_for_it_any_more() {
         let dir = dir("readers");
         drop(open(&dir));
-        let readers = Readers::new(dir.join("everturn.db"), 1);
+        let readers = ReaderPool::new(dir.join("everturn.db"), 1);
         let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
         let mut first = Box::pin(readers.read(move |_| {
             begun.send(()).unwrap();
             ends.recv().unwrap();
-            Ok::<_, Halt<StoreError>>(())
+            Ok::<_, TxError<StoreError>>(())
         }));
         assert!(waits(first.as_mut()).await);
         begins.recv().unwrap();
         drop(first);
-        let mut second = Box::pin(readers.read(|_| Ok::<_, Halt<StoreError>>(())));
+        let mut second = Box::pin(readers.read(|_| Ok::<_, TxError<StoreError>>(())));
         assert!(waits(second.as_mut()).await);
         assert_eq!(format!("{:?}", readers.0.state()), "State { waiting: 1, threads: 1 }", "there is no other thread");
         end.send(()).unwrap();
@@ -240,7 +243,7 @@ mod tests {
     async fn searches_leave_room_for_others() {
         let dir = dir("readers-searching");
         drop(open(&dir));
-        let readers = Arc::new(Readers::new(dir.join("everturn.db"), 4));
+        let readers = Arc::new(ReaderPool::new(dir.join("everturn.db"), 4));
         let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
         let ends = Arc::new(Mutex::new(ends));
         let mut searches = tokio::task::JoinSet::new();
@@ -250,7 +253,7 @@ mod tests {
                 begun.send(()).unwrap();
                 let ends = ends.lock().unwrap();
                 ends.recv().unwrap();
-                Ok::<_, Halt<StoreError>>(())
+                Ok::<_, TxError<StoreError>>(())
             };
             searches.spawn(async move { readers.search(search).await });
         }
@@ -258,7 +261,7 @@ mod tests {
             begins.recv().unwrap();
         }
         for _ in 0..10 {
-            readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
+            readers.read(|_| Ok::<_, TxError<StoreError>>(())).await.unwrap();
         }
         assert!(begins.try_recv().is_err(), "the others wait");
         assert_eq!(readers.0.state().searches, 2);
@@ -284,26 +287,26 @@ mod tests {
     async fn a_read_that_is_given_up_is_not_begun_and_one_that_panics_is_the_last_of_nobody() {
         let dir = dir("readers-given-up");
         drop(open(&dir));
-        let readers = Arc::new(Readers::new(dir.join("everturn.db"), 1));
+        let readers = Arc::new(ReaderPool::new(dir.join("everturn.db"), 1));
         let (end, ends) = mpsc::channel::<()>();
         let mut first = Box::pin(readers.read(move |_| {
             ends.recv().unwrap();
-            Ok::<_, Halt<StoreError>>(())
+            Ok::<_, TxError<StoreError>>(())
         }));
         assert!(waits(first.as_mut()).await);
         let mut second =
-            Box::pin(readers.read(|_| -> Result<(), Halt<StoreError>> { panic!("nobody waits for this") }));
+            Box::pin(readers.read(|_| -> Result<(), TxError<StoreError>> { panic!("nobody waits for this") }));
         assert!(waits(second.as_mut()).await);
         drop(second);
         let panics = tokio::spawn({
             let readers = readers.clone();
-            async move { readers.read(|_| -> Result<(), Halt<StoreError>> { panic!("as it should") }).await }
+            async move { readers.read(|_| -> Result<(), TxError<StoreError>> { panic!("as it should") }).await }
         });
         end.send(()).unwrap();
         first.await.unwrap();
         let panicked = panics.await.unwrap_err().into_panic();
         assert_eq!(panicked.downcast_ref(), Some(&"as it should"));
-        readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
+        readers.read(|_| Ok::<_, TxError<StoreError>>(())).await.unwrap();
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -312,17 +315,17 @@ mod tests {
     async fn threads_end_with_the_store() {
         let dir = dir("readers-leaving");
         drop(open(&dir));
-        let readers = Readers::new(dir.join("everturn.db"), 100);
+        let readers = ReaderPool::new(dir.join("everturn.db"), 100);
         for _ in 0..100 {
-            readers.read(|_| Ok::<_, Halt<StoreError>>(())).await.unwrap();
+            readers.read(|_| Ok::<_, TxError<StoreError>>(())).await.unwrap();
         }
         let threads = readers.0.state().threads;
         assert!(threads < 50, "{threads} threads for one read at a time");
-        let hall = Arc::downgrade(&readers.0);
+        let shared = Arc::downgrade(&readers.0);
         drop(readers);
-        assert!(hall.upgrade().is_none_or(|hall| hall.state().idle.is_empty()), "a connection is still open");
+        assert!(shared.upgrade().is_none_or(|shared| shared.state().idle.is_empty()), "a connection is still open");
         let gone = async {
-            while hall.strong_count() > 0 {
+            while shared.strong_count() > 0 {
                 tokio::task::yield_now().await;
             }
         };

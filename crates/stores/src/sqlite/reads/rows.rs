@@ -7,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::shape::{self, Bytes, Shape, Stored, bundle};
 use crate::sqlite::columns::{self, id};
-use crate::sqlite::error::Halt;
-use crate::sqlite::journal::open_drafts::{Head, Mark};
+use crate::sqlite::error::TxError;
+use crate::sqlite::journal::open_drafts::{JournalPosition, OpenDraft};
 use crate::store::StoreError;
 use crate::tables::Fetch;
 
@@ -18,7 +18,7 @@ pub(crate) fn build<S: Shape, E: From<StoreError>>(
     chat: ChatId,
     stored: Stored<S>,
     fetch: Fetch,
-) -> Result<S::Core, Halt<E>> {
+) -> Result<S::Core, TxError<E>> {
     let mut bytes = Bytes::new();
     for name in stored.wants() {
         let found = match fetch {
@@ -44,20 +44,20 @@ pub(crate) fn build<S: Shape, E: From<StoreError>>(
 pub(crate) fn journal<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
-    head: &Head,
+    head: &OpenDraft,
     after: Seq,
     fetch: Fetch,
-) -> Result<Option<Vec<JournalRow>>, Halt<E>> {
-    let kept = head.ring_first();
+) -> Result<Option<Vec<JournalRow>>, TxError<E>> {
+    let kept = head.newest_first();
     let mut rows = Vec::new();
     if after.0 + 1 < kept {
-        let begin = head.marks.partition_point(|mark| mark.first <= after.0 + 1).saturating_sub(1);
-        for mark in head.marks[begin..].iter().take_while(|mark| mark.first < kept) {
-            let Some(found) = append(connection, chat, head, *mark, fetch)? else { return Ok(None) };
+        let begin = head.positions.partition_point(|position| position.first <= after.0 + 1).saturating_sub(1);
+        for position in head.positions[begin..].iter().take_while(|position| position.first < kept) {
+            let Some(found) = append(connection, chat, head, *position, fetch)? else { return Ok(None) };
             rows.extend(found.into_iter().filter(|row| row.seq > after && row.seq.0 < kept));
         }
     }
-    let newest = head.newest_rows().filter(|row| row.seq > after);
+    let newest = head.newest.iter().filter(|row| row.seq > after);
     match fetch {
         Fetch::Bytes => rows.extend(newest.cloned()),
         Fetch::Lengths => rows.extend(newest.map(JournalRow::without_bytes)),
@@ -75,11 +75,11 @@ pub(crate) fn journal<E: From<StoreError>>(
 fn append<E: From<StoreError>>(
     connection: &Connection,
     chat: ChatId,
-    head: &Head,
-    mark: Mark,
+    head: &OpenDraft,
+    position: JournalPosition,
     fetch: Fetch,
-) -> Result<Option<Vec<JournalRow>>, Halt<E>> {
-    match find(connection, head, mark, |entry| entry.rows())? {
+) -> Result<Option<Vec<JournalRow>>, TxError<E>> {
+    match find(connection, head, position, |entry| entry.rows())? {
         Some(stored) => build(connection, chat, stored?, fetch).map(Some),
         None => Ok(None),
     }
@@ -88,21 +88,21 @@ fn append<E: From<StoreError>>(
 /// The same as it was written, and when it came.
 pub(crate) fn text<E: From<StoreError>>(
     connection: &Connection,
-    head: &Head,
-    mark: Mark,
-) -> Result<Option<(Timestamp, String)>, Halt<E>> {
-    find(connection, head, mark, |entry| (entry.at, entry.text().to_owned()))
+    head: &OpenDraft,
+    position: JournalPosition,
+) -> Result<Option<(Timestamp, String)>, TxError<E>> {
+    find(connection, head, position, |entry| (entry.at, entry.text().to_owned()))
 }
 
 fn find<T, E: From<StoreError>>(
     connection: &Connection,
-    head: &Head,
-    mark: Mark,
+    head: &OpenDraft,
+    position: JournalPosition,
     read: impl FnOnce(&bundle::Entry<'_>) -> T,
-) -> Result<Option<T>, Halt<E>> {
-    let wanted = bundle::Head { chat: head.number, step: head.step, first: Seq(mark.first) };
+) -> Result<Option<T>, TxError<E>> {
+    let wanted = bundle::Head { chat: head.number, step: head.step, first: Seq(position.first) };
     let mut select = connection.prepare_cached("SELECT body FROM drafts WHERE place = ?1")?;
-    let mut found = select.query(params![mark.place])?;
+    let mut found = select.query(params![position.place])?;
     let Some(row) = found.next()? else { return Ok(None) };
     let entries = bundle::parse(columns::text(row, 0)?)?;
     Ok(entries.iter().rfind(|entry| entry.head == wanted).map(read))

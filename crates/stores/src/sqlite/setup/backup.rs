@@ -116,9 +116,9 @@ fn check(part: &Path) -> Result<Backup, BackupError> {
         return Err(BackupError::Differs("it has no schema".into()));
     }
     let sql = "SELECT count(*) FROM messages WHERE chat NOT IN (SELECT id FROM chats)";
-    let strays: i64 = copy.query_row(sql, [], |row| row.get(0))?;
-    if strays > 0 {
-        return Err(BackupError::Differs(format!("{strays} messages belong to no chat")));
+    let orphans: i64 = copy.query_row(sql, [], |row| row.get(0))?;
+    if orphans > 0 {
+        return Err(BackupError::Differs(format!("{orphans} messages belong to no chat")));
     }
     let failed = |why| BackupError::File { file: part.into(), why };
     let bytes = std::fs::metadata(part).map_err(failed)?.len();

@@ -110,7 +110,7 @@ pub(crate) fn read(connection: &Connection, name: &str) -> Result<String, rusqli
 }
 
 /// Whether the library is new enough.
-pub(crate) fn is_known_good() -> Result<(), OpenError> {
+pub(crate) fn refuse_old_library() -> Result<(), OpenError> {
     match rusqlite::version_number() {
         SQLITE_MIN.. => Ok(()),
         _ => Err(OpenError::Old { found: rusqlite::version().into() }),
@@ -147,6 +147,6 @@ mod tests {
 
     #[test]
     fn the_library_is_new_enough() {
-        is_known_good().unwrap();
+        refuse_old_library().unwrap();
     }
 }

@@ -86,12 +86,12 @@ impl From<rusqlite::Error> for OpenError {
 
 /// A data directory that is ours as long as this is kept.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct DataDir {
     pub(crate) file: PathBuf,
     _lock: File,
 }
 
-impl Place {
+impl DataDir {
     /// Takes the directory, and makes it if there is none.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         let failed = |why| OpenError::Dir { dir: dir.into(), why };
@@ -138,7 +138,7 @@ pub(crate) fn file_in(dir: &Path) -> PathBuf {
 
 /// Opens the database for writing, checks it, and brings it up to date.
 pub(crate) fn prepare(file: &Path) -> Result<Connection, OpenError> {
-    connect::is_known_good()?;
+    connect::refuse_old_library()?;
     migrate::refuse_newer(&connect::peeking(file)?)?; // Before the other connection, which settles how the file is written.
     let mut connection = connect::writing(file)?;
     check(&mut connection)?;
@@ -161,14 +161,14 @@ pub(crate) fn check(connection: &mut Connection) -> Result<(), OpenError> {
     connection.progress_handler(0, None::<fn() -> bool>)?;
     match found {
         Ok(found) if found == "ok" => Ok(()),
-        Ok(found) => told_of(&found),
+        Ok(found) => log_damage(&found),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => Ok(()),
-        Err(error) if is_damage(&error) => told_of(&error.to_string()),
+        Err(error) if is_damage(&error) => log_damage(&error.to_string()),
         Err(error) => Err(error.into()),
     }
 }
 
-fn told_of(damage: &str) -> Result<(), OpenError> {
+fn log_damage(damage: &str) -> Result<(), OpenError> {
     tracing::error!(
         damage,
         "the database is damaged: chats on damaged pages cannot be driven; `everturn doctor` names them, restore a backup"

@@ -13,9 +13,9 @@ use rusqlite::ffi;
 use super::{dir, open};
 use crate::conformance::Witness;
 use crate::sqlite::Sqlite;
-use crate::sqlite::error::Halt;
-use crate::sqlite::writer::thread::{CROWD_LEN, Needs};
-use crate::sqlite::writer::tx::Desk;
+use crate::sqlite::error::TxError;
+use crate::sqlite::writer::thread::{CROWD_LEN, DurabilityNeed};
+use crate::sqlite::writer::tx::WriteTx;
 use crate::store::StoreError;
 use crate::{MakeError, NewChat, Store as _, StoreExt as _, WriteError};
 
@@ -28,11 +28,11 @@ async fn a_job_that_fails_takes_no_other_with_it() {
     let ((go, gate), (enter, entered)) = (channel::<()>(), tokio::sync::oneshot::channel());
     let held = tokio::spawn({
         let (store, mut enter) = (store.clone(), Some(enter));
-        let hold = move |_: &mut Desk<'_>| {
+        let hold = move |_: &mut WriteTx<'_>| {
             enter.take().unwrap().send(()).unwrap();
-            gate.recv().map_err(|_| Halt::No(StoreError::NoSuchChat))
+            gate.recv().map_err(|_| TxError::No(StoreError::NoSuchChat))
         };
-        async move { store.write(Needs::Nothing, hold).await }
+        async move { store.write(DurabilityNeed::Nothing, hold).await }
     });
     entered.await.unwrap(); // Whatever comes now shares the next transaction.
     let mut jobs = Vec::new();
@@ -41,13 +41,17 @@ async fn a_job_that_fails_takes_no_other_with_it() {
         jobs.push(tokio::spawn(async move {
             match number {
                 5 => {
-                    let fails = move |desk: &mut Desk<'_>| {
-                        desk.connection.execute("DELETE FROM chats", [])?;
-                        Err::<(), Halt<StoreError>>(desk.connection.execute("nonsense", []).unwrap_err().into())
+                    let fails = move |tx: &mut WriteTx<'_>| {
+                        tx.connection.execute("DELETE FROM chats", [])?;
+                        Err::<(), TxError<StoreError>>(tx.connection.execute("nonsense", []).unwrap_err().into())
                     };
-                    store.write(Needs::Full, fails).await
+                    store.write(DurabilityNeed::Full, fails).await
                 }
-                11 => store.write(Needs::Full, |_| -> Result<(), Halt<StoreError>> { panic!("on purpose") }).await,
+                11 => {
+                    store
+                        .write(DurabilityNeed::Full, |_| -> Result<(), TxError<StoreError>> { panic!("on purpose") })
+                        .await
+                }
                 _ => match store.create(&NewChat::of(chat_id(number), "agent", "owner")).await {
                     Ok(_) => Ok(()),
                     Err(MakeError::Store(error)) => Err(error),
@@ -84,11 +88,12 @@ fn a_crowd_is_answered_wherever_it_is() {
     let crowd = async || {
         let ((go, gate), (enter, entered)) = (channel::<()>(), tokio::sync::oneshot::channel());
         let mut enter = Some(enter);
-        let hold = move |_: &mut Desk<'_>| {
+        let hold = move |_: &mut WriteTx<'_>| {
             enter.take().unwrap().send(()).unwrap();
-            gate.recv().map_err(|_| Halt::No(StoreError::NoSuchChat))
+            gate.recv().map_err(|_| TxError::No(StoreError::NoSuchChat))
         };
-        let asks = async |store: Arc<Sqlite>| store.write(Needs::Full, |_| Ok::<_, Halt<StoreError>>(7)).await;
+        let asks =
+            async |store: Arc<Sqlite>| store.write(DurabilityNeed::Full, |_| Ok::<_, TxError<StoreError>>(7)).await;
         let asked = async {
             entered.await.unwrap(); // Whatever comes now is answered together.
             let waiting: Vec<_> = (0..2 * CROWD_LEN).map(|_| tokio::spawn(asks(store.clone()))).collect();
@@ -100,7 +105,7 @@ fn a_crowd_is_answered_wherever_it_is() {
                 assert_eq!(answer.await.unwrap(), Ok(7));
             }
         };
-        assert_eq!(tokio::join!(store.write(Needs::Nothing, hold), asked).0, Ok(()));
+        assert_eq!(tokio::join!(store.write(DurabilityNeed::Nothing, hold), asked).0, Ok(()));
     };
     first.block_on(crowd());
     drop(first);
@@ -113,22 +118,21 @@ fn a_crowd_is_answered_wherever_it_is() {
 async fn a_connection_that_failed_is_not_used_again() {
     let dir = dir("anew");
     let store = open(&dir);
-    let marks = |desk: &mut Desk<'_>| {
-        let count =
-            desk.connection.query_row("SELECT count(*) FROM temp.sqlite_schema", [], |row| row.get::<_, i64>(0));
-        desk.connection.execute_batch("CREATE TEMP TABLE mark (x)")?;
-        Ok::<_, Halt<StoreError>>(count?)
+    let positions = |tx: &mut WriteTx<'_>| {
+        let count = tx.connection.query_row("SELECT count(*) FROM temp.sqlite_schema", [], |row| row.get::<_, i64>(0));
+        tx.connection.execute_batch("CREATE TEMP TABLE position (x)")?;
+        Ok::<_, TxError<StoreError>>(count?)
     };
-    assert_eq!(store.write(Needs::Nothing, marks).await, Ok(0));
+    assert_eq!(store.write(DurabilityNeed::Nothing, positions).await, Ok(0));
     for (code, told) in
         [(ffi::SQLITE_FULL, "full"), (ffi::SQLITE_IOERR_FSYNC, "fails"), (ffi::SQLITE_READONLY, "writable")]
     {
-        let fails = move |_: &mut Desk<'_>| {
-            Err::<(), Halt<StoreError>>(Halt::Failed(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)))
+        let fails = move |_: &mut WriteTx<'_>| {
+            Err::<(), TxError<StoreError>>(TxError::Failed(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)))
         };
-        let failed = store.write(Needs::Full, fails).await;
+        let failed = store.write(DurabilityNeed::Full, fails).await;
         assert!(matches!(&failed, Err(StoreError::Unavailable(why)) if why.contains(told)), "{failed:?}");
-        let is_anew = store.write(Needs::Nothing, marks).await == Ok(0);
+        let is_anew = store.write(DurabilityNeed::Nothing, positions).await == Ok(0);
         assert_eq!(is_anew, code != ffi::SQLITE_FULL, "{told}");
     }
     std::fs::remove_dir_all(dir).unwrap();
@@ -144,16 +148,16 @@ async fn nothing_is_taken_while_what_is_doubtful_cannot_be_written_back() {
     let reader = rusqlite::Connection::open(dir.join("everturn.db")).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM chats").unwrap();
     store.create(&NewChat::of(chat_id(2), "agent", "owner")).await.unwrap();
-    store.health.is_doubtful.store(true, Ordering::Relaxed);
+    store.health.needs_reopen.store(true, Ordering::Relaxed);
     let refused = store.create(&NewChat::of(chat_id(3), "agent", "owner")).await;
     assert!(
         matches!(&refused, Err(MakeError::Store(StoreError::Unavailable(why))) if why.contains("somebody reads")),
         "{refused:?}"
     );
-    assert!(store.health.is_doubtful.load(Ordering::Relaxed));
+    assert!(store.health.needs_reopen.load(Ordering::Relaxed));
     drop(reader);
     store.create(&NewChat::of(chat_id(3), "agent", "owner")).await.unwrap();
-    assert!(!store.health.is_doubtful.load(Ordering::Relaxed));
+    assert!(!store.health.needs_reopen.load(Ordering::Relaxed));
     std::fs::remove_dir_all(dir).unwrap();
 }
 

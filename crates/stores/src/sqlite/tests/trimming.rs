@@ -57,14 +57,14 @@ async fn a_long_answer_does_not_keep_the_rows_of_others() {
     let seen = long.now().await;
     let mut moved = 0;
     for round in 0..60 {
-        let before = store.heads.get(long.chat()).unwrap().marks;
+        let before = store.drafts.get(long.chat()).unwrap().positions;
         answer(&mut short, 40).await;
         long.journal(vec![text(&format!("{round} ")), text("and ")]).await;
         settled(&short).await;
-        let marks = store.heads.get(long.chat()).unwrap().marks;
-        moved += usize::from(before[..] != marks[..before.len()]);
+        let positions = store.drafts.get(long.chat()).unwrap().positions;
+        moved += usize::from(before[..] != positions[..before.len()]);
         assert!(log_len(&store).await <= DEAD_LEN_MAX, "round {round}");
-        assert_eq!(marks.len(), round + 2);
+        assert_eq!(positions.len(), round + 2);
         long.agrees().await;
     }
     assert!(moved >= 2, "its rows have been copied");
@@ -90,19 +90,19 @@ async fn a_row_that_moved_is_looked_up_again() {
     for _ in 0..200 {
         long.journal(vec![text("more than the ring holds ")]).await;
     }
-    let (chat, stale) = (long.chat(), store.heads.get(long.chat()));
-    let marks = stale.as_ref().map(|head| head.marks.clone());
+    let (chat, stale) = (long.chat(), store.drafts.get(long.chat()));
+    let positions = stale.as_ref().map(|head| head.positions.clone());
     let mut rounds = 0;
-    while store.heads.get(chat).map(|head| head.marks) == marks {
+    while store.drafts.get(chat).map(|head| head.positions) == positions {
         answer(&mut short, 40).await;
         rounds += 1;
         assert!(rounds < 100, "its rows never move");
     }
-    let pen = long.lease.append_right();
+    let right = long.lease.append_right();
     let (seen, loaded) = (stale.clone(), stale);
     let told = store.read(move |snapshot| reads::since(snapshot, chat, None, seen.as_ref())).await;
     assert_eq!(told, Ok(None));
-    let told = store.readers.read(move |snapshot| reads::load(snapshot, pen, loaded.as_ref())).await;
+    let told = store.readers.read(move |snapshot| reads::load(snapshot, right, loaded.as_ref())).await;
     assert!(matches!(told, Ok(None)), "{told:?}");
     long.agrees().await;
     std::fs::remove_dir_all(dir).unwrap();
@@ -171,11 +171,11 @@ async fn the_rows_of_a_very_long_answer_are_merged() {
     let len_max = SqliteOptions::default().appends_len_max;
     for n in 0..3 * len_max {
         witness.journal(vec![text(&format!("{n} "))]).await;
-        let head = store.heads.get(witness.chat()).unwrap();
-        assert!(head.marks.len() <= len_max + 8, "{} rows", head.marks.len());
-        assert!(head.newest_rows().count() <= 128);
+        let head = store.drafts.get(witness.chat()).unwrap();
+        assert!(head.positions.len() <= len_max + 8, "{} rows", head.positions.len());
+        assert!(head.newest.iter().count() <= 128);
     }
-    let head = store.heads.get(witness.chat()).unwrap();
+    let head = store.drafts.get(witness.chat()).unwrap();
     assert!(head.merged > 0 && head.merged < 8, "{} merged", head.merged);
     witness.agrees().await;
     let lease = witness.lease;

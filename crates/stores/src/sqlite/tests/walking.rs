@@ -44,12 +44,12 @@ async fn what_was_read_on_the_way_is_not_looked_for_again() {
     for ((lease, stage), found) in drafts.into_iter().zip([None, Some(2), Some(3)]) {
         let (limits, calls) = (tiny_limits(), BTreeMap::new());
         let mut witness = Witness { store: store.clone(), lease, stage, limits, calls };
-        let head = store.heads.get(witness.chat()).unwrap();
+        let head = store.drafts.get(witness.chat()).unwrap();
         let all = usize::try_from(head.seq.0).unwrap();
-        assert_eq!(head.newest_rows().count(), found.unwrap_or(all), "but for what came before a file");
+        assert_eq!(head.newest.iter().count(), found.unwrap_or(all), "but for what came before a file");
         witness.agrees().await;
         witness.journal(vec![text("more")]).await;
-        let kept = store.heads.get(witness.chat()).unwrap().newest_rows().count();
+        let kept = store.drafts.get(witness.chat()).unwrap().newest.iter().count();
         assert!(kept <= 48, "{kept} rows are kept once it goes on");
         witness.agrees().await;
     }
@@ -64,11 +64,11 @@ async fn no_more_is_kept_than_there_is_room_for() {
     let drafts = drafts(&store).await;
     let connection = connect::reading(&opening::file_in(&dir)).unwrap();
     let kept = |bytes_max| {
-        let (_, heads) = scan::walk_keeping(&connection, bytes_max).unwrap();
+        let (_, found) = scan::scan_keeping(&connection, bytes_max).unwrap();
         drafts.each_ref().map(|witness| {
-            let head = &heads[&witness.chat()];
-            let newest: Vec<u64> = head.newest_rows().map(|row| row.seq.0).collect();
-            assert!(newest.iter().copied().eq(head.ring_first()..=head.seq.0), "none is missing in between");
+            let head = &found[&witness.chat()];
+            let newest: Vec<u64> = head.newest.iter().map(|row| row.seq.0).collect();
+            assert!(newest.iter().copied().eq(head.newest_first()..=head.seq.0), "none is missing in between");
             newest.len()
         })
     };
@@ -89,7 +89,7 @@ async fn statements_are_planned_once() {
     let drafts = drafts(&store).await;
     let connection = connect::reading(&opening::file_in(&dir)).unwrap();
     for witness in &drafts {
-        let head = store.heads.get(witness.chat());
+        let head = store.drafts.get(witness.chat());
         reads::load(&connection, witness.lease.append_right(), head.as_ref()).unwrap();
     }
     let statement = connection.prepare_cached(reads::NEWEST_SUMMARY).unwrap();

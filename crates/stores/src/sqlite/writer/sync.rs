@@ -25,18 +25,18 @@ const PROOF_MAX: Duration = Duration::from_secs(5);
 
 /// What the threads tell each other, and whoever asks how they are.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct WriterHealth {
     /// Something was committed and may be lost in a power cut.
     pub(crate) is_unsynced: AtomicBool,
     /// The disk failed, so the connection must be made anew.
-    pub(crate) is_doubtful: AtomicBool,
+    pub(crate) needs_reopen: AtomicBool,
     /// How long the log is.
     pub(crate) pages: Arc<AtomicU32>,
     /// When something was written last, if nothing has failed since.
     written: Mutex<Option<Instant>>,
 }
 
-impl Health {
+impl WriterHealth {
     /// Something was written just now, or could not be.
     pub(crate) fn wrote(&self, written: Option<Instant>) {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = written;
@@ -46,7 +46,7 @@ impl Health {
     pub(crate) fn has_written(&self, now: Instant) -> bool {
         let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = written.is_some_and(|written| now.saturating_duration_since(written) < PROOF_MAX);
-        is_fresh && !self.is_doubtful.load(Ordering::Relaxed)
+        is_fresh && !self.needs_reopen.load(Ordering::Relaxed)
     }
 
     /// Whether the log should be written back.
@@ -67,7 +67,7 @@ impl Health {
 /// Syncs.
 pub(crate) struct Syncer {
     pub(crate) file: PathBuf,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<WriterHealth>,
     /// Something was committed.
     pub(crate) woken: Receiver<()>,
     /// Nothing is ever sent: it closes when the store does.
@@ -84,7 +84,7 @@ impl Syncer {
                 return; // Whoever opens it next finds the log as it is.
             }
             if self.health.is_unsynced.swap(false, Ordering::AcqRel) && sync(&self.file).is_err() {
-                self.health.is_doubtful.store(true, Ordering::Relaxed);
+                self.health.needs_reopen.store(true, Ordering::Relaxed);
             }
             if self.health.is_long() {
                 let _ = self.keeper.try_send(()); // It has been told already.
@@ -94,14 +94,14 @@ impl Syncer {
 }
 
 /// Writes the log back.
-pub(crate) struct Keeper {
+pub(crate) struct Checkpointer {
     pub(crate) file: PathBuf,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<WriterHealth>,
     /// The log has become long.
     pub(crate) woken: Receiver<()>,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// Works until the other one is gone.
     pub(crate) fn run(self) {
         let mut connection = None;
@@ -138,14 +138,14 @@ mod tests {
     /// That writing works is believed for a while, so that whoever asks often does not write often.
     #[test]
     fn a_write_shows_for_a_while_that_writing_works() {
-        let (health, now) = (Health::default(), clock::now());
+        let (health, now) = (WriterHealth::default(), clock::now());
         assert!(!health.has_written(now), "nothing was");
         health.wrote(Some(now));
         assert!(health.has_written(now + PROOF_MAX - Duration::from_millis(1)));
         assert!(!health.has_written(now + PROOF_MAX), "that was long ago");
-        health.is_doubtful.store(true, Ordering::Relaxed);
+        health.needs_reopen.store(true, Ordering::Relaxed);
         assert!(!health.has_written(now), "what was written may be lost");
-        health.is_doubtful.store(false, Ordering::Relaxed);
+        health.needs_reopen.store(false, Ordering::Relaxed);
         health.wrote(None);
         assert!(!health.has_written(now), "it has failed since");
     }

@@ -1,7 +1,7 @@
 //! The one thread that writes.
 //!
 //! Whatever is queued when it comes back from the disk goes into the next transaction, of all chats and all kinds: under
-//! load a sync is shared by hundreds, and without load nobody waits for company. Nobody is answered before the
+//! load a sync is shared by hundreds, and without load nobody waits for window. Nobody is answered before the
 //! transaction is durable. One that fails is taken apart and tried piece by piece, so that a job that cannot be done does
 //! not take the others with it.
 
@@ -23,16 +23,16 @@ use crate::clock;
 use crate::failpoint::failpoint;
 use crate::shape::bundle::Bundle;
 use crate::shape::rows::Piece;
-use crate::sqlite::error::{Halt, is_lost, told};
-use crate::sqlite::journal::open_drafts::{Heads, Told};
+use crate::sqlite::error::{TxError, is_lost, store_error};
+use crate::sqlite::journal::open_drafts::{OpenDrafts, TxEffect};
 use crate::sqlite::setup::connect;
 use crate::sqlite::writer::queue::Queue;
-use crate::sqlite::writer::sync::Health;
-use crate::sqlite::writer::tx::{Desk, Log, Seat};
+use crate::sqlite::writer::sync::WriterHealth;
+use crate::sqlite::writer::tx::{CachedChat, LogEnd, WriteTx};
 use crate::store::{AppendRight, StoreError};
 
 /// How many chats the writer remembers.
-const SEATS_LEN_MAX: usize = 16_384;
+const CACHE_LEN_MAX: usize = 16_384;
 /// How many jobs in a row may fail before the rest of their batch is not even tried.
 const FAILURES_MAX: usize = 4;
 
@@ -42,7 +42,7 @@ pub(crate) const CROWD_LEN: usize = 16;
 
 /// What a job needs of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Needs {
+pub(crate) enum DurabilityNeed {
     /// Nothing: it only looks, behind everything that was queued before it.
     Nothing,
     /// That it survives the process.
@@ -52,32 +52,32 @@ pub(crate) enum Needs {
 }
 
 /// Something to do. It may be done again after a rollback.
-pub(crate) trait Work: Send {
-    fn needs(&self) -> Needs;
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), rusqlite::Error>;
+pub(crate) trait WriteJob: Send {
+    fn needs(&self) -> DurabilityNeed;
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<(), rusqlite::Error>;
     /// Tells whoever waits: what came of it, or why it could not be done.
     fn answer(self: Box<Self>, failed: Option<StoreError>);
 }
 
 /// A function as a job.
-pub(crate) struct Job<T, E, F> {
-    pub(crate) needs: Needs,
+pub(crate) struct ClosureJob<T, E, F> {
+    pub(crate) needs: DurabilityNeed,
     pub(crate) run: F,
     pub(crate) done: Option<Result<T, E>>,
     /// Goes back together with the function, so that what that holds is not taken apart here, while all others wait.
     pub(crate) reply: oneshot::Sender<(Result<T, E>, F)>,
 }
 
-impl<T: Send, E: From<StoreError> + Send, F> Work for Job<T, E, F>
+impl<T: Send, E: From<StoreError> + Send, F> WriteJob for ClosureJob<T, E, F>
 where
-    F: FnMut(&mut Desk<'_>) -> Result<T, Halt<E>> + Send,
+    F: FnMut(&mut WriteTx<'_>) -> Result<T, TxError<E>> + Send,
 {
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> DurabilityNeed {
         self.needs
     }
 
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), rusqlite::Error> {
-        self.done = Some(done((self.run)(desk))?);
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<(), rusqlite::Error> {
+        self.done = Some(done((self.run)(tx))?);
         Ok(())
     }
 
@@ -87,22 +87,22 @@ where
 }
 
 /// Rows for the journal: the job of which there are most.
-pub(crate) struct Append {
-    pub(crate) pen: AppendRight,
+pub(crate) struct AppendJob {
+    pub(crate) right: AppendRight,
     pub(crate) rows: Arc<[JournalRow]>,
     pub(crate) piece: Piece,
-    pub(crate) needs: Needs,
+    pub(crate) needs: DurabilityNeed,
     pub(crate) done: Option<Stored>,
     pub(crate) ack: Ack,
 }
 
-impl Work for Append {
-    fn needs(&self) -> Needs {
+impl WriteJob for AppendJob {
+    fn needs(&self) -> DurabilityNeed {
         self.needs
     }
 
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), rusqlite::Error> {
-        self.done = Some(done(desk.append(self.pen, &self.rows, &self.piece))?);
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> Result<(), rusqlite::Error> {
+        self.done = Some(done(tx.append(self.right, &self.rows, &self.piece))?);
         Ok(())
     }
 
@@ -112,11 +112,11 @@ impl Work for Append {
 }
 
 /// What a job has said, unless it has to be done again.
-fn done<T, E>(said: Result<T, Halt<E>>) -> Result<Result<T, E>, rusqlite::Error> {
+fn done<T, E>(said: Result<T, TxError<E>>) -> Result<Result<T, E>, rusqlite::Error> {
     match said {
         Ok(done) => Ok(Ok(done)),
-        Err(Halt::No(refusal)) => Ok(Err(refusal)),
-        Err(Halt::Failed(error)) => Err(error),
+        Err(TxError::No(refusal)) => Ok(Err(refusal)),
+        Err(TxError::Failed(error)) => Err(error),
     }
 }
 
@@ -133,13 +133,13 @@ fn outcome<T, E: From<StoreError>>(done: Option<Result<T, E>>, failed: Option<St
 pub(crate) struct Writer {
     pub(crate) file: PathBuf,
     pub(crate) connection: Option<Connection>,
-    pub(crate) heads: Arc<Heads>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) drafts: Arc<OpenDrafts>,
+    pub(crate) health: Arc<WriterHealth>,
     pub(crate) syncer: SyncSender<()>,
-    pub(crate) seats: HashMap<ChatId, Seat>,
-    pub(crate) log: Log,
+    pub(crate) cache: HashMap<ChatId, CachedChat>,
+    pub(crate) log: LogEnd,
     /// What the connection is set to.
-    pub(crate) synchronous: Needs,
+    pub(crate) synchronous: DurabilityNeed,
     /// Drafts whose rows should be merged.
     pub(crate) long: Vec<ChatId>,
     /// Where most of those live who wait for answers.
@@ -153,7 +153,7 @@ pub(crate) fn runtime() -> Option<Handle> {
 
 /// Jobs that were done. They are answered when this is dropped, by whomever: also by a runtime that takes no more tasks.
 struct Answers {
-    jobs: Vec<Box<dyn Work>>,
+    jobs: Vec<Box<dyn WriteJob>>,
     failed: Option<StoreError>,
 }
 
@@ -164,9 +164,9 @@ impl Drop for Answers {
 }
 
 /// Nobody waits for a writer that is gone.
-struct Leaving<'a>(&'a Queue);
+struct CloseOnDrop<'a>(&'a Queue);
 
-impl Drop for Leaving<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.give_up();
     }
@@ -175,20 +175,20 @@ impl Drop for Leaving<'_> {
 impl Writer {
     /// Works until nobody can ask any more.
     pub(crate) fn run(mut self, queue: &Queue) {
-        let _last = Leaving(queue);
+        let _last = CloseOnDrop(queue);
         let mut begun = clock::now();
         while let Some(batch) = queue.take(begun) {
             begun = clock::now();
             let jobs = batch.len();
             self.serve(batch);
-            if self.seats.len() > SEATS_LEN_MAX {
-                self.seats.clear();
+            if self.cache.len() > CACHE_LEN_MAX {
+                self.cache.clear();
             }
             self.tidy(jobs, || queue.len() == 0);
         }
     }
 
-    fn serve(&mut self, mut batch: Vec<Box<dyn Work>>) {
+    fn serve(&mut self, mut batch: Vec<Box<dyn WriteJob>>) {
         let failed = self.together(&mut batch).err();
         if failed.is_none() || batch.len() == 1 {
             let answers = Answers { jobs: batch, failed };
@@ -208,40 +208,40 @@ impl Writer {
     }
 
     /// Does some jobs in one transaction, or none of them.
-    fn together(&mut self, jobs: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
-        let needs = jobs.iter().map(|job| job.needs()).max().unwrap_or(Needs::Nothing);
-        self.transact(needs, |desk| jobs.iter_mut().try_for_each(|job| job.run(desk)))
+    fn together(&mut self, jobs: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
+        let needs = jobs.iter().map(|job| job.needs()).max().unwrap_or(DurabilityNeed::Nothing);
+        self.transact(needs, |tx| jobs.iter_mut().try_for_each(|job| job.run(tx)))
     }
 
     /// Runs `work` in a transaction. If it fails, nothing has happened.
     pub(crate) fn transact(
         &mut self,
-        needs: Needs,
-        work: impl FnOnce(&mut Desk<'_>) -> Result<(), rusqlite::Error>,
+        needs: DurabilityNeed,
+        work: impl FnOnce(&mut WriteTx<'_>) -> Result<(), rusqlite::Error>,
     ) -> Result<(), StoreError> {
-        let mut told_by = Vec::new();
-        let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(needs, work, &mut told_by)));
+        let mut effects = Vec::new();
+        let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(needs, work, &mut effects)));
         let failed = match done {
             Ok(Ok(log)) => {
                 self.log = log;
-                self.heads.tell(told_by.into_iter(), &mut self.long);
+                self.drafts.apply(effects.into_iter(), &mut self.long);
                 return Ok(());
             }
             Ok(Err(error)) => {
                 if is_lost(&error) {
-                    self.health.is_doubtful.store(true, Ordering::Relaxed);
+                    self.health.needs_reopen.store(true, Ordering::Relaxed);
                 }
-                told(&error)
+                store_error(&error)
             }
             Err(_) => StoreError::Unavailable("the writer panicked; see the log".into()),
         };
-        self.seats.clear();
+        self.cache.clear();
         self.health.wrote(None);
         let rolled_back = self.connection.as_ref().map(|connection| match connection.is_autocommit() {
             true => Ok(()),
             false => connection.execute_batch("ROLLBACK"),
         });
-        if !matches!(rolled_back, Some(Ok(()))) || self.health.is_doubtful.load(Ordering::Relaxed) {
+        if !matches!(rolled_back, Some(Ok(()))) || self.health.needs_reopen.load(Ordering::Relaxed) {
             self.connection = None;
         }
         Err(failed)
@@ -249,39 +249,43 @@ impl Writer {
 
     fn try_transact(
         &mut self,
-        needs: Needs,
-        work: impl FnOnce(&mut Desk<'_>) -> Result<(), rusqlite::Error>,
-        told: &mut Vec<Told>,
-    ) -> Result<Log, rusqlite::Error> {
-        if self.connection.is_none() || self.health.is_doubtful.load(Ordering::Relaxed) {
+        needs: DurabilityNeed,
+        work: impl FnOnce(&mut WriteTx<'_>) -> Result<(), rusqlite::Error>,
+        effects: &mut Vec<TxEffect>,
+    ) -> Result<LogEnd, rusqlite::Error> {
+        if self.connection.is_none() || self.health.needs_reopen.load(Ordering::Relaxed) {
             self.reopen()?;
         }
         let connection = self.connection.as_ref().ok_or(rusqlite::Error::InvalidQuery)?;
-        if needs > Needs::Nothing {
+        if needs > DurabilityNeed::Nothing {
             if self.synchronous != needs {
-                connection.pragma_update(None, "synchronous", if needs == Needs::Full { "FULL" } else { "NORMAL" })?;
+                connection.pragma_update(
+                    None,
+                    "synchronous",
+                    if needs == DurabilityNeed::Full { "FULL" } else { "NORMAL" },
+                )?;
                 self.synchronous = needs;
             }
             failpoint!("sqlite-begin");
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         }
-        let mut desk = Desk {
+        let mut tx = WriteTx {
             connection,
-            heads: &self.heads,
-            seats: &mut self.seats,
-            told,
+            drafts: &self.drafts,
+            cache: &mut self.cache,
+            effects,
             log: self.log,
             bundle: Bundle::default(),
         };
-        work(&mut desk)?;
-        desk.flush()?;
-        let log = desk.log;
-        if needs > Needs::Nothing {
+        work(&mut tx)?;
+        tx.flush()?;
+        let log = tx.log;
+        if needs > DurabilityNeed::Nothing {
             failpoint!("sqlite-commit");
             connection.prepare_cached("COMMIT")?.execute([])?;
             failpoint!("sqlite-committed");
             self.health.wrote(Some(clock::now()));
-            self.health.is_unsynced.store(needs == Needs::Process, Ordering::Release);
+            self.health.is_unsynced.store(needs == DurabilityNeed::Process, Ordering::Release);
             let _ = self.syncer.try_send(()); // It has been told already.
         }
         Ok(log)
@@ -298,8 +302,8 @@ impl Writer {
             return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), Some(why)));
         }
         self.health.count_pages(&mut connection)?;
-        self.health.is_doubtful.store(false, Ordering::Relaxed);
-        self.synchronous = Needs::Full;
+        self.health.needs_reopen.store(false, Ordering::Relaxed);
+        self.synchronous = DurabilityNeed::Full;
         self.connection = Some(connection);
         Ok(())
     }

@@ -15,8 +15,8 @@ use crate::heading::searchable;
 use crate::shape::bundle::{self, Bundle};
 use crate::shape::{self, BlobId};
 use crate::sqlite::columns::{id, number, unsigned};
-use crate::sqlite::error::Halt;
-use crate::sqlite::journal::open_drafts::{Heads, Told};
+use crate::sqlite::error::TxError;
+use crate::sqlite::journal::open_drafts::{OpenDrafts, TxEffect};
 use crate::sqlite::reads::rows;
 use crate::sqlite::setup::migrate;
 use crate::store::{AppendRight, Lease, StoreError, WriteError};
@@ -24,7 +24,7 @@ use crate::tables::{self, Fetch};
 
 /// What the writer knows of a chat it has written to.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct CachedChat {
     /// The chat's short name.
     pub(crate) number: i64,
     pub(crate) chat: Chat,
@@ -35,15 +35,19 @@ pub(crate) struct Seat {
     pub(crate) seq: Seq,
 }
 
-impl Seat {
-    fn find<E: From<StoreError>>(connection: &Connection, heads: &Heads, chat: ChatId) -> Result<Self, Halt<E>> {
+impl CachedChat {
+    fn find<E: From<StoreError>>(
+        connection: &Connection,
+        drafts: &OpenDrafts,
+        chat: ChatId,
+    ) -> Result<Self, TxError<E>> {
         let mut select = connection.prepare_cached("SELECT number, fence, submitted, body FROM chats WHERE id = ?1")?;
         let found = select.query_row(params![id(chat)], |row| {
             Ok((row.get(0)?, Fence(unsigned(row, 1)?), InboxSeq(unsigned(row, 2)?), row.get::<_, String>(3)?))
         });
         let (number, fence, submitted, body) = found.optional()?.ok_or(StoreError::NoSuchChat)?;
         let chat: Chat = rows::build(connection, chat, shape::chat::parse(&body)?, Fetch::Bytes)?;
-        let seq = heads.seq(chat.id, chat.step);
+        let seq = drafts.seq(chat.id, chat.step);
         Ok(Self { number, chat, fence, submitted, seq })
     }
 }
@@ -53,7 +57,7 @@ const BUNDLE_BYTES_MAX: usize = 1_000;
 
 /// How long the log is, and where it ends.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Log {
+pub(crate) struct LogEnd {
     /// The next row's place. Never used twice.
     pub(crate) next: i64,
     /// How many appends it has.
@@ -61,34 +65,37 @@ pub(crate) struct Log {
 }
 
 /// A transaction under way. What it leaves here counts once it is durable.
-pub(crate) struct Desk<'a> {
+pub(crate) struct WriteTx<'a> {
     pub(crate) connection: &'a Connection,
-    pub(crate) heads: &'a Heads,
-    pub(crate) seats: &'a mut HashMap<ChatId, Seat>,
-    pub(crate) told: &'a mut Vec<Told>,
-    pub(crate) log: Log,
+    pub(crate) drafts: &'a OpenDrafts,
+    pub(crate) cache: &'a mut HashMap<ChatId, CachedChat>,
+    pub(crate) effects: &'a mut Vec<TxEffect>,
+    pub(crate) log: LogEnd,
     /// The end of the log that is not written yet.
     pub(crate) bundle: Bundle,
 }
 
-impl Desk<'_> {
+impl WriteTx<'_> {
     /// Writes what is there already: whether that works is all that is asked.
-    pub(crate) fn touch(&self) -> Result<(), Halt<StoreError>> {
+    pub(crate) fn touch(&self) -> Result<(), TxError<StoreError>> {
         Ok(self.connection.pragma_update(None, "user_version", migrate::SCHEMA)?)
     }
 
     /// What is known of a chat.
-    pub(crate) fn seat<E: From<StoreError>>(&mut self, chat: ChatId) -> Result<&mut Seat, Halt<E>> {
-        match self.seats.entry(chat) {
-            Entry::Occupied(seat) => Ok(seat.into_mut()),
-            Entry::Vacant(free) => Ok(free.insert(Seat::find(self.connection, self.heads, chat)?)),
+    pub(crate) fn cached<E: From<StoreError>>(&mut self, chat: ChatId) -> Result<&mut CachedChat, TxError<E>> {
+        match self.cache.entry(chat) {
+            Entry::Occupied(cached) => Ok(cached.into_mut()),
+            Entry::Vacant(free) => Ok(free.insert(CachedChat::find(self.connection, self.drafts, chat)?)),
         }
     }
 
     /// What is known of a chat, for whoever holds it.
-    pub(crate) fn held(&mut self, AppendRight { chat, fence }: AppendRight) -> Result<&mut Seat, Halt<WriteError>> {
-        let seat = self.seat(chat)?;
-        if seat.fence == fence { Ok(seat) } else { Err(WriteError::Fenced.into()) }
+    pub(crate) fn held(
+        &mut self,
+        AppendRight { chat, fence }: AppendRight,
+    ) -> Result<&mut CachedChat, TxError<WriteError>> {
+        let cached = self.cached(chat)?;
+        if cached.fence == fence { Ok(cached) } else { Err(WriteError::Fenced.into()) }
     }
 
     /// Adds an append to the log, and says at which place.
@@ -112,7 +119,7 @@ impl Desk<'_> {
     }
 
     /// Stores bytes that are not there yet.
-    pub(crate) fn keep<E>(&self, chat: ChatId, blobs: &[(BlobId, Arc<[u8]>)]) -> Result<(), Halt<E>> {
+    pub(crate) fn keep<E>(&self, chat: ChatId, blobs: &[(BlobId, Arc<[u8]>)]) -> Result<(), TxError<E>> {
         for (blob, bytes) in blobs {
             let sql = "INSERT OR IGNORE INTO blobs (chat, id, bytes) VALUES (?1, ?2, ?3)";
             let insert = self.connection.prepare_cached(sql);
@@ -122,19 +129,19 @@ impl Desk<'_> {
     }
 
     /// Raises the fence: whoever held the chat before does not any more.
-    pub(crate) fn acquire(&mut self, chat: ChatId) -> Result<Lease, Halt<WriteError>> {
-        let floor = self.heads.floor();
-        let seat = self.seat(chat)?;
-        let before = seat.fence;
+    pub(crate) fn acquire(&mut self, chat: ChatId) -> Result<Lease, TxError<WriteError>> {
+        let floor = self.drafts.floor();
+        let cached = self.cached(chat)?;
+        let before = cached.fence;
         let fence = before.max(floor).next();
-        seat.fence = fence;
+        cached.fence = fence;
         let update = self.connection.prepare_cached("UPDATE chats SET fence = ?2 WHERE id = ?1");
         update?.execute(params![id(chat), number(fence.0)?])?;
         Ok(Lease::granted(chat, fence, before))
     }
 
     /// Writes the row of a chat that has changed.
-    pub(crate) fn put(&self, chat: &Chat, submitted: InboxSeq) -> Result<(), Halt<WriteError>> {
+    pub(crate) fn put(&self, chat: &Chat, submitted: InboxSeq) -> Result<(), TxError<WriteError>> {
         let sql = "UPDATE chats SET title = ?2, searchable = ?3, status = ?4, archived = ?5, touched = ?6, version = ?7, \
             step = ?8, obeyed = ?9, unsettled = ?10, not_before = ?11, body = ?12 WHERE id = ?1";
         let body = shape::chat::write(chat);

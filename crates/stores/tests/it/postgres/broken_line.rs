@@ -158,7 +158,7 @@ async fn a_taking_that_was_not_answered_counts_for_nobody() {
         let url = database();
         let line = Line::new(&url, place).await;
         let options =
-            PostgresOptions { listen_url: Some(url), patience: Duration::from_secs(3), ..PostgresOptions::default() };
+            PostgresOptions { listen_url: Some(url), retry_max: Duration::from_secs(3), ..PostgresOptions::default() };
         let store = open(&line.url, options).await;
         let chat = make(&store, 1).await;
         let mut held = store.acquire(chat).await.expect("nobody holds it");

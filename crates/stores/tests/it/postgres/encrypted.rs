@@ -36,7 +36,7 @@ impl Authority {
 
 /// Says which of its connections are encrypted, or why there are none.
 async fn tried(server: &Server, query: &str) -> Result<String, String> {
-    let options = PostgresOptions { patience: Duration::from_secs(3), ..PostgresOptions::default() };
+    let options = PostgresOptions { retry_max: Duration::from_secs(3), ..PostgresOptions::default() };
     let store = Postgres::open(&format!("{}?{query}", server.url("postgres")), options).await;
     let store = store.map_err(|error| error.to_string())?;
     store.heading(chat_id(1)).await.expect_err("there is no chat");

@@ -21,12 +21,12 @@ use tokio::time::{Instant, timeout};
 use super::{database, make, open, submit};
 
 /// Enough for a server to come back on a busy machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const RETRY_MAX: Duration = Duration::from_secs(60);
 
 fn patient() -> PostgresOptions {
     PostgresOptions {
-        patience: PATIENCE,
-        lease_max: PATIENCE,
+        retry_max: RETRY_MAX,
+        lease_max: RETRY_MAX,
         durability: Durability::Full,
         ..PostgresOptions::default()
     }
@@ -241,7 +241,7 @@ async fn a_crowd_keeps_no_driver_waiting() {
 async fn a_crowd_that_wants_files_keeps_no_driver_waiting() {
     let url = database();
     let store =
-        open(&url, PostgresOptions { connections_max: 4, patience: PATIENCE, ..PostgresOptions::default() }).await;
+        open(&url, PostgresOptions { connections_max: 4, retry_max: RETRY_MAX, ..PostgresOptions::default() }).await;
     let chat = make(&store, 1).await;
     let locked = lock(&url, "messages");
     let mut crowd = JoinSet::new();
@@ -316,7 +316,7 @@ async fn what_the_database_undoes_is_done_again() {
 /// A database that is not there is an error that says so, in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_not_there_is_an_error() {
-    let options = || PostgresOptions { patience: Duration::from_millis(300), ..PostgresOptions::default() };
+    let options = || PostgresOptions { retry_max: Duration::from_millis(300), ..PostgresOptions::default() };
     for url in ["postgres://postgres@127.0.0.1:1/postgres", "postgres://postgres:secret@[", "what?"] {
         match Postgres::open(url, options()).await.map(drop) {
             Err(StoreError::Unavailable(why)) => assert!(!why.contains("secret") && !why.is_empty(), "{why}"),

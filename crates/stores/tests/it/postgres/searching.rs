@@ -7,12 +7,17 @@ use everturn_stores::postgres::PostgresOptions;
 use everturn_stores::{ChatQuery, Postgres, Store, StoreExt as _, TokenHash, Tokens};
 use tokio::task::JoinSet;
 
-use super::outage::{PATIENCE, lock, unlock};
+use super::outage::{RETRY_MAX, lock, unlock};
 use super::{database, make, open};
 
 /// Five connections for whoever asks, of which searches have two.
 fn options() -> PostgresOptions {
-    PostgresOptions { connections_max: 16, patience: PATIENCE, statement_max: PATIENCE, ..PostgresOptions::default() }
+    PostgresOptions {
+        connections_max: 16,
+        retry_max: RETRY_MAX,
+        statement_max: RETRY_MAX,
+        ..PostgresOptions::default()
+    }
 }
 
 fn search(crowd: &mut JoinSet<usize>, store: &Arc<Postgres>) -> tokio::task::AbortHandle {
@@ -82,7 +87,7 @@ async fn a_search_keeps_its_place_when_nobody_waits_for_it_any_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_that_finds_no_place_in_time_is_turned_away() {
     let url = database();
-    let store = open(&url, PostgresOptions { patience: std::time::Duration::from_millis(50), ..options() }).await;
+    let store = open(&url, PostgresOptions { retry_max: std::time::Duration::from_millis(50), ..options() }).await;
     let locked = lock(&url, "spoken");
     let mut crowd = JoinSet::new();
     (0..2).for_each(|_| drop(search(&mut crowd, &store)));

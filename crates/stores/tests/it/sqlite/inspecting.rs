@@ -17,8 +17,8 @@ use crate::scratch::Scratch;
 fn grave(dir: impl AsRef<Path>) -> Vec<String> {
     let inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     let chats = inspection.chats().unwrap();
-    let of_chats = chats.iter().flat_map(|chat| inspection.troubles(*chat).unwrap());
-    let all = of_chats.chain(inspection.strays().unwrap());
+    let of_chats = chats.iter().flat_map(|chat| inspection.defects(*chat).unwrap());
+    let all = of_chats.chain(inspection.orphans().unwrap());
     all.filter(|trouble| !trouble.is_harmless()).map(|trouble| trouble.to_string()).collect()
 }
 
@@ -104,7 +104,7 @@ async fn bytes_are_counted() {
     assert!(found.iter().any(|line| line.starts_with("bytes of message")), "{found:?}");
     let inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     let first = inspection.chats().unwrap()[0];
-    assert!(inspection.troubles(first).unwrap().contains(&StoredDefect::Unused { blobs: 1, bytes: 1 }));
+    assert!(inspection.defects(first).unwrap().contains(&StoredDefect::Unused { blobs: 1, bytes: 1 }));
 }
 
 /// The SHA-256 of `x`.
@@ -126,5 +126,5 @@ async fn damage_is_told() {
     damage(&dir);
     let mut inspection = SqliteInspection::open(dir.as_ref()).unwrap();
     assert_ne!(inspection.damage(|| ()), Ok(Vec::new()));
-    assert!(inspection.troubles(ChatId::from_u128(u128::MAX)).is_err());
+    assert!(inspection.defects(ChatId::from_u128(u128::MAX)).is_err());
 }

@@ -69,8 +69,8 @@ fn is_kept(dir: &Path, before: &Tables, what: &str) {
     let mut inspection = SqliteInspection::open(dir).unwrap();
     assert_eq!(inspection.schema(), Ok((6, 6)), "{what}");
     assert_eq!(inspection.damage(|| ()), Ok(Vec::new()), "{what}");
-    let of_chats = inspection.chats().unwrap().into_iter().flat_map(|chat| inspection.troubles(chat).unwrap());
-    let all = of_chats.chain(inspection.strays().unwrap());
+    let of_chats = inspection.chats().unwrap().into_iter().flat_map(|chat| inspection.defects(chat).unwrap());
+    let all = of_chats.chain(inspection.orphans().unwrap());
     let troubles: Vec<_> = all.filter(|trouble| !trouble.is_harmless()).collect();
     assert_eq!(troubles, [], "{what}");
 }

@@ -9,26 +9,26 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::shape::{self, BadShape, BlobId, Bytes, Shape, Stored, bundle};
 use crate::sqlite::StoredDefect;
 use crate::sqlite::columns::{id, unsigned};
-use crate::sqlite::error::Halt;
+use crate::sqlite::error::TxError;
 use crate::store::StoreError;
 use crate::tables;
 
-type Found<T> = Result<T, Halt<StoreError>>;
+type Found<T> = Result<T, TxError<StoreError>>;
 
 /// A chat under inspection.
 struct Look<'c> {
     connection: &'c Connection,
     chat: ChatId,
-    troubles: Vec<StoredDefect>,
+    defects: Vec<StoredDefect>,
     /// Bytes that are there.
     there: BTreeSet<BlobId>,
     /// Bytes that something refers to.
     wanted: BTreeSet<BlobId>,
 }
 
-pub(crate) fn troubles(connection: &Connection, chat: ChatId) -> Found<Vec<StoredDefect>> {
-    let (troubles, there, wanted) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    let mut look = Look { connection, chat, troubles, there, wanted };
+pub(crate) fn defects(connection: &Connection, chat: ChatId) -> Found<Vec<StoredDefect>> {
+    let (defects, there, wanted) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let mut look = Look { connection, chat, defects, there, wanted };
     let sizes = look.blobs()?;
     let state = look.chat_row()?;
     look.messages(state.as_ref())?;
@@ -37,20 +37,20 @@ pub(crate) fn troubles(connection: &Connection, chat: ChatId) -> Found<Vec<Store
     look.attempts()?;
     let unused: Vec<u64> = sizes.iter().filter(|(blob, _)| !look.wanted.contains(blob)).map(|(_, len)| *len).collect();
     if !unused.is_empty() {
-        look.troubles.push(StoredDefect::Unused { blobs: unused.len() as u64, bytes: unused.iter().sum() });
+        look.defects.push(StoredDefect::Unused { blobs: unused.len() as u64, bytes: unused.iter().sum() });
     }
-    Ok(look.troubles)
+    Ok(look.defects)
 }
 
 impl Look<'_> {
     fn unreadable(&mut self, what: String, why: &dyn ToString) {
-        self.troubles.push(StoredDefect::Unreadable { what, why: why.to_string() });
+        self.defects.push(StoredDefect::Unreadable { what, why: why.to_string() });
     }
 
     fn agree(&mut self, what: &str, one: impl ToString, other: impl ToString) {
         let (one, other) = (one.to_string(), other.to_string());
         if one != other {
-            self.troubles.push(StoredDefect::Disagrees { what: what.into(), one, other });
+            self.defects.push(StoredDefect::Disagrees { what: what.into(), one, other });
         }
     }
 
@@ -63,7 +63,7 @@ impl Look<'_> {
             let (name, bytes): ([u8; 32], Vec<u8>) = (row.get(0)?, row.get(1)?);
             let blob = BlobId::from_bytes(name);
             if BlobId::of(&bytes) != blob {
-                self.troubles.push(StoredDefect::WrongBytes { blob: blob.to_string() });
+                self.defects.push(StoredDefect::WrongBytes { blob: blob.to_string() });
             }
             self.there.insert(blob);
             sizes.push((blob, bytes.len() as u64));
@@ -83,7 +83,7 @@ impl Look<'_> {
         match built {
             Ok((core, gone)) => {
                 if gone {
-                    self.troubles.push(StoredDefect::NoBytes { what: what.into() });
+                    self.defects.push(StoredDefect::NoBytes { what: what.into() });
                 }
                 Some(core)
             }
@@ -126,13 +126,13 @@ impl Look<'_> {
                 self.agree(&format!("the number of {what}"), message.id, number);
             }
             if is_there && version < newest {
-                self.troubles.push(StoredDefect::Gap { what: format!("the order of commits at {what}") });
+                self.defects.push(StoredDefect::Gap { what: format!("the order of commits at {what}") });
             }
             newest = if is_there { version } else { newest };
             if let Some(chat) = chat.filter(|chat| version > chat.version.0 || number > chat.newest.0) {
                 let (what, one) = (format!("the newest commit or message, by {what},"), format!("{version}, {number}"));
                 let other = format!("{}, {}", chat.version, chat.newest);
-                self.troubles.push(StoredDefect::Disagrees { what, one, other });
+                self.defects.push(StoredDefect::Disagrees { what, one, other });
             }
         }
         Ok(())
@@ -146,7 +146,7 @@ impl Look<'_> {
         let (mut found, mut appends) = (select.query([])?, Vec::new());
         while let Some(row) = found.next()? {
             let (place, text): (i64, String) = (row.get(0)?, row.get(1)?);
-            let Ok(entries) = bundle::parse(&text) else { continue }; // Told with what belongs to no chat.
+            let Ok(entries) = bundle::parse(&text) else { continue }; // TxEffect with what belongs to no chat.
             for entry in entries.iter().filter(|entry| entry.head.chat == number) {
                 let what = format!("row {place} of the journal");
                 if let Some(rows) = self.build(&what, entry.rows()) {
@@ -163,7 +163,7 @@ impl Look<'_> {
                 continue;
             }
             if first > next {
-                self.troubles.push(StoredDefect::Gap { what: format!("the journal of step {step} before {first}") });
+                self.defects.push(StoredDefect::Gap { what: format!("the journal of step {step} before {first}") });
             }
             next = next.max(first + count);
         }
@@ -180,7 +180,7 @@ impl Look<'_> {
             let seq = unsigned(row, 0)?;
             let what = format!("command {seq}");
             if seq != next {
-                self.troubles.push(StoredDefect::Gap { what: format!("the inbox before {what}") });
+                self.defects.push(StoredDefect::Gap { what: format!("the inbox before {what}") });
             }
             next = seq + 1;
             let outcome: Option<String> = row.get(1)?;
@@ -191,7 +191,7 @@ impl Look<'_> {
                 let is_obeyed = if seq <= chat.obeyed.0 { "obeyed" } else { "waiting" };
                 self.agree(&what, is_obeyed, if outcome.is_some() { "obeyed" } else { "waiting" });
             }
-            let _ = self.build(&what, shape::command::parse(&row.get::<_, String>(2)?)); // Its troubles are noted.
+            let _ = self.build(&what, shape::command::parse(&row.get::<_, String>(2)?)); // Its defects are noted.
         }
         Ok(())
     }

@@ -4,27 +4,27 @@ use std::sync::Arc;
 use std::thread::{JoinHandle, spawn};
 
 use super::*;
-use crate::sqlite::writer::tx::Desk;
+use crate::sqlite::writer::tx::WriteTx;
 use crate::store::StoreError;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-const HOURS: Company = Company { max: HOUR, gap: HOUR };
+const HOURS: GroupCommitWindow = GroupCommitWindow { max: HOUR, gap: HOUR };
 
-struct Idle(Needs);
+struct Idle(DurabilityNeed);
 
-impl Work for Idle {
-    fn needs(&self) -> Needs {
+impl WriteJob for Idle {
+    fn needs(&self) -> DurabilityNeed {
         self.0
     }
 
-    fn run(&mut self, _: &mut Desk<'_>) -> Result<(), rusqlite::Error> {
+    fn run(&mut self, _: &mut WriteTx<'_>) -> Result<(), rusqlite::Error> {
         Ok(())
     }
 
     fn answer(self: Box<Self>, _: Option<StoreError>) {}
 }
 
-async fn put(queue: &Queue, needs: Needs) {
+async fn put(queue: &Queue, needs: DurabilityNeed) {
     queue.put(Box::new(Idle(needs))).await.expect("it is open");
 }
 
@@ -35,7 +35,7 @@ fn taking(queue: &Arc<Queue>) -> JoinHandle<Option<usize>> {
 }
 
 /// The same, once it waits.
-async fn waiting(queue: &Arc<Queue>, what_for: Doing) -> JoinHandle<Option<usize>> {
+async fn waiting(queue: &Arc<Queue>, what_for: WriterState) -> JoinHandle<Option<usize>> {
     let taken = taking(queue);
     while queue.lock().writer != what_for {
         tokio::task::yield_now().await;
@@ -45,9 +45,9 @@ async fn waiting(queue: &Arc<Queue>, what_for: Doing) -> JoinHandle<Option<usize
 
 #[tokio::test]
 async fn whoever_is_alone_is_served_at_once() {
-    for needs in [Needs::Nothing, Needs::Process, Needs::Full] {
+    for needs in [DurabilityNeed::Nothing, DurabilityNeed::Process, DurabilityNeed::Full] {
         let queue = Arc::new(Queue::new(HOURS));
-        let taken = waiting(&queue, Doing::WaitingForAny).await;
+        let taken = waiting(&queue, WriterState::WaitingForAny).await;
         put(&queue, needs).await;
         assert_eq!(taken.join().unwrap(), Some(1));
     }
@@ -55,11 +55,11 @@ async fn whoever_is_alone_is_served_at_once() {
 
 #[tokio::test]
 async fn appends_wait_for_company_until_somebody_wants_more() {
-    for urgent in [Needs::Nothing, Needs::Full] {
+    for urgent in [DurabilityNeed::Nothing, DurabilityNeed::Full] {
         let queue = Arc::new(Queue::new(HOURS));
-        put(&queue, Needs::Process).await;
-        put(&queue, Needs::Process).await;
-        let taken = waiting(&queue, Doing::WaitingForMany).await;
+        put(&queue, DurabilityNeed::Process).await;
+        put(&queue, DurabilityNeed::Process).await;
+        let taken = waiting(&queue, WriterState::WaitingForMany).await;
         put(&queue, urgent).await;
         assert_eq!(taken.join().unwrap(), Some(3));
     }
@@ -68,18 +68,18 @@ async fn appends_wait_for_company_until_somebody_wants_more() {
 #[tokio::test]
 async fn appends_do_not_wait_when_they_are_many_or_nobody_else_comes() {
     let queue = Arc::new(Queue::new(HOURS));
-    put(&queue, Needs::Process).await;
-    put(&queue, Needs::Process).await;
-    let taken = waiting(&queue, Doing::WaitingForMany).await;
-    for _ in 2..COMPANY_LEN {
-        put(&queue, Needs::Process).await;
+    put(&queue, DurabilityNeed::Process).await;
+    put(&queue, DurabilityNeed::Process).await;
+    let taken = waiting(&queue, WriterState::WaitingForMany).await;
+    for _ in 2..GROUP_COMMIT_LEN {
+        put(&queue, DurabilityNeed::Process).await;
     }
-    assert_eq!(taken.join().unwrap(), Some(COMPANY_LEN));
+    assert_eq!(taken.join().unwrap(), Some(GROUP_COMMIT_LEN));
     let moment = Duration::from_millis(1);
-    for company in [Company { max: moment, gap: HOUR }, Company { max: HOUR, gap: moment }] {
-        let queue = Queue::new(company);
-        put(&queue, Needs::Process).await;
-        put(&queue, Needs::Process).await;
+    for window in [GroupCommitWindow { max: moment, gap: HOUR }, GroupCommitWindow { max: HOUR, gap: moment }] {
+        let queue = Queue::new(window);
+        put(&queue, DurabilityNeed::Process).await;
+        put(&queue, DurabilityNeed::Process).await;
         assert_eq!(queue.take(clock::now()).map(|jobs| jobs.len()), Some(2));
     }
 }
@@ -90,7 +90,7 @@ async fn those_who_find_it_full_wait_for_room() {
     let crowd: Vec<_> = (0..QUEUE_LEN_MAX + 10)
         .map(|_| {
             let queue = queue.clone();
-            tokio::spawn(async move { put(&queue, Needs::Process).await })
+            tokio::spawn(async move { put(&queue, DurabilityNeed::Process).await })
         })
         .collect();
     while queue.len() < QUEUE_LEN_MAX {
@@ -106,24 +106,24 @@ async fn those_who_find_it_full_wait_for_room() {
 #[tokio::test]
 async fn what_waits_is_done_before_the_end_and_nothing_comes_after_it() {
     let queue = Arc::new(Queue::new(HOURS));
-    put(&queue, Needs::Process).await;
-    put(&queue, Needs::Process).await;
-    let taken = waiting(&queue, Doing::WaitingForMany).await;
+    put(&queue, DurabilityNeed::Process).await;
+    put(&queue, DurabilityNeed::Process).await;
+    let taken = waiting(&queue, WriterState::WaitingForMany).await;
     queue.close();
     assert_eq!(taken.join().unwrap(), Some(2));
     assert_eq!(taking(&queue).join().unwrap(), None);
-    assert!(queue.put(Box::new(Idle(Needs::Full))).await.is_err());
+    assert!(queue.put(Box::new(Idle(DurabilityNeed::Full))).await.is_err());
 }
 
 #[tokio::test]
 async fn nobody_waits_for_a_writer_that_is_gone() {
     let queue = Arc::new(Queue::new(HOURS));
     while queue.len() < QUEUE_LEN_MAX {
-        put(&queue, Needs::Full).await;
+        put(&queue, DurabilityNeed::Full).await;
     }
     let late = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.put(Box::new(Idle(Needs::Full))).await }
+        async move { queue.put(Box::new(Idle(DurabilityNeed::Full))).await }
     });
     tokio::task::yield_now().await;
     queue.give_up();
