@@ -1,8 +1,8 @@
 //! A transcript for people to read, as Markdown.
 //!
-//! Pure functions, one message after the other, so that a chat of any length is written by pieces. What was said stays as
-//! it was said, for most of it is Markdown already. What it may not do is change how the rest is read: open a fence that
-//! swallows what follows, begin HTML, or hide behind control characters.
+//! Pure functions, one message after the other, so that a chat of any length is written piece by piece. The text of
+//! messages stays as it is, for most of it is Markdown already. But it must not change how the rest is read: open a fence
+//! that swallows the following text, begin HTML, or hide behind control characters.
 
 mod escape;
 
@@ -12,14 +12,14 @@ use jiff::tz::TimeZone;
 use crate::api::wire::{Body, Chat, Message, Part, Reply, ResultOf, Stop, Verdict};
 use escape::{fenced, inline, link, prose, visible};
 
-/// What stands before the messages.
+/// The text before the messages.
 #[must_use]
 pub fn head(chat: &Chat) -> String {
     let title = if chat.standing.title.is_empty() { "Untitled" } else { &chat.standing.title };
     format!("# {}\n\nChat {} with agent {}.\n", inline(title), code(&chat.id), code(&chat.agent))
 }
 
-/// What stands behind the messages. A file without it was cut, whatever the transport said about its end.
+/// The text after the messages. A file without it is incomplete, even if the transfer seemed to end cleanly.
 #[must_use]
 pub fn end(chat: &str) -> String {
     format!("\n---\n\n*End of chat {}.*\n", code(chat))

@@ -22,7 +22,7 @@ use crate::api::problem::{Kind, Problem};
 use crate::app::Shared;
 use crate::auth::guard::{guard, is_json};
 
-/// When to come back if there is no room, in seconds.
+/// Retry-After of a rejected connection, in seconds.
 const FULL_AFTER_S: u16 = 5;
 
 /// The router, with the guard before every route.
@@ -33,15 +33,17 @@ pub fn router(app: Shared) -> Router {
         .route_layer(from_fn(is_json))
         .route("/openapi.json", axum::routing::get(move |_: service::Reader| service::document(document.clone())))
         .fallback(|| async { Problem::not_found() })
-        .method_not_allowed_fallback(|| async { Problem::new(Kind::Method, "Another method is meant for this path.") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(Kind::Method, "Method not allowed for this path; see the Allow header.")
+        })
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
 }
 
-/// What everybody is told for whom there is no room, before they go.
+/// The router of connections above the limit: every request is answered with 503.
 pub fn full() -> Router {
     Router::new().fallback(|| async {
-        let problem = Problem::new(Kind::Unavailable, "There are too many connections at the moment; come back later.");
+        let problem = Problem::new(Kind::Unavailable, "The server has too many connections; try again later.");
         ([(header::CONNECTION, "close")], problem.after(FULL_AFTER_S))
     })
 }
@@ -52,12 +54,12 @@ pub fn openapi() -> OpenApi {
     complete().1
 }
 
-/// The router, and the whole of its document.
+/// The router, and its complete document.
 fn complete() -> (Router<Shared>, OpenApi) {
     let (router, mut document) = described().split_for_parts();
     document::complete(&mut document);
     events::describe(&mut document);
-    document::name_alternatives(&mut document); // Last: it changes whatever was described.
+    document::name_alternatives(&mut document); // Last: it changes all descriptions before it.
     (router, document)
 }
 

@@ -1,8 +1,8 @@
 //! The stream of a chat's events.
 //!
-//! A subscriber reads the store from its cursor on, when its connection has room; nobody waits for it and nothing is kept
-//! for it. Each event is one line of JSON. An `id:` stands only where a client can resume: behind the last event of a
-//! catch-up, because nobody can resume from half a commit.
+//! A subscriber reads the store from its cursor on, when its connection has room; no writer waits for it and nothing is
+//! buffered for it. Each event is one line of JSON. An `id:` is sent only where a client can resume: with the last event of
+//! a catch-up, because a stream cannot resume in the middle of a commit.
 
 mod all;
 mod life;
@@ -23,14 +23,14 @@ use crate::auth::token_watch::Ends;
 pub use all::{Followed, answer_all};
 use life::{Frames, Life};
 
-/// One client that watches one chat.
+/// The stream of one chat to one client.
 struct Watch {
     life: Life,
     chat: ChatId,
     events: Subscription,
 }
 
-/// The events of a chat from a cursor on, as an answer without end.
+/// The events of a chat from a cursor on, as an endless response.
 pub fn answer(app: Shared, caller: &Caller, chat: &OwnChat, cursor: Option<Cursor>) -> Result<Response, Problem> {
     let life = Life::begin(app, caller)?;
     let watch = Watch { chat: chat.handle.id(), events: chat.handle.events(cursor), life };
@@ -69,7 +69,7 @@ impl Frames for Watch {
 }
 
 impl Watch {
-    /// An event, and those of the same catch-up behind it: nothing is left over that nobody counts.
+    /// An event and the rest of its catch-up in one frame, so that all of it counts towards the byte budget.
     async fn gather(&mut self, first: Event) -> Vec<u8> {
         let mut frame = Vec::new();
         let mut event = first;
@@ -80,7 +80,7 @@ impl Watch {
             }
             event = match self.events.try_next().await {
                 Ok(Some(event)) => event,
-                Ok(None) | Err(_) => return frame, // What is wrong shows again at the next one.
+                Ok(None) | Err(_) => return frame, // An error shows again at the next read.
             };
         }
     }

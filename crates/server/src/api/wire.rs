@@ -1,8 +1,8 @@
 //! Every JSON shape of the API.
 //!
-//! These are what clients see, not what is stored: no provider's metadata, no signatures, no keys. Both directions are
-//! here, so that the command-line client and the tests speak with the same types. Times are milliseconds since 1970;
-//! what JavaScript cannot count is text. `docs/http-api.md` says it for people.
+//! These are the shapes for clients, not the stored ones: no provider metadata, no signatures, no keys. Both directions are
+//! here, so that the command-line client and the tests use the same types. Times are milliseconds since 1970; numbers
+//! beyond JavaScript's range are text. `docs/http-api.md` is the reference.
 
 mod account;
 mod all;

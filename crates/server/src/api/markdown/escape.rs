@@ -1,7 +1,7 @@
-//! Text that stays within its bounds.
+//! Escaping of text for Markdown.
 
-/// Text with every control character visible, line breaks and tabs apart: an escape sequence or a change of direction
-/// must not hide anything.
+/// Text with every control character made visible, except line breaks and tabs: an escape sequence or a change of
+/// direction must not hide anything.
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.replace("\r\n", "\n").chars() {
@@ -19,7 +19,7 @@ fn escaped(letter: char) -> String {
     format!("\\u{{{:x}}}", letter as u32)
 }
 
-/// Text within a line, with nothing in it that means something to Markdown.
+/// Text within a line, with every Markdown character escaped.
 pub(super) fn inline(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in visible(text).chars() {
@@ -41,7 +41,7 @@ pub(super) fn fenced(text: &str, language: &str) -> String {
     format!("{fence}{language}\n{text}{end}{fence}")
 }
 
-/// A link to a web page, with its address in sight; anything else is text.
+/// A link to a web page, with its URL visible; any other URL stays text.
 pub(super) fn link(title: &str, url: &str) -> String {
     let is_web = url.starts_with("https://") || url.starts_with("http://");
     let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'\\' | b'`'));
@@ -49,7 +49,7 @@ pub(super) fn link(title: &str, url: &str) -> String {
     if is_web && is_plain { format!("{title}<{url}>") } else { format!("{title}{}", inline(url)) }
 }
 
-/// Markdown as it was written, but for HTML, which is shown, and for a fence left open, which is closed.
+/// Markdown as it was written, except that HTML is escaped and an open fence is closed.
 pub(super) fn prose(text: &str) -> String {
     let text = visible(text);
     let (mut shown, mut fence): (String, Option<(char, usize)>) = (String::new(), None);
@@ -78,7 +78,7 @@ pub(super) fn prose(text: &str) -> String {
     shown
 }
 
-/// A line that opens or closes a fence: its sign, how long it is, and what follows.
+/// A line that opens or closes a fence: its character, its length, and the rest of the line.
 fn fence_of(line: &str) -> Option<(char, usize, &str)> {
     let bare = line.trim_start_matches(' ');
     if line.len() - bare.len() > 3 {
@@ -90,8 +90,8 @@ fn fence_of(line: &str) -> Option<(char, usize, &str)> {
     (len >= 3 && !(sign == '`' && rest.contains('`'))).then_some((sign, len, rest))
 }
 
-/// A line in which what would be a tag is text. A `<` that a backslash or a backtick precedes is escaped too: a backslash
-/// too many in code is better than a page that is not there.
+/// A line in which tags are escaped. A `<` after a backslash or a backtick is escaped too: a superfluous backslash in code
+/// is better than text that a browser swallows.
 fn without_html(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut letters = line.chars().peekable();

@@ -75,7 +75,7 @@ fn a_turn_with_everything_reads_well() {
     .assert_eq(&text);
 }
 
-/// Whatever the text is, no fence stays open behind it, no tag begins in it, and no control character is in it.
+/// No text leaves a fence open, begins a tag, or contains a control character.
 #[test]
 fn no_text_changes_how_the_rest_is_read() {
     let pieces = ["```", "~~~", "````", "`", "<!--", "<details>", "\n", "    ```", "a", "\u{202e}", "\0", "```x`", " "];

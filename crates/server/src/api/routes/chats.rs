@@ -1,4 +1,4 @@
-//! Making, finding and naming chats.
+//! Creating, listing, changing, forking and deleting chats.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -24,27 +24,27 @@ use crate::auth::guard::Made;
 /// The most chats on a page.
 const PAGE_LEN_MAX: usize = 200;
 
-/// The longest text to look for.
+/// The longest search text.
 const TEXT_BYTES_MAX: usize = 400;
 
-/// Which chats are wanted.
+/// Filter and page of a list of chats.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Which {
-    /// Put away, or not; both if left out.
+    /// Archived chats, or those that are not; both if left out.
     archived: Option<bool>,
-    /// With this in their title, in upper or lower case; or with all words of this, whole, in one message that a person
-    /// or the model said.
+    /// Chats with this text in their title, ignoring case; or with all of its words, whole, in one message of the user or
+    /// the model.
     #[serde(default)]
     text: String,
-    /// As the page before said.
+    /// The `after` of the previous page.
     after: Option<String>,
-    /// So many, 50 if left out, at most 200.
+    /// Number of chats: 50 if left out, at most 200.
     limit: Option<usize>,
 }
 
-/// The caller's chats, those first in which something was said last.
+/// The caller's chats, most recently active first.
 #[utoipa::path(get, path = "/v1/chats", operation_id = "listChats", tag = "chats", params(Which), security(("token" = [])), responses(
     (status = 200, description = "A page of chats", body = wire::Chats),
     (status = 422, description = "A condition is wrong", body = wire::ProblemBody),
@@ -55,7 +55,7 @@ pub async fn list(
     Query(which): Query<Which>,
 ) -> Result<Answer<wire::Chats>, Problem> {
     if which.text.len() > TEXT_BYTES_MAX {
-        return Err(Problem::new(Kind::Invalid, format!("`text` may have {TEXT_BYTES_MAX} bytes.")));
+        return Err(Problem::new(Kind::Invalid, format!("`text` may have at most {TEXT_BYTES_MAX} bytes.")));
     }
     let len = which.limit.unwrap_or(50).clamp(1, PAGE_LEN_MAX);
     let after = which.after.as_deref().map(place).transpose()?;
@@ -65,17 +65,17 @@ pub async fn list(
 }
 
 fn place(text: &str) -> Result<(Timestamp, ChatId), Problem> {
-    let bad = || Problem::new(Kind::Invalid, "`after` is what the page before this one said.");
+    let bad = || Problem::new(Kind::Invalid, "`after` must be the `after` of the previous page.");
     let (touched, id) = text.split_once('.').ok_or_else(bad)?;
     Ok((Timestamp(touched.parse().map_err(|_| bad())?), id.parse().map_err(|_| bad())?))
 }
 
-/// A chat that was made.
+/// The response with a new chat.
 type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
 
-/// A new chat.
+/// Creates a chat.
 ///
-/// Under an `Idempotency-Key` it is made once, however often that is asked while it is there.
+/// Under an `Idempotency-Key` it is created once, however often the request is repeated while the chat exists.
 #[utoipa::path(post, path = "/v1/chats", operation_id = "createChat", tag = "chats", request_body = wire::Create, security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
@@ -96,10 +96,10 @@ pub async fn create(
     Ok((StatusCode::CREATED, Extension(Made(chat.handle.id())), Answer(chat.now().await?)))
 }
 
-/// A new chat that begins with what was said in this one, up to a message and with it.
+/// Creates a chat with the messages of this one, up to and including a message.
 ///
-/// Messages keep their numbers. What was paid stays with this chat. Only where every call has its result. Under an
-/// `Idempotency-Key` it is made once, also if this chat is called something else by then, or is gone.
+/// Messages keep their numbers. Costs so far stay with this chat. Every call in the copied messages must have its result.
+/// Under an `Idempotency-Key` the fork is created once, even if this chat is renamed or deleted before a repeat.
 #[utoipa::path(post, path = "/v1/chats/{id}/fork", operation_id = "forkChat", tag = "chats", request_body = wire::Fork, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The new chat", body = wire::Chat),
@@ -127,9 +127,9 @@ pub async fn fork(
     Ok((StatusCode::CREATED, Extension(Made(made.handle.id())), Answer(made.now().await?)))
 }
 
-/// Deletes a chat with all that is kept of it, for good.
+/// Deletes a chat and everything stored of it, for good.
 ///
-/// A turn under way is stopped first. Its streams end. Asked again under the same `Idempotency-Key` within a week, it is
+/// A running turn is stopped first. The chat's streams end. A repeat under the same `Idempotency-Key` within a week is
 /// answered as before.
 #[utoipa::path(delete, path = "/v1/chats/{id}", operation_id = "deleteChat", tag = "chats", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
@@ -147,7 +147,7 @@ pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -
                 return Err(with_standing(&chat, problem).await);
             }
             match gone(&app, &chat).await {
-                Err(problem) if problem.kind() == Kind::NotFound => {} // Somebody was faster; that was asked for too.
+                Err(problem) if problem.kind() == Kind::NotFound => {} // A concurrent delete was faster: done too.
                 deleted => deleted?,
             }
         }
@@ -158,9 +158,9 @@ pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes a chat, also if whoever asked hangs up: else its turn might be stopped, and its queue empty, and it still there.
+/// Deletes a chat, even if the client disconnects: else the chat might remain with its turn stopped and its queue empty.
 async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
-    let busy = |_| Problem::new(Kind::Unavailable, "Its turn could not be stopped yet; ask again.");
+    let busy = |_| Problem::new(Kind::Unavailable, "The chat's turn could not be stopped yet; try again.");
     let (handle, time_max) = (chat.handle.clone(), app.bounds.outcome_max);
     let deleted = app.to_the_end(async move { timeout(time_max, handle.delete()).await });
     Ok(deleted.await.map_err(busy)??)
@@ -175,9 +175,9 @@ pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
     Ok(Answer(chat.now().await?))
 }
 
-/// Names a chat, puts it away or takes it out again, chooses its model, has it recorded or not: all that is asked for, or nothing.
+/// Changes a chat's title, model, recording, or whether it is archived: all fields of the request, or none.
 ///
-/// A model is asked from the next turn on; the turn under way keeps the one it began with.
+/// A new model is used from the next turn on; a running turn keeps the one it began with.
 #[utoipa::path(patch, path = "/v1/chats/{id}", operation_id = "updateChat", tag = "chats", request_body = wire::Patch, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
@@ -197,7 +197,7 @@ pub async fn patch(
         None => None,
     };
     let command = match (patch.title, patch.archived, model, patch.debug) {
-        (None, None, None, None) if key.0.is_none() => None, // Nothing to do, and nothing to remember.
+        (None, None, None, None) if key.0.is_none() => None, // Nothing to change, and no key to record.
         (Some(title), None, None, None) => Some(Command::Rename(title)),
         (None, Some(true), None, None) => Some(Command::Archive),
         (None, Some(false), None, None) => Some(Command::Unarchive),
@@ -209,7 +209,7 @@ pub async fn patch(
     Ok(Answer(chat.now().await?))
 }
 
-/// Whether each attempt is wanted.
+/// Options of the usage.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -219,9 +219,9 @@ pub struct How {
     each: bool,
 }
 
-/// What a chat has used, and what it cost.
+/// The chat's usage and cost.
 ///
-/// With each provider call it is sent piece by piece, and counts as one of the token's streams.
+/// With `each`, the list of provider calls is streamed, and counts as one of the token's streams.
 #[utoipa::path(get, path = "/v1/chats/{id}/usage", operation_id = "getChatUsage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "Steps, time, tokens and money", body = wire::Usage),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),

@@ -1,4 +1,4 @@
-//! The queue, stopping, answering, summarising.
+//! Commands: the queue, interrupt, answers, summaries.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::app::{App, OwnChat, Shared};
 use crate::auth::access::{Answering, Chatting, Number, Own, Reading};
 use crate::auth::audit;
 
-/// How many messages are looked at together for something to summarise. Most often the newest is.
+/// Messages per page when looking for one to summarise. Most often the newest is.
 const COMPACTED_PAGE_LEN: usize = 20;
 
-/// Puts a command into a chat's inbox. From here on it is kept, whatever happens.
+/// Puts a command into a chat's inbox, where it is durable.
 pub async fn accepted(chat: &OwnChat, command: Command, key: Option<String>) -> Result<wire::Accepted, Problem> {
     let Receipt { chat: id, seq } = match chat.handle.submit(command, key).await {
         Ok(receipt) => receipt,
@@ -31,7 +31,8 @@ pub async fn accepted(chat: &OwnChat, command: Command, key: Option<String>) -> 
     Ok(wire::Accepted { chat: id.to_string(), id: seq.0 })
 }
 
-/// The same, and waits until it has been done: the chat may have moved on since it was accepted.
+/// Submits a command and waits until a driver has applied it. It may still be refused then, because the chat may have
+/// changed since it was accepted.
 pub async fn obeyed(
     app: &App,
     chat: &OwnChat,
@@ -43,7 +44,7 @@ pub async fn obeyed(
     Ok(accepted)
 }
 
-/// Waits until what was accepted has been done.
+/// Waits until an accepted command has been applied.
 async fn done(app: &App, chat: &OwnChat, accepted: &wire::Accepted) -> Result<(), Problem> {
     let receipt = Receipt { chat: chat.handle.id(), seq: InboxSeq(accepted.id) };
     match timeout(app.bounds.outcome_max, chat.handle.outcome(receipt)).await {
@@ -54,12 +55,15 @@ async fn done(app: &App, chat: &OwnChat, accepted: &wire::Accepted) -> Result<()
     }
 }
 
-/// It is in the inbox, and nobody has come to it: whether it was done shows when it is asked again with the same key.
+/// The command is stored, but no driver has applied it yet: a repeat with the same key gets its outcome.
 fn late() -> Problem {
-    Problem::new(Kind::Unavailable, "It is kept, but was not done yet; ask again with the same Idempotency-Key.")
+    Problem::new(
+        Kind::Unavailable,
+        "The request is stored but not applied yet; repeat it with the same Idempotency-Key.",
+    )
 }
 
-/// Tells a client that meant another state of the chat what the state is.
+/// Adds the chat to a conflict, so that the client learns the current state.
 pub async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
     let is_conflict = problem.kind().status() == StatusCode::CONFLICT;
     if !is_conflict && !matches!(problem.kind(), Kind::QueueFull | Kind::NotFound) {
@@ -71,16 +75,16 @@ pub async fn with_standing(chat: &OwnChat, problem: Problem) -> Problem {
     }
 }
 
-/// The messages that wait, next first.
+/// The queued messages, next first.
 #[utoipa::path(get, path = "/v1/chats/{id}/queue", operation_id = "listQueue", tag = "queue", params(("id" = String, Path)), security(("token" = [])), responses(
-    (status = 200, description = "Who waits", body = Vec<wire::Queued>),
+    (status = 200, description = "The queued messages", body = Vec<wire::Queued>),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
 ))]
 pub async fn queue(chat: Own<Reading>) -> Result<Answer<Vec<wire::Queued>>, Problem> {
     Ok(Answer(chat.now().await?.standing.queue))
 }
 
-/// Deletes a message that waits.
+/// Deletes a queued message.
 #[utoipa::path(delete, path = "/v1/chats/{id}/queue/{number}", operation_id = "deleteQueuedMessage", tag = "queue", security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It is gone and will not be heard", body = wire::Accepted),
@@ -96,7 +100,7 @@ pub async fn unqueue(
     Ok(Answer(obeyed(&app, &chat, Command::Unqueue(InboxSeq(number)), key.0).await?))
 }
 
-/// Makes a message that waits the next one, at the next step boundary.
+/// Moves a queued message to the front, to be delivered at the next step boundary.
 #[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", operation_id = "promoteQueuedMessage", tag = "queue", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It is next", body = wire::Accepted),
@@ -111,15 +115,15 @@ pub async fn promote(
     key: Key,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Accepted>, Problem> {
-    let begins = chat.heading.status == Status::Failed; // Elsewhere it waits for a turn, or there is none.
+    let begins = chat.heading.status == Status::Failed; // In other statuses a turn is running, or no message is queued.
     let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
     Ok(Answer(obeyed(&app, &chat, Command::Promote(InboxSeq(number)), key.0).await?))
 }
 
-/// Stops the turn and keeps what was shown.
+/// Stops the turn and keeps the part of the answer that was shown.
 ///
-/// It is answered when that is stored. A chat that rests already is left as it is. If messages wait in a chat that waits for
-/// answers, the next one begins a turn.
+/// The response is sent when that is stored. A chat without a turn stays as it is. If a chat that waits for answers has
+/// queued messages, the next one begins a turn.
 #[utoipa::path(post, path = "/v1/chats/{id}/interrupt", operation_id = "interruptChat", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
@@ -133,7 +137,7 @@ pub async fn interrupt(
     key: Key,
     Json(wire::Nothing {}): Json<wire::Nothing>,
 ) -> Result<Answer<wire::Chat>, Problem> {
-    // Whoever stops a chat that works takes no more than they give back.
+    // Interrupting a running chat frees one turn before the next begins, so it needs no admission.
     let begins = chat.heading.status == Status::Awaiting && !chat.now().await?.standing.queue.is_empty();
     let _leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
     let stopped: Result<(), SubmitError> =
@@ -144,10 +148,10 @@ pub async fn interrupt(
     Ok(Answer(chat.now().await?))
 }
 
-/// Answers calls that wait: results of tools that the client runs, and approvals.
+/// Answers open calls: results of client tools, and approvals.
 ///
-/// Results take the scope `chat`; allowing and denying takes the scope `approve`, and no other. To see what is asked, and
-/// what to approve, takes `read`.
+/// Results need the scope `chat`; approving and denying needs the scope `approve`, and no other. Reading the open calls
+/// needs `read`.
 #[utoipa::path(post, path = "/v1/chats/{id}/answers", operation_id = "answerCalls", tag = "messages", request_body = wire::Answers, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "They were taken", body = wire::Accepted),
@@ -168,9 +172,12 @@ pub async fn answers(
     }
     let answers: Option<Arc<[_]>> = answers.answers.into_iter().map(wire::Answer::into_core).collect();
     let answers = answers.ok_or_else(|| {
-        Problem::new(Kind::Invalid, "A call is named as in the ask, such as 3.0, and a hash by 16 hexadecimal digits.")
+        Problem::new(
+            Kind::Invalid,
+            "`call` must be the id of an open call, such as 3.0, and `input_hash` 16 hexadecimal digits.",
+        )
     })?;
-    let begins = chat.heading.status == Status::Awaiting; // Nowhere else is anything asked.
+    let begins = chat.heading.status == Status::Awaiting; // Only then calls are open.
     let leave = if begins { app.leave(&chat.caller, &chat, &key).await? } else { None };
     let may_look = chat.caller.has(&[Scope::Read, Scope::Chat]);
     let here = app.clone();
@@ -182,7 +189,7 @@ pub async fn answers(
     Ok(Answer(accepted))
 }
 
-/// Brings the answers to the chat, and writes down who decided what.
+/// Submits the answers, and writes the decisions to the audit log.
 async fn answered(
     app: &App,
     chat: &Own<Answering>,
@@ -194,14 +201,14 @@ async fn answered(
     let done = done(app, chat, &accepted).await;
     let is_refused = |problem: &Problem| problem.kind().status().is_client_error();
     let receipt = Receipt { chat: chat.handle.id(), seq: InboxSeq(accepted.id) };
-    // What nobody has come to yet is kept, and will be done without anybody who could write it down.
+    // A stored answer that is not applied yet is audited now: it will be applied without this request.
     if !done.as_ref().is_err_and(is_refused) && app.audited.is_first(receipt) {
         audit::answered(chat.caller.token(), chat.handle.id(), &decided);
     }
     done.map(|()| accepted)
 }
 
-/// Summarises what was said so far, for later prompts.
+/// Summarises the messages so far, for later prompts.
 #[utoipa::path(post, path = "/v1/chats/{id}/compact", operation_id = "compactChat", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "A summary is being written", body = wire::Accepted),
@@ -217,7 +224,7 @@ pub async fn compact(
 ) -> Result<Answer<wire::Accepted>, Problem> {
     let _leave = app.leave(&chat.caller, &chat, &key).await?;
     let is_new = app.has_agent(&chat) && !app.was_accepted(&chat, &key).await?;
-    let is_new = is_new && !chat.heading.archived; // That is what is told of an archived chat.
+    let is_new = is_new && !chat.heading.archived; // An archived chat is refused for that reason instead.
     if is_new && !has_something_to_compact(&app, &chat).await? {
         let why =
             "There is nothing to summarise: the model has said nothing since the beginning, or since the last summary.";
@@ -226,7 +233,7 @@ pub async fn compact(
     Ok(Answer(obeyed(&app, &chat, Command::Compact, key.0).await?))
 }
 
-/// Whether the model has said anything that no summary stands for. What people said is kept word for word.
+/// Whether there is a message of the model that no summary covers. User messages are not summarised.
 async fn has_something_to_compact(app: &App, chat: &OwnChat) -> Result<bool, Problem> {
     let mut before = None;
     loop {

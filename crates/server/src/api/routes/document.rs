@@ -1,4 +1,4 @@
-//! What is true of every route, said once.
+//! Parts of the OpenAPI document that hold for every route.
 
 mod unions;
 
@@ -13,7 +13,7 @@ pub use unions::name_alternatives;
 
 const PROBLEM: &str = "application/problem+json";
 
-/// How a request can fail wherever it goes.
+/// Errors of every route.
 const EVERYWHERE: [(&str, &str); 9] = [
     ("401", "There is no token, or not a good one"),
     ("403", "The token may not do this, or a page of another site asks"),
@@ -25,10 +25,10 @@ const EVERYWHERE: [(&str, &str); 9] = [
     ("500", "The server is at fault"),
     ("503", "The store is away, or too much is sent or read at once; Retry-After says when to come again"),
 ];
-/// And if it has a body.
+/// Errors of routes with a body.
 const WITH_BODY: [(&str, &str); 2] = [("413", "It is too long"), ("415", "It is not JSON")];
 
-/// Adds to every operation what the guard and the extractors do.
+/// Adds the responses of the guard and the extractors to every operation.
 pub fn complete(document: &mut OpenApi) {
     for (path, item) in &mut document.paths.paths {
         let is_open = PROBES.contains(&path.as_str());
@@ -60,7 +60,7 @@ fn fail_everywhere(operation: &mut Operation) {
     }
 }
 
-/// Whatever is not done is answered with a problem.
+/// Describes every error response as a problem.
 fn name_problems(operation: &mut Operation) {
     let responses = operation.responses.responses.iter_mut();
     for (_, response) in responses.filter(|(status, _)| status.starts_with(['4', '5'])) {
@@ -72,7 +72,7 @@ fn name_problems(operation: &mut Operation) {
     }
 }
 
-/// Numbers are of 64 bits without a sign.
+/// Describes numbers as unsigned 64-bit integers.
 fn describe_numbers(operation: &mut Operation) {
     for parameter in operation.parameters.iter_mut().flatten() {
         if let RefOr::T(parameter) = parameter

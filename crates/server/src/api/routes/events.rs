@@ -1,4 +1,4 @@
-//! Watching a chat.
+//! Event streams: of one chat, and of many.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -14,7 +14,7 @@ use crate::api::{stream, wire};
 use crate::app::Shared;
 use crate::auth::access::{May, Own, Reading};
 
-/// Adds what stands in the data of events: to the document that is a text.
+/// Adds the schemas of the events' data, which OpenAPI describes as text only.
 pub fn describe(document: &mut OpenApi) {
     fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.push((T::name().into(), T::schema()));
@@ -27,36 +27,36 @@ pub fn describe(document: &mut OpenApi) {
     document.components.get_or_insert_default().schemas.extend(schemas);
 }
 
-/// From where on.
+/// Where a stream begins.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct From {
-    /// The last `id:` that was received. Left out, or not one of this chat's, the stream begins with a snapshot.
+    /// The last received `id:`. If left out, or not of this chat, the stream begins with a snapshot.
     after: Option<String>,
 }
 
-/// What to watch.
+/// What a stream over many chats contains.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct These {
-    /// The chats to follow in full, at most 32, separated by commas. Behind each may stand `@` and the `cursor` that its
-    /// newest events came with; else it begins with a snapshot.
+    /// The chats to follow in full, at most 32, separated by commas. Each may be followed by `@` and the newest `cursor` of
+    /// its events; else it begins with a snapshot.
     #[serde(default)]
     chats: String,
-    /// Whether the list of chats is told too; so if left out.
+    /// Whether to send the list of chats too; true if left out.
     list: Option<bool>,
 }
 
 /// The most chats in one stream.
 const FOLLOWED_LEN_MAX: usize = 32;
 
-/// The events of many chats, and the list of all, without end.
+/// The events of many chats, and the list of all, as an endless stream.
 ///
-/// Events of followed chats are those of their own streams, with the chat in `chat`, and in `cursor` where to resume it.
-/// `list` is the newest page of the list, and replaces all that was told of it before; `heading` is a chat that is new or
-/// looks different, `gone` one that was deleted.
+/// Events of followed chats are those of their own streams, with the chat in `chat`, and where to resume it in `cursor`.
+/// `list` is the newest page of the list, and replaces everything sent of the list before; `heading` is a chat that is new
+/// or changed, `gone` one that was deleted.
 #[utoipa::path(get, path = "/v1/stream", operation_id = "streamChats", tag = "messages", security(("token" = [])), params(These), responses(
     (status = 200, description = "Server-sent events; `data` is a `Told`, but of a `list` it is a `Chats`, of a `heading` a `Listed`, and of what is `gone` just its `chat`", content_type = "text/event-stream", body = wire::Lines),
     (status = 422, description = "What to follow is not said well", body = wire::ProblemBody),
@@ -85,10 +85,11 @@ fn followed(text: &str) -> Option<stream::Followed> {
     (followed.len() <= FOLLOWED_LEN_MAX).then_some(followed)
 }
 
-/// The events of a chat, without end.
+/// The events of a chat, as an endless stream.
 ///
-/// Events are `message`, `delta`, `rewound`, `status` and `reset`, each with one line of JSON. Comments come every 15
-/// seconds at least. Whoever is cut comes back with the last `id:` they received, in `Last-Event-ID` or `after`.
+/// Events are `message`, `delta`, `rewound`, `status` and `reset`, each with one line of JSON. A stream without events
+/// sends a comment every 15 seconds. A client that was cut resumes with the last received `id:`, in `Last-Event-ID` or
+/// `after`.
 #[utoipa::path(get, path = "/v1/chats/{id}/stream", operation_id = "streamChat", tag = "messages", security(("token" = [])),
     params(("id" = String, Path), From, ("Last-Event-ID" = Option<String>, Header)), responses(
     (status = 200, description = "Server-sent events; `data` is what `Event` says", content_type = "text/event-stream", body = wire::Lines),
@@ -101,7 +102,7 @@ pub async fn stream(
     headers: HeaderMap,
     Query(from): Query<From>,
 ) -> Result<Response, Problem> {
-    // A browser that reconnects sends the header, and an address that was made before it knew more.
+    // A browser that reconnects sends the header, and its first URL with an older cursor.
     let header = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
     let cursor = header.or(from.after.as_deref()).and_then(|text| wire::cursor::read(chat.handle.id(), text));
     stream::answer(app, &chat.caller, &chat, cursor)

@@ -1,8 +1,8 @@
-//! A chat whole, to take away.
+//! Exports of a whole chat.
 //!
-//! It is read page by page while it is sent, so its length does not matter. If it cannot be sent to its end the connection
-//! is cut. A proxy may pass that on as an end in good order, so the content has an end of its own too: the last brace of
-//! JSON, the last line of Markdown. A part is never taken for the whole.
+//! The chat is read page by page while it is sent, so its length does not matter. If the export fails in the middle, the
+//! connection is cut. A proxy may pass that on as a clean end, so the content has an end marker too: the last brace of
+//! JSON, the last line of Markdown. So a client can always detect an incomplete export.
 
 use std::io::Error;
 use std::sync::Arc;
@@ -30,38 +30,38 @@ use crate::auth::access::{Caller, Own, Reading};
 use crate::auth::token_watch::{Check, Ends};
 use crate::net::slow_reader::budget::Room;
 
-/// How many messages are read at once. Each may be as long as a message may be.
+/// Messages per read. Each may have the maximal size of a message.
 const PAGE_LEN: usize = 20;
-/// How many bytes such a page has, about; one message alone may have more.
+/// Approximate size of such a page; one message alone may be larger.
 const PAGE_BYTES: usize = 4 << 20;
-/// How many attempts are written at once.
+/// Attempts per piece of the response.
 const ATTEMPTS_LEN: usize = 500;
-/// The longest name of a file, without what is added to it.
+/// The longest part of a title in the file name.
 const NAME_LEN_MAX: usize = 40;
 
-/// As what.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// For programs: everything there is, but for the bytes of files.
+    /// For programs: everything but the bytes of files.
     #[default]
     Json,
     /// For people.
     Markdown,
 }
 
-/// How it is wanted.
+/// Options of an export.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct How {
-    /// As what; JSON if left out.
+    /// The format; JSON if left out.
     #[serde(default)]
     #[param(inline)]
     format: Format,
 }
 
-/// A chat whole: its messages, and in JSON every provider call.
+/// Exports a whole chat: its messages, and in JSON every provider call.
 #[utoipa::path(get, path = "/v1/chats/{id}/export", operation_id = "exportChat", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "The chat", content((wire::Export = "application/json"), (String = "text/markdown"))),
     (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
@@ -88,7 +88,7 @@ pub async fn export(
     Ok(export.into_response((headers, sandbox)))
 }
 
-/// What a chat has used, with each of its provider calls.
+/// The chat's usage with each provider call, as a streamed response.
 pub fn usage(app: Shared, chat: Own<Reading>, usage: &wire::Usage) -> Result<Response, Problem> {
     let pass = Pass::of(&app, &chat.caller)?;
     let whole = text(usage);
@@ -98,7 +98,7 @@ pub fn usage(app: Shared, chat: Own<Reading>, usage: &wire::Usage) -> Result<Res
     Ok(export.into_response([(header::CONTENT_TYPE, "application/json")]))
 }
 
-/// A name that is safe on every disk and in every header.
+/// A file name that is safe in every file system and header.
 fn file_name(chat: &wire::Chat) -> String {
     let mut name = String::new();
     for letter in chat.standing.title.chars().take(NAME_LEN_MAX * 4) {
@@ -113,20 +113,20 @@ fn file_name(chat: &wire::Chat) -> String {
     if name.is_empty() { chat.id.clone() } else { format!("{name}-{}", chat.id) }
 }
 
-/// A chat on its way out.
+/// An export that is being sent.
 struct Export {
     app: Shared,
     chat: OwnChat,
     format: Format,
-    /// The newest message when it began: what is said later is not in it.
+    /// The newest message at the beginning; later ones are not exported.
     newest: MessageId,
     place: Place,
     pass: Pass,
-    /// Of the piece that is on its way.
+    /// The byte budget of the piece that is being sent.
     room: Room,
 }
 
-/// That whoever asked may still have it.
+/// The export's token and when to check it again.
 struct Pass {
     token: TokenHash,
     recheck: Instant,
@@ -138,7 +138,9 @@ impl Pass {
     fn of(app: &Shared, caller: &Caller) -> Result<Self, Problem> {
         let token = caller.token().hash;
         let place = app.streams.enter(token, app.bounds.streams_max);
-        let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
+        let place = place.ok_or_else(|| {
+            Problem::new(Kind::TooMany, "This token has too many open streams; close one, or wait until one ends.")
+        })?;
         let check = app.checks.of(app, caller.token());
         Ok(Self { token, recheck: Instant::now() + app.bounds.recheck, check, _place: place })
     }
@@ -153,7 +155,7 @@ enum Place {
 }
 
 impl Export {
-    /// The answer that it is, which is cut if its reader takes nothing and has lost the token.
+    /// The response. It is cut if the token is revoked while the client does not read.
     fn into_response(self, headers: impl IntoResponseParts) -> Response {
         let ends = Ends::with(&self.pass.check, &self.app);
         let body = Body::from_stream(stream::try_unfold(self, |mut export| async move {
@@ -167,7 +169,7 @@ impl Export {
 
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Problem> {
-        self.room = Room::default(); // The piece before is taken.
+        self.room = Room::default(); // The previous piece is sent.
         self.is_allowed().await?;
         self.room = self.app.answers.wait(PAGE_BYTES).await;
         loop {
@@ -190,7 +192,7 @@ impl Export {
         }
     }
 
-    /// A reader may take hours over a long chat, and lose its token meanwhile.
+    /// Checks the token again: a slow client may take hours over a long chat, and the token may be revoked meanwhile.
     async fn is_allowed(&mut self) -> Result<(), Problem> {
         if Instant::now() < self.pass.recheck {
             return Ok(());
@@ -212,7 +214,7 @@ impl Export {
     async fn page(&self, after: MessageId) -> Result<(Option<String>, Place), Problem> {
         let mut page = self.app.after(&self.chat, after, PAGE_LEN).await?;
         page.retain(|message| message.id <= self.newest);
-        // Somebody has edited it meanwhile: what was sent so far is of another transcript.
+        // No page: the chat was edited meanwhile, and the part sent so far belongs to another transcript.
         let last = page.last().ok_or_else(Problem::not_found)?.id;
         let shown = |message: &Arc<Message>| match self.format {
             Format::Markdown => markdown::message(&(&**message).into()),

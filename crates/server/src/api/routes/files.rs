@@ -1,7 +1,7 @@
 //! The bytes of files.
 //!
-//! They came from people, models and tools, so a browser must never run them as if they were ours: they are something to
-//! save, of a type from a short list, in a sandbox.
+//! They come from users, models and tools, so a browser must never run them as part of this server's origin: they are sent
+//! as downloads, with a media type from a short list, in a sandbox.
 
 use axum::extract::State;
 use axum::http::header;
@@ -16,10 +16,10 @@ use crate::api::wire;
 use crate::app::Shared;
 use crate::auth::access::{Number, Own, Place, Reading};
 
-/// Types that are told. Anything else is just bytes.
+/// Media types that are sent as such. Any other is sent as plain bytes.
 const TYPES: [&str; 6] = ["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"];
 
-/// The bytes of a file in a message, or of what a tool gave back.
+/// The bytes of a file in a message, or of a medium in a tool's result.
 #[utoipa::path(get, path = "/v1/chats/{id}/messages/{number}/files/{place}", operation_id = "getFile", tag = "messages", security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("place" = u64, Path, description = "Its place among the parts, or among the media of a result, from 0")), responses(
     (status = 200, description = "The bytes", content_type = "application/octet-stream"),
@@ -31,7 +31,7 @@ pub async fn file(
     Place(place): Place,
     State(app): State<Shared>,
 ) -> Result<Response, Problem> {
-    // All files of a message are read with it, so there has to be room for all: how large they are can be asked before.
+    // All files of a message are read with it, so the budget has to hold all of them. Their sizes are read first.
     let about = app.page(&chat, Some(MessageId(number.saturating_add(1))), 1).await?;
     let about = about.first().filter(|about| about.id == MessageId(number)).ok_or_else(Problem::not_found)?;
     let places = files(&about.body);
@@ -51,7 +51,7 @@ pub async fn file(
     Ok(room.until_sent((headers, Bytes::from_owner(bytes.clone())).into_response()))
 }
 
-/// What is at each place of a message: its media type and its bytes, if it is a file.
+/// The media type and bytes at each position of a message, if it is a file.
 fn files(body: &Body) -> Vec<Option<(&str, &Blob)>> {
     match body {
         Body::User(parts) => parts.iter().map(file_of).collect(),

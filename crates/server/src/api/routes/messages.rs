@@ -1,4 +1,4 @@
-//! Saying things, and reading what was said.
+//! Sending, editing and reading messages.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -18,14 +18,14 @@ use crate::auth::access::{Chatting, Number, Own, Reading};
 /// The most messages on a page.
 const PAGE_LEN_MAX: usize = 200;
 
-/// Which messages are wanted.
+/// A page of messages.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Which {
-    /// Before this one; the newest if left out.
+    /// Messages before this one; the newest if left out.
     before: Option<u64>,
-    /// So many, 50 if left out, at most 200; fewer if they are long.
+    /// Number of messages: 50 if left out, at most 200; fewer if they are long.
     limit: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ pub async fn page(
     let messages = app.page(&chat, which.before.map(MessageId), len).await?;
     let first = messages.first().map(|message| message.id);
     let before = match first.filter(|_| messages.len() < len) {
-        // A page of long messages is short although there are more.
+        // A page of long messages is short even if there are more before it.
         Some(first) if app.page(&chat, Some(first), 1).await?.is_empty() => None,
         Some(_) | None => first,
     };
@@ -52,9 +52,9 @@ pub async fn page(
     Ok(Answer(wire::Messages { messages: messages.iter().map(|message| (&**message).into()).collect(), before }))
 }
 
-/// Says something.
+/// Sends a message.
 ///
-/// It is answered when the message is stored; the model's answer comes in the stream.
+/// The response is sent when the message is stored; the model's answer comes in the stream.
 #[utoipa::path(post, path = "/v1/chats/{id}/messages", operation_id = "sendMessage", tag = "messages", request_body = wire::Send, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 202, description = "It is kept and will be heard", body = wire::Accepted),
@@ -77,7 +77,7 @@ pub async fn send(
     Ok((StatusCode::ACCEPTED, Answer(receipt)))
 }
 
-/// Replaces a person's message, and everything after it.
+/// Replaces a user message, and everything after it.
 #[utoipa::path(put, path = "/v1/chats/{id}/messages/{number}", operation_id = "editMessage", tag = "messages", request_body = wire::Edit, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It was replaced, and a new turn began", body = wire::Accepted),

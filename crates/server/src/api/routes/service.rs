@@ -1,4 +1,4 @@
-//! What concerns the server itself.
+//! Health, metrics, models, usage of an owner, and the OpenAPI document.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -12,28 +12,28 @@ use crate::app::Shared;
 use crate::auth::access::{May, Measuring, Reading};
 use crate::metrics::exposition::Format;
 
-/// Whoever may read.
+/// A caller with the scope to read.
 pub type Reader = May<Reading>;
 
-/// That the process lives. Needs no token, and says nothing.
-#[utoipa::path(get, path = "/healthz", operation_id = "getHealth", tag = "server", responses((status = 200, description = "It lives")))]
+/// Liveness of the process. Needs no token.
+#[utoipa::path(get, path = "/healthz", operation_id = "getHealth", tag = "server", responses((status = 200, description = "The process is alive")))]
 pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// That chats can be read and driven. Needs no token: what asks it has none.
+/// Readiness: chats can be read and driven. Needs no token, because health checks have none.
 #[utoipa::path(get, path = "/readyz", operation_id = "getReadiness", tag = "server", responses(
-    (status = 200, description = "It is ready"),
+    (status = 200, description = "The server is ready"),
     (status = 503, description = "It is not", body = wire::ProblemBody),
 ))]
 pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> {
     if app.is_ready().await {
         return Ok("ready\n");
     }
-    Err(Problem::new(Kind::Unavailable, "The store cannot be read or written, or the server is going down."))
+    Err(Problem::new(Kind::Unavailable, "The store cannot be read or written, or the server is shutting down."))
 }
 
-/// Numbers for Prometheus.
+/// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "All metrics, in Prometheus' text format, or in OpenMetrics if `Accept` names it", content_type = "text/plain"),
 ))]
@@ -45,7 +45,7 @@ pub async fn metrics(_: May<Measuring>, State(app): State<Shared>, headers: Head
     Ok(([(header::CONTENT_TYPE, format.content_type())], format.of(text)).into_response())
 }
 
-/// The models that agents here talk to, and those a chat may be given beside them.
+/// The agents' models, and those that a chat may choose beside them.
 #[utoipa::path(get, path = "/v1/models", operation_id = "listModels", tag = "server", security(("token" = [])), responses(
     (status = 200, description = "The models", body = wire::Models),
 ))]
@@ -53,9 +53,9 @@ pub async fn models(_: May<Reading>, State(app): State<Shared>) -> Answer<wire::
     Answer(wire::Models { models: app.models() })
 }
 
-/// What the caller's owner may use in all their chats, and has used today and this month.
+/// The budget of the caller's owner for all chats, and the usage of today and this month.
 #[utoipa::path(get, path = "/v1/usage", operation_id = "getOwnerUsage", tag = "server", security(("token" = [])), responses(
-    (status = 200, description = "What was used, and may be", body = wire::Account),
+    (status = 200, description = "Usage and limits", body = wire::Account),
 ))]
 pub async fn usage(caller: May<Reading>, State(app): State<Shared>) -> Result<Answer<wire::Account>, Problem> {
     Ok(Answer(app.account(&caller).await?.into()))

@@ -1,4 +1,4 @@
-//! Who may come in.
+//! Listing, creating and revoking access tokens.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<
     Ok(Answer(wire::TokensList { tokens: tokens.iter().map(wire::TokenInfo::from).collect() }))
 }
 
-/// A new token. Its secret is shown this once; and again to whoever asks with the same token and `Idempotency-Key` within a
-/// week.
+/// Creates a token. Its secret is shown only in this response, and again to a repeat with the same token and
+/// `Idempotency-Key` within a week.
 #[utoipa::path(post, path = "/v1/tokens", operation_id = "createToken", tag = "tokens", request_body = wire::NewToken, security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The token", body = wire::Secret),
@@ -42,7 +42,7 @@ pub async fn make(
     key: Key,
     Json(new): Json<wire::NewToken>,
 ) -> Result<(StatusCode, Answer<wire::Secret>), Problem> {
-    // Only the same token makes the same again, so it is a part of what is asked.
+    // The new secret is derived from the caller's token, so that token is part of the request that the key belongs to.
     let what = format!("make token {} {}", caller.token().hash.id(), wire::text(&new));
     let wire::NewToken { name, owner, scopes, seconds } = new;
     let owner = owner.unwrap_or_else(|| caller.owner().into());
@@ -54,7 +54,9 @@ pub async fn make(
     }
     let secret = match &key.0 {
         Some(key) => entropy::derived(&shown, &app.asked(&caller, key, &what).await?.salt),
-        None => entropy::secret().map_err(|_| Problem::new(Kind::Internal, "No token can be made here."))?,
+        None => entropy::secret().map_err(|_| {
+            Problem::new(Kind::Internal, "No token can be created: the system's random number generator failed.")
+        })?,
     };
     let token = Token {
         hash: TokenHash::of(&secret),
@@ -66,7 +68,7 @@ pub async fn make(
         revoked: None,
     };
     let made = match app.tokens.find(&token.hash).await? {
-        Some(made) => made, // Before.
+        Some(made) => made, // Created by an earlier request.
         None => {
             let (here, by, kept) = (app.clone(), caller.token().clone(), token);
             let put = app.to_the_end(async move {
@@ -74,7 +76,7 @@ pub async fn make(
                 let made = here.tokens.find(&kept.hash).await?.unwrap_or_else(|| kept.clone());
                 if made == kept {
                     audit::token("token_made", &by, &kept);
-                } // Else somebody was faster, with the same key.
+                } // Else a concurrent request with the same key was faster.
                 Ok::<_, StoreError>(made)
             });
             put.await?
@@ -83,7 +85,7 @@ pub async fn make(
     Ok((StatusCode::CREATED, Answer(wire::Secret { token: secret, info: (&made).into() })))
 }
 
-/// Takes a token back. Its open streams end within seconds. Taking it back again changes nothing.
+/// Revokes a token. Its open streams end within seconds. Revoking it again changes nothing.
 #[utoipa::path(delete, path = "/v1/tokens/{id}", operation_id = "revokeToken", tag = "tokens", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It opens nothing any more", body = wire::TokenInfo),

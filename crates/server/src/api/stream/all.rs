@@ -1,7 +1,7 @@
 //! One stream for everything a client shows: some chats in full, and the list of all.
 //!
 //! A browser has few connections to a server, so a page with many chats needs one stream for all of them. Chats share
-//! nothing but the connection: each has a cursor of its own, which stands in its events, and is resumed by it.
+//! nothing but the connection: each has its own cursor, which is in its events, and is resumed from it.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use crate::app::Shared;
 use crate::auth::access::Caller;
 use crate::auth::token_watch::Ends;
 
-/// How many chats are looked at together when a stream begins.
+/// Chats that are read concurrently when a stream begins.
 const GLANCES_LEN_MAX: usize = 4;
 
-/// A chat that is followed.
+/// A followed chat.
 struct Chat {
     id: ChatId,
     events: Subscription,
@@ -35,22 +35,22 @@ struct Chat {
 type Next = BoxFuture<'static, (Chat, Result<Event, StoreError>)>;
 type NextOfList = BoxFuture<'static, (List, Result<String, StoreError>)>;
 
-/// One client that watches many chats.
+/// The stream of many chats to one client.
 struct All {
     life: Life,
-    /// Those that are followed, each waiting for its next event.
+    /// The followed chats, each waiting for its next event.
     chats: FuturesUnordered<Next>,
-    /// The list, looked at beside them: that may take long.
+    /// The list, read concurrently, because that may take long.
     list: Option<NextOfList>,
-    /// What is said first.
+    /// The first frame.
     first: String,
 }
 
 /// What to follow: chats in full, each from a cursor on.
 pub type Followed = BTreeMap<ChatId, Option<Cursor>>;
 
-/// The events of some chats and, if wanted, the list of all, as an answer without end. A chat that is not there, or is
-/// somebody else's, is told to be gone.
+/// The events of some chats and, if wanted, the list of all, as an endless response. A chat that does not exist, or belongs
+/// to another owner, gets a `gone` event.
 pub async fn answer_all(
     app: Shared,
     caller: &Caller,
@@ -137,11 +137,11 @@ impl All {
         }
     }
 
-    /// An event of a chat, and those of the same catch-up behind it.
+    /// An event of a chat and the rest of its catch-up.
     async fn gather(&mut self, mut chat: Chat, first: Result<Event, StoreError>) -> Option<Bytes> {
         let mut event = match first {
             Ok(event) => event,
-            Err(StoreError::NoSuchChat) => return Some(gone(chat.id).into()), // The others go on.
+            Err(StoreError::NoSuchChat) => return Some(gone(chat.id).into()), // The other chats go on.
             Err(error) => return self.life.end(trouble(&error)),
         };
         let mut frame = String::new();
@@ -152,7 +152,7 @@ impl All {
             }
             event = match chat.events.try_next().await {
                 Ok(Some(event)) => event,
-                Ok(None) | Err(_) => break, // What is wrong shows again at the next one.
+                Ok(None) | Err(_) => break, // An error shows again at the next read.
             };
         }
         self.chats.push(next(chat));

@@ -1,4 +1,4 @@
-//! How every stream begins, lives and ends.
+//! Begin, keep-alive and end of every stream.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -24,30 +24,30 @@ use crate::auth::token_watch::{Check, Ends};
 use crate::entropy;
 use crate::net::slow_reader::budget::Room;
 
-/// How soon to come back, in milliseconds: after a restart not all in the same moment.
+/// Reconnect delay in milliseconds: random, so that after a restart not all clients come in the same moment.
 const RETRY_MS: std::ops::Range<u64> = 500..2_000;
 const HEARTBEAT: &str = ": still here\n\n";
 
-/// What a stream has besides its events.
+/// The parts of a stream beside its events.
 pub(super) struct Life {
     pub(super) app: Shared,
-    /// What comes, whatever the events are.
+    /// Shutdown, token and timers, polled only on wake-up.
     rare: PollOnWake<Rare>,
-    /// When something was said last.
+    /// When a frame was sent last.
     spoke: Instant,
     until: Instant,
     state: State,
-    /// Of what was said last, if that was much.
+    /// The byte budget of the last frame, if it was large.
     room: Room,
     check: Arc<Check>,
     _place: Place<TokenHash>,
 }
 
 struct Rare {
-    /// The server goes down, or the token is not good any more. It is asked about elsewhere: on a busy machine the answer
-    /// may take long, and events do not wait for it.
+    /// Ready when the server shuts down, or the token is not valid any more. Another task checks the token, because that
+    /// may take long on a busy machine, and events must not wait for it.
     over: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// One timer for all that is due some time. It is not moved with every event: when it fires, it asks what is due.
+    /// One timer for keep-alives and the end. It is not reset with every event: when it fires, the code checks what is due.
     alarm: Pin<Box<Sleep>>,
 }
 
@@ -58,11 +58,11 @@ enum State {
     Over,
 }
 
-/// What comes, whatever the events are.
+/// A wake-up of a stream other than an event.
 pub(super) enum Beat {
-    /// The server goes down, or the token is not good any more.
+    /// The server shuts down, or the token is not valid any more.
     Over,
-    /// Something is due.
+    /// A keep-alive or the end of the stream may be due.
     Due,
 }
 
@@ -70,7 +70,9 @@ impl Life {
     pub(super) fn begin(app: Shared, caller: &Caller) -> Result<Self, Problem> {
         let token = caller.token().hash;
         let place = app.streams.enter(token, app.bounds.streams_max);
-        let place = place.ok_or_else(|| Problem::new(Kind::TooMany, "This token has too many streams open."))?;
+        let place = place.ok_or_else(|| {
+            Problem::new(Kind::TooMany, "This token has too many open streams; close one, or wait until one ends.")
+        })?;
         app.meter.streams.inc();
         let now = Instant::now();
         let lasts = lasts(app.bounds.stream_time_max);
@@ -90,14 +92,14 @@ impl Life {
         })
     }
 
-    /// When it is cut, if it cannot end in good order.
+    /// When the stream is cut if it cannot end cleanly.
     pub(super) fn ends(&self) -> Ends {
         Ends::with(&self.check, &self.app)
     }
 
-    /// What has to be said now, whatever the events are: at first a greeting, and after the end nothing.
+    /// The frame to send before any event: a greeting at first, `Some(None)` after the end, else `None`.
     pub(super) fn hello(&mut self) -> Option<Option<Bytes>> {
-        self.room = Room::default(); // What was said before is on its way.
+        self.room = Room::default(); // The previous frame is sent.
         match self.state {
             State::New => {
                 self.state = State::Open;
@@ -108,8 +110,8 @@ impl Life {
         }
     }
 
-    /// What is said, with its room if it is much. Who finds none comes back with the cursor it has: waiting with all of it
-    /// in hand would need the same room.
+    /// A frame, with its part of the byte budget if it is large. If the budget is used up, the stream ends and the client
+    /// resumes with its cursor: waiting with the frame in memory would need the same bytes.
     pub(super) fn say(&mut self, frame: impl Into<Bytes>) -> Option<Bytes> {
         let frame = frame.into();
         match self.app.answers.enter(frame.len()) {
@@ -121,17 +123,17 @@ impl Life {
         }
     }
 
-    /// What comes, whatever the events are. Dropping the future loses nothing.
+    /// Waits for the next wake-up other than an event. Cancel safe.
     pub(super) async fn beat(&mut self) -> Beat {
         poll_fn(|context| self.rare.poll_with(context, Rare::poll)).await
     }
 
-    /// Something was said: the next heartbeat is put off.
+    /// Records that a frame was sent, which postpones the next keep-alive.
     pub(super) fn spoke(&mut self) {
         self.spoke = Instant::now();
     }
 
-    /// Does what a beat is for, and says what has to be said about it.
+    /// Handles a wake-up, and returns the keep-alive or the last comment to send.
     pub(super) fn heed(&mut self, beat: Beat) -> Option<Bytes> {
         let now = Instant::now();
         match beat {
@@ -148,7 +150,7 @@ impl Life {
         is_quiet.then(|| Bytes::from_static(HEARTBEAT.as_bytes()))
     }
 
-    /// Says why the stream ends. A comment: clients come back with the cursor they have.
+    /// Ends the stream with a comment that says why. Clients resume with their cursor.
     pub(super) fn end(&mut self, why: &str) -> Option<Bytes> {
         self.state = State::Over;
         Some(format!(": bye, {why}\n\n").into())
@@ -170,7 +172,7 @@ impl Drop for Life {
     }
 }
 
-/// How long a stream lasts: those that came together go one by one.
+/// How long a stream lasts: random, so that streams that began together end one by one.
 fn lasts(max: Duration) -> Duration {
     let max = max.as_millis() as u64;
     Duration::from_millis(max - entropy::below(max / 5 + 1))
@@ -180,24 +182,24 @@ fn retry_ms() -> u64 {
     RETRY_MS.start + entropy::below(RETRY_MS.end - RETRY_MS.start)
 }
 
-/// Something that is said piece by piece.
+/// A response that is sent frame by frame.
 pub(super) trait Frames: Send + 'static {
-    /// What to write next; `None` when the stream is over.
+    /// The next frame; `None` when the stream is over.
     fn frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 
-    /// When it is cut, if it cannot end in good order.
+    /// When the stream is cut if it cannot end cleanly.
     fn ends(&self) -> Ends;
 }
 
-/// An answer without end.
+/// An endless response.
 pub(super) fn response(watch: impl Frames) -> Response {
     let ends = watch.ends();
-    // In a box: it is handed on with every frame.
+    // Boxed: `unfold` moves it with every frame.
     let frames = stream::unfold(Box::new(watch), |mut watch| async move {
         let frame = watch.frame().await?;
         Some((Ok::<_, Infallible>(frame), watch))
     });
-    // A proxy that gathers what it passes on would undo the streaming.
+    // A proxy that buffers responses would undo the streaming.
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     let mut response = (headers, Body::from_stream(frames)).into_response();
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));

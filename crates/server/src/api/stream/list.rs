@@ -1,8 +1,8 @@
 //! The list of an owner's chats, kept up to date.
 //!
-//! A heading is told whole and replaces what was told before, so nothing has to be resumed: whoever comes back is told
-//! the newest page again, and from then on what changes. So is whoever stays, when more has changed than was noted: the
-//! page replaces everything, and with it go the chats that went unseen.
+//! A heading is sent as a whole and replaces the one before, so nothing has to be resumed: a client that reconnects gets
+//! the newest page again, and then the changes. An open stream gets the page again too when more has changed than was
+//! tracked: the page replaces everything, and removes chats whose deletion was not tracked.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,30 +15,30 @@ use crate::api::wire;
 use crate::app::Shared;
 use crate::auth::access::Caller;
 
-/// How many chats are told at once.
+/// Chats on the page.
 const PAGE_LEN: usize = 50;
-/// How many chats are remembered. When there are more, the list is told anew.
+/// Chats that are remembered. When there are more, the page is sent again.
 const KNOWN_LEN_MAX: usize = 4_096;
-/// How often the list is looked at, at most: a turn commits many times a second.
+/// Shortest time between two reads of the list: a turn commits many times per second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What of a chat a heading takes into account: its commits, and what was accepted since.
+/// The version of a heading: the chat's commits, and the newest accepted command.
 type Told = (Version, InboxSeq);
 
 const fn told(heading: &Heading) -> Told {
     (heading.version, heading.received)
 }
 
-/// What one client knows of its owner's chats.
+/// The list as one client knows it.
 pub(super) struct List {
     app: Shared,
     caller: Caller,
     feed: Feed,
     known: HashMap<ChatId, Told>,
-    /// What to look at, and whether it is everything.
+    /// Chats to read again, and whether the whole page is to be.
     due: BTreeSet<ChatId>,
     is_stale: bool,
-    /// Not before this.
+    /// Earliest time of the next read.
     next: Instant,
     is_new: bool,
 }
@@ -57,7 +57,7 @@ impl List {
         }
     }
 
-    /// The next that is to be told; waits for it.
+    /// Waits for the next frame.
     pub(super) async fn next(&mut self) -> Result<String, StoreError> {
         loop {
             self.changed().await;
@@ -68,7 +68,7 @@ impl List {
         }
     }
 
-    /// Waits until there may be something to tell.
+    /// Waits until the list may have changed.
     async fn changed(&mut self) {
         loop {
             let is_due = self.is_stale || !self.due.is_empty();
@@ -84,7 +84,7 @@ impl List {
         }
     }
 
-    /// What is to be told; often nothing.
+    /// The changes since the last frame; often empty.
     async fn frame(&mut self) -> Result<String, StoreError> {
         self.next = Instant::now() + PAUSE;
         let mut frame = String::new();
@@ -94,7 +94,7 @@ impl List {
         while let Some(chat) = self.due.pop_first() {
             match self.app.glance(&self.caller, chat).await {
                 Ok(Some(heading)) => self.tell(&heading, &mut frame),
-                Ok(None) => {} // Somebody else's.
+                Ok(None) => {} // Of another owner.
                 Err(StoreError::NoSuchChat) => self.gone(chat, &mut frame),
                 Err(error) => return Err(error),
             }
@@ -108,7 +108,7 @@ impl List {
         let is_known = !std::mem::take(&mut self.is_new) && listed == self.known;
         self.known = listed;
         if is_known {
-            return Ok(()); // A shared store is looked at now and then, whether or not anything has happened.
+            return Ok(()); // A shared store is polled; nothing has changed.
         }
         let data = serde_json::to_string(&wire::Chats::page(&headings, PAGE_LEN)).unwrap_or_default();
         frame.extend(["event: list\ndata: ", &data, "\n\n"]);
@@ -132,7 +132,7 @@ impl List {
         frame.extend(["event: heading\ndata: ", &data, "\n\n"]);
     }
 
-    /// Only of chats that were told: whoever else's it was is nobody's business.
+    /// Adds a `gone` event, only for a chat that was sent before: other ids may belong to another owner.
     fn gone(&mut self, chat: ChatId, frame: &mut String) {
         if self.known.remove(&chat).is_some() {
             frame.push_str(&super::all::gone(chat));

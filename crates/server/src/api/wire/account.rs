@@ -1,4 +1,4 @@
-//! What owners may use, and have used.
+//! Budgets and usage of owners.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use utoipa::ToSchema;
 
 use super::usage::Currency;
 
-/// What an owner may use in all their chats, and has used by now. Days and months are those of UTC.
+/// Budget and usage of an owner over all chats. Days and months are in UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Account {
     /// Since midnight.
     pub day: Used,
     /// Since the first of the month.
     pub month: Used,
-    /// What may be used from midnight to midnight.
+    /// The limit per day.
     pub day_max: Bounds,
-    /// What may be used from the first of a month to the first of the next.
+    /// The limit per month.
     pub month_max: Bounds,
-    /// What each chat may use, as long as it lives.
+    /// The limit per chat, over its whole life.
     pub chat_max: Bounds,
-    /// Of all amounts of money here.
+    /// The currency of all amounts here.
     #[serde(default)]
     pub currency: Currency,
 }
 
-/// What was used.
+/// Usage.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Used {
     /// Replies.
     pub steps: u64,
-    /// How long provider calls took, and tools that came back, each for itself, in milliseconds.
+    /// Sum of the times of provider calls and finished tool calls, in milliseconds.
     pub time_ms: u64,
-    /// How long turns were at work, in milliseconds: provider calls, waits between their attempts, and tools; what
-    /// overlaps counts once.
+    /// How long turns were at work, in milliseconds: provider calls, waits between their attempts, and tools;
+    /// overlapping times count once.
     #[serde(default)]
     pub alive_ms: u64,
     /// Prompt and output, reported and estimated.
     pub tokens: u64,
-    /// What they cost, in millionths of the currency, where the price is known.
+    /// The cost of the tokens, in millionths of the currency, where the price is known.
     pub cost_micros: u64,
 }
 
-/// What may be used. What is absent is not bounded.
+/// Limits. A missing one is not limited.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Bounds {
     /// Replies.

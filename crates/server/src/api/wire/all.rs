@@ -1,4 +1,4 @@
-//! What the stream of all chats tells.
+//! Events of the stream over many chats.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +9,37 @@ use super::chat::{Chats, Heading};
 use super::event::Event;
 use super::fold::{BadFold, Follower};
 
-/// An event of one chat among many. The rest is what the chat's own stream would tell.
+/// An event of one chat among many. The other fields are those of the event in the chat's own stream.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Told {
-    /// Whose.
+    /// The chat.
     pub chat: String,
-    /// Where this chat can be resumed from, if it can be here.
+    /// The cursor to resume this chat from, if it can be resumed here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// A chat of the list was made, or looks different now.
+/// A new or changed chat of the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Listed {
-    /// Which.
+    /// The chat.
     pub chat: String,
-    /// What the list says about it.
+    /// Its entry in the list.
     pub heading: Heading,
 }
 
-/// An event of a stream, by its lines.
+/// The lines of a server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Lines {
-    /// What has happened.
+    /// The event's name.
     pub event: String,
-    /// One line of JSON, of the shape that belongs to the event.
+    /// One line of JSON, of the event's shape.
     #[schema(content_media_type = "application/json")]
     pub data: String,
-    /// Where to resume from, if that can be done behind this one.
+    /// The cursor to resume from, if a client can resume after this event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -50,10 +50,10 @@ struct Whose {
     cursor: Option<String>,
 }
 
-/// Events that make no sense.
+/// Events that are not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum BadEvent {
-    /// The data is not what the name promises.
+    /// The data does not have the shape of the event.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// Events do not fit together.
@@ -69,15 +69,15 @@ pub struct Followers {
 }
 
 impl Followers {
-    /// Somebody who follows these chats.
+    /// A client that follows these chats.
     pub fn new(chats: impl IntoIterator<Item = String>) -> Self {
         Self { chats: chats.into_iter().map(|chat| (chat, Follower::default())).collect(), ..Self::default() }
     }
 
-    /// Takes in an event. One of a later version is left aside.
+    /// Folds an event. An unknown one, of a later version, is ignored.
     ///
     /// # Errors
-    /// It makes no sense.
+    /// The event is not valid.
     pub fn take(&mut self, name: &str, data: &str) -> Result<(), BadEvent> {
         match name {
             "list" => {
@@ -104,7 +104,7 @@ impl Followers {
         Ok(())
     }
 
-    /// The connection was cut: what to give as `chats` to resume. What came without an end is forgotten.
+    /// Handles a cut connection: drops events of an incomplete catch-up, and returns the `chats` parameter to resume with.
     pub fn cut(&mut self) -> String {
         let each = self.chats.iter_mut().map(|(chat, follower)| match follower.cut() {
             Some(cursor) => format!("{chat}@{cursor}"),
@@ -113,7 +113,7 @@ impl Followers {
         each.collect::<Vec<_>>().join(",")
     }
 
-    /// The chats that are followed, as far as they are known.
+    /// The followed chats.
     #[must_use]
     pub const fn chats(&self) -> &BTreeMap<String, Follower> {
         &self.chats

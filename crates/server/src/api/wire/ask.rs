@@ -1,7 +1,7 @@
-//! What clients send.
+//! Request bodies.
 //!
-//! Unknown fields are refused: a field that a server owns has no place here, and a misspelt one is better said than
-//! ignored.
+//! Unknown fields are refused: a client cannot set fields that the server owns, and a misspelt field is an error rather
+//! than ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,46 +24,46 @@ use super::name::When;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
-    /// The agent to talk to; the server's default if left out.
+    /// The agent; the server's default if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What to call it; else it is called after what is said first.
+    /// The title; made from the first message if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The model to ask first, one of `GET /v1/models`; its agent's if left out.
+    /// The first model to use, one of `GET /v1/models`; the agent's if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "understudy/persona")]
     pub model: Option<String>,
-    /// Whether whatever is exchanged with providers for it is recorded where the server is.
+    /// Whether the server records the requests and responses of the chat's provider calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
-    /// Instructions of its own, sent behind the agent's: 16 KiB.
+    /// The chat's own instructions, sent after the agent's: 16 KiB.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instructions: String,
-    /// Tools of its own, which its clients run: 32 tools, 32 KiB together.
+    /// The chat's own tools, which its clients run: 32 tools, 32 KiB together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
-    /// What clients note about it: 16 pairs, keys of 64 bytes, values of 512. The server only keeps it.
+    /// Metadata of clients: 16 pairs, keys of 64 bytes, values of 512. The server only stores it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// What was said before: messages of OpenAI Chat or Anthropic, or items of OpenAI Responses, without instructions. Every
-    /// call has its result right behind it.
+    /// Earlier messages: those of OpenAI Chat or Anthropic, or items of OpenAI Responses, without instructions. Every call
+    /// must be followed by its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub transcript: Option<serde_json::Value>,
 }
 
-/// A tool that clients run: a turn that calls it waits until one of them brings the result.
+/// A tool that clients run: a turn that calls it waits until a client sends the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
     /// Its name: letters, digits, `_` and `-`.
     #[schema(example = "show_map")]
     pub name: String,
-    /// What it is for, as the model is told.
+    /// The description for the model.
     #[serde(default)]
     pub description: String,
-    /// What its input looks like, as a JSON schema of an object; anything if left out.
+    /// The JSON schema of the input, which is an object; any object if left out.
     #[serde(default = "anything")]
     #[schema(value_type = Object)]
     pub input: serde_json::Value,
@@ -74,10 +74,10 @@ fn anything() -> serde_json::Value {
 }
 
 impl Create {
-    /// What the chat has of its own, if anything.
+    /// The chat's own instructions, tools and metadata, if any.
     ///
     /// # Errors
-    /// A schema that is none.
+    /// A tool's input schema is not valid.
     pub fn setup(&self) -> Result<Option<Arc<Setup>>, BadSetup> {
         if let Some(tool) = self.tools.iter().find(|tool| !tool.input.is_object()) {
             return Err(BadSetup::Input(tool.name.clone()));
@@ -95,22 +95,22 @@ impl From<&ToolSpec> for ClientTool {
     }
 }
 
-/// A new chat that begins with what was said in another.
+/// A new chat that begins with the messages of another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fork {
-    /// Up to this message, and with it.
+    /// The last message to copy.
     pub at: u64,
-    /// What to call it; like the other if left out.
+    /// The title; the source's if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The model to ask first; the other's if left out, its agent's if null.
+    /// The first model to use; the source's if left out, the agent's if null.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub model: Option<Option<String>>,
 }
 
-/// Something to say.
+/// A message to send.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Send {
@@ -120,12 +120,12 @@ pub struct Send {
     /// Words and files, in order, behind `text` if both are given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<NewPart>,
-    /// When a busy chat hears it; after the turn if left out.
+    /// When a busy chat delivers it to the model; after the turn if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
 }
 
-/// What to say instead.
+/// The new content of an edited message.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
@@ -137,7 +137,7 @@ pub struct Edit {
     pub parts: Vec<NewPart>,
 }
 
-/// A piece of what is said.
+/// A part of a message to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum NewPart {
@@ -159,31 +159,31 @@ pub enum NewPart {
     },
 }
 
-/// What to change about a chat. What is left out stays.
+/// Changes of a chat. Fields that are left out stay as they are.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Patch {
-    /// What to call it.
+    /// The title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Whether to put it away.
+    /// Whether the chat is archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
-    /// The model to ask first from the next turn on, one of `GET /v1/models`; its agent's if null.
+    /// The first model to use from the next turn on, one of `GET /v1/models`; the agent's if null.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub model: Option<Option<String>>,
-    /// Whether whatever is exchanged with providers for it is recorded from the next request on.
+    /// Whether the server records the chat's provider calls from the next one on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug: Option<bool>,
 }
 
-/// A field that is there, be it null.
+/// Deserialises a present field, which may be null.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// The text of an `output`. Whoever gives something else is told which field is meant: serde names the place alone.
+/// Deserialises the text of an `output`. The error for another type names the field, while serde's names the position only.
 fn output<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     struct Text;
 
@@ -206,12 +206,12 @@ fn output<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     deserializer.deserialize_string(Text)
 }
 
-/// A body without content, where one is sent at all.
+/// An empty body, where one is sent at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// Answers to calls that wait.
+/// Answers to open calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answers {
@@ -223,7 +223,7 @@ pub struct Answers {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
-    /// What a client's tool gave back.
+    /// The result of a client's tool.
     Result {
         /// The call.
         #[schema(example = "3.0")]
@@ -232,7 +232,7 @@ pub enum Answer {
         #[serde(deserialize_with = "output")]
         output: String,
     },
-    /// That a client's tool failed.
+    /// The error of a client's tool.
     Error {
         /// The call.
         #[schema(example = "3.0")]
@@ -246,7 +246,7 @@ pub enum Answer {
         /// The call.
         #[schema(example = "3.0")]
         call: String,
-        /// As it stands in the ask: nothing else is approved.
+        /// The hash from the open call: the approval is for this input only.
         input_hash: String,
     },
     /// The call may not run.
@@ -254,23 +254,23 @@ pub enum Answer {
         /// The call.
         #[schema(example = "3.0")]
         call: String,
-        /// What the model is told.
+        /// The reason for the model.
         #[serde(default)]
         reason: String,
     },
 }
 
-/// That something was accepted, and is kept.
+/// The receipt of an accepted and stored request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Accepted {
-    /// By which chat.
+    /// The chat.
     pub chat: String,
-    /// Its number there: what to wait for. A message has it as `id` in the queue, and as `receipt` once it is said. It is
-    /// answered when a status with `received` of at least this does not list it as `unanswered`.
+    /// The request's number in the chat. A message has it as `id` in the queue, and as `receipt` once it is committed. The
+    /// message is answered when a status with `received` of at least this number does not list it in `unanswered`.
     pub id: u64,
 }
 
-/// Parts that were sent and are fit to keep, or why not.
+/// The valid parts of a message, or what is wrong with them.
 pub type Said = Result<Arc<[message::Part]>, &'static str>;
 
 impl Send {
@@ -310,13 +310,13 @@ impl NewPart {
 }
 
 impl Answer {
-    /// Whether only somebody with leave to approve may say so.
+    /// Whether the answer needs the scope `approve`.
     #[must_use]
     pub const fn approves(&self) -> bool {
         matches!(self, Self::Approve { .. } | Self::Deny { .. })
     }
 
-    /// What the core makes of it; `None` if it names no call or hash.
+    /// The core's form; `None` if the call or the hash is not valid.
     #[must_use]
     pub fn into_core(self) -> Option<command::CallAnswer> {
         let (call, what) = match self {
@@ -337,7 +337,7 @@ impl Answer {
 mod tests {
     use super::*;
 
-    /// D9: an answer that is not well formed is told which field is meant.
+    /// The error for a malformed answer names the field.
     #[test]
     fn a_wrong_answer_is_told_the_field_that_is_expected() {
         let told = |answer: &str| serde_json::from_str::<Answer>(answer).unwrap_err().to_string();

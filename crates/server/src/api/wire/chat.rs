@@ -13,7 +13,7 @@ use super::name::{AskKind, SourceOfSummary, Status};
 use super::part::Part;
 use super::usage::Usage;
 
-/// What a list says about a chat.
+/// A chat's entry in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Heading {
     /// Its id.
@@ -21,24 +21,24 @@ pub struct Heading {
     pub id: String,
     /// The agent it talks to.
     pub agent: String,
-    /// What people call it; empty before anything was said.
+    /// The title; empty before the first message.
     pub title: String,
     /// Where it stands.
     pub status: Status,
     /// Whether it is put away.
     pub archived: bool,
-    /// How many commits it has seen.
+    /// The number of commits.
     pub version: u64,
-    /// When something was said last, or when it was made.
+    /// When the last message was committed, or the chat was created.
     pub touched: i64,
 }
 
-/// Chats, those first in which something was said last.
+/// A page of chats, most recently active first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Chats {
     /// The chats.
     pub chats: Vec<Heading>,
-    /// What to give as `after` for the next page; none at the end.
+    /// The `after` parameter of the next page; none at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -51,13 +51,13 @@ pub struct Chat {
     pub id: String,
     /// The agent it talks to.
     pub agent: String,
-    /// Instructions of its own, sent behind the agent's.
+    /// The chat's own instructions, sent after the agent's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instructions: String,
-    /// Tools of its own, which its clients run.
+    /// The chat's own tools, which its clients run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
-    /// What clients noted about it.
+    /// Metadata of clients.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// Where it stands.
@@ -65,41 +65,41 @@ pub struct Chat {
     pub standing: Standing,
 }
 
-/// Everything about a chat that is neither message nor draft. It replaces what was told before.
+/// Everything about a chat that is neither message nor draft. It replaces the status sent before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Standing {
     /// As of this commit.
     pub version: u64,
     /// The open step: a draft of an earlier one is over.
     pub step: u64,
-    /// What people call it.
+    /// The title.
     pub title: String,
-    /// The model it asks first from its next turn on, if that is not its agent's.
+    /// The first model to use from the next turn on, if it is not the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "understudy/persona")]
     pub model: Option<String>,
     /// Where it stands.
     pub status: Status,
-    /// The newest accepted request, by the `id` in its answer, that is taken into account here.
+    /// The newest accepted request that this status includes, by the `id` of its receipt.
     #[serde(default)]
     pub received: u64,
-    /// The `id`s of messages that were accepted and not answered yet: of the turn under way, then of those that wait. One that
-    /// is `received` and not listed here is answered, or was deleted.
+    /// The `id`s of messages that were accepted and are not answered yet: those of the running turn, then the queued ones.
+    /// A message that is `received` and not listed here is answered, or was deleted.
     #[serde(default)]
     pub unanswered: Vec<u64>,
     /// Whether it is put away.
     pub archived: bool,
-    /// Whether whatever is exchanged with providers for it is recorded where the server is.
+    /// Whether the server records the requests and responses of the chat's provider calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
-    /// Messages that wait, next first.
+    /// Queued messages, next first.
     pub queue: Vec<Queued>,
     /// Calls that wait for a client or a person.
     pub asks: Vec<Ask>,
-    /// Until when they do, at most.
+    /// When these calls time out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits_until: Option<i64>,
-    /// What running tools show of their work.
+    /// Progress of running tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<Progress>,
     /// Why the next attempt waits.
@@ -111,18 +111,18 @@ pub struct Standing {
     /// How the last turn ended; left out while one is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
-    /// What it all cost.
+    /// Usage and cost so far.
     pub usage: Usage,
 }
 
-/// A message that waits to be heard.
+/// A queued message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Queued {
-    /// Its name in the queue: the number that sending it returned.
+    /// Its id in the queue: the `id` that sending it returned.
     pub id: u64,
     /// When it was accepted.
     pub at: i64,
-    /// What it says.
+    /// The content.
     pub parts: Vec<Part>,
     /// Whether it goes in at the next step boundary rather than the next turn.
     pub steers: bool,
@@ -131,7 +131,7 @@ pub struct Queued {
     pub key: Option<String>,
 }
 
-/// A call that waits for somebody.
+/// A call that waits for a client or an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ask {
     /// The call.
@@ -141,15 +141,15 @@ pub struct Ask {
     pub tool: String,
     /// What it waits for.
     pub wants: AskKind,
-    /// The input as it came: meant to be a JSON object, and not always one. Missing in chats of earlier releases.
+    /// The input as the model wrote it: meant to be a JSON object, but not always one. Missing in chats of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = r#"{"city":"Oslo"}"#)]
     pub input: Option<String>,
-    /// Stands for the tool and its input. An approval repeats it, so that nothing else is approved.
+    /// Hash of the tool and its input. An approval repeats it, so that nothing else is approved.
     pub input_hash: String,
 }
 
-/// What a running tool shows of its work. The model is told nothing of it.
+/// The progress of a running tool. It is not sent to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Progress {
     /// The call.
@@ -157,18 +157,18 @@ pub struct Progress {
     pub call: String,
     /// The tool.
     pub tool: String,
-    /// What it shows: it stands for what it showed before.
+    /// The newest progress text; it replaces the one before.
     pub text: String,
 }
 
 /// Why the next attempt waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Retry {
-    /// Not before this.
+    /// The earliest time of the next attempt.
     pub until: i64,
-    /// The kind of trouble.
+    /// The kind of error.
     pub kind: String,
-    /// What to tell people.
+    /// A message for users.
     pub message: String,
     /// The attempt that failed.
     pub attempt: u32,
@@ -177,11 +177,11 @@ pub struct Retry {
 /// A summary that is being written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Summarising {
-    /// Since when.
+    /// When it began.
     pub began: i64,
-    /// By whom.
+    /// The model that writes it.
     pub model: String,
-    /// Why.
+    /// Why it is written.
     pub source: SourceOfSummary,
 }
 
@@ -202,17 +202,17 @@ pub enum Ended {
     Length,
     /// The provider cut the answer by its policy.
     Filtered,
-    /// The model said nothing, twice.
+    /// The model's answer was empty, twice.
     Empty,
-    /// As many steps as a turn may take.
+    /// The limit of steps per turn was reached.
     StepsMax,
-    /// As long as a turn may last.
+    /// The time limit of a turn was reached.
     TimeMax,
-    /// As many tokens as a turn may use.
+    /// The limit of tokens per turn was reached.
     TokensMax,
-    /// As much money as a turn may cost.
+    /// The cost limit of a turn was reached.
     CostMax,
-    /// The same call with the same input, again and again.
+    /// The model repeated a call with equal input too often.
     SameCallMax,
     /// An error that could not be recovered.
     Failed(Failure),
@@ -223,15 +223,15 @@ pub enum Ended {
 pub struct Failure {
     /// The kind of error.
     pub kind: String,
-    /// What to tell people.
+    /// A message for users.
     pub message: String,
-    /// What the provider said, without keys.
+    /// The provider's message, without keys.
     pub detail: String,
     /// Attempts made in the step.
     pub attempts: u32,
 }
 
-/// The models that agents here talk to.
+/// The agents' models, and those that a chat may choose beside them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Models {
     /// The models.
@@ -244,12 +244,12 @@ pub struct Model {
     /// Its full name.
     #[schema(example = "understudy/persona")]
     pub id: String,
-    /// The agents that ask it, first choice or later.
+    /// The agents that use it, as first choice or as fallback.
     pub agents: Vec<String>,
     /// Its window in tokens, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_limit: Option<u64>,
-    /// The most it says at once, in tokens.
+    /// The output limit in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_max: Option<u32>,
 }
@@ -279,7 +279,7 @@ impl From<&stores::Heading> for Heading {
 }
 
 impl Chat {
-    /// A chat, by what the list says about it and where it stands.
+    /// A chat from its list entry and its status.
     #[must_use]
     pub fn new(heading: &stores::Heading, standing: &view::Standing) -> Self {
         let setup = standing.setup.as_deref().cloned().unwrap_or_default();

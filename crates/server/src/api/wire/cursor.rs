@@ -1,26 +1,26 @@
-//! Cursors as clients have them.
+//! Cursors in the form that clients get.
 //!
-//! A cursor counts commits and deltas of one chat, and every chat counts from one on. So that one of another chat is not
-//! taken for one of this, a few digits made of the chat's id stand behind it.
+//! A cursor counts commits and deltas of one chat, and every chat counts from one on. So that a cursor of another chat is
+//! not mistaken for one of this chat, it ends with a few digits made of the chat's id.
 
 use std::fmt::Display;
 
 use everturn::core::ids::ChatId;
 use everturn::core::view::Cursor;
 
-/// A cursor of this chat, to be written.
+/// Formats a cursor of this chat.
 pub fn of(chat: ChatId, cursor: Cursor) -> impl Display {
     std::fmt::from_fn(move |f| write!(f, "{cursor}.{:06x}", tag(chat)))
 }
 
-/// The cursor in a text, if it is one of this chat's.
+/// Parses a cursor; `None` if it is not one of this chat.
 pub fn read(chat: ChatId, text: &str) -> Option<Cursor> {
     let (cursor, digits) = text.rsplit_once('.')?;
     let is_own = digits.len() == 6 && u32::from_str_radix(digits, 16) == Ok(tag(chat));
     if is_own { cursor.parse().ok() } else { None }
 }
 
-/// Other digits for another id in all but one of 16 million cases, also where the ids are neighbours.
+/// A hash of the chat's id; two ids collide in one of 16 million cases, also if they are neighbours.
 const fn tag(chat: ChatId) -> u32 {
     let bits = chat.as_u128();
     let mixed = ((bits >> 64) as u64 ^ bits as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,7 +1,7 @@
 //! The reply that is arriving, as a client folds it.
 //!
-//! The server's own draft holds what providers want back; a client's holds what people see, and the little it takes to
-//! go on folding: whether the newest part grows, which call each slot means, and how many calls there were.
+//! The server's own draft contains what providers need back; a client's contains what users see, and the little it takes
+//! to go on folding: whether the newest part grows, which call each slot means, and how many calls there were.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use super::part::{Call, Part, Provided, Reasoning, Text};
 /// The reply that is arriving.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Draft {
-    /// Whose.
+    /// The draft's step.
     pub step: u64,
     /// The newest delta in it.
     pub n: u64,
-    /// What was said so far.
+    /// The parts so far.
     pub parts: Vec<Part>,
-    /// Whether the newest part still grows: more words of its kind belong to it.
+    /// Whether the newest part still grows: the next text of its kind belongs to it.
     #[serde(default)]
     pub grows: bool,
-    /// Which call is meant by each slot of the attempt under way.
+    /// The call of each slot of the running attempt.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slots: BTreeMap<u32, String>,
     /// How many calls the step has begun, retracted ones included.
@@ -35,7 +35,7 @@ pub struct Draft {
     /// The attempt under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Began>,
-    /// What it has reported.
+    /// The usage that the attempt has reported.
     #[serde(default)]
     pub usage: Counts,
 }
@@ -61,7 +61,7 @@ impl Draft {
         Self { step, ..Self::default() }
     }
 
-    /// Takes in the next delta.
+    /// Folds the next delta.
     pub(super) fn push(&mut self, delta: &Delta) -> Result<(), BadFold> {
         let gap = BadFold::Gap { step: delta.step, after: self.n, got: delta.n };
         if delta.n != self.n + 1 {
@@ -130,7 +130,7 @@ impl Draft {
         }
     }
 
-    /// Adding a part ends the one before it.
+    /// Adds a part, which ends the one before it.
     fn add(&mut self, part: Part) {
         self.parts.push(part);
         self.grows = false;

@@ -1,4 +1,4 @@
-//! What a stream tells.
+//! Events of a chat's stream.
 
 use everturn::core::cost::UsageReport;
 use everturn::core::delta::{self, CallBegan, ProvidedDelta};
@@ -13,32 +13,32 @@ use super::message::Message;
 use super::name::{RunBy, Rung};
 use super::part::{File, Source};
 
-/// One event of a chat's stream. On the wire the name stands in `event:` and the rest, as one line, in `data:`.
+/// One event of a chat's stream. On the wire the name is in `event:` and the rest, as one line, in `data:`.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Event {
     /// `message`: a message was committed.
     Message(Message),
-    /// `delta`: the draft grew, or something in it was taken back.
+    /// `delta`: the draft grew, or a part of it was retracted.
     Delta(Delta),
-    /// `rewound`: everything from a message on is gone.
+    /// `rewound`: all messages from one on were removed.
     Rewound(Rewound),
-    /// `status`: where the chat stands now.
+    /// `status`: the chat's new status.
     Status(Box<Standing>),
-    /// `reset`: forget everything, this is how it is.
+    /// `reset`: a snapshot that replaces everything before.
     Reset(Box<Snapshot>),
 }
 
-/// The draft grew, or something in it was taken back.
+/// An increment of the draft, or a retraction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Delta {
-    /// Whose draft.
+    /// The draft's step.
     pub step: u64,
-    /// Its number there: 1, 2, 3… without a gap.
+    /// Its number in the step: 1, 2, 3… without a gap.
     pub n: u64,
-    /// When it came.
+    /// When it was received.
     pub at: i64,
-    /// What it is.
+    /// The increment.
     #[serde(flatten)]
     pub what: Increment,
 }
@@ -49,17 +49,17 @@ pub struct Delta {
 pub enum Increment {
     /// A provider call begins.
     Attempt(Began),
-    /// More words.
+    /// More text.
     Text {
         /// The words.
         text: String,
     },
-    /// More thinking. Empty where the provider withholds it.
+    /// More reasoning. Empty where the provider withholds it.
     Reasoning {
         /// The words.
         text: String,
     },
-    /// The newest text or reasoning is complete; the next words are a part of their own.
+    /// The newest text or reasoning is complete; the next text is a new part.
     Ended,
     /// A tool use begins.
     Call {
@@ -67,7 +67,7 @@ pub enum Increment {
         slot: u32,
         /// The tool.
         tool: String,
-        /// Who runs it.
+        /// Where the tool runs.
         run_by: RunBy,
     },
     /// More of a call's input.
@@ -82,7 +82,7 @@ pub enum Increment {
         /// Which call.
         slot: u32,
     },
-    /// What a tool that ran at the provider gave back.
+    /// The result of a tool that ran at the provider.
     Provided {
         /// The call, if the provider said which.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,27 +93,27 @@ pub enum Increment {
         #[schema(value_type = Object)]
         output: Value,
     },
-    /// Something the answer rests on.
+    /// A source that the answer cites.
     Source(Source),
     /// A file or an image.
     File(File),
-    /// A kind of part nobody knows yet.
+    /// A part of an unknown kind.
     Other,
-    /// What the attempt has used so far. What it states replaces what was stated before.
+    /// The attempt's usage so far. Each stated number replaces the one before.
     Usage(Counts),
     /// Two attempts were joined here.
     Seam {
         /// The bytes of text shown before.
         shown: u64,
     },
-    /// A call is taken back.
+    /// A call is retracted.
     RetractCall {
-        /// Its place among the step's calls.
+        /// Its position among the step's calls.
         ordinal: u16,
     },
-    /// Everything is taken back: the step begins again.
+    /// Everything is retracted: the step begins again.
     RetractAll,
-    /// Nothing a client needs. It counts, that is all.
+    /// Nothing that a client needs; only its number counts.
     Nothing,
 }
 
@@ -122,13 +122,13 @@ pub enum Increment {
 pub struct Began {
     /// Its number within the step.
     pub number: u32,
-    /// Who is asked.
+    /// The model.
     pub model: String,
-    /// Why it is made.
+    /// The reason for the attempt.
     pub rung: Rung,
 }
 
-/// Tokens an attempt has reported so far. What it did not state is left out.
+/// Tokens that an attempt has reported so far. Numbers that the provider did not state are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Counts {
     /// Prompt tokens outside the cache.
@@ -148,19 +148,19 @@ pub struct Counts {
     pub cache_write: Option<u64>,
 }
 
-/// Everything from a message on is gone.
+/// All messages from one on were removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rewound {
-    /// The first message that is gone.
+    /// The first removed message.
     pub from: u64,
 }
 
-/// A chat whole, or its newest page.
+/// A whole chat, or its newest page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Snapshot {
     /// The newest page of messages, oldest first.
     pub messages: Vec<Message>,
-    /// Where it stands.
+    /// The chat's status.
     pub status: Standing,
     /// The reply that is arriving.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,10 +180,10 @@ impl Event {
         }
     }
 
-    /// Reads what a stream told; `None` for an event of a later version, which a client leaves aside.
+    /// Parses an event; `None` for an unknown one, of a later version, which a client ignores.
     ///
     /// # Errors
-    /// The data is not what the name promises.
+    /// The data does not have the shape of the event.
     pub fn parse(name: &str, data: &str) -> serde_json::Result<Option<Self>> {
         Ok(Some(match name {
             "message" => Self::Message(serde_json::from_str(data)?),

@@ -1,4 +1,4 @@
-//! A chat whole, to take away.
+//! The JSON export of a chat.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,14 +7,14 @@ use super::chat::Chat;
 use super::message::Message;
 use super::usage::Attempt;
 
-/// A chat whole, but for the bytes of its files.
+/// A whole chat, without the bytes of its files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Export {
     /// The version of this shape: 1.
     pub format: u32,
-    /// The chat, where it stands and what it has used.
+    /// The chat, with its status and usage.
     pub chat: Chat,
-    /// Everything that was said, oldest first.
+    /// All messages, oldest first.
     pub messages: Vec<Message>,
     /// Every provider call, oldest first.
     pub attempts: Vec<Attempt>,
@@ -25,7 +25,7 @@ impl Export {
     pub const FORMAT: u32 = 1;
 }
 
-/// A value as JSON; nothing for one that cannot be written, of which there is none here.
+/// A value as JSON; empty for a value that cannot be serialised, which no type here is.
 pub(crate) fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A chat as a client sees it: the fold of everything a stream told.
+//! A chat as a client sees it: the fold of all events of a stream.
 
 use everturn::core::view;
 
@@ -12,7 +12,7 @@ use super::message::Message;
 pub struct View {
     /// Committed messages.
     pub messages: Vec<Message>,
-    /// Where the chat stands, once told.
+    /// The chat's status, once received.
     pub status: Option<Standing>,
     /// The reply that is arriving.
     pub draft: Option<Draft>,
@@ -24,7 +24,7 @@ pub enum BadFold {
     /// A delta that is not the next one.
     #[error("delta {got} of step {step} came after {after}")]
     Gap {
-        /// Whose.
+        /// The draft's step.
         step: u64,
         /// The newest one seen.
         after: u64,
@@ -34,16 +34,16 @@ pub enum BadFold {
     /// A message that is not newer than the last.
     #[error("message {0} came again, or too late")]
     Repeated(u64),
-    /// A delta for a call that is not there.
+    /// A delta for a call that is not open.
     #[error("a delta for call slot {0}, which is not open")]
     NoSuchCall(u32),
 }
 
 impl View {
-    /// Takes in an event.
+    /// Folds an event.
     ///
     /// # Errors
-    /// It does not follow what came before.
+    /// The event does not follow the one before.
     pub fn fold(&mut self, event: &Event) -> Result<(), BadFold> {
         match event {
             Event::Message(message) => {
@@ -78,8 +78,8 @@ impl View {
 
 /// A client that may be cut at any byte.
 ///
-/// Only some events carry an `id:` to resume from. The events before one belong to it: a client that was cut in between
-/// is sent them again. So they are folded together, when it is there.
+/// Only some events carry an `id:` to resume from. The events before such an event belong to it: a client that was cut in
+/// between gets them again. So they are folded together, when the event with the `id:` is there.
 #[derive(Debug, Clone, Default)]
 pub struct Follower {
     view: View,
@@ -88,7 +88,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes in an event and its `id:`, if it has one. Says whether the view has changed.
+    /// Adds an event with its `id:`, if it has one. Returns whether the view has changed.
     ///
     /// # Errors
     /// The events do not fit together.
@@ -102,13 +102,13 @@ impl Follower {
         Ok(true)
     }
 
-    /// The connection was cut: where to resume. What came without an end is forgotten.
+    /// Handles a cut connection: drops events without a following `id:`, and returns the cursor to resume from.
     pub fn cut(&mut self) -> Option<&str> {
         self.half.clear();
         self.cursor.as_deref()
     }
 
-    /// The chat as far as it is known.
+    /// The chat as received so far.
     #[must_use]
     pub const fn view(&self) -> &View {
         &self.view

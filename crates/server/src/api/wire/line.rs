@@ -1,7 +1,7 @@
-//! Events as they are written.
+//! Events as bytes of a stream.
 //!
-//! Most of what a stream tells is a few words more, a thousand times a second. Those are written straight from where they
-//! are; for everything else its [`Event`] is made first. Both give the same bytes.
+//! Most events add a few words, a thousand times per second. These are serialised straight from the core's event; for all
+//! others an [`Event`] is created first. Both give the same bytes.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::cursor;
 use super::event::Event;
 
-/// A [`super::Delta`] of words, borrowed. The fields are in the order that has.
+/// A borrowed [`super::Delta`] of text. The fields are in the same order.
 #[derive(Serialize)]
 struct Words<'a> {
     step: u64,
@@ -39,7 +39,7 @@ impl<'a> Words<'a> {
 pub fn write(out: &mut Vec<u8>, chat: ChatId, event: &view::Event, cursor: Option<view::Cursor>) {
     let start = out.len();
     if try_write(out, chat, event, cursor).is_err() {
-        out.truncate(start); // What cannot be said is left out; a vector takes everything else.
+        out.truncate(start); // An event that cannot be serialised is left out; writing to a vector cannot fail.
     }
 }
 
@@ -56,7 +56,7 @@ fn try_write(
         writeln!(out, "id: {}", cursor::of(chat, cursor))?;
     }
     out.extend_from_slice(b"data: ");
-    // JSON has no line breaks of its own and escapes those of its strings: data is one line.
+    // Compact JSON has no line breaks, and escapes those in strings: data is one line.
     match (&words, &event) {
         (Some(words), _) => serde_json::to_writer(&mut *out, words)?,
         (None, event) => serde_json::to_writer(&mut *out, event)?,
@@ -79,7 +79,7 @@ mod tests {
         view::Event::Delta(view::JournalRow { step: StepId(3), seq: Seq(4), at: Timestamp(5), delta: Arc::new(delta) })
     }
 
-    /// What is written in a hurry is what is written at leisure.
+    /// The fast path writes the same bytes as the slow one.
     #[test]
     fn words_are_written_as_their_event_would_be() {
         for text in ["", "words", "\"quoted\" \\ and\r\n\tbroken\u{2028}", "\u{0}\u{7f}", "🙂 ü"] {

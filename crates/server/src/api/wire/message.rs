@@ -15,7 +15,7 @@ pub struct Message {
     pub id: u64,
     /// When it was committed.
     pub at: i64,
-    /// What it is.
+    /// The content.
     #[serde(flatten)]
     pub body: Body,
 }
@@ -24,7 +24,7 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {
-    /// What a person said.
+    /// A message of the user.
     User {
         /// Text and files.
         parts: Vec<Part>,
@@ -35,47 +35,47 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// What the program told the model between steps.
+    /// Context that the program added between steps.
     Context {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// What the model answered, whole or interrupted.
+    /// An answer of the model, complete or interrupted.
     Reply(Reply),
-    /// What a call came to.
+    /// The result of a call.
     Result(ResultOf),
-    /// What stands for everything before it in later prompts.
+    /// A summary, which replaces everything before it in later prompts.
     Summary(Summary),
 }
 
-/// What the model answered.
+/// An answer of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Reply {
-    /// The step it is the reply of: it stands for that step's draft.
+    /// The step of the reply: the reply replaces that step's draft.
     pub step: u64,
-    /// What it said, in order.
+    /// The parts, in order.
     pub parts: Vec<Part>,
     /// Why it ended.
     pub stop: Stop,
-    /// The model that said it; the last one, when several did.
+    /// The model; the last one, if several contributed.
     #[schema(example = "anthropic/claude-sonnet-4-5")]
     pub model: String,
-    /// What the attempt that ended it reported.
+    /// The usage that the last attempt reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Tokens>,
     /// How long the model streamed, in milliseconds.
     pub runtime_ms: u64,
     /// How long the turn was at work since the reply before it, in milliseconds: provider calls, waits between their
-    /// attempts, and tools; what overlaps counts once. Waits for people are not in it.
+    /// attempts, and tools; overlapping times count once. Waits for users are not included.
     #[serde(default)]
     pub alive_ms: u64,
     /// The model's window in tokens, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_limit: Option<u64>,
-    /// How often attempts were joined in it.
+    /// How many times attempts were joined in it.
     #[serde(default)]
     pub seams: u64,
-    /// Tools whose calls were cut off and taken back.
+    /// Tools whose calls were cut off and retracted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retracted: Vec<String>,
 }
@@ -97,13 +97,13 @@ pub enum Stop {
         /// Its explanation, if it gave one.
         detail: String,
     },
-    /// A person stopped it.
+    /// A user stopped it.
     Interrupted,
     /// It broke and could not be recovered.
     Broken,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResultOf {
     /// The call it answers.
@@ -111,14 +111,14 @@ pub struct ResultOf {
     pub call: String,
     /// The tool.
     pub tool: String,
-    /// How it went.
+    /// How the call ended.
     pub verdict: Verdict,
-    /// What the model is told.
+    /// The output for the model.
     pub output: String,
     /// Images and other media, without their bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<Media>,
-    /// Whether more is kept than `output` shows.
+    /// Whether more is stored than `output` shows.
     #[serde(default)]
     pub cut: bool,
     /// When the tool was started, if it was.
@@ -128,16 +128,16 @@ pub struct ResultOf {
     pub ended: i64,
 }
 
-/// Bytes with a type, without the bytes.
+/// The type and size of a medium, without its bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Media {
-    /// Their type.
+    /// The media type.
     pub media_type: String,
-    /// How many.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// What stands for everything before it in later prompts.
+/// A summary, which replaces everything before it in later prompts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Summary {
     /// The summary.
@@ -153,7 +153,7 @@ pub struct Summary {
 pub struct Messages {
     /// The messages.
     pub messages: Vec<Message>,
-    /// What to give as `before` for the page before this one; none at the beginning.
+    /// The `before` parameter of the previous page; none at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
 }

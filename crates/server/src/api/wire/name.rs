@@ -1,4 +1,4 @@
-//! Words for things that are one of a few.
+//! Enumerations of the API.
 
 use everturn::core::command;
 use everturn::core::delta;
@@ -31,20 +31,20 @@ macro_rules! words {
 }
 
 words! {
-    /// Where a chat stands.
+    /// The status of a chat.
     Status of status::Status {
-        /// Nothing to do until somebody speaks.
+        /// No turn; waits for a message.
         Idle,
         /// A turn is under way.
         Running,
-        /// A turn is being stopped; what was shown is being kept.
+        /// A turn is being stopped; the part of the answer that was shown is being stored.
         Interrupting,
         /// A turn waits for a client tool or an approval.
         Awaiting,
         /// The last turn ended with an error.
         Failed,
     }
-    /// When a message is to be heard by a busy chat.
+    /// When a busy chat delivers a message to the model.
     When of command::Delivery {
         /// After the turn.
         Queue,
@@ -53,34 +53,34 @@ words! {
         /// Now: the turn is interrupted first.
         Now,
     }
-    /// How a call went.
+    /// How a call ended.
     Verdict of message::CallVerdict {
-        /// The tool did its work.
+        /// The tool succeeded.
         Done,
         /// It failed.
         Error,
-        /// A person refused it.
+        /// A user denied it.
         Denied,
         /// It was stopped, or never started, because the turn was interrupted.
         Interrupted,
-        /// It was started and nobody knows how it ended.
+        /// It was started, and its outcome is not known.
         Unknown,
     }
-    /// Who runs a tool.
+    /// Where a tool runs.
     RunBy of message::RunBy {
-        /// The application: this server, or the client that is asked for a result.
+        /// In the application: this server, or a client that sends the result.
         #[serde(rename = "application", alias = "us")]
         Us,
-        /// The provider, while it answers.
+        /// At the provider, during its answer.
         Provider,
     }
     /// Why an attempt is made.
     Rung of delta::Rung {
-        /// The step's first one.
+        /// The first attempt of the step.
         First,
-        /// The same generation, taken up where it was lost.
+        /// Resumes the same generation where its stream was lost.
         Reattach,
-        /// A new generation that goes on from what was shown.
+        /// A new generation that continues the shown part of the answer.
         Continue,
         /// A new generation from the beginning.
         Restart,
@@ -91,7 +91,7 @@ words! {
     SourceOfSummary of SummarySource {
         /// The next request would have come too near the limit.
         Automatic,
-        /// Somebody asked.
+        /// A user requested it.
         Asked,
         /// The provider refused a request as too long.
         Overflow,
@@ -102,8 +102,8 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AskKind {
-    /// A client runs the tool and sends what came of it.
+    /// A client runs the tool and sends the result.
     Result,
-    /// A person allows or denies the call.
+    /// A user approves or denies the call.
     Approval,
 }

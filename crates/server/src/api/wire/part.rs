@@ -1,4 +1,4 @@
-//! Pieces of messages and drafts.
+//! Parts of messages and drafts.
 
 use everturn::core::message;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::name::RunBy;
 
-/// A typed piece of a message.
+/// A typed part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
@@ -17,13 +17,13 @@ pub enum Part {
     Reasoning(Reasoning),
     /// A tool use.
     Call(Call),
-    /// What a tool that ran at the provider gave back.
+    /// The result of a tool that ran at the provider.
     Provided(Provided),
-    /// Something the answer rests on.
+    /// A source that the answer cites.
     Source(Source),
     /// A file or an image.
     File(File),
-    /// A kind of part this version does not know.
+    /// A part of a kind that this version does not know.
     Other,
 }
 
@@ -48,53 +48,53 @@ pub struct Text {
 /// The model's thinking.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Reasoning {
-    /// What may be shown; empty when the provider withholds it.
+    /// The visible text; empty if the provider withholds it.
     pub text: String,
     /// When it began.
     pub began: i64,
-    /// When it ended, or grew last.
+    /// When it ended, or last grew.
     pub ended: i64,
 }
 
 /// A tool use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Call {
-    /// Our name for it within the chat: the step, and its place there.
+    /// The call's id within the chat: the step, and its position there.
     #[schema(example = "3.0")]
     pub id: String,
     /// The tool, as the model wrote it.
     pub tool: String,
-    /// The input as it came: meant to be a JSON object, and not always one.
+    /// The input as the model wrote it: meant to be a JSON object, but not always one.
     pub input: String,
-    /// Whether the input arrived whole.
+    /// Whether the input is complete.
     pub whole: bool,
-    /// Who runs it.
+    /// Where the tool runs.
     pub run_by: RunBy,
     /// When it began to arrive.
     pub at: i64,
 }
 
-/// What a tool that ran at the provider gave back.
+/// The result of a tool that ran at the provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Provided {
-    /// The call it answers, if the provider said which.
+    /// The call of the result, if the provider named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
     /// The tool.
     pub tool: String,
-    /// The outcome, as it came.
+    /// The output as the provider sent it.
     #[schema(value_type = Object)]
     pub output: Value,
-    /// When it came.
+    /// When it was received.
     pub at: i64,
 }
 
-/// Something an answer rests on.
+/// A source that an answer cites.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Source {
-    /// Where it is.
+    /// The URL.
     pub url: String,
-    /// What it is called.
+    /// The title.
     pub title: String,
 }
 
@@ -106,7 +106,7 @@ pub struct File {
     /// Its media type.
     #[schema(example = "image/png")]
     pub media_type: String,
-    /// How many bytes it has; none if they are not kept any more.
+    /// The size in bytes; none if the bytes are not stored any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }

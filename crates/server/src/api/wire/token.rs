@@ -1,58 +1,58 @@
-//! Tokens, as whoever manages them sees them.
+//! Tokens as the API shows them, without their secrets.
 
 use everturn::stores::{Scope, Token};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One thing a token may do.
+/// A scope of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScopeName {
-    /// Look at chats.
+    /// Read chats.
     Read,
-    /// Make chats and talk to them.
+    /// Create chats and send messages.
     Chat,
-    /// Allow and deny calls.
+    /// Approve and deny calls.
     Approve,
-    /// Manage tokens, and see what concerns everybody.
+    /// Manage tokens, and read the metrics.
     Admin,
-    /// See the numbers of the server, and nothing else.
+    /// Read the server's metrics, and nothing else.
     Metrics,
 }
 
-/// A token to be made.
+/// A token to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// What to call it.
+    /// The token's name.
     pub name: String,
-    /// In whose name it acts; whoever asks, if left out.
+    /// The owner in whose name it acts; the caller's owner if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// What it may do.
     pub scopes: Vec<ScopeName>,
-    /// For how many seconds; without end if left out.
+    /// Lifetime in seconds; unlimited if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }
 
-/// What is known of a token.
+/// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenInfo {
-    /// Its id, which opens nothing.
+    /// The id, which gives no access.
     pub id: String,
-    /// What people call it.
+    /// The token's name.
     pub name: String,
-    /// In whose name it acts.
+    /// The owner in whose name it acts.
     pub owner: String,
     /// What it may do.
     pub scopes: Vec<ScopeName>,
-    /// When it was made.
+    /// When it was created.
     pub made: i64,
-    /// When it ends by itself.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<i64>,
-    /// When it was taken back.
+    /// When it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<i64>,
 }
@@ -64,12 +64,12 @@ pub struct TokensList {
     pub tokens: Vec<TokenInfo>,
 }
 
-/// A token that was just made. It is shown this once.
+/// A new token with its secret, which is shown only once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Secret {
-    /// The token itself.
+    /// The secret.
     pub token: String,
-    /// What is kept of it.
+    /// The token without its secret.
     pub info: TokenInfo,
 }
 

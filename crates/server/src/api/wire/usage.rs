@@ -1,4 +1,4 @@
-//! What a chat has used.
+//! Usage of a chat.
 
 use everturn::core::cost;
 use everturn::core::error::Cause;
@@ -21,7 +21,7 @@ pub struct Tokens {
     pub cache_write: u64,
 }
 
-/// What became of an attempt whose process ended.
+/// Outcome of an attempt whose process ended.
 const PROCESS_ENDED: &str = "process_ended";
 
 /// The currency of every amount of money.
@@ -40,33 +40,33 @@ pub struct Money {
     pub known_micros: u64,
     /// For tokens that had to be estimated.
     pub estimated_micros: u64,
-    /// Of what.
+    /// The currency.
     #[serde(default)]
     pub currency: Currency,
 }
 
-/// What a chat has used, interrupted and failed attempts included.
+/// A chat's usage, including interrupted and failed attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
     /// Tokens as providers reported them.
     pub known: Tokens,
-    /// Tokens as they had to be estimated.
+    /// Estimated tokens, where the provider reported none.
     pub estimated: Tokens,
-    /// What they cost, where the price is known.
+    /// The cost of the tokens, where the price is known.
     pub cost: Money,
     /// How many provider calls were made.
     pub attempts: u64,
-    /// How many replies came of them.
+    /// How many replies they gave.
     #[serde(default)]
     pub steps: u64,
-    /// How long provider calls took, and tools that came back, each for itself, in milliseconds.
+    /// Sum of the times of provider calls and finished tool calls, in milliseconds.
     #[serde(default)]
     pub time_ms: u64,
-    /// How long turns were at work, in milliseconds: provider calls, waits between their attempts, and tools; what
-    /// overlaps counts once. Waits for people are not in it.
+    /// How long turns were at work, in milliseconds: provider calls, waits between their attempts, and tools;
+    /// overlapping times count once. Waits for users are not included.
     #[serde(default)]
     pub alive_ms: u64,
-    /// Each of them, oldest first. Only where asked for.
+    /// Each provider call, oldest first. Only if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Attempt>,
 }
@@ -78,10 +78,10 @@ pub struct Attempt {
     pub step: u64,
     /// Its number in the step.
     pub number: u32,
-    /// Who was asked.
+    /// The model.
     pub model: String,
-    /// What for: an answer, by the rung (`first`, `reattach`, `continue`, `restart`, `fall_back`), or a `summary`. Absent
-    /// where it was not kept.
+    /// The purpose: an answer, by the rung (`first`, `reattach`, `continue`, `restart`, `fall_back`), or a `summary`. Absent
+    /// where it was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "first")]
     pub rung: Option<String>,
@@ -93,10 +93,10 @@ pub struct Attempt {
     pub known: Tokens,
     /// Tokens as estimated.
     pub estimated: Tokens,
-    /// What they cost.
+    /// The cost of the tokens.
     pub cost: Money,
-    /// `answered`, `interrupted`, `lost`, `process_ended` (the server that made it ended; the answer goes on from what was
-    /// shown), or how it broke.
+    /// `answered`, `interrupted`, `lost`, `process_ended` (the server of the attempt ended; the answer continues from the
+    /// shown part), or how it broke.
     pub outcome: String,
 }
 

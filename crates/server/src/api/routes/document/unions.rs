@@ -1,4 +1,4 @@
-//! Unions that generators of clients can read.
+//! Unions in a form that client generators can read.
 //!
 //! A struct that flattens an enum is described as `allOf` over `oneOf`, of which generators make types that do not compile,
 //! or that say nothing. So each alternative becomes an object of its own, with a name, and the union a plain `oneOf` of
@@ -14,7 +14,7 @@ const SCHEMAS: &str = "#/components/schemas/";
 /// One form that a schema allows.
 #[derive(Clone)]
 struct Form {
-    /// The schema it comes from, if that is all it is.
+    /// The schema's name, if the form is exactly that schema.
     name: Option<String>,
     object: Object,
 }
@@ -81,7 +81,7 @@ fn forms(components: &Components, schema: &RefOr<Schema>) -> Vec<Form> {
     }
 }
 
-/// Every choice of one form for each part.
+/// Every combination of one form per part.
 fn products(components: &Components, all: &AllOf) -> Vec<Form> {
     let nothing = vec![Form { name: None, object: Object::new() }];
     let mut products = all.items.iter().fold(nothing, |before, item| {
@@ -102,7 +102,7 @@ fn merged(one: &Form, other: &Form) -> Form {
     Form { name: one.name.clone().or_else(|| other.name.clone()), object }
 }
 
-/// The property that has one value only, and the value.
+/// The property with a single allowed value, and the value.
 fn tag(object: &Object) -> Option<(String, String)> {
     object.properties.iter().find_map(|(property, schema)| match schema {
         RefOr::T(Schema::Object(Object { enum_values: Some(values), .. })) => match &values[..] {
@@ -118,7 +118,7 @@ fn pascal(snake: &str) -> String {
     snake.split('_').filter(|word| !word.is_empty()).map(capital).collect()
 }
 
-/// Whether a union is nothing but a part of other schemas, which have its alternatives as their own.
+/// Whether a union is used only as a part of other schemas, which then contain its alternatives.
 fn is_part(components: &Components, text: &str, name: &str) -> bool {
     let is_it = |item: &&RefOr<Schema>| matches!(item, RefOr::Ref(to) if to.ref_location == format!("{SCHEMAS}{name}"));
     let parts = components.schemas.values().map(|schema| match schema {
@@ -137,7 +137,7 @@ mod tests {
 
     use crate::openapi;
 
-    /// Every schema within a value, by where it is.
+    /// Visits every schema within a value, with its path.
     fn walk(value: &Value, place: &str, seen: &mut impl FnMut(&str, &Value)) {
         seen(place, value);
         match value {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// C3: no generator has to combine alternatives, and every reference leads somewhere.
+    /// No generator has to combine alternatives, and every reference has a target.
     #[test]
     fn unions_are_of_whole_objects_with_names() {
         let document = serde_json::to_value(openapi()).unwrap();
@@ -177,7 +177,7 @@ mod tests {
         assert!(!schemas.contains_key("Body") && !schemas.contains_key("Increment"), "parts of nothing");
     }
 
-    /// C3: generated methods have names that say what they do, and none has another's.
+    /// Every operation has an id of its own, from which generators make method names.
     #[test]
     fn operations_have_names_of_their_own() {
         let document = serde_json::to_value(openapi()).unwrap();
