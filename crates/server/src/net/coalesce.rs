@@ -141,6 +141,6 @@ mod tests {
     async fn events_ready_together_are_written_together() {
         let apart = tokio::spawn(writes(|io| io)).await.unwrap();
         let together = tokio::spawn(writes(Gather::new)).await.unwrap();
-        assert!(together * 4 <= apart, "{READERS} words in {together} writes, and in {apart} when nobody waits");
+        assert!(together * 4 <= apart, "{READERS} words in {together} writes, and in {apart} without coalescing");
     }
 }

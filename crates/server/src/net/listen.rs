@@ -219,9 +219,9 @@ mod tests {
         }
     }
 
-    /// After a restart everybody comes at once. Nobody is turned away before they are let in.
+    /// After a restart all clients reconnect at once. The backlog holds them until they are accepted.
     #[tokio::test]
-    async fn a_crowd_may_wait_at_the_door() {
+    async fn the_backlog_holds_a_crowd() {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &Path| format!("unix:{}", path.join("socket").display());
         for at in ["127.0.0.1:0", &at(dir.path())] {

@@ -32,7 +32,7 @@ pub enum DataError {
     /// Other users may read or write it.
     #[error("{0} is open to other users: make it private with `chmod go= {0}`")]
     Open(PathBuf),
-    /// It belongs to another user, who could put a token there.
+    /// It belongs to another user, so a foreign token could be in it.
     #[error("{0} belongs to the user with id {1}: run this as that user, or give another --data")]
     Foreign(PathBuf, u32),
     /// A file operation failed.

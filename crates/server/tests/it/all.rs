@@ -329,7 +329,7 @@ async fn a_slow_list_holds_up_no_chat() {
     let id_of: everturn::core::ids::ChatId = id(&chat).parse().unwrap();
     stage.engine.chat(id_of).send("count to 3").await.unwrap(); // Not over HTTP: a request would read the list too.
     watcher.until(|watcher| rests(watcher.view(&chat))).await;
-    assert_eq!(watcher.title(&chat), None, "nobody has said what is on it");
+    assert_eq!(watcher.title(&chat), None, "the list has not been sent");
     store.lists.open();
     watcher.until(|watcher| watcher.title(&chat) == Some("count to 3")).await;
     stage.server.stop().await;

@@ -28,7 +28,7 @@ fn needs(operation: &Operation) -> Option<&'static [Scope]> {
         ("GET", _) => &[Scope::Read],
         ("POST", "/v1/chats/{id}/answers") => &[Scope::Chat, Scope::Approve],
         ("POST" | "PUT" | "PATCH" | "DELETE", path) if path.starts_with("/v1/chats") => &[Scope::Chat],
-        _ => panic!("nobody has decided who may {method} {path}"),
+        _ => panic!("no scope is decided for {method} {path}"),
     })
 }
 

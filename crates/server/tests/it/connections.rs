@@ -125,7 +125,7 @@ async fn there_are_only_so_many_connections() {
     let told = String::from_utf8(rest(&mut late).await).unwrap();
     assert!(told.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{told}");
     assert!(told.contains("\r\nretry-after: 5\r\n") && told.contains("urn:everturn:problem:unavailable"), "{told}");
-    assert!(told.contains("\r\nconnection: close\r\n"), "whoever stays takes another's place: {told}");
+    assert!(told.contains("\r\nconnection: close\r\n"), "a rejected connection is closed: {told}");
     let mut silent = Vec::new();
     for _ in 0..64 {
         silent.push(connect(&stage).await);

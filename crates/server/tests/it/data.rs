@@ -49,7 +49,7 @@ async fn the_first_start_makes_a_token_that_stays() {
     assert_eq!(
         data.first_token(&memory, Timestamp(4)).await.unwrap(),
         FirstToken::Old,
-        "which keeps nobody from starting"
+        "the server starts all the same"
     );
     assert!(!memory.find(&token.hash).await.unwrap().unwrap().is_good(Timestamp(4)), "and it stays revoked");
     std::fs::remove_file(data.token_file()).unwrap();

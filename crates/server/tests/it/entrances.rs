@@ -100,7 +100,7 @@ async fn both_versions_are_spoken_over_tls() {
         let words: Vec<String> = (1..=30).map(|n| format!("t{n}")).collect();
         assert_eq!(reply(&reader.until_rest().await), words.join(" "));
     }
-    assert!(Client::new().get(format!("{base}/healthz")).send().await.is_err(), "nobody vouches for it");
+    assert!(Client::new().get(format!("{base}/healthz")).send().await.is_err(), "the certificate is not trusted");
     assert!(inn.client.get(base.replace("https", "http")).send().await.is_err(), "it is not spoken otherwise");
     inn.server.stop().await;
 }

@@ -47,7 +47,7 @@ pub struct Which {
 /// The caller's chats, most recently active first.
 #[utoipa::path(get, path = "/v1/chats", operation_id = "listChats", tag = "chats", params(Which), security(("token" = [])), responses(
     (status = 200, description = "A page of chats", body = wire::Chats),
-    (status = 422, description = "A condition is wrong", body = wire::ProblemBody),
+    (status = 422, description = "A query parameter is not valid", body = wire::ProblemBody),
 ))]
 pub async fn list(
     caller: May<Reading>,
@@ -77,10 +77,10 @@ type Created = (StatusCode, Extension<Made>, Answer<wire::Chat>);
 ///
 /// Under an `Idempotency-Key` it is created once, however often the request is repeated while the chat exists.
 #[utoipa::path(post, path = "/v1/chats", operation_id = "createChat", tag = "chats", request_body = wire::Create, security(("token" = [])),
-    params(("Idempotency-Key" = Option<String>, Header, description = "The client's name for this request")), responses(
+    params(("Idempotency-Key" = Option<String>, Header, description = "The client's key for this request")), responses(
     (status = 201, description = "The chat", body = wire::Chat),
-    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
-    (status = 422, description = "There is no such agent or model, the title is not one, instructions, tools or metadata exceed their bounds, or the transcript is not one a provider takes", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for another request", body = wire::ProblemBody),
+    (status = 422, description = "There is no such agent or model; the title or transcript is not valid; or instructions, tools or metadata exceed their limits", body = wire::ProblemBody),
 ))]
 pub async fn create(
     caller: May<Chatting>,
@@ -103,8 +103,8 @@ pub async fn create(
 #[utoipa::path(post, path = "/v1/chats/{id}/fork", operation_id = "forkChat", tag = "chats", request_body = wire::Fork, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The new chat", body = wire::Chat),
-    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
-    (status = 409, description = "There is no such message, a call has no result there, or the key was used for something else", body = wire::ProblemBody),
+    (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
+    (status = 409, description = "There is no such message, a call has no result there, or the key was used for another request", body = wire::ProblemBody),
     (status = 413, description = "The title is too long", body = wire::ProblemBody),
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
 ))]
@@ -133,10 +133,10 @@ pub async fn fork(
 /// answered as before.
 #[utoipa::path(delete, path = "/v1/chats/{id}", operation_id = "deleteChat", tag = "chats", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 204, description = "It is gone"),
-    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
-    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
-    (status = 503, description = "Its turn could not be stopped yet: ask again", body = wire::ProblemBody),
+    (status = 204, description = "The chat is deleted"),
+    (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for another request", body = wire::ProblemBody),
+    (status = 503, description = "The chat's turn could not be stopped yet: try again", body = wire::ProblemBody),
 ))]
 pub async fn delete(left: Left<Chatting>, State(app): State<Shared>, key: Key) -> Result<StatusCode, Problem> {
     let Left { caller, id, chat } = left;
@@ -169,7 +169,7 @@ async fn gone(app: &App, chat: &OwnChat) -> Result<(), Problem> {
 /// A chat, without its messages.
 #[utoipa::path(get, path = "/v1/chats/{id}", operation_id = "getChat", tag = "chats", params(("id" = String, Path)), security(("token" = [])), responses(
     (status = 200, description = "The chat", body = wire::Chat),
-    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
 ))]
 pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
     Ok(Answer(chat.now().await?))
@@ -181,8 +181,8 @@ pub async fn get(chat: Own<Reading>) -> Result<Answer<wire::Chat>, Problem> {
 #[utoipa::path(patch, path = "/v1/chats/{id}", operation_id = "updateChat", tag = "chats", request_body = wire::Patch, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
-    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
-    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+    (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
+    (status = 409, description = "The chat's status does not allow it now", body = wire::ProblemBody),
     (status = 413, description = "The title is too long", body = wire::ProblemBody),
     (status = 422, description = "The request is not valid, or there is no such model", body = wire::ProblemBody),
 ))]
@@ -224,8 +224,8 @@ pub struct How {
 /// With `each`, the list of provider calls is streamed, and counts as one of the token's streams.
 #[utoipa::path(get, path = "/v1/chats/{id}/usage", operation_id = "getChatUsage", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "Steps, time, tokens and money", body = wire::Usage),
-    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
-    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+    (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many open streams", body = wire::ProblemBody),
 ))]
 pub async fn usage(chat: Own<Reading>, State(app): State<Shared>, Query(how): Query<How>) -> Result<Response, Problem> {
     let usage = chat.now().await?.standing.usage;

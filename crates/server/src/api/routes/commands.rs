@@ -87,9 +87,9 @@ pub async fn queue(chat: Own<Reading>) -> Result<Answer<Vec<wire::Queued>>, Prob
 /// Deletes a queued message.
 #[utoipa::path(delete, path = "/v1/chats/{id}/queue/{number}", operation_id = "deleteQueuedMessage", tag = "queue", security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It is gone and will not be heard", body = wire::Accepted),
-    (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
-    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
+    (status = 200, description = "The message is deleted and will not be answered", body = wire::Accepted),
+    (status = 404, description = "The message is not queued: it was delivered or deleted", body = wire::ProblemBody),
+    (status = 409, description = "The chat's status does not allow it now", body = wire::ProblemBody),
 ))]
 pub async fn unqueue(
     chat: Own<Chatting>,
@@ -103,10 +103,10 @@ pub async fn unqueue(
 /// Moves a queued message to the front, to be delivered at the next step boundary.
 #[utoipa::path(post, path = "/v1/chats/{id}/queue/{number}/promote", operation_id = "promoteQueuedMessage", tag = "queue", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It is next", body = wire::Accepted),
-    (status = 404, description = "It does not wait: it was heard or deleted", body = wire::ProblemBody),
-    (status = 409, description = "The chat does not take it now", body = wire::ProblemBody),
-    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
+    (status = 200, description = "The message is next in the queue", body = wire::Accepted),
+    (status = 404, description = "The message is not queued: it was delivered or deleted", body = wire::ProblemBody),
+    (status = 409, description = "The chat's status does not allow it now", body = wire::ProblemBody),
+    (status = 429, description = "The owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn promote(
     chat: Own<Chatting>,
@@ -128,8 +128,8 @@ pub async fn promote(
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "The chat as it is now", body = wire::Chat),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
-    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
-    (status = 429, description = "A message waits whose turn would begin, and too many chats run", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for another request", body = wire::ProblemBody),
+    (status = 429, description = "A queued message would begin a turn, and the owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn interrupt(
     chat: Own<Chatting>,
@@ -154,12 +154,12 @@ pub async fn interrupt(
 /// needs `read`.
 #[utoipa::path(post, path = "/v1/chats/{id}/answers", operation_id = "answerCalls", tag = "messages", request_body = wire::Answers, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "They were taken", body = wire::Accepted),
+    (status = 200, description = "The answers are accepted", body = wire::Accepted),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
     (status = 409, description = "A call does not wait for this answer", body = wire::ProblemBody),
-    (status = 413, description = "They are too long", body = wire::ProblemBody),
+    (status = 413, description = "The answers are too long", body = wire::ProblemBody),
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
-    (status = 429, description = "Too many chats run; the calls go on waiting", body = wire::ProblemBody),
+    (status = 429, description = "The owner has too many running chats; the calls stay open", body = wire::ProblemBody),
 ))]
 pub async fn answers(
     chat: Own<Answering>,
@@ -212,9 +212,9 @@ async fn answered(
 #[utoipa::path(post, path = "/v1/chats/{id}/compact", operation_id = "compactChat", tag = "messages", request_body = wire::Nothing, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "A summary is being written", body = wire::Accepted),
-    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
+    (status = 429, description = "The owner has too many running chats", body = wire::ProblemBody),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
-    (status = 409, description = "The chat does not take it now, or there is nothing to summarise", body = wire::ProblemBody),
+    (status = 409, description = "The chat's status does not allow it now, or there is nothing to summarise", body = wire::ProblemBody),
 ))]
 pub async fn compact(
     chat: Own<Chatting>,

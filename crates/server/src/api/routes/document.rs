@@ -15,18 +15,18 @@ const PROBLEM: &str = "application/problem+json";
 
 /// Errors of every route.
 const EVERYWHERE: [(&str, &str); 9] = [
-    ("401", "There is no token, or not a good one"),
-    ("403", "The token may not do this, or a page of another site asks"),
-    ("404", "There is no such thing, or it is somebody else's"),
+    ("401", "There is no token, or it is not valid"),
+    ("403", "The token lacks a scope, or the request comes from a page of another site"),
+    ("404", "Not found, or it belongs to another owner"),
     ("408", "The request took too long"),
     ("421", "The request is for another server"),
     ("422", "The request is not valid"),
-    ("429", "Too many requests; Retry-After says when to come again"),
-    ("500", "The server is at fault"),
-    ("503", "The store is away, or too much is sent or read at once; Retry-After says when to come again"),
+    ("429", "Too many at once; Retry-After says when to retry"),
+    ("500", "An error of the server"),
+    ("503", "The store is not available, or too many bytes are sent or read at once; Retry-After says when to retry"),
 ];
 /// Errors of routes with a body.
-const WITH_BODY: [(&str, &str); 2] = [("413", "It is too long"), ("415", "It is not JSON")];
+const WITH_BODY: [(&str, &str); 2] = [("413", "The body is too long"), ("415", "The body is not JSON")];
 
 /// Adds the responses of the guard and the extractors to every operation.
 pub fn complete(document: &mut OpenApi) {

@@ -58,9 +58,9 @@ const FOLLOWED_LEN_MAX: usize = 32;
 /// `list` is the newest page of the list, and replaces everything sent of the list before; `heading` is a chat that is new
 /// or changed, `gone` one that was deleted.
 #[utoipa::path(get, path = "/v1/stream", operation_id = "streamChats", tag = "messages", security(("token" = [])), params(These), responses(
-    (status = 200, description = "Server-sent events; `data` is a `Told`, but of a `list` it is a `Chats`, of a `heading` a `Listed`, and of what is `gone` just its `chat`", content_type = "text/event-stream", body = wire::Lines),
-    (status = 422, description = "What to follow is not said well", body = wire::ProblemBody),
-    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+    (status = 200, description = "Server-sent events; `data` is a `Told`, but a `Chats` for `list`, a `Listed` for `heading`, and only the `chat` for `gone`", content_type = "text/event-stream", body = wire::Lines),
+    (status = 422, description = "The parameter `chats` is not valid", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many open streams", body = wire::ProblemBody),
 ))]
 pub async fn all(
     caller: May<Reading>,
@@ -92,9 +92,9 @@ fn followed(text: &str) -> Option<stream::Followed> {
 /// `after`.
 #[utoipa::path(get, path = "/v1/chats/{id}/stream", operation_id = "streamChat", tag = "messages", security(("token" = [])),
     params(("id" = String, Path), From, ("Last-Event-ID" = Option<String>, Header)), responses(
-    (status = 200, description = "Server-sent events; `data` is what `Event` says", content_type = "text/event-stream", body = wire::Lines),
+    (status = 200, description = "Server-sent events; `data` is an `Event`", content_type = "text/event-stream", body = wire::Lines),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
-    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many open streams", body = wire::ProblemBody),
 ))]
 pub async fn stream(
     chat: Own<Reading>,

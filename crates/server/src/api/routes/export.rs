@@ -64,9 +64,9 @@ pub struct How {
 /// Exports a whole chat: its messages, and in JSON every provider call.
 #[utoipa::path(get, path = "/v1/chats/{id}/export", operation_id = "exportChat", tag = "chats", params(("id" = String, Path), How), security(("token" = [])), responses(
     (status = 200, description = "The chat", content((wire::Export = "application/json"), (String = "text/markdown"))),
-    (status = 404, description = "There is none, or it is somebody else's", body = wire::ProblemBody),
+    (status = 404, description = "Not found, or it belongs to another owner", body = wire::ProblemBody),
     (status = 422, description = "There is no such format", body = wire::ProblemBody),
-    (status = 429, description = "The token has too many streams open", body = wire::ProblemBody),
+    (status = 429, description = "The token has too many open streams", body = wire::ProblemBody),
 ))]
 pub async fn export(
     chat: Own<Reading>,

@@ -21,9 +21,9 @@ const TYPES: [&str; 6] = ["image/png", "image/jpeg", "image/gif", "image/webp", 
 
 /// The bytes of a file in a message, or of a medium in a tool's result.
 #[utoipa::path(get, path = "/v1/chats/{id}/messages/{number}/files/{place}", operation_id = "getFile", tag = "messages", security(("token" = [])),
-    params(("id" = String, Path), ("number" = u64, Path), ("place" = u64, Path, description = "Its place among the parts, or among the media of a result, from 0")), responses(
+    params(("id" = String, Path), ("number" = u64, Path), ("place" = u64, Path, description = "The position among the parts, or among the media of a result, from 0")), responses(
     (status = 200, description = "The bytes", content_type = "application/octet-stream"),
-    (status = 404, description = "There is no such file, or its bytes are not kept any more", body = wire::ProblemBody),
+    (status = 404, description = "There is no such file, or its bytes are not stored any more", body = wire::ProblemBody),
 ))]
 pub async fn file(
     chat: Own<Reading>,

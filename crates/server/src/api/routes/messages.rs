@@ -33,7 +33,7 @@ pub struct Which {
 #[utoipa::path(get, path = "/v1/chats/{id}/messages", operation_id = "listMessages", tag = "messages", params(("id" = String, Path), Which), security(("token" = [])), responses(
     (status = 200, description = "The messages", body = wire::Messages),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
-    (status = 422, description = "A condition is wrong", body = wire::ProblemBody),
+    (status = 422, description = "A query parameter is not valid", body = wire::ProblemBody),
 ))]
 pub async fn page(
     chat: Own<Reading>,
@@ -57,12 +57,12 @@ pub async fn page(
 /// The response is sent when the message is stored; the model's answer comes in the stream.
 #[utoipa::path(post, path = "/v1/chats/{id}/messages", operation_id = "sendMessage", tag = "messages", request_body = wire::Send, security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 202, description = "It is kept and will be heard", body = wire::Accepted),
+    (status = 202, description = "The message is stored and will be answered", body = wire::Accepted),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
-    (status = 409, description = "The chat does not take it, or the key was used for something else", body = wire::ProblemBody),
-    (status = 413, description = "It is too long", body = wire::ProblemBody),
-    (status = 422, description = "It is empty or not valid", body = wire::ProblemBody),
-    (status = 429, description = "The queue is full, or too many chats run", body = wire::ProblemBody),
+    (status = 409, description = "The chat's status does not allow it, or the key was used for another request", body = wire::ProblemBody),
+    (status = 413, description = "The message is too long", body = wire::ProblemBody),
+    (status = 422, description = "The message is empty or not valid", body = wire::ProblemBody),
+    (status = 429, description = "The queue is full, or the owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn send(
     chat: Own<Chatting>,
@@ -80,12 +80,12 @@ pub async fn send(
 /// Replaces a user message, and everything after it.
 #[utoipa::path(put, path = "/v1/chats/{id}/messages/{number}", operation_id = "editMessage", tag = "messages", request_body = wire::Edit, security(("token" = [])),
     params(("id" = String, Path), ("number" = u64, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It was replaced, and a new turn began", body = wire::Accepted),
+    (status = 200, description = "The message is replaced, and a new turn begins", body = wire::Accepted),
     (status = 404, description = "There is no such chat", body = wire::ProblemBody),
-    (status = 409, description = "It cannot be edited now", body = wire::ProblemBody),
-    (status = 413, description = "It is too long", body = wire::ProblemBody),
-    (status = 422, description = "It is empty or not valid", body = wire::ProblemBody),
-    (status = 429, description = "Too many chats run", body = wire::ProblemBody),
+    (status = 409, description = "The message cannot be edited now", body = wire::ProblemBody),
+    (status = 413, description = "The message is too long", body = wire::ProblemBody),
+    (status = 422, description = "The message is empty or not valid", body = wire::ProblemBody),
+    (status = 429, description = "The owner has too many running chats", body = wire::ProblemBody),
 ))]
 pub async fn edit(
     chat: Own<Chatting>,

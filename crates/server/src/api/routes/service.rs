@@ -24,7 +24,7 @@ pub async fn healthz() -> &'static str {
 /// Readiness: chats can be read and driven. Needs no token, because health checks have none.
 #[utoipa::path(get, path = "/readyz", operation_id = "getReadiness", tag = "server", responses(
     (status = 200, description = "The server is ready"),
-    (status = 503, description = "It is not", body = wire::ProblemBody),
+    (status = 503, description = "The server is not ready", body = wire::ProblemBody),
 ))]
 pub async fn readyz(State(app): State<Shared>) -> Result<&'static str, Problem> {
     if app.is_ready().await {

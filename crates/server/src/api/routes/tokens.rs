@@ -32,7 +32,7 @@ pub async fn list(_: May<Managing>, State(app): State<Shared>) -> Result<Answer<
 #[utoipa::path(post, path = "/v1/tokens", operation_id = "createToken", tag = "tokens", request_body = wire::NewToken, security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 201, description = "The token", body = wire::Secret),
-    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for another request", body = wire::ProblemBody),
     (status = 422, description = "The request is not valid", body = wire::ProblemBody),
 ))]
 pub async fn make(
@@ -88,9 +88,9 @@ pub async fn make(
 /// Revokes a token. Its open streams end within seconds. Revoking it again changes nothing.
 #[utoipa::path(delete, path = "/v1/tokens/{id}", operation_id = "revokeToken", tag = "tokens", security(("token" = [])),
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It opens nothing any more", body = wire::TokenInfo),
+    (status = 200, description = "The token is revoked", body = wire::TokenInfo),
     (status = 404, description = "There is no such token", body = wire::ProblemBody),
-    (status = 409, description = "The key was used for something else", body = wire::ProblemBody),
+    (status = 409, description = "The key was used for another request", body = wire::ProblemBody),
 ))]
 pub async fn revoke(
     caller: May<Managing>,

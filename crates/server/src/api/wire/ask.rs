@@ -228,7 +228,7 @@ pub enum Answer {
         /// The call.
         #[schema(example = "3.0")]
         call: String,
-        /// What the model is told: text. JSON is given as text too.
+        /// The output for the model: text. JSON is given as text too.
         #[serde(deserialize_with = "output")]
         output: String,
     },
@@ -237,7 +237,7 @@ pub enum Answer {
         /// The call.
         #[schema(example = "3.0")]
         call: String,
-        /// What the model is told: text. JSON is given as text too.
+        /// The error for the model: text. JSON is given as text too.
         #[serde(deserialize_with = "output")]
         output: String,
     },
@@ -274,14 +274,14 @@ pub struct Accepted {
 pub type Said = Result<Arc<[message::Part]>, &'static str>;
 
 impl Send {
-    /// What is said.
+    /// The valid parts of the message, or what is wrong with them.
     pub fn said(self) -> Said {
         said(self.text, self.parts)
     }
 }
 
 impl Edit {
-    /// What is said.
+    /// The valid parts of the message, or what is wrong with them.
     pub fn said(self) -> Said {
         said(self.text, self.parts)
     }

@@ -172,7 +172,7 @@ async fn a_later_head_has_to_be_whole_in_time_too() {
     stream.write_all(format!("{HEAD}GET /").as_bytes()).await.unwrap();
     answered(&mut stream).await;
     let began = Instant::now();
-    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "nobody waits for ever");
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "the connection is closed");
     assert_eq!(began.elapsed(), app.bounds.idle_max, "for what came before its turn: as long as for nothing");
 }
 
@@ -221,7 +221,7 @@ async fn readers_that_take_nothing_share_a_budget() {
     assert_eq!(answers[3].headers()["retry-after"], "1");
     assert_eq!(app.answers.free(), 100);
     sleep(bounds.stall_max * 2 + SECOND * 70).await;
-    assert_eq!(app.answers.free(), room, "nobody has taken anything");
+    assert_eq!(app.answers.free(), room, "no client has taken anything");
     let again = get(&client, &file).await;
     assert_eq!((again.status().as_u16(), app.answers.free()), (200, room - file_bytes));
     connection.abort();

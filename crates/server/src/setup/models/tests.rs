@@ -24,7 +24,7 @@ async fn every_usual_model_has_a_provider() {
             assert_eq!((without_key.contains(&provider.to_owned()), without_key.len()), (false, KEYS.len() - 1));
             assert!(models.iter().any(|offered| offered.has(&asked)), "{asked} cannot be chosen");
             let engine = builder.start();
-            assert!(engine.facts(&asked).is_some(), "nobody provides {asked}");
+            assert!(engine.facts(&asked).is_some(), "no provider for {asked}");
             assert!(models.iter().filter_map(Offered::named).all(|model| engine.facts(model).is_some()));
         }
     }
@@ -145,6 +145,6 @@ async fn a_configured_price_applies() {
         }
     }
     let company = Company { prices: BTreeMap::from([("lap/x".parse().unwrap(), price)]), ..Company::default() };
-    let Err(error) = brought(&company, &[]) else { panic!("nobody is called so") };
-    assert!(error.to_string().contains("what lap/x costs, and nobody provides it"), "{error}");
+    let Err(error) = brought(&company, &[]) else { panic!("no provider has that name") };
+    assert!(error.to_string().contains("`prices` has lap/x, but there is no such provider"), "{error}");
 }

@@ -142,7 +142,7 @@ async fn an_expired_token_needs_no_store() {
         until(|| app.meter.streams.get() == 1).await;
         away.how.store(how, Ordering::Relaxed);
         sleep(SECOND * 50).await;
-        assert_eq!(app.meter.streams.get(), 1, "nobody is cut for a store that is away");
+        assert_eq!(app.meter.streams.get(), 1, "no stream is cut because the store is unavailable");
         sleep(SECOND * 10).await;
         noticed(&app).await;
     }
