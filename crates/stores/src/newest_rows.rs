@@ -50,11 +50,6 @@ impl NewestRows {
         (rows, bytes)
     }
 
-    /// Forgets all rows: another step has begun.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// All rows, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &JournalRow> {
         self.appends.iter().flat_map(|(rows, _)| rows.iter())

@@ -15,7 +15,7 @@ pub(crate) enum Transcript {
         /// Without the bytes of media and long results until [`Transcript::replace`] fills them in.
         messages: Vec<Arc<Message>>,
         /// The messages as prepared for the model that was asked last.
-        prompt: Option<Prompt>,
+        prompt: Option<Box<Prompt>>,
     },
 }
 
@@ -88,12 +88,12 @@ impl Transcript {
         hidden_until: MessageId,
         read: impl FnOnce(&Prompt) -> T,
     ) -> (T, PromptOrigin) {
-        let fits = |prompt: &Prompt| prompt.target() == target && prompt.unseen() == hidden_until;
+        let fits = |prompt: &Box<Prompt>| prompt.target() == target && prompt.unseen() == hidden_until;
         match self {
             Self::Loaded { messages, prompt } => {
                 let (current, origin) = match prompt.take().filter(fits) {
                     Some(current) => (current, PromptOrigin::Kept),
-                    None => (prompt_of(messages.iter(), target, hidden_until), PromptOrigin::New),
+                    None => (Box::new(prompt_of(messages.iter(), target, hidden_until)), PromptOrigin::New),
                 };
                 (read(prompt.insert(current)), origin)
             }

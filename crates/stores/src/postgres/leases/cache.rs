@@ -115,7 +115,7 @@ impl HeldChat {
         if chat.step != self.step {
             self.step = chat.step;
             self.end = Seq(0);
-            self.newest.clear();
+            self.newest = NewestRows::default();
         }
         self.chat = chat.is_busy().then_some(chat); // One at rest may rest for long.
     }
