@@ -88,10 +88,10 @@ impl Transcript {
         hidden_until: MessageId,
         read: impl FnOnce(&Prompt) -> T,
     ) -> (T, PromptOrigin) {
-        let fits = |prompt: &Box<Prompt>| prompt.target() == target && prompt.unseen() == hidden_until;
+        let fits = |prompt: &Prompt| prompt.target() == target && prompt.unseen() == hidden_until;
         match self {
             Self::Loaded { messages, prompt } => {
-                let (current, origin) = match prompt.take().filter(fits) {
+                let (current, origin) = match prompt.take().filter(|prompt| fits(prompt)) {
                     Some(current) => (current, PromptOrigin::Kept),
                     None => (Box::new(prompt_of(messages.iter(), target, hidden_until)), PromptOrigin::New),
                 };
