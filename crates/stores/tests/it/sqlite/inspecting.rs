@@ -120,7 +120,7 @@ async fn damage_is_told() {
     assert!(matches!(SqliteInspection::open(dir.as_ref()), Err(OpenError::Missing(_))));
     let store = open(&dir);
     for number in 0..400 {
-        store.create(&NewChat::of(chat_id(number), "agent", &"owner ".repeat(40))).await.unwrap();
+        store.create(&NewChat::of(chat_id(number), "agent", "owner ".repeat(40))).await.unwrap();
     }
     drop(store);
     damage(&dir);

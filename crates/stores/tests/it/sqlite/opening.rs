@@ -165,7 +165,7 @@ async fn a_damaged_database_is_opened_for_what_is_left() {
     let dir = Scratch::new();
     let store = open(&dir);
     for number in 1..200 {
-        store.create(&NewChat::of(chat_id(number), "agent", &"owner".repeat(50))).await.unwrap();
+        store.create(&NewChat::of(chat_id(number), "agent", "owner".repeat(50))).await.unwrap();
     }
     drop(store);
     damage(&dir);
