@@ -1,0 +1,32 @@
+//! Tools for agents: processes that are confined by the kernel and leave nothing behind.
+//!
+//! A model's tool call starts programs that nobody reviewed. Two things must hold whatever they do: they reach only what
+//! the operator's [`Policy`] gives them, and they end when they should, with everything they started. [`confine`] is the
+//! first: Landlock, seccomp and resource limits, and a mount namespace of the system's bubblewrap where that works.
+//! [`supervisor`] is the second: each tool process has a small parent of its own, which adopts every orphan below it and
+//! kills all of them when the command ends, when it is told to, or when the daemon dies.
+//!
+//! Both run in processes of their own, made from the program's own executable. Its `main` calls [`init`] first.
+
+pub mod confine;
+pub mod supervisor;
+mod wire;
+
+pub use confine::probe::{Level, Probe};
+pub use supervisor::{Command, Ended, Running};
+pub use wire::{Access, Network, Policy};
+
+/// Takes over if this process was started as a helper, and returns otherwise. Call it first in `main`.
+///
+/// A program that embeds tools starts itself again as the supervisor and as the confined child, so that no second
+/// executable has to be found.
+pub fn init() {
+    let mut args = std::env::args_os().skip(1);
+    let code = match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some(supervisor::ROLE) => supervisor::process::main(),
+        Some(confine::ROLE) => confine::process::main(args),
+        Some(confine::probe::ROLE) => confine::probe::main(args),
+        Some(_) | None => return,
+    };
+    std::process::exit(code);
+}

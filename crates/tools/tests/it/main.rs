@@ -1,0 +1,60 @@
+//! Tools as real processes, on the kernel this machine has.
+
+mod escapes;
+mod leftovers;
+
+use std::path::{Path, PathBuf};
+
+use everturn_tools::{Command, Ended, Level, Policy};
+use tokio::io::AsyncReadExt as _;
+
+const HELPER: &str = env!("CARGO_BIN_EXE_everturn-tool-helper");
+
+/// A directory with a workspace and what must stay out of reach beside it.
+struct Scratch {
+    root: tempfile::TempDir,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("everturn-tools").tempdir().unwrap();
+        for name in ["workspace", "outside", "temporary"] {
+            std::fs::create_dir(root.path().join(name)).unwrap();
+        }
+        std::fs::write(root.path().join("outside/secret"), "the secret").unwrap();
+        Self { root }
+    }
+
+    fn workspace(&self) -> PathBuf {
+        self.root.path().join("workspace")
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.root.path().join("outside")
+    }
+
+    fn writing(&self) -> Policy {
+        Policy { temporary: Some(self.root.path().join("temporary")), ..Policy::writing(self.workspace()) }
+    }
+}
+
+/// A shell script in the workspace, with the paths of the scratch as variables.
+fn script(scratch: &Scratch, script: &str) -> Command {
+    shell(script, &scratch.workspace()).variable("OUTSIDE", scratch.outside().to_string_lossy())
+}
+
+fn shell(script: &str, directory: &Path) -> Command {
+    Command::new(["/bin/bash", "-c", script], directory).variable("PATH", "/usr/bin:/bin").with_helper(HELPER)
+}
+
+async fn run(command: Command) -> (Ended, String) {
+    let mut running = command.start().await.unwrap();
+    let mut output = Vec::new();
+    running.stdout.read_to_end(&mut output).await.unwrap();
+    (running.wait().await.unwrap(), String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Runs a script at a level, and says what it printed.
+async fn confined(scratch: &Scratch, policy: Policy, level: Level, text: &str) -> String {
+    run(script(scratch, text).confine(policy, level).unwrap()).await.1
+}
