@@ -27,6 +27,13 @@ pub fn restrict(policy: &Policy) -> Result<(), ConfineError> {
 }
 
 fn programs(policy: &Policy) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+    // The flags of clone3 are in memory, where a filter cannot look. Without it the C library uses clone.
+    let missing: BTreeMap<i64, Vec<SeccompRule>> = [(numbers::CLONE3, Vec::new())].into();
+    Ok([compile(refused(policy)?, numbers::EPERM)?, compile(missing, numbers::ENOSYS)?])
+}
+
+/// The refused calls, each with the arguments for which it is refused; with none, always.
+fn refused(policy: &Policy) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let mut refuse = |number: i64, rule: Vec<SeccompRule>| {
         #[cfg(target_arch = "x86_64")]
@@ -53,9 +60,7 @@ fn programs(policy: &Policy) -> Result<[BpfProgram; 2], seccompiler::BackendErro
             refuse(*number, Vec::new());
         }
     }
-    // The flags of clone3 are in memory, where a filter cannot look. Without it the C library uses clone.
-    let missing: BTreeMap<i64, Vec<SeccompRule>> = [(numbers::CLONE3, Vec::new())].into();
-    Ok([compile(rules, numbers::EPERM)?, compile(missing, numbers::ENOSYS)?])
+    Ok(rules)
 }
 
 fn compile(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: u32) -> Result<BpfProgram, seccompiler::BackendError> {
@@ -172,4 +177,28 @@ mod numbers {
         SYS_lremovexattr,
         SYS_fremovexattr,
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn calls_of_the_x32_variant_are_refused_too() {
+        let rules = refused(&Policy::reading("/w")).expect("valid rules");
+        let (x32, native): (Vec<i64>, Vec<i64>) = rules.keys().partition(|number| *number & X32 != 0);
+        assert_eq!(x32, native.iter().map(|number| number | X32).collect::<Vec<_>>());
+        assert!(native.contains(&numbers::SOCKET));
+    }
+
+    #[test]
+    fn a_policy_refuses_no_more_than_it_says() {
+        let count = |policy: &Policy| refused(policy).expect("valid rules").len();
+        let reading = Policy::reading("/w");
+        let writing = Policy::writing("/w");
+        let online = Policy { network: Network::On, ..writing.clone() };
+        assert!(count(&reading) > count(&writing) && count(&writing) > count(&online));
+        assert!(!refused(&online).expect("valid rules").contains_key(&numbers::SOCKET));
+    }
 }
