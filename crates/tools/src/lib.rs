@@ -11,10 +11,12 @@
 pub mod confine;
 pub mod supervisor;
 mod wire;
+pub mod workspace;
 
 pub use confine::probe::{Level, Probe};
 pub use supervisor::{Command, Ended, Running};
 pub use wire::{Access, Network, Policy};
+pub use workspace::Workspace;
 
 /// Takes over if this process was started as a helper, and returns otherwise. Call it first in `main`.
 ///
@@ -25,6 +27,7 @@ pub fn init() {
     let code = match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some(supervisor::ROLE) => supervisor::process::main(),
         Some(confine::ROLE) => confine::process::main(args),
+        Some(workspace::ROLE) => workspace::process::main(),
         Some(confine::probe::ROLE) => confine::probe::main(args),
         Some(_) | None => return,
     };

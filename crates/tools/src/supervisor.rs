@@ -34,7 +34,7 @@ pub const ROLE: &str = "__everturn-supervise";
 /// The byte that asks for the command's end.
 const STOP: u8 = b'S';
 /// This program, also after an upgrade has replaced its file.
-const OWN_EXECUTABLE: &str = "/proc/self/exe";
+pub(crate) const OWN_EXECUTABLE: &str = "/proc/self/exe";
 /// How long a command may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
 

@@ -92,3 +92,52 @@ pub(crate) enum Report {
     /// The command ended, and nothing it started is left.
     Ended { code: Option<i32>, signal: Option<i32>, killed: usize },
 }
+
+/// What a file tool is asked to do, in the confined process of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FileRequest {
+    /// Lines of a file.
+    Read { path: String, from: usize, lines: usize },
+    /// The entries of a directory.
+    List { path: String, depth: usize, glob: Option<String> },
+    /// Lines, or names, that match.
+    Search(SearchRequest),
+    /// The whole content of a file.
+    Write { path: String, content: String, read: Option<String> },
+    /// Replacements in a file.
+    Edit { path: String, edits: Vec<Edit>, read: Option<String> },
+}
+
+/// What to search for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SearchRequest {
+    pub pattern: String,
+    pub path: String,
+    pub glob: Option<String>,
+    pub context: usize,
+    pub ignore_case: bool,
+    pub names: bool,
+}
+
+/// One replacement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub(crate) struct Edit {
+    /// The text to replace, exactly as it is in the file. It must occur once, unless `all` is true.
+    pub old: String,
+    /// The text to put in its place.
+    pub new: String,
+    /// Replace every occurrence.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FileReply {
+    /// Text for the model, and the hash of the file as it is now, if it was one.
+    Text { text: String, hash: Option<String> },
+    /// An image, in base64.
+    Image { media_type: String, data: String },
+    /// Why nothing was done.
+    Refused(String),
+}

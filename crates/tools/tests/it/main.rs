@@ -4,6 +4,7 @@
 
 mod escapes;
 mod leftovers;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,20 @@
+//! The confined process of the file tools: one request on standard input, one reply on standard output.
+
+use std::io::{Read as _, Write as _};
+
+use super::files;
+use crate::wire::{FileReply, FileRequest};
+
+/// Answers one request for the directory it was started in.
+pub(crate) fn main() -> i32 {
+    let mut request = Vec::new();
+    let read = std::io::stdin().read_to_end(&mut request).map_err(|error| error.to_string());
+    let request = read.and_then(|_| serde_json::from_slice::<FileRequest>(&request).map_err(|error| error.to_string()));
+    let reply = match (request, std::env::current_dir()) {
+        (Ok(request), Ok(root)) => files::answer(&root, request),
+        (Err(error), _) => FileReply::Refused(error),
+        (_, Err(error)) => FileReply::Refused(format!("the workspace is not there: {error}")),
+    };
+    let written = serde_json::to_vec(&reply).map(|reply| std::io::stdout().write_all(&reply));
+    i32::from(!matches!(written, Ok(Ok(()))))
+}
