@@ -10,8 +10,8 @@ use everturn_core::limits::Limits;
 use everturn_core::prompt::{BadSampling, Effort, Sampling};
 use serde_json::Value;
 
-use crate::tool::Tool;
 use crate::tool::toolbox::{BadTool, LiveToolbox, Shelf, Toolbox};
+use crate::tool::{SharedTool, Tool};
 
 /// A model with its instructions, tools and limits.
 #[derive(Clone)]
@@ -142,6 +142,14 @@ impl Agent {
     /// Returns the agent with a tool. Agents it was cloned from, or that were cloned from it, do not get it.
     pub fn tool(mut self, tool: impl Tool) -> Result<Self, BadTool> {
         self.toolbox.add(tool)?;
+        Ok(self)
+    }
+
+    /// Returns the agent with several tools.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = SharedTool>) -> Result<Self, BadTool> {
+        for tool in tools {
+            self.toolbox.add_shared(tool)?;
+        }
         Ok(self)
     }
 

@@ -55,7 +55,7 @@ pub use handle::{ChatHandle, Rest};
 pub use observe::metrics::Metrics;
 pub use observe::spans::{FINISH_REASONS, TARGET as SPANS};
 pub use tool::toolbox::{BadTool, LiveToolbox, Toolbox};
-pub use tool::{After, Approval, Beside, FnTool, Policy, Tool, ToolContext, ToolError, ToolOutput, tool};
+pub use tool::{After, Approval, Beside, FnTool, Policy, SharedTool, Tool, ToolContext, ToolError, ToolOutput, tool};
 pub use util::poll_on_wake::PollOnWake;
 pub use watch::feed::{Changed, Feed};
 pub use watch::hub::DeltaLog;

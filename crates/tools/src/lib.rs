@@ -6,7 +6,25 @@
 //! [`supervisor`] is the second: each tool process has a small parent of its own, which adopts every orphan below it and
 //! kills all of them when the command ends, when it is told to, or when the daemon dies.
 //!
-//! Both run in processes of their own, made from the program's own executable. Its `main` calls [`init`] first.
+//! [`Workspace`] builds on both: tools with which a model reads, searches and changes the files of one directory and runs
+//! commands in it.
+//!
+//! Both run in processes of their own, made from the program's own executable. Its `main` calls [`init`] first:
+//!
+//! ```no_run
+//! use everturn::Agent;
+//! use everturn_tools::{Probe, Workspace};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     everturn_tools::init();
+//!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//!     let probe = runtime.block_on(Probe::run("/proc/self/exe".as_ref()));
+//!     let workspace = Workspace::new("/srv/site", "/srv/temporary", probe.level)?;
+//!     let agent = Agent::new("anthropic/claude-sonnet-4-5".parse()?).tools(workspace.tools())?;
+//!     # drop(agent);
+//!     Ok(())
+//! }
+//! ```
 
 pub mod confine;
 pub mod supervisor;

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn::Tool;
+use everturn::SharedTool;
 use everturn::core::ids::ChatId;
 
 use crate::confine::probe::Level;
@@ -24,9 +24,6 @@ use crate::wire::{Access, Network, Policy};
 pub const ROLE: &str = "__everturn-files";
 /// Files whose state is remembered over all chats. One that is forgotten has to be read again before it is changed.
 const SEEN_MAX: usize = 10_000;
-
-/// A tool of any kind.
-pub type SharedTool = Arc<dyn Tool>;
 
 type Seen = HashMap<(ChatId, PathBuf), String>;
 

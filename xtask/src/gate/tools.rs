@@ -16,7 +16,7 @@ pub fn provide(root: &Path, step: Step) -> Result<()> {
         Step::Fmt => component(root, "fmt", "rustfmt"),
         Step::Clippy | Step::Features => component(root, "clippy", "clippy"),
         Step::Quick => subcommand(root, "nextest", "cargo-nextest"),
-        Step::Nextest => subcommand(root, "nextest", "cargo-nextest").and_then(|()| postgres()),
+        Step::Nextest => subcommand(root, "nextest", "cargo-nextest").and_then(|()| packages()),
         Step::Tidy | Step::Doc | Step::Deny | Step::Doctest => Ok(()),
     }
 }
@@ -51,14 +51,17 @@ fn subcommand(root: &Path, subcommand: &str, package: &str) -> Result<()> {
     install(workspace::cargo(root).args(["install", "--locked", "--debug", package]))
 }
 
-/// Tests of the shared store need a database server and a pooler. They are started by the tests, not by the machine.
-fn postgres() -> Result<()> {
+/// Tests need a database server, a pooler, and the program that confines tools. The tests start them, not the machine.
+fn packages() -> Result<()> {
     let mut missing = Vec::new();
     if everturn_props::postgres_bin().is_err() {
         missing.push(everturn_props::PACKAGE);
     }
     if !everturn_props::Pooler::is_installed() {
         missing.push(everturn_props::pooler::PACKAGE);
+    }
+    if !Path::new("/usr/bin/bwrap").exists() {
+        missing.push("bubblewrap");
     }
     if missing.is_empty() {
         return Ok(());

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("everturn-stores", &["everturn-core"]),
     ("everturn-testkit", &["everturn-core", "everturn-stores"]),
     ("everturn", &["everturn-core", "everturn-providers", "everturn-stores"]),
+    ("everturn-tools", &["everturn"]),
     ("everturn-understudy", &["everturn-core", "everturn-providers"]),
     ("everturn-server", &["everturn", "everturn-core", "everturn-providers", "everturn-stores", "everturn-understudy"]),
     ("everturn-frontend", &["everturn", "everturn-server"]),

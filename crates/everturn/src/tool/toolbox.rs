@@ -132,6 +132,11 @@ impl Toolbox {
         self.put(Arc::new(tool), true)
     }
 
+    /// Adds a tool that is shared with other toolboxes.
+    pub fn add_shared(&mut self, tool: SharedTool) -> Result<(), BadTool> {
+        self.put(tool, true)
+    }
+
     /// Adds a tool that is not offered to the model, but runs when it is called. For toolboxes too large to describe.
     pub fn add_unoffered(&mut self, tool: impl Tool) -> Result<(), BadTool> {
         self.put(Arc::new(tool), false)

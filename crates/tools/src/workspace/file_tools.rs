@@ -9,13 +9,13 @@ use base64::Engine as _;
 use everturn::core::chat::Effect;
 use everturn::core::message::Media;
 use everturn::core::prompt::ToolSpec;
-use everturn::{Beside, Policy, Tool, ToolContext, ToolError, ToolOutput};
+use everturn::{Beside, Policy, SharedTool, Tool, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{ROLE, SharedTool, Workspace};
+use super::{ROLE, Workspace};
 use crate::confine::namespace::INSIDE;
 use crate::confine::probe::Level;
 use crate::supervisor::Command;

@@ -50,6 +50,15 @@ fn shell(script: &str, directory: &Path) -> Command {
     Command::new(["/bin/bash", "-c", script], directory).variable("PATH", "/usr/bin:/bin").with_helper(HELPER)
 }
 
+/// The levels at which commands can be confined here. A machine without bubblewrap, user namespaces or Landlock has fewer.
+async fn levels() -> Vec<Level> {
+    let probe = everturn_tools::Probe::run(Path::new(HELPER)).await;
+    for reason in &probe.reasons {
+        eprintln!("not tested here: {reason}");
+    }
+    [Level::Full, Level::Partial].into_iter().filter(|level| *level <= probe.level).collect()
+}
+
 async fn run(command: Command) -> (Ended, String) {
     let mut running = command.start().await.unwrap();
     let mut output = Vec::new();
