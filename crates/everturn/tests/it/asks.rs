@@ -254,7 +254,7 @@ async fn an_ask_survives_its_process() {
 
 /// A deadline that passed while no process drove the chat is kept by the next one.
 #[tokio::test(start_paused = true)]
-async fn a_deadline_passes_while_nobody_looks() {
+async fn a_deadline_passes_without_a_driver() {
     let (stage, _watch) = asked(with_clients(), [call("photo", json!({}))]).await;
     stage.engine.shutdown().await;
     tokio::time::sleep(Limits::default().awaiting_max * 2).await;
@@ -369,7 +369,7 @@ async fn a_tool_that_comes_later_is_not_run_unasked() {
     assert_eq!(told[0].2, "A person has to allow `deploy`, and none was asked. Call it again.");
 }
 
-/// What clients answer is cut like what tools put out, kept whole beside it, and refused when it is beyond all bounds.
+/// A client's answer is cut like a tool's output and stored whole beside it; one above the limit is refused.
 #[tokio::test(start_paused = true)]
 async fn a_long_answer_is_cut_and_an_endless_one_refused() {
     let mut agent = with_clients();
@@ -384,8 +384,7 @@ async fn a_long_answer_is_cut_and_an_endless_one_refused() {
     assert_eq!(result.output.full.as_ref().unwrap().len(), 150_000);
 }
 
-/// What can be read again is not kept while people take their time: of a chat that waits, memory holds where it stands.
-/// An answer finds everything as it was.
+/// A chat that waits for a user keeps only its status in memory; the transcript is read again when the answer comes.
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_unloads_the_transcript() {
     let calls = [call("map", json!({"of": "Oslo"})), call("photo", json!({}))];

@@ -1,4 +1,4 @@
-//! A store that is away for a moment: nothing that is in hand is lost by it.
+//! A store that is unavailable for a moment: no work in progress is lost.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn is_done(stage: &Stage, diary: &Diary, fault: Fault) {
     }
 }
 
-/// I8, I21: what a tool came to is kept until the store can take it, and the others run on.
+/// I8, I21: a tool's result is kept in memory until the store is available, and the other tools run on.
 #[tokio::test(start_paused = true)]
 async fn a_result_waits_for_the_store() {
     for fault in FAULTS {
@@ -117,7 +117,7 @@ async fn a_message_that_cannot_be_queued_costs_no_tool() {
     }
 }
 
-/// I12, I21: nor an answer its stream.
+/// I12, I21: a message that cannot be queued just now does not end the stream of an answer.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_cannot_be_queued_costs_no_answer() {
     for fault in FAULTS {

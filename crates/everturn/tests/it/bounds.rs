@@ -62,8 +62,8 @@ async fn every_bound_ends_the_turn_with_its_own_reason() {
     assert_eq!(ended(stuck, agent()).await, (TurnEnd::SameCallMax, 5));
 }
 
-/// A turn that polls is not stuck: the same call is fine for as long as it is told something new, and a tool may have a
-/// bound of its own for when it is not.
+/// A turn that polls is not stuck: equal calls are allowed as long as their results differ, and a tool may have its own
+/// limit for equal results.
 #[tokio::test(start_paused = true)]
 async fn polling_is_not_being_stuck() {
     let asks = || {
@@ -107,7 +107,8 @@ async fn the_time_ends_an_answer() {
     assert_eq!((stage.replies().await, cancelled(&stage.understudy)), ("and ".repeat(6), vec!["r1".to_owned()]));
 }
 
-/// I17: it ends tools as well: those that run are told, and none is begun. Each call has a result that says so.
+/// I17: a turn's time ends tools as well: running ones are cancelled, and none is begun. Each call has a result that says
+/// so.
 #[tokio::test(start_paused = true)]
 async fn the_time_ends_tools() {
     let diary = Diary::new();
@@ -165,7 +166,7 @@ async fn a_turn_whose_time_is_over_begins_nothing() {
     assert_eq!(stage.ended().await, TurnEnd::TimeMax);
 }
 
-/// I17: the same call many times in one reply is intended, and the turn goes on.
+/// I17: equal calls in one reply are intended, and the turn goes on.
 #[tokio::test(start_paused = true)]
 async fn equal_calls_in_one_reply_are_no_circle() {
     let dice = (0..6).map(|_| call("look", json!({}))).chain([stop(Stop::ToolUse)]);

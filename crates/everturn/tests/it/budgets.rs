@@ -1,4 +1,4 @@
-//! What owners may use: in one chat, by the day and by the month.
+//! Budgets of owners: per chat, per day and per month.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn a_budget_that_is_used_up_ends_turns_until_the_next_day() {
     assert_eq!((refused.kind, refused.attempts), (ErrorKind::Budget, 0));
     assert_eq!(refused.detail, "200 of 200 tokens used today; renewed at midnight UTC");
     assert!(refused.message.contains("budget"), "{}", refused.message);
-    assert_eq!(stage.understudy.requests().len(), asked, "nobody was asked");
+    assert_eq!(stage.understudy.requests().len(), asked, "no model was asked");
     assert_eq!(one.view().await.unwrap().standing.unwrap().status, Status::Failed);
     let rich = chat_of(&stage.engine, "rich").await;
     assert_eq!(
@@ -94,7 +94,7 @@ async fn a_chat_that_has_used_its_budget_is_over_and_others_of_its_owner_are_not
     assert_eq!(ended(&two).await, TurnEnd::Done);
 }
 
-/// It is counted where every process can see it: another one knows what this one used, and a month is not a day.
+/// Usage is counted in the store: another process knows it, and days and months are counted apart.
 #[tokio::test(start_paused = true)]
 async fn a_budget_outlives_its_process() {
     let month = Allowance { cost_max: Some(Micros(2_000)), ..Allowance::default() };

@@ -42,7 +42,7 @@ fn forgotten() -> Script {
     script([fail(ErrorKind::ChainBroken, Cause::Refused)])
 }
 
-/// What each request builds upon, and from which of its entries on it says something new.
+/// The response that each request builds upon, and its first new entry.
 fn chains(stage: &Stage) -> String {
     let chain = |request: &Request| match &request.chain {
         Some(chain) => format!("{}[{}..{}]", chain.response_id, chain.from, request.entries.len()),
@@ -99,8 +99,8 @@ async fn a_chain_breaks_once() {
     assert_eq!((failure.kind, failure.attempts, stage.understudy.scripts_left()), (ErrorKind::ChainBroken, 2, 0));
 }
 
-/// CR02, CR03, CR07: what is sent instead is prepared like any request: a search without an outcome is not in it, an
-/// interrupted call is answered, and the provider takes it.
+/// CR02, CR03, CR07: the whole transcript is prepared like any request: a search without an outcome is left out, an
+/// interrupted call is answered, and the provider accepts it.
 #[tokio::test(start_paused = true)]
 async fn the_whole_transcript_is_prepared_like_any_other() {
     let began = |slot, tool: &str, run_by| CallBegan {
@@ -234,7 +234,7 @@ async fn a_refusal_of_a_chained_request_ends_the_chain() {
     }
 }
 
-/// What is too long for the provider is its own copy: the summary is asked for without it, and so is the next step.
+/// If the provider's own copy is too long, the summary and the next step are requested without the chain.
 #[tokio::test(start_paused = true)]
 async fn an_overflow_ends_the_chain_for_the_summary() {
     let scripts = [

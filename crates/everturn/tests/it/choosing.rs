@@ -62,7 +62,7 @@ async fn no_fall_back_goes_to_the_same_model() {
     assert_eq!(asked(&stage).await, ["second/two Overloaded"]);
 }
 
-/// What is chosen while a turn is under way is for the next one, also if another process goes on with it.
+/// A model chosen during a turn is used from the next turn on, also if another process takes the turn over.
 #[tokio::test(start_paused = true)]
 async fn a_turn_under_way_keeps_its_model() {
     let slow = script([text("Hel"), wait(60)]);
@@ -92,7 +92,7 @@ async fn a_turn_under_way_keeps_its_model() {
     assert_eq!(asked, ["understudy/one", "understudy/one", "own/model"]);
 }
 
-/// What could not be had of one model may be had of the next: a summary is asked of it, though the turn before did without.
+/// After a change of model a summary is requested again, although the turn before went on without one.
 #[tokio::test(start_paused = true)]
 async fn another_model_is_asked_for_what_the_last_one_refused() {
     let slow = script([wait(5), text("More it is."), stop(Stop::End)]);

@@ -17,7 +17,7 @@ use crate::trouble::Log;
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// What the wall clock was set by. Each test has a process of its own.
+/// The offset of the wall clock. Each test has its own process.
 static SET_BY: AtomicI64 = AtomicI64::new(0);
 
 fn wall() -> Timestamp {
@@ -62,7 +62,7 @@ async fn wall_time_jumps_and_durations_do_not() {
 
 /// A wait lasts as long as the provider asked for, though the clock is put back meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_put_back_keeps_nobody_waiting() {
+async fn a_clock_that_is_put_back_lengthens_no_wait() {
     let model = Understudy::new([
         script([refuse(429).retry_after(7)]),
         script([text("One."), stop(Stop::End)]),

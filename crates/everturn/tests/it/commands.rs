@@ -1,4 +1,4 @@
-//! What people ask of a chat while it works, rests or has failed.
+//! Commands to a chat that is running, idle or failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn seconds(seconds: u64) {
     sleep(Duration::from_secs(seconds)).await;
 }
 
-/// What was seen, without deltas.
+/// The trace without deltas.
 pub fn commits(seen: &str) -> String {
     seen.lines().filter(|line| !line.contains(" delta ")).map(|line| format!("{line}\n")).collect()
 }
@@ -418,7 +418,7 @@ async fn after_a_failure_the_queue_waits() {
     "#]]
     .assert_eq(&commits(&watching.await.unwrap()));
     seconds(3600).await;
-    assert_eq!(stage.understudy.requests().len(), 1, "nobody decided yet");
+    assert_eq!(stage.understudy.requests().len(), 1, "the call is not decided yet");
     stage.chat.send("three").await.unwrap();
     assert_eq!(stage.ended().await, TurnEnd::Done);
     expect![[r#"

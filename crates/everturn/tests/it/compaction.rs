@@ -151,7 +151,7 @@ async fn the_next_request_decides_and_not_the_last() {
     assert_eq!(stage.understudy.scripts_left(), 0);
 }
 
-/// What a provider counted is what the next request is measured by, in the same turn and in later ones.
+/// The usage that a provider reports calibrates the size of later requests, in the same turn and in later ones.
 #[tokio::test(start_paused = true)]
 async fn reported_usage_calibrates_the_measure() {
     // Five bytes a token: 30,000 bytes are 6,000 tokens, and fit. Two bytes a token: they are 15,000, and do not.
@@ -312,7 +312,7 @@ fn words_of(request: &Request) -> Vec<String> {
     words(request).into_iter().map(String::from).collect()
 }
 
-/// What the program told the model before the step stands behind the summary that comes between.
+/// The text of the step hook comes after a summary that is made between hook and step.
 #[tokio::test(start_paused = true)]
 async fn the_text_of_the_hook_is_not_lost() {
     struct Clock;

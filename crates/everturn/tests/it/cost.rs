@@ -1,4 +1,4 @@
-//! What attempts cost: a row each, known apart from estimated, and totals that are their sum.
+//! Cost of attempts: one row per attempt, known apart from estimated, and totals that are their sum.
 
 use everturn::core::chat::TurnEnd;
 use everturn::core::cost::{Micros, Price, TokenCount, UsageReport};

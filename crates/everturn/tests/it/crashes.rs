@@ -35,7 +35,7 @@ async fn undriven(runs: &Arc<AtomicUsize>, effect: Effect) -> Stage {
     stage
 }
 
-/// What must hold however often its driver died: one call, one result that tells the truth, one answer.
+/// Checks what must hold however often the driver died: one call, one true result, one answer.
 async fn check(stage: &Stage, runs: usize, effect: Effect, when: &str) {
     assert_eq!(stage.ended().await, TurnEnd::Done, "{when}");
     let told = stage.told().await;
@@ -180,7 +180,7 @@ async fn a_shutdown_during_tools_stores_nothing_for_them() {
     .assert_eq(&diary.read());
 }
 
-/// I9: what has begun has begun, even if the next process holds that it should have been alone.
+/// I9: a tool that has started keeps its result, even if it is exclusive in the next process's configuration.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_became_exclusive_denies_nothing() {
     let diary = Diary::new();

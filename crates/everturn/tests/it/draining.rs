@@ -33,7 +33,7 @@ async fn status(chat: &ChatHandle) -> Status {
     chat.view().await.unwrap().standing.unwrap().status
 }
 
-/// I24: what is nearly done comes to its end, what is not is handed over with all it has shown, and nothing begins.
+/// I24: steps that are nearly done finish, others are handed over with everything shown so far, and none begins.
 #[tokio::test(start_paused = true)]
 async fn work_under_way_ends_within_the_grace() {
     let stage = Stage::new(punctual(), agent()).await;

@@ -82,7 +82,7 @@ async fn the_next_model_is_asked_when_the_budget_is_spent() {
     assert_eq!(stage.replies().await, "Hello.|Back again.", "the next turn begins with the first model");
 }
 
-/// What was shown goes along to the next model, and is joined to what it says.
+/// The shown text is sent to the next model, and joined to its answer.
 #[tokio::test(start_paused = true)]
 async fn text_goes_along_to_the_next_model() {
     let cut = |words: &str| script([text(words), fail(ErrorKind::Timeout, Cause::Reset)]);
@@ -118,7 +118,7 @@ async fn text_goes_along_to_the_next_model() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// What cannot go along is taken back: reasoning that no other model can read.
+/// Reasoning that no other model can read is retracted.
 #[tokio::test(start_paused = true)]
 async fn thoughts_do_not_go_along() {
     let thinks = || script([reasoning("Hm."), fail(ErrorKind::Timeout, Cause::Reset)]);
@@ -234,10 +234,10 @@ async fn with_every_budget_spent_the_partial_answer_stays() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// A model that fails everybody is left alone: other chats go to the next one at once, until one of them is let through
-/// to look, and the model is back.
+/// A model that fails for all chats is not asked: they use the next model at once, until one of them is let through as a
+/// probe and the model is back.
 #[tokio::test(start_paused = true)]
-async fn a_model_that_fails_everybody_is_left_alone() {
+async fn a_model_that_fails_all_chats_is_left_alone() {
     let first = Understudy::new([down(), down(), script([wait(5), text("Back."), stop(Stop::End)]), says("As usual.")]);
     let others = ["One.", "Two.", "Three."].map(says);
     let (stage, second) = pair(first, others, hasty(2)).await;
@@ -246,7 +246,7 @@ async fn a_model_that_fails_everybody_is_left_alone() {
     let other = chat().await.unwrap();
     other.send("Hi.").await.unwrap();
     ended(&other).await;
-    assert_eq!((stage.understudy.requests().len(), second.requests().len()), (2, 2), "nobody asks the first");
+    assert_eq!((stage.understudy.requests().len(), second.requests().len()), (2, 2), "the first model is not asked");
     tokio::time::sleep(Duration::from_secs(30)).await;
     let (probe, beside) = (chat().await.unwrap(), chat().await.unwrap());
     probe.send("Are you back?").await.unwrap();
@@ -332,7 +332,7 @@ async fn a_summary_may_be_what_looks_whether_a_model_is_back() {
     .assert_eq(&brief_lines(&stage.run("More!").await));
 }
 
-/// I16: it has seen enough when it begins to speak, like an answer.
+/// I16: a summary that probes a model opens the door with its first text, like an answer.
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_streams_opens_the_door() {
     let slow = script([text("Let"), wait(60), text("ters."), stop(Stop::End)]);
@@ -391,7 +391,7 @@ async fn a_summary_falls_back_too() {
     assert_eq!(second.scripts_left(), 0);
 }
 
-/// What the first model could not do for a summary says nothing about the next.
+/// A summary that the first model cannot write is requested from the next.
 #[tokio::test(start_paused = true)]
 async fn the_next_model_may_summarise_what_the_first_could_not() {
     let first = small([says(long(24_000)), script([refuse(400)]), down(), down()]);

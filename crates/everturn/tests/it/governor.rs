@@ -70,8 +70,8 @@ fn done() -> Script {
     script([slow(1), text("Done."), stop(Stop::End)])
 }
 
-/// P6, 90–94: one is told to stay away for ten seconds, so fifty stay away, and then come back one, two, four… at a time.
-/// Each asks twice in all, not eight times.
+/// A Retry-After of ten seconds for one chat holds back all fifty; then they come back one, two, four… at a time. Each
+/// asks twice in all, not eight times.
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_makes_no_storm() {
     let crowd = Crowd::new(agent(), |at| match at.as_secs() {
@@ -81,7 +81,7 @@ async fn a_retry_after_makes_no_storm() {
     let crowd = crowd.await;
     let seconds = crowd.run().await;
     let (first, later) = (seconds[0], &seconds[1..]);
-    assert_eq!(first, (0, CHATS), "nobody knew");
+    assert_eq!(first, (0, CHATS), "no chat knew of the limit");
     assert_eq!(later.iter().map(|(_, count)| count).sum::<usize>(), CHATS, "{later:?}");
     assert!(later[0].0 >= 10, "{later:?}");
     let mut answered = 0;
@@ -126,7 +126,7 @@ async fn an_outage_makes_no_storm() {
 
 /// I16: and they do come back: a chat that found a probe under way waits little longer than the probe took.
 #[tokio::test(start_paused = true)]
-async fn an_outage_ends_for_everybody() {
+async fn an_outage_ends_for_all_chats() {
     let crowd = Crowd::new(agent(), |at| match at.as_secs() {
         0..40 => script([slow(1), refuse(529)]),
         _ => done(),

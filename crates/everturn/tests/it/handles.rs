@@ -1,4 +1,4 @@
-//! Generations that are kept, and drivers that die anywhere while they are read: what a handle covers is stored with it.
+//! Background generations whose drivers die anywhere: a handle is stored together with the deltas it covers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -173,7 +173,7 @@ async fn a_reader_of_a_kept_generation_may_die_anywhere() {
 
 /// A second death while the generation is read on is survived too.
 #[tokio::test(start_paused = true)]
-async fn and_so_may_who_reads_on() {
+async fn a_second_reader_may_die_anywhere_too() {
     for batch_len_max in [2, 1024] {
         let (keeper, agent) = (Keeper::new(Duration::from_millis(20)), keeping(batch_len_max));
         for first in (10..120).step_by(6) {

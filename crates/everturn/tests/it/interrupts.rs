@@ -205,7 +205,7 @@ impl Drop for Dropped {
 
 /// AW09: a subscriber that never reads holds nothing up.
 #[tokio::test(start_paused = true)]
-async fn a_stalled_subscriber_holds_up_nobody() {
+async fn a_stalled_subscriber_delays_nothing() {
     let stage = stage([script([text("He"), wait(1), text("llo"), hang()])]).await;
     let mut stalled = stage.watch();
     stage.chat.send("hi").await.unwrap();
@@ -249,8 +249,8 @@ async fn stopping_what_rests_is_harmless() {
     assert!(matches!(stage.ended().await, TurnEnd::Failed(_)));
 }
 
-/// I12: an interrupt ends one turn. Queued messages come next, in order; also when the chat waits for a person, who is not
-/// asked any more.
+/// I12: an interrupt ends one turn. Queued messages come next, in order; also when the chat waits for an answer, which is
+/// then not asked for any more.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_lets_the_queue_go_on() {
     let mut agent = agent();
@@ -285,7 +285,7 @@ async fn an_interrupt_lets_the_queue_go_on() {
     .assert_eq(&after_reply(&watch.until_rest().await));
 }
 
-/// What a stage that was interrupted somewhere must look like.
+/// Checks a stage that was interrupted at any point.
 async fn check(stage: &Stage, ran: &str, yields: usize) -> bool {
     let transcript = stage.transcript().await;
     let (mut open, mut results) = (Vec::new(), 0);

@@ -17,10 +17,10 @@ use serde_json::json;
 use crate::read::rows;
 use crate::stage::{Stage, agent, count, counter, echo};
 
-/// What is seen of a chat that waits before it asks again.
+/// Part of the trace of a chat that waits before its next attempt.
 pub const WAITS: &str = "retry: Some";
 
-/// What a provider that keeps its generations can do.
+/// Gives a model the facts of a provider with background generations.
 pub fn keeps(facts: &mut ModelFacts) {
     facts.target = Target::new(WireFormat::OpenAiResponses, "understudy");
     facts.can.reattach = Reattach::Yes;
@@ -156,7 +156,7 @@ async fn a_generation_left_for_another_is_cancelled() {
     }
 }
 
-/// I19: one that says more than a draft may hold is ended, and what it came to is guessed where it has not said so.
+/// I19: a generation longer than a draft may be is cancelled, and its usage is estimated if it was not reported.
 #[tokio::test(start_paused = true)]
 async fn an_answer_cut_for_its_length_is_cancelled_and_billed() {
     let mut agent = background();
@@ -172,7 +172,7 @@ async fn an_answer_cut_for_its_length_is_cancelled_and_billed() {
     .assert_eq(&rows(&stage.chat).await);
 }
 
-/// I19: the same if it is the structure of what it attaches that fills the draft.
+/// I19: a generation whose attached structure fills the draft is cancelled too.
 #[tokio::test(start_paused = true)]
 async fn an_answer_cut_for_its_weight_is_cancelled() {
     let mut agent = background();
@@ -208,7 +208,7 @@ async fn a_whole_call_is_salvaged_when_the_rest_is_refused() {
         stage.run("Go.").await;
         assert_eq!((stage.ended().await, stage.replies().await.as_str()), (TurnEnd::Done, "Look.|Heard."), "{name}");
         assert_eq!((count(&runs), stage.understudy.scripts_left()), (1, 0), "{name}");
-        assert_eq!(cancelled(&stage.understudy), ["r1"], "{name}: nobody will hear the rest");
+        assert_eq!(cancelled(&stage.understudy), ["r1"], "{name}: the rest will not be read");
     }
 }
 
@@ -258,8 +258,8 @@ async fn a_whole_call_is_salvaged_when_the_next_model_is_asked() {
     assert_eq!(cancelled(&stage.understudy), ["r1"]);
 }
 
-/// AW11: what a seam holds back is stored with its handle or not at all: the process that reads on after a handover gets it
-/// again, and joins it.
+/// AW11: text that a seam holds back is stored with its handle or not at all: the process that reads on after a handover
+/// gets it again, and joins it.
 #[tokio::test(start_paused = true)]
 async fn the_head_of_a_continuation_is_not_lost() {
     let head = script([response_id("r2"), marked(text("brown "), "r2", 5), hang()]);
@@ -297,7 +297,7 @@ async fn a_head_that_breaks_is_heard_again() {
     .assert_eq(&stage.run("Go.").await);
 }
 
-/// What is attached to the head of a continuation belongs to that, not to what was thought before it.
+/// Metadata attached to the head of a continuation belongs to it, not to the reasoning before it.
 #[tokio::test(start_paused = true)]
 async fn a_handle_stays_with_the_head_it_covers() {
     let attached = [("understudy".to_owned(), json!({"id": "msg_1"}))];

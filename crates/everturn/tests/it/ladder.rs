@@ -241,7 +241,7 @@ async fn cut_anywhere_the_answer_is_whole() {
     }
 }
 
-/// AW25: the same seed and the same faults give the same events, to the millisecond.
+/// AW25: equal seeds and faults give equal events, to the millisecond.
 #[tokio::test(start_paused = true)]
 async fn the_same_again_is_the_same() {
     let play = || async {
@@ -258,8 +258,8 @@ async fn the_same_again_is_the_same() {
     assert_eq!(play().await, play().await);
 }
 
-/// I19: what a provider's own tools find, and what it attaches, fills a draft as it fills the memory: `{"":0}` is a few bytes
-/// on the wire and a hundred times that here.
+/// I19: results of a provider's own tools, and attached metadata, count towards a draft's limit with the memory they take:
+/// `{"":0}` is a few bytes on the wire and a hundred times that in memory.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_structure_is_bounded() {
     let found = json!(vec![json!({"": 0}); 100]);

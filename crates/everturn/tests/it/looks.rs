@@ -74,7 +74,7 @@ async fn waiting_costs_no_read_for_a_delta() {
     assert!(reads <= 15, "{reads} reads, and 50 deltas meanwhile");
     stage.store.read_inbox_in(Duration::ZERO);
     stage.chat.interrupt().await.unwrap();
-    assert_eq!(stage.store.looks(), 0, "nobody had to see what was said");
+    assert_eq!(stage.store.looks(), 0, "no subscriber read the store");
     assert_eq!(stage.ended().await, TurnEnd::Interrupted);
 }
 
@@ -129,7 +129,7 @@ async fn an_inbox_that_cannot_be_read_costs_no_tool() {
 
 /// A scan does not make a working chat read its inbox, unless there is something in it.
 #[tokio::test(start_paused = true)]
-async fn a_look_leaves_those_in_peace_who_work() {
+async fn a_scan_does_not_disturb_running_chats() {
     let (stage, _watch) = begun().await;
     let reads = stage.store.inbox_reads();
     for hint in [Hint::Look, Hint::Missed] {
@@ -145,7 +145,7 @@ async fn a_look_leaves_those_in_peace_who_work() {
 
 /// A chat that waits for an answer is not loaded again by a scan, nor by a signal without a command.
 #[tokio::test(start_paused = true)]
-async fn a_look_leaves_those_in_peace_who_wait() {
+async fn a_scan_does_not_load_waiting_chats() {
     let agent = agent().tool(Diary::new().tool("pay", 1, Policy { approval: Approval::Needed, ..ANY })).unwrap();
     let stage = Stage::new(Understudy::new([script([call("pay", json!({})), stop(Stop::ToolUse)])]), agent).await;
     let mut watch = stage.watch();
@@ -169,7 +169,7 @@ async fn a_look_leaves_those_in_peace_who_wait() {
 
 /// A scan hint makes no subscriber read the store; a hint that something was missed does.
 #[tokio::test(start_paused = true)]
-async fn a_reminder_is_not_for_those_who_watch() {
+async fn a_scan_hint_makes_no_subscriber_read() {
     let stage = stage([]).await;
     let (mut events, mut feed) = (stage.chat.events(None), stage.engine.feed(""));
     events.next().await.unwrap();
@@ -227,7 +227,7 @@ async fn watchers_look_at_moments_of_their_own() {
 async fn a_list_of_a_shared_store_is_looked_at_now_and_then() {
     let stage = stage([]).await;
     let mut feed = stage.engine.feed("");
-    assert!(timeout(60 * SECOND, feed.next()).await.is_err(), "nobody else can have done anything");
+    assert!(timeout(60 * SECOND, feed.next()).await.is_err(), "no other process can have done anything");
     stage.store.tell(Hint::Look);
     for _ in 0..3 {
         assert_eq!(timeout(7 * SECOND, feed.next()).await, Ok(Changed::Anything));

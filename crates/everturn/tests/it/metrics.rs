@@ -1,4 +1,4 @@
-//! What an operator sees of all that.
+//! The metrics of turns, attempts, tools and waits.
 #![allow(clippy::unwrap_used, reason = "whatever fails here fails a test")]
 
 mod scenes;
@@ -252,8 +252,8 @@ async fn an_interrupt_is_visible() {
     .assert_eq(&told(&registry, "interrupts steps tokens turn_duration_seconds attempts"));
 }
 
-/// What is queued waits from the moment it was accepted until it is heard; what is deleted was not heard. An edit ends
-/// the turn it replaces.
+/// A queued message waits from its acceptance until its turn begins; a deleted one is not measured. An edit ends the turn
+/// that it replaces.
 #[tokio::test(start_paused = true)]
 async fn waiting_is_measured() {
     let (registry, metrics) = counted();

@@ -43,7 +43,7 @@ async fn a_repeated_command_is_not_refused() {
     assert_eq!(chat.transcript().await.unwrap().len(), 2, "it was said once");
 }
 
-/// I2: the same for a chat that was made under a request id, empty or with what was said in another.
+/// I2: a repeated creation or fork under a key is answered as before, although its agent is gone.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_creation_is_not_refused() {
     let stage = Stage::new(Understudy::new([script([text("Yes."), stop(Stop::End)])]), agent()).await;
@@ -98,7 +98,7 @@ async fn a_chat_without_its_agent_rests_until_it_is_back() {
     assert_eq!(chat.compact().await, refused);
     assert_eq!(chat.answer([CallAnswer { call, what: AnswerContent::Deny { reason: String::new() } }]).await, refused);
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(stage.store.writes(), writes, "nobody is busy with it");
+    assert_eq!(stage.store.writes(), writes, "no driver works on it");
     chat.interrupt().await.unwrap();
     for command in [Command::Rename("A story".into()), Command::Archive, Command::Unarchive] {
         let receipt = chat.submit(command, None).await.unwrap();

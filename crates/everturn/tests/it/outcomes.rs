@@ -1,4 +1,4 @@
-//! What becomes of a call: which tool it finds, what it is given, and what is kept of what it gives back.
+//! Calls: which tool is found, which input it gets, and what is stored of its output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ async fn every_way_to_fail_becomes_a_result() {
     assert_eq!(count(&runs), 1);
 }
 
-/// A tool that is over its time is cancelled, and has a moment: what it still gets done counts as done, because the model would
-/// have it done again; else it is dropped.
+/// A tool over its time is cancelled and has a grace period: a result within it counts, because the model would repeat the
+/// call otherwise; after it the tool is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_late_tool_has_a_moment() {
     let late = |name: &'static str, after: u64| {
@@ -404,8 +404,8 @@ impl Hook for Briefing {
     }
 }
 
-/// CR48, CR49: what the program says between two steps reaches the next request, and stands in it once, although that
-/// request is refused at first and although more follow.
+/// CR48, CR49: the text of the step hook is in the next request, once, although that request is refused at first and more
+/// follow.
 #[tokio::test(start_paused = true)]
 async fn words_between_steps_are_said_once() {
     let diary = Diary::new();

@@ -1,4 +1,4 @@
-//! What happens to a chat when our own code, or what it was given, panics.
+//! Panics in the engine, in tools and in hooks.
 
 use async_trait::async_trait;
 use everturn::core::chat::{Chat, TurnEnd};
@@ -43,7 +43,7 @@ async fn a_driver_that_panics_is_replaced() {
     assert_eq!(stage.replies().await, "Here.");
 }
 
-/// I3: what was shown before the driver went down for good is kept.
+/// I3: text that was shown before the driver panicked for good is kept.
 #[tokio::test(start_paused = true)]
 async fn shown_words_outlive_a_driver_that_panics() {
     let broken = script([text("Half an answer"), fail(ErrorKind::Timeout, Cause::Reset)]);

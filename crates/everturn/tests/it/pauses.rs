@@ -35,7 +35,7 @@ fn found() -> Script {
     script([text("There is kelp."), stop(Stop::End)])
 }
 
-/// What the model was said to have said, at the end of a request.
+/// The model's own parts at the end of a request.
 fn sent_back(request: &Request) -> Vec<String> {
     let last = request.entries.last().filter(|last| last.role == Role::Assistant);
     let told = |part: &PromptPart| match part {
@@ -48,7 +48,8 @@ fn sent_back(request: &Request) -> Vec<String> {
     last.map(|last| last.parts.iter().map(told).collect()).unwrap_or_default()
 }
 
-/// A pause is no failure: what came is kept, goes back as it came, and the answer goes on at once, in the same reply.
+/// A pause is no failure: the parts so far are kept and sent back unchanged, and the answer goes on at once, in the same
+/// reply.
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_gone_on_from() {
     let paused = script([
@@ -103,7 +104,7 @@ async fn searches_alone_are_kept() {
     assert_eq!((sent, stage.ended().await), (vec![0, 2, 4, 6], TurnEnd::Done));
 }
 
-/// What the provider's tools work in goes back with the answer.
+/// The container of the provider's tools is sent back with the answer.
 #[tokio::test(start_paused = true)]
 async fn the_container_of_its_tools_goes_along() {
     let meta: Meta = [("understudy".to_owned(), json!({"container": {"id": "c1"}}))].into_iter().collect();
@@ -114,7 +115,7 @@ async fn the_container_of_its_tools_goes_along() {
     assert_eq!(echoed, [Meta::new(), meta]);
 }
 
-/// What goes wrong behind a pause is a failure, and does not cost what was found before it; nor does a new process.
+/// An error after a pause is a failure, and keeps the search results from before it; so does a new process.
 #[tokio::test(start_paused = true)]
 async fn search_results_survive() {
     let scripts = [

@@ -1,4 +1,4 @@
-//! What was shown and is lost: clients are told, never left with a hole.
+//! Text that was shown and then lost in a power cut: clients get a snapshot, never a gap.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ async fn until_shown(chat: &ChatHandle, words: &str) -> Cursor {
     events.cursor().unwrap()
 }
 
-/// The disk as it is at this moment: what comes later is lost in the cut.
+/// A copy of the disk at this moment: later writes are lost in the cut.
 fn disk(dir: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for file in ["everturn.db", "everturn.db-wal"] {
@@ -111,7 +111,7 @@ async fn the_end_of_a_found_draft_is_committed_by_any_process() {
         stage.chat.send("count").await.unwrap();
         let before = until_shown(&stage.chat, "one ").await;
         match between {
-            "somebody else" => assert_eq!(inherited().await, TakeoverPoint::default(), "nobody else has written it"),
+            "somebody else" => assert_eq!(inherited().await, TakeoverPoint::default(), "not written elsewhere"),
             "an edit" => drop(stage.chat.edit(MessageId(1), "go on").await.unwrap()),
             _ => {}
         }

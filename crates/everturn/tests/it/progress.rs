@@ -1,4 +1,4 @@
-//! What running tools show of their work, and what begins before an engine knows of it.
+//! Progress of running tools, logs of deltas, and chats that begin with an imported transcript.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -252,8 +252,8 @@ async fn a_suspect_with_tools_is_alone_until_one_comes_back() {
     lives.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// A process that loses its lease and takes the chat again, before anybody else had it, has not died, whichever number its
-/// next lease has.
+/// A process that loses its lease and takes the chat again, before another process had it, does not count as a crash,
+/// whatever the number of its next lease.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_is_no_death() {
     let (store, silent) = (Arc::new(Stepwise::default()), Understudy::improvising(|_| script([hang()])));

@@ -19,7 +19,7 @@ fn done() -> Script {
     script([text("Done."), stop(Stop::End)])
 }
 
-/// AW10, CT02: what passes is tried again until it has passed.
+/// AW10, CT02: transient errors are retried until an attempt succeeds.
 #[tokio::test(start_paused = true)]
 async fn transient_errors_are_tried_again() {
     for status in [408, 429, 500, 502, 503, 504, 529] {
@@ -30,7 +30,7 @@ async fn transient_errors_are_tried_again() {
     }
 }
 
-/// AW10, AW19, CT02: what does not pass is told at once, with a reason, and not tried again.
+/// AW10, AW19, CT02: permanent errors end the turn at once, with a reason, and are not retried.
 #[tokio::test(start_paused = true)]
 async fn permanent_errors_are_told() {
     for status in [400, 401, 403, 404] {
@@ -117,8 +117,8 @@ async fn progress_earns_tries() {
     assert_eq!(stage.replies().await, format!("{} Done.", steps.concat()));
 }
 
-/// I18: what is taken back again is no progress. A model that thinks and breaks off, or never finishes a call, is given up
-/// after as many tries as one that says nothing, with waits that grow; also behind words that are kept.
+/// I18: retracted output is no progress. A model that reasons and breaks off, or never finishes a call, is given up after
+/// as many tries as a silent one, with growing waits; also after text that is kept.
 #[tokio::test(start_paused = true)]
 async fn retracted_output_earns_no_tries() {
     let unkept = [reasoning("Let me think."), begin_call("look", "{\"at\": ")];
@@ -168,7 +168,7 @@ fn too_much() -> Script {
     script([text("Look: "), Cue::Fail(Box::new(error))])
 }
 
-/// What is worth one more try has it, whatever else failed before.
+/// An error that deserves one retry gets it, whatever other errors came before.
 #[tokio::test(start_paused = true)]
 async fn another_failure_does_not_use_up_the_one_try() {
     let scripts = [script([refuse(503)]), too_much(), script([refuse(503)]), done()];
@@ -181,7 +181,7 @@ async fn another_failure_does_not_use_up_the_one_try() {
     assert_eq!(stage2.understudy.scripts_left(), 1);
 }
 
-/// What is too long would be as long again. It is asked for once more, and then given up.
+/// An answer that is too long would most likely be as long again: it is requested once more, and then given up.
 #[tokio::test(start_paused = true)]
 async fn too_much_is_asked_for_twice() {
     let stage = stage((0..9).map(|_| too_much())).await;

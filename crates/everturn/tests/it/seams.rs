@@ -32,7 +32,7 @@ async fn read(scripts: impl IntoIterator<Item = Script>) -> String {
     replies(&stage).await.iter().map(|reply| text_of(&reply.parts)).collect()
 }
 
-/// What a seam held back was never shown: it goes when its attempt breaks.
+/// Text that a seam holds back was never shown: it is dropped when its attempt breaks.
 #[tokio::test(start_paused = true)]
 async fn a_continuation_that_is_cut_while_it_repeats_leaves_nothing() {
     let said = read([

@@ -1,4 +1,4 @@
-//! A store on which others work too: what they did is heard of, and a process that may have been given up stops.
+//! A store that several processes share: each is notified of the others' writes, and one that may have lost its lease stops.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub fn send(words: &str) -> Command {
 
 /// A subscriber here sees at once what another process writes, not at the next poll.
 #[tokio::test(start_paused = true)]
-async fn news_from_elsewhere_wake_whoever_watches() {
+async fn writes_of_other_processes_wake_subscribers() {
     let stage = stage([]).await;
     for hint in [Hint::News(stage.chat.id()), Hint::Missed] {
         let mut events = stage.chat.events(None);
@@ -71,7 +71,7 @@ async fn commands_from_elsewhere_reach_the_driver() {
 
 /// A chat is found by a scan when the process that accepted its command is gone.
 #[tokio::test(start_paused = true)]
-async fn chats_that_nobody_drives_are_taken_up() {
+async fn chats_without_a_driver_are_taken_up() {
     let stage = stage([script([text("Here."), stop(Stop::End)])]).await;
     accepted_elsewhere(&stage, send("anybody?")).await;
     stage.store.tell(Hint::Missed);

@@ -18,7 +18,7 @@ fn impatient() -> Agent {
     agent().limits(limits)
 }
 
-/// What a client sees of a stream that plays `cues` once and then answers.
+/// Checks the trace of a stream that plays `cues` once and then answers.
 async fn check(cues: impl IntoIterator<Item = Cue>, expected: expect_test::Expect) {
     let understudy = Understudy::new([script(cues), script([text("lo."), stop(Stop::End)])]);
     let stage = Stage::new(understudy, impatient()).await;
@@ -145,7 +145,7 @@ async fn empty_pieces_do_not_break_the_silence() {
 
 /// CL06, CL13: an error that comes before the window closes stays what it is; silence stays silence.
 #[tokio::test(start_paused = true)]
-async fn whatever_comes_first_is_the_cause() {
+async fn the_first_failure_is_the_cause() {
     check(
         [wait(29), fail(ErrorKind::Overloaded, Cause::ServerError)],
         expect![[r#"

@@ -81,7 +81,7 @@ impl Stage {
         Watch { events: chat.events(None), view: View::default(), seen: String::new(), started, chat, store }
     }
 
-    /// What the last turn came to.
+    /// How the last turn ended.
     pub async fn ended(&self) -> TurnEnd {
         self.chat.rest().await.unwrap().ended().expect("a turn has ended")
     }
@@ -90,7 +90,7 @@ impl Stage {
         self.chat.transcript().await.unwrap()
     }
 
-    /// The transcript, a line a message.
+    /// The transcript, one line per message.
     pub async fn told(&self) -> String {
         self.transcript().await.iter().map(|message| format!("{}\n", line(message))).collect()
     }
@@ -323,7 +323,7 @@ pub fn counter() -> Arc<AtomicUsize> {
     Arc::new(AtomicUsize::new(0))
 }
 
-/// What it has counted.
+/// The value of a counter.
 pub fn count(counter: &Arc<AtomicUsize>) -> usize {
     counter.load(Ordering::SeqCst)
 }

@@ -1,4 +1,4 @@
-//! A store that stops for breath.
+//! A store that yields around every operation.
 //!
 //! Memory answers at once, so between two of its answers no other task would ever run: a watcher would see only the last
 //! of several commits, and a crash could only happen where something else waits. This store yields before and after
@@ -51,20 +51,20 @@ pub struct Steps {
 /// How a write goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It does not happen.
+    /// The write does not happen.
     Refused,
-    /// Nor does this one, because the lease is not good any more.
+    /// The write does not happen, because the lease is not valid any more.
     Fenced,
-    /// It happens, and its answer is lost.
+    /// The write happens, and its answer is lost.
     Unanswered,
 }
 
-/// What happens to a process between saying that it starts a tool, and starting it.
+/// What happens to a process between committing a tool's start and starting it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Between {
-    /// It stands still until it may not believe in its lease any more.
+    /// It is suspended until its lease has expired.
     Lapsed,
-    /// It is told to let go of everything.
+    /// It is told to stop all turns.
     Halted,
 }
 

@@ -90,7 +90,7 @@ async fn calls_run_together_and_then_the_serial_ones_in_order() {
     .assert_eq(&diary.read());
 }
 
-/// What a watcher saw from the first reply on.
+/// The trace from the first reply on.
 pub fn after_reply(seen: &str) -> String {
     let lines = seen.lines().skip_while(|line| !line.contains(" reply "));
     lines.filter(|line| !line.contains(" delta ")).map(|line| format!("{line}\n")).collect()
@@ -279,7 +279,7 @@ async fn a_stop_after_tool_that_fails_does_not_end_the_turn() {
     assert_eq!(stage.ended().await, TurnEnd::Done);
 }
 
-/// CR39: what the provider's own tools found carries the time it came.
+/// CR39: results of the provider's own tools carry the time they were received.
 #[tokio::test(start_paused = true)]
 async fn hosted_results_carry_times() {
     let search = provided("web_search", &json!({"q": "kelp"}), json!(["a seaweed"]));
@@ -290,7 +290,7 @@ async fn hosted_results_carry_times() {
         panic!("{:?}", reply.parts)
     };
     assert_eq!((call.at.0, provided.at.0), (7000, 7000));
-    assert_eq!(stage.ended().await, TurnEnd::Done, "nobody here has to answer it");
+    assert_eq!(stage.ended().await, TurnEnd::Done, "no answer is needed here");
 }
 
 /// I9: a process that stands still between saying that it starts a tool and starting it, until the chat may be another's,

@@ -1,4 +1,4 @@
-//! What the log says when something goes wrong: one line each, with what happens next, and not a word of what was said.
+//! Log lines of failures: one line each, with what happens next, and no text of the chat.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Whole turns: what is said, in which order, and how they end.
+//! Whole turns: their messages, the order of events, and how they end.
 
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ async fn a_plain_answer() {
     .assert_eq(&stage.run("hi").await);
 }
 
-/// A store that takes ten seconds for what the model says in one: what comes meanwhile is stored together, and the
-/// answer is heard at the model's pace, not at the store's.
+/// A store that takes ten seconds for what the model says in one: deltas that come meanwhile are stored together, and the
+/// answer is read at the model's pace, not at the store's.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_reads_on_while_the_store_is_slow() {
     let words = (1..=9).flat_map(|number| [text(format!("{number} ")), wait(1)]).chain([stop(Stop::End)]);

@@ -118,7 +118,7 @@ async fn a_refused_picture_of_a_tool_does_not_end_the_turn() {
     .assert_eq(&shown(&stage.understudy.requests()[0]));
 }
 
-/// What is refused with pictures and without was not refused for them: the turn fails, and they are shown again.
+/// A request that is refused without pictures too was not refused for them: the turn fails, and later requests have them.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_without_pictures_too_does_not_blame_them() {
     let refused = || script([refuse(400)]);

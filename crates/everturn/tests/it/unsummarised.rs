@@ -124,8 +124,8 @@ async fn waits_for_a_summary_count() {
     assert!(!stage.told().await.contains("summary"));
 }
 
-/// What is no summary never stands for the transcript: an empty answer, one that was cut, a call, a refusal. A short one
-/// is asked for once more, except after a refusal, and then the turn goes on without.
+/// An unusable summary never replaces the transcript: an empty answer, one that was cut, a call, a refusal. A shorter one
+/// is requested once more, except after a refusal, and then the turn goes on without.
 #[tokio::test(start_paused = true)]
 async fn an_unusable_summary_is_not_kept() {
     let filtered = Stop::Filtered { category: "odd".into(), detail: "no".into() };

@@ -1,7 +1,7 @@
 //! Every fault on every wire, over real sockets: engine, adapter and the provider's stand-in, with real time.
 //!
-//! One row is one fault of the matrix (P1 to P30). A row has cases, and every case is played on all wires; those on which
-//! a case cannot be are excused with a reason. The last test sees to it that no cell is left out.
+//! One row is one fault of the matrix (P1 to P30, as in `snapshots/`). A row has cases, and every case is played on all
+//! wires; a wire on which a case cannot happen is excused with a reason. The last test checks that no cell is left out.
 
 mod bytes;
 mod calls;

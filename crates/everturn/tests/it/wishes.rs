@@ -1,4 +1,4 @@
-//! What an agent and a chat wish of the model: how it picks its words, how long it may answer, what it is told and offered.
+//! Options of agents and chats in requests: sampling, output limit, instructions and tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,8 @@ async fn made(stage: &Stage, setup: Setup) -> Result<ChatHandle, CreateError> {
     stage.engine.make(&new).await
 }
 
-/// What a chat brought is sent with the agent's, its tool is the client's to run, and other chats have nothing of it.
+/// A chat's own instructions and tools are sent with the agent's, its tool is run by the client, and other chats do not
+/// have them.
 #[tokio::test(start_paused = true)]
 async fn a_chat_has_instructions_and_tools_of_its_own() {
     let scripts =

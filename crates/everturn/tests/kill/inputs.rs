@@ -1,4 +1,4 @@
-//! What people do besides sending: they steer, interrupt, edit and answer. What was taken has its effect, once.
+//! Commands besides sending: steer, interrupt, edit and answer. An accepted one has its effect once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use everturn::stores::{Store, StoreExt as _};
 struct Taken {
     verb: String,
     seq: InboxSeq,
-    /// What became of it, once that is known: then it stays so.
+    /// The outcome, once it is known; it must not change then.
     outcome: Option<Result<(), Refusal>>,
 }
 
@@ -108,6 +108,6 @@ fn says(command: &Command, key: &str) -> bool {
         Command::Send { parts, .. } | Command::Edit { parts, .. } => text_of(parts) == key,
         Command::Interrupt => key.starts_with("interrupt"),
         Command::Answer(_) => key.starts_with("answer"),
-        other => panic!("nobody wanted {other:?}"),
+        other => panic!("unexpected command {other:?}"),
     }
 }

@@ -33,7 +33,7 @@ async fn nothing_is_lost_by_three_hundred_deaths() {
     }
 }
 
-/// I1, I2, I3, I4, I7, I9: the same on a database that outlives them.
+/// I1, I2, I3, I4, I7, I9: three hundred deaths lose nothing on Postgres, which outlives the processes.
 #[tokio::test]
 async fn nothing_is_lost_by_three_hundred_deaths_on_postgres() {
     for seed in 1..=SAGAS {
@@ -42,14 +42,14 @@ async fn nothing_is_lost_by_three_hundred_deaths_on_postgres() {
     }
 }
 
-/// I1: what people do besides sending survives as well: what was taken of it is obeyed once, and not undone.
+/// I1: commands besides sending survive as well: an accepted one is applied once, and not undone.
 #[tokio::test]
 async fn nothing_that_people_did_is_lost_by_deaths() {
     let (place, trace, _dir) = sqlite();
     die_by_chance(Saga::of_every_kind(place, trace).await, DEATHS / 8, Dice(7)).await;
 }
 
-/// I1: the same on a database that outlives them.
+/// I1: accepted commands survive on Postgres, which outlives the processes.
 #[tokio::test]
 async fn nothing_that_people_did_is_lost_by_deaths_on_postgres() {
     let (place, trace, _dir) = postgres();
@@ -110,7 +110,7 @@ async fn nothing_is_lost_at_any_place_that_has_a_name() {
     die_at(Saga::begin(place, trace, 3).await, &SQLITE, &[1, 2, 7, 30]).await;
 }
 
-/// I1, I3, I4: the same around every transaction with Postgres.
+/// I1, I3, I4: a death before or after any transaction with Postgres loses nothing.
 #[tokio::test]
 async fn nothing_is_lost_at_any_place_before_postgres() {
     let (place, trace, _dir) = postgres();
@@ -130,7 +130,7 @@ async fn die_at(mut saga: Saga, places: &[(&str, usize)], times: &[u64]) {
             died += usize::from(mortal.end().0 == End::AtItsPlace);
             saga.check().await;
         }
-        assert!(died > 0, "nobody ever came by {name}");
+        assert!(died > 0, "no process reached {name}");
     }
     end(saga).await;
 }

@@ -54,8 +54,8 @@ impl Place {
     }
 }
 
-/// What is wrong with the rows of Postgres, a line each. Messages, commands and attempts are counted without a gap, what was
-/// applied has an outcome, commits are in order, and no row lacks its chat.
+/// Query for inconsistent rows in Postgres, one line each. Messages, commands and attempts have no gaps, applied commands
+/// have an outcome, commits are in order, and no row lacks its chat.
 const TROUBLES: &str = "
     SELECT 'messages of ' || c.no FROM chats c, LATERAL (
         SELECT count(*) AS len, coalesce(max(id), 0) AS newest, coalesce(max(version), 0) AS version

@@ -34,9 +34,9 @@ pub struct Saga {
     stepping_in: Vec<(ChatId, &'static str)>,
     /// How often they did.
     steps_in: usize,
-    /// What was taken of that.
+    /// The accepted commands besides messages.
     inputs: Inputs,
-    /// What was sent, by its key, and where; and whether that was ever acknowledged.
+    /// Sent messages by key: the chat, and whether the message was ever acknowledged.
     sent: BTreeMap<String, (ChatId, bool)>,
     /// The newest place each chat's reader said it had got to, and what the draft looked like there.
     seen: BTreeMap<ChatId, (Cursor, u64)>,
@@ -166,7 +166,7 @@ impl Saga {
         }
     }
 
-    /// What must hold after any death: everything promised is there, once; everything shown is there, as it was shown.
+    /// Checks what must hold after any death: everything acknowledged is there, once; everything shown is there, unchanged.
     pub async fn check(&mut self) {
         let store = self.place.open().await;
         for chat in &self.chats {
@@ -231,8 +231,8 @@ impl Saga {
         std::fs::read_to_string(&self.trace).unwrap_or_default().lines().count()
     }
 
-    /// I9: what was started is in the ledger, what is not in the ledger was never started, and nothing harmful happened
-    /// twice.
+    /// I9: every started call is in the ledger, a call that is not in the ledger was never started, and no harmful effect
+    /// happened twice.
     async fn every_effect_is_in_the_ledger(&self, store: &dyn Store, chat: ChatId, transcript: &[Arc<Message>]) {
         let trace = std::fs::read_to_string(&self.trace).unwrap_or_default();
         let mut effects: BTreeMap<String, u32> = BTreeMap::new();
@@ -262,7 +262,7 @@ impl Saga {
         }
     }
 
-    /// What must hold at the end: every message was answered in full, every number once.
+    /// Checks what must hold at the end: every message was answered in full, every number once.
     pub async fn is_complete(&mut self) {
         self.check().await;
         if !self.stepping_in.is_empty() {
@@ -282,7 +282,7 @@ impl Saga {
     }
 }
 
-/// Where a chat stands and what is journalled of its open step, without taking it from anybody.
+/// The chat's status and the journal of its open step, read without a lease.
 async fn stored(store: &dyn Store, chat: ChatId) -> (Standing, Vec<JournalRow>) {
     let news = store.since(chat, None).await.unwrap().unwrap();
     let [Event::Reset(snapshot)] = &news.events[..] else { panic!("no snapshot but {:?}", news.events) };
@@ -298,7 +298,7 @@ impl Mortal {
         let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }
 
-    /// What it says next; `None` once it is gone.
+    /// The process's next line; `None` once it has ended.
     pub fn next(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => Some(line),

@@ -55,7 +55,7 @@ pub enum Place {
     Behind(Box<dyn Fn(Way) -> First>),
 }
 
-/// What a person does meanwhile.
+/// What the user does meanwhile.
 #[derive(Clone, Copy)]
 pub enum Then {
     /// Waits.

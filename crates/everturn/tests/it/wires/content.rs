@@ -40,7 +40,7 @@ fn ending(way: Way, reason: &str, counts: [Value; 2]) -> Cue {
     raw(events.iter().flat_map(|data| event(data.to_string())).collect::<Vec<u8>>())
 }
 
-/// What each wire says when all is well.
+/// The stop reason of a normal end on each wire.
 const fn done(way: Way) -> &'static str {
     match way {
         Way::Anthropic | Way::Prefill => "end_turn",

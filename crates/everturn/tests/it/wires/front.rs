@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What he does with the first connection.
+/// What the proxy does with the first connection.
 #[derive(Debug, Clone)]
 pub enum First {
     /// Takes the request and sends these bytes, then closes.
@@ -17,7 +17,7 @@ pub enum First {
     Hints(Vec<u8>),
 }
 
-/// Puts him before `provider`, and says where he is.
+/// Starts the proxy before `provider`, and returns its address.
 pub async fn before(provider: SocketAddr, first: First) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

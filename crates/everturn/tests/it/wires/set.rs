@@ -1,4 +1,4 @@
-//! What a case is played on: an engine, the adapter of one wire, and a server where the case wants it.
+//! The set of a case: an engine, the adapter of one wire, and a server where the case wants it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};

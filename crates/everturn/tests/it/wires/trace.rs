@@ -1,8 +1,7 @@
-//! What is written down of a turn: what a client saw, the rows of the attempts, and what the provider was asked.
+//! The trace of a turn: the client's events, the attempts' rows, and the requests to the provider.
 //!
-//! Over sockets the same answer arrives in other pieces every time, and two commits may be seen as one. So words are
-//! told together, bookkeeping is left out, and where a chat stands is told when there is something to tell. What is left
-//! is the same every time.
+//! Over sockets an answer arrives in different pieces every time, and two commits may be seen as one. So words are joined,
+//! bookkeeping is left out, and the status is written only when it says something. The rest is equal in every run.
 
 use std::fmt::Write as _;
 
@@ -16,11 +15,11 @@ use everturn_understudy::http::Logged;
 
 use crate::stage;
 
-/// What a client sees, as it sees it.
+/// The events of a client, as text.
 #[derive(Default)]
 pub struct Trace {
     told: String,
-    /// What is being said, and in which voice.
+    /// The words being joined, and their kind.
     saying: Option<(&'static str, String)>,
     stood: String,
 }
@@ -122,7 +121,7 @@ fn parts(parts: &[Part]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" | ")
 }
 
-/// Words of which those that are numbered are told as ranges: what is lost, doubled or out of order shows.
+/// Text in which numbered words are written as ranges, so that lost, doubled or misplaced ones show.
 pub fn counted(text: &str) -> String {
     let mut runs: Vec<(Option<(u32, u32)>, String)> = Vec::new();
     for word in text.split(' ').filter(|word| !word.is_empty()) {

@@ -54,7 +54,7 @@ impl Way {
         }
     }
 
-    /// What people call the provider.
+    /// The provider's name in error messages, which snapshots replace by `PROVIDER`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Anthropic | Self::Prefill => "Anthropic",
