@@ -94,7 +94,7 @@ async fn a_warning_has_the_name_of_its_request() {
     let of_requests =
         std::iter::from_fn(|| warnings.try_recv().ok()).filter(|line| line.message.contains("not available"));
     let named = of_requests.map(|line| (line.message, line.inside)).collect::<Vec<_>>();
-    assert_eq!(named, [("the store is not available".to_owned(), Some("kelp-7".to_owned()))]);
+    assert_eq!(named, [("store unavailable; answered 503".to_owned(), Some("kelp-7".to_owned()))]);
     stage.server.stop().await;
 }
 
