@@ -180,7 +180,7 @@ async fn foreign_chats_look_like_missing_ones() {
     stage.server.stop().await;
 }
 
-/// An address that sends wrong tokens is told to wait; the right token from it works meanwhile.
+/// An address that sends wrong tokens gets 429 with Retry-After; the right token from it works meanwhile.
 #[tokio::test]
 async fn guessing_tokens_is_slowed_down() {
     let stage = Stage::new().await;

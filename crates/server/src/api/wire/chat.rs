@@ -19,13 +19,13 @@ pub struct Heading {
     /// Its id.
     #[schema(example = "01jgfj9a5v0000000000000000")]
     pub id: String,
-    /// The agent it talks to.
+    /// The chat's agent.
     pub agent: String,
     /// The title; empty before the first message.
     pub title: String,
-    /// Where it stands.
+    /// The chat's status.
     pub status: Status,
-    /// Whether it is put away.
+    /// Whether the chat is archived.
     pub archived: bool,
     /// The number of commits.
     pub version: u64,
@@ -49,7 +49,7 @@ pub struct Chat {
     /// Its id.
     #[schema(example = "01jgfj9a5v0000000000000000")]
     pub id: String,
-    /// The agent it talks to.
+    /// The chat's agent.
     pub agent: String,
     /// The chat's own instructions, sent after the agent's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -60,7 +60,7 @@ pub struct Chat {
     /// Metadata of clients.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Where it stands.
+    /// The chat's status.
     #[serde(flatten)]
     pub standing: Standing,
 }
@@ -78,7 +78,7 @@ pub struct Standing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "understudy/persona")]
     pub model: Option<String>,
-    /// Where it stands.
+    /// The chat's status.
     pub status: Status,
     /// The newest accepted request that this status includes, by the `id` of its receipt.
     #[serde(default)]
@@ -87,7 +87,7 @@ pub struct Standing {
     /// A message that is `received` and not listed here is answered, or was deleted.
     #[serde(default)]
     pub unanswered: Vec<u64>,
-    /// Whether it is put away.
+    /// Whether the chat is archived.
     pub archived: bool,
     /// Whether the server records the requests and responses of the chat's provider calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

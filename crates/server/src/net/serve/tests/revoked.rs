@@ -83,7 +83,7 @@ async fn a_revoked_token_is_noticed_in_time() {
     }
 }
 
-/// A client that does not read cannot be told, but is cut: in HTTP/1.1 with its connection, in HTTP/2 without affecting the
+/// A client that does not read gets no reason, but is cut: in HTTP/1.1 with its connection, in HTTP/2 without affecting the
 /// other streams on it; and its memory is freed.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_does_not_read_is_cut_too() {
