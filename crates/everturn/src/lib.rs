@@ -26,6 +26,20 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The directory `examples` has one program for each thing an embedder does; a test runs them all:
+//!
+//! | to | example |
+//! |---|---|
+//! | give an agent a tool | `embed.rs` |
+//! | say what running a tool twice means, show its progress | `tools.rs` |
+//! | run code before each step | `hooks.rs` |
+//! | write a provider, fall back to another | `providers.rs` |
+//! | keep chats in SQLite, continue after a restart | `resume.rs` |
+//! | show a growing answer, resume from a cursor | `cursors.rs` |
+//! | tools that a client runs, and approvals | `approvals.rs` |
+//! | tools that the provider runs | `hosted.rs` |
+//! | metrics for Prometheus | `metrics.rs` |
 
 // The public side: what an embedder holds.
 mod agent; // A model with its instructions, tools and limits.

@@ -33,3 +33,8 @@ pub use cue::{
 pub use heard::{Heard, Offered, Told};
 pub use persona::{DICE_TOOL, Manner, NOTE_TOOL};
 pub use play::{Asked, Understudy};
+
+/// The example of this crate's README, run with the other documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
