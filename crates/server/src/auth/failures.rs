@@ -1,6 +1,7 @@
 //! Failed logins per address.
 //!
-//! A token cannot be guessed, but attempts cost time and fill logs. An address with too many failures gets 429 with Retry-After.
+//! A token cannot be guessed, but attempts cost time and fill logs. An address with too many failures gets 429 with
+//! Retry-After.
 //! A valid token always passes: another program on the same machine must not be able to lock the owner out.
 
 use std::collections::HashMap;

@@ -159,7 +159,7 @@ async fn foreign_chats_look_like_missing_ones() {
     let about_chats = operations().into_iter().filter(|operation| operation.path.starts_with("/v1/chats/{id}"));
     let mut count = 0;
     for operation in about_chats {
-        let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned(); // New each time: one of the routes deletes it.
+        let chat = stage.chat("default").await.rsplit('/').next().unwrap().to_owned(); // One route deletes it.
         let mut answers = Vec::new();
         for id in [chat.as_str(), "00000000000000000000000000", "x", "..%2f..%2fetc", "%00", "%ff"] {
             let (status, problem) = ask(&stage, &operation, id, Some(OTHER)).await;
