@@ -83,13 +83,13 @@ impl Turn {
                 }
                 News::Lost(error) => {
                     if !std::mem::replace(&mut is_lost, true) {
-                        self.asides.say(format_args!("{error}; looking for it"));
+                        self.asides.say(format_args!("{error}; reconnecting"));
                     }
                     house.settle_in().await?;
                 }
                 News::Back => {
                     is_lost = false;
-                    self.asides.say("it is there again");
+                    self.asides.say("connected again");
                 }
             }
         }
@@ -127,8 +127,8 @@ fn awaits(standing: &Standing, more: &str) -> Option<End> {
     Some(End::Awaits { what, wants: ask.wants })
 }
 
-/// Does this until it is done. The first signal stops the turn, of which the stream tells; a second one leaves at once,
-/// whether or not there is a daemon to hear of the first.
+/// Does this until it is done. The first signal stops the turn, of which the stream tells; a second one
+/// leaves at once, whether or not there is a daemon to hear of the first.
 pub async fn stoppable(
     client: Client,
     chat: &str,

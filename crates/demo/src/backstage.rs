@@ -1,8 +1,9 @@
-//! The daemon of the demo: the real one, with tools whose effects can be counted and bounds that fit into a minute.
+//! The demo's daemon: the real one, with tools whose effects can be counted and limits that fit into a
+//! minute.
 //!
-//! `serve --demo-tools FILE` is how it is started. Nothing else about the server differs. An agent of the understudy's own
-//! has tools that wait instead: for its client, for a person, and for nobody, so that a chat can be seen wherever it may
-//! stand.
+//! It is started with `serve --demo-tools FILE`; nothing else about the server differs. The agent of the
+//! understudy itself has tools that wait instead: for a client, for an approval, and for ever, so that a chat
+//! can be seen in every status.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::ledger::{Line, What};
 
-/// What is known of the understudy's models: prices as of real ones, and who keeps a generation.
+/// Facts about the understudy's models: prices of real models, and background generations.
 const MODELS: &str = "
 [anthropic.models.drill]
 price = { input = 3_000_000, output = 15_000_000 }
@@ -41,12 +42,12 @@ price = { input = 1_250_000, output = 10_000_000 }
 price = { input = 300_000, output = 2_500_000 }
 ";
 
-/// How long a tool that does not stop is given when it is told to.
+/// Time for a tool to stop after an interrupt.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long a tool takes before its effect, and again after it.
 const HALF: Duration = Duration::from_millis(180);
 
-/// The bounds: as usual, but nobody waits two minutes for a silent stream.
+/// The default limits, with a short timeout for silent streams.
 fn limits() -> Limits {
     let mut limits =
         Limits { open_max: Duration::from_secs(4), silence_max: Duration::from_millis(600), ..Limits::default() };
@@ -100,7 +101,7 @@ fn waiting(agent: Agent) -> anyhow::Result<Agent> {
     Ok(agent)
 }
 
-/// A tool that waits: to be allowed, or for ever, whoever tells it to stop.
+/// A tool that waits for an approval, or for ever, and ignores cancellation.
 struct Waits {
     name: &'static str,
     approval: Approval,
@@ -182,7 +183,7 @@ impl Tool for Counted {
             self.write(&context, number, What::Start).await?;
             self.write(&context, number, What::Effect).await?;
         }
-        context.cancel.run_until_cancelled(tokio::time::sleep(HALF)).await; // It is done, wanted or not.
+        context.cancel.run_until_cancelled(tokio::time::sleep(HALF)).await; // The effect has happened, so a cancellation changes nothing.
         Ok(format!("{} {number}: done", self.name).into())
     }
 }

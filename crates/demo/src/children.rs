@@ -1,7 +1,7 @@
-//! The two processes that are played with: the understudy and the daemon.
+//! The demo's two processes: the understudy and the daemon.
 //!
-//! Both are this same program, started anew, so what is proved is what is installed. They live in a directory of their
-//! own and end with the demo, however it ends: it holds the other end of their standard input.
+//! Both are this same program, started anew, so what is proved is what is installed. They live in a directory
+//! of their own and end with the demo, however it ends: it holds the other end of their standard input.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,10 +18,10 @@ use tokio::time::{Instant, timeout};
 use super::ledger::{Line, Sent};
 use everturn_frontend::client::Client;
 
-/// How long a process may take to be there.
+/// How long a process may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Variables of whoever runs the demo that must not reach the children: all that begin so, whatever their case.
+/// Prefixes of environment variables that the children must not inherit, in any case.
 const FOREIGN: [&str; 10] = [
     "ANTHROPIC_",
     "OPENAI_",
@@ -34,7 +34,7 @@ const FOREIGN: [&str; 10] = [
     "HTTPS_PROXY",
     "ALL_PROXY",
 ];
-/// Says how the builds lie that are there to be found out.
+/// Variable that selects the lie of a sabotaged build.
 const LIE: &str = "EVERTURN_SABOTAGE";
 
 fn is_foreign(name: &str) -> bool {
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_to_others_is_not_told_to_the_children() {
+    fn children_do_not_inherit_foreign_variables() {
         for name in ["EVERTURN_RECORD", "OTEL_EXPORTER_OTLP_ENDPOINT", "https_proxy", "no_proxy", "OPENAI_API_KEY"] {
             assert!(is_foreign(name), "{name}");
         }

@@ -6,12 +6,12 @@ use everturn_server::wire::{Body, Message, Part};
 
 use super::story::Order;
 
-/// How what came differs from what was expected.
+/// Difference between expected and received tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Diff {
     pub(super) lost: Vec<String>,
     pub(super) doubled: Vec<String>,
-    /// What nobody said: two words grown together, half a word.
+    /// Tokens that were never sent: two joined words, half a word.
     pub(super) strange: Vec<String>,
     /// All are there, once, and not in their order.
     pub(super) is_disordered: bool,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_doubled_mangled_or_moved_is_named() {
+    fn lost_doubled_mangled_and_moved_tokens_are_named() {
         assert!(Diff::of(&list("t1 t2"), &list("t1 t2")).is_none());
         assert_eq!(told("t1 t2 t3", "t1 t3"), "lost [t2] doubled [] strange [] disordered false");
         assert_eq!(told("t1 t2", "t1 t2 t2"), "lost [] doubled [t2] strange [] disordered false");

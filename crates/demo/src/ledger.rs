@@ -1,7 +1,8 @@
 //! The books: what was sent, stored and shown, and whether that is the same.
 //!
-//! Every lane of every scene hands in what each party says happened: the model what it sent, the daemon what it stored,
-//! each client what it was shown, the side file which tools took effect. The books balance, or they name what does not.
+//! Every lane of every scene hands in what each party says happened: the model what it sent, the daemon what
+//! it stored, each client what it was shown, the side file which tools took effect. The books balance, or
+//! they name what does not.
 
 mod judge;
 mod print;
@@ -31,7 +32,7 @@ pub(super) struct Played {
     pub(super) rungs: Vec<Rung>,
     /// From each fault to the next token shown, in milliseconds.
     pub(super) gaps_ms: Vec<u64>,
-    /// What the first client had been shown when somebody pressed stop.
+    /// Words shown to the first client when the turn was interrupted.
     pub(super) words_at_stop: u64,
 }
 
@@ -57,8 +58,8 @@ impl Sent {
         tokens.extend(more.map(str::to_owned));
     }
 
-    /// Whether a token can be made of two halves. Less of the first may have arrived than went out: then the second says
-    /// more than was missing.
+    /// Whether a token can be made of two halves. Less of the first may have arrived than went out: then the
+    /// second says more than was missing.
     pub(super) fn is_of_halves(&self, token: &str) -> bool {
         let fits = |half: &str, rest: &str| {
             token.strip_suffix(rest).is_some_and(|head| !head.is_empty() && half.starts_with(head))
@@ -109,7 +110,7 @@ pub(super) struct Row {
     pub(super) duplicated: usize,
     /// Sent again after a fault.
     pub(super) paid_again: usize,
-    /// Sent and not stored, because somebody pressed stop.
+    /// Sent and not stored, because of an interrupt.
     pub(super) stopped: usize,
     pub(super) calls: Calls,
     pub(super) attempts: u64,
@@ -127,7 +128,7 @@ pub(super) struct Calls {
     pub(super) made: usize,
     /// Results that say how it went.
     pub(super) done: usize,
-    /// Results that say nobody knows.
+    /// Results with an unknown outcome.
     pub(super) unknown: usize,
     /// Calls of the tool that must not run twice.
     pub(super) once: usize,

@@ -1,8 +1,9 @@
-//! The proof that anyone can run.
+//! `everturn demo`: a proof that every user can run.
 //!
-//! It starts the real daemon and a stand-in for the models, lets four wires talk at once, and breaks everything while
-//! they do: streams, requests, connections, the daemon itself. Then it closes the books: what the models sent, what is
-//! stored, what each client was shown, what tools did. It ends with 0 only if they balance.
+//! It starts the real daemon and a stand-in for the models, lets four wires talk at once, and breaks
+//! everything while they do: streams, requests, connections, the daemon itself. Then it closes the books:
+//! what the models sent, what is stored, what each client was shown, what tools did. It ends with 0 only if
+//! they balance.
 
 pub mod backstage;
 mod children;
@@ -34,7 +35,7 @@ use stage::Stage;
 use story::{Fault, Length, Story, Wanted, Wire};
 use view::{Mode, Narrator};
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn demo
   everturn demo --seed 7
@@ -47,25 +48,25 @@ at which call (1 to 3), for 429 how many seconds to wait (1 to 5); 529 and kill-
 /// How often the bars are drawn.
 const FRAME: Duration = Duration::from_millis(80);
 
-/// What to play, and how to tell of it.
+/// Arguments of `everturn demo`.
 #[derive(clap::Args)]
 pub struct Demo {
-    /// What chance begins with: the same number plays the same story.
+    /// Seed of the run: the same number plays the same story.
     #[arg(long)]
     seed: Option<u64>,
-    /// Play on this wire alone; may be given several times.
+    /// Play only on this wire format; repeatable.
     #[arg(long, value_name = "WIRE")]
     wire: Vec<Wire>,
-    /// Play this fault alone, as in kill@137; may be given several times.
+    /// Play only this fault, as in kill@137; repeatable.
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
-    /// Print the books as JSON, and nothing else.
+    /// Print only the ledger, as JSON.
     #[arg(long)]
     json: bool,
-    /// Shorter answers.
+    /// Use shorter answers.
     #[arg(long)]
     quick: bool,
-    /// Keep the directory with the daemon's data and log, and say where it is.
+    /// Keep the directory with the daemon's data and log, and print its path.
     #[arg(long)]
     keep: bool,
     /// Show bars this wide even where there is no terminal.
@@ -74,7 +75,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// Plays it. Exit codes: 0 the books balance, 1 they do not, 130 it was stopped.
+    /// Plays the story. Exit codes: 0 the ledger balances, 1 it does not, 130 interrupted.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let mode = if self.json { Mode::Silent } else { Mode::detect(self.columns) };
         let narrator = Arc::new(Narrator::new(mode));
@@ -105,7 +106,7 @@ impl Demo {
         let story = Story::new(&Wanted { seed, wires: self.wire.clone(), faults: self.fault.clone(), length });
         anyhow::ensure!(
             !story.scenes.is_empty(),
-            "no wire of those can play that fault: lose wants responses or gemini"
+            "none of these wires can play that fault: lose needs responses or gemini"
         );
         let dir = tempfile::Builder::new().prefix("everturn-demo-").tempdir().context("no directory for the demo")?;
         let pace = length.pace();
@@ -130,7 +131,7 @@ impl Demo {
         }
         let ledger = Ledger::close(seed, began.elapsed().as_secs_f64(), &all);
         if self.keep {
-            output::aside(format_args!("everything is in {}", dir.keep().display()));
+            output::aside(format_args!("the data and the log are in {}", dir.keep().display()));
         }
         Ok(ledger)
     }

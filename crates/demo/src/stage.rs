@@ -1,4 +1,4 @@
-//! Playing the scenes, and collecting what everybody says about them.
+//! Plays the scenes, and collects the records of models, store, clients and tools.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ struct Playing<'a> {
     first: Spectator,
 }
 
-/// What came of a lane, before everybody was asked.
+/// The outcome of a lane, before the records are collected.
 struct Came {
     seen: Vec<Seen>,
     words_at_stop: u64,
@@ -94,7 +94,8 @@ async fn begin<'a>(client: &Client, lane: &'a Lane) -> anyhow::Result<Playing<'a
     Ok(Playing { lane, chat, first })
 }
 
-/// Sends what is to be answered, lets the second client join, does what people do in this scene, and waits for the end.
+/// Sends what is to be answered, lets the second client join, does what people do in this scene, and waits
+/// for the end.
 async fn watch(
     client: &Client,
     scene: &Scene,

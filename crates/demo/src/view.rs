@@ -1,4 +1,4 @@
-//! What people see: lines that stay, and under them, on a terminal, how far everything has come.
+//! The demo's output: lines that stay, and on a terminal progress bars under them.
 
 mod bars;
 
@@ -19,9 +19,9 @@ use everturn_frontend::terminal::wrap::{At, wrap};
 
 /// Where the text of a line begins, behind the scene's number and name.
 const INDENT: usize = 18;
-/// How wide lines are where nobody can say.
+/// Width of lines if the terminal's is unknown.
 const COLUMNS: usize = 100;
-/// Stands between words that belong on one line. It is no space to whoever breaks lines.
+/// Separator of words that belong on one line: a no-break space, at which lines are not broken.
 const JOINED: &str = "\u{a0}";
 /// Bars in a window narrower than this say nothing.
 const BARS_MIN: usize = 60;
@@ -42,7 +42,7 @@ pub(super) enum Mode {
 /// How wide it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
-    /// As somebody said, or as is usual.
+    /// A fixed width.
     Columns(usize),
     /// As wide as the window is at the time.
     Window,
@@ -66,7 +66,7 @@ impl Width {
     fn columns(self) -> usize {
         match self {
             Self::Columns(columns) => columns,
-            // Some terminals say that they have none.
+            // Some terminals report a width of 0.
             Self::Window => match crossterm::terminal::size() {
                 Ok((columns @ 1.., _)) => usize::from(columns),
                 _ => COLUMNS,
@@ -213,7 +213,7 @@ impl Narrator {
             lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
         }
         let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()); // Whoever does not read misses it.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()); // A closed pipe is no failure.
     }
 
     fn footer(&self) -> MutexGuard<'_, Footer> {
@@ -221,8 +221,8 @@ impl Narrator {
     }
 }
 
-/// Which rungs were climbed, and how long each chat waited for its next token. Words that belong together are joined by
-/// a letter that is no space, so that they stay on one line.
+/// Which rungs were climbed, and how long each chat waited for its next token. Words that belong together are
+/// joined by a letter that is no space, so that they stay on one line.
 fn recoveries(rows: &[Row]) -> String {
     let shared = rows
         .first()

@@ -1,8 +1,8 @@
 //! A client of the daemon.
 //!
-//! Connections break and daemons are restarted. A command gets its name once and is sent under it until it is answered,
-//! so that it has one effect; a stream comes back by itself with its cursor, so that each event is seen once. Both give
-//! up after a bounded time, and a refusal is never asked again.
+//! Connections break and daemons are restarted. A command gets one idempotency key and is sent with it until
+//! it is answered, so that it has one effect; a stream reconnects with its cursor, so that each event is seen
+//! once. Both give up after a bounded time, and a refused request is never repeated.
 
 mod backoff;
 mod calls;
@@ -29,35 +29,35 @@ pub use error::ClientError;
 use error::cause;
 pub use watch::{News, Watch};
 
-/// How long the whole of an answer may take.
+/// Timeout for a whole answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long the first connection of a command may take: whoever named a wrong address is told so, not kept waiting.
+/// Timeout for the first connection of a command: a wrong address should be reported quickly.
 const REACH_MAX: Duration = Duration::from_millis(1_500);
-/// A stream says that it lives every 15 seconds.
+/// Longest silence of a stream; the server sends a keep-alive every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
-/// The most that is read of one answer.
+/// Limit of one answer.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Talks to one daemon, or to whichever runs on a data directory at the time.
+/// A client of one daemon, or of the daemon that runs on a data directory at the time of the request.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
     daemon: Arc<Daemon>,
-    /// The way to a socket in the file system, if it was gone: a client is for one.
+    /// HTTP client for a Unix socket, with its path: such a client is bound to one socket.
     socket: Arc<Mutex<Option<(String, reqwest::Client)>>>,
-    /// What commands are called, if not each by a name of its own.
+    /// Idempotency key for all commands; each gets its own if `None`.
     name: Option<String>,
     patience: Patience,
 }
 
-/// How long a daemon is waited for.
+/// How long the client waits for a daemon.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// How long a request is tried again before we give up.
+    /// How long a request is retried.
     total: Duration,
-    /// How long one try waits for an answer to begin, if there may be another: a command is answered within ten seconds, or
-    /// refused. Shorter than `total`, so that a connection that leads nowhere is not the only one that was tried.
+    /// How long one try of several waits for an answer to begin: a command is answered within ten seconds, or
+    /// refused. Shorter than `total`, so that a dead connection is not the only one that is tried.
     begin_max: Duration,
 }
 
@@ -73,11 +73,11 @@ enum Daemon {
     Of(DataDir),
 }
 
-/// A request, as often as it has to be sent.
+/// A request that can be sent several times.
 struct Asked {
     method: Method,
     path: String,
-    /// Its name: the same one again has no second effect.
+    /// Its idempotency key: a repeated request has no second effect.
     key: Option<String>,
     body: Option<Vec<u8>>,
 }
@@ -85,24 +85,24 @@ struct Asked {
 impl Client {
     /// A client of the daemon at this address.
     pub fn new(base: Url, token: String) -> Self {
-        // A proxy would read the token on its way to a host of plain http.
+        // A proxy could read a token that is sent over plain http.
         let is_direct = base.scheme() == "http" || is_near(&base);
         Self::with(Daemon::At { base, token }, is_direct)
     }
 
-    /// A client of the daemon that runs on this data directory, also after it was started anew; `None` if none runs.
+    /// A client of the daemon on this data directory, also after a restart; `None` if none is running.
     pub fn local(data: &DataDir) -> Result<Option<Self>, ClientError> {
         let is_there = data.address()?.is_some();
         Ok(is_there.then(|| Self::of(data)))
     }
 
-    /// A client of whichever daemon runs on this data directory whenever something is asked.
+    /// A client of the daemon that runs on this data directory at the time of each request.
     pub fn of(data: &DataDir) -> Self {
         Self::with(Daemon::Of(data.clone()), true)
     }
 
     fn with(daemon: Daemon, is_direct: bool) -> Self {
-        // A proxy has no business between two processes of one machine.
+        // No proxy between two processes on one machine.
         let builder = if is_direct { builder().no_proxy() } else { builder() };
         Self {
             http: built(builder),
@@ -113,10 +113,10 @@ impl Client {
         }
     }
 
-    /// Sees whether anything listens at an address that was named. A server that is slow to answer is there.
+    /// Checks that a server listens at the configured address. A server that answers slowly counts.
     ///
     /// # Errors
-    /// Nothing does.
+    /// No server listens there.
     pub async fn reach(&self) -> Result<(), ClientError> {
         let Daemon::At { base, .. } = &*self.daemon else { return Ok(()) };
         let builder = if is_near(base) { builder().no_proxy() } else { builder() };
@@ -133,12 +133,12 @@ impl Client {
         }
     }
 
-    /// The same, for one command under a name that it keeps, however often it is given.
+    /// This client with a fixed idempotency key, for one command that may be sent several times.
     pub fn named(&self) -> Result<Self, ClientError> {
         Ok(Self { name: Some(new_key()?), ..self.clone() })
     }
 
-    /// A client of whoever listens on a socket in the file system.
+    /// The HTTP client for a Unix socket.
     fn over(&self, path: &str) -> reqwest::Client {
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         match &*socket {
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Where the daemon is at the moment, and what opens it.
+    /// The daemon's current address and token.
     fn place(&self) -> Result<(String, String), ClientError> {
         match &*self.daemon {
             Daemon::At { base, token } => Ok((base.as_str().trim_end_matches('/').into(), token.clone())),
@@ -162,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Whether the server can read and drive chats, asked once.
+    /// Whether the server is ready to read and drive chats, without retries.
     pub async fn is_ready(&self) -> Result<bool, ClientError> {
         let asked = Asked { method: Method::GET, path: "/readyz".into(), key: None, body: None };
         match timeout(ANSWER_MAX, self.once(&asked)).await {
@@ -173,12 +173,12 @@ impl Client {
         }
     }
 
-    /// The id of the token that opens it.
+    /// The id of the token in use.
     pub fn token_id(&self) -> Result<String, ClientError> {
         Ok(TokenHash::of(&self.place()?.1).id())
     }
 
-    /// Where the daemon is, for people.
+    /// The daemon's address, for messages.
     pub fn base(&self) -> String {
         self.place().map_or_else(|error| error.to_string(), |(base, _)| base)
     }
@@ -192,7 +192,7 @@ impl Client {
         Ok(request.bearer_auth(token))
     }
 
-    /// Asks until there is an answer, and reads it.
+    /// Sends the request until there is an answer, and parses it.
     async fn ask<T: DeserializeOwned>(&self, asked: Asked) -> Result<T, ClientError> {
         let bytes = self.ask_bytes(&asked).await?;
         serde_json::from_slice(&bytes).map_err(ClientError::Malformed)
@@ -200,7 +200,7 @@ impl Client {
 
     async fn ask_bytes(&self, asked: &Asked) -> Result<Vec<u8>, ClientError> {
         let (until, mut backoff) = (Instant::now() + self.patience.total, Backoff::default());
-        // What was sent without a name may have had its effect.
+        // A request without a key may have had its effect.
         let is_repeatable = asked.key.is_some() || asked.method == Method::GET;
         let begin_max = if is_repeatable { self.patience.begin_max } else { ANSWER_MAX };
         loop {
@@ -222,7 +222,7 @@ impl Client {
         }
     }
 
-    /// An answer that has begun.
+    /// Sends the request once; returns when the answer begins.
     async fn once(&self, Asked { method, path, key, body }: &Asked) -> Result<Response, ClientError> {
         let mut request = self.request(method.clone(), path)?;
         if let Some(key) = key {
@@ -238,7 +238,7 @@ impl Client {
     async fn answered(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let answer = checked(request.send().await.map_err(ClientError::Connection)?).await;
         answer.map_err(|error| match (&*self.daemon, &error) {
-            // Whoever named no token has to be told which one it was.
+            // The token was not named by the user, so the error names its file.
             (Daemon::Of(data), ClientError::Problem(problem)) if problem.status == 401 => {
                 DataError::OldToken(data.token_file()).into()
             }
@@ -247,13 +247,13 @@ impl Client {
     }
 }
 
-/// Whether the way there stays on this machine.
+/// Whether the daemon is on this machine.
 fn is_near(base: &Url) -> bool {
     !base.has_host() || endpoint::is_near(base)
 }
 
 fn builder() -> reqwest::ClientBuilder {
-    // Whoever set a provider before has decided; ring is ours.
+    // Keeps a provider that was installed before; ours is ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .connect_timeout(CONNECT_MAX)
@@ -266,7 +266,7 @@ fn built(builder: reqwest::ClientBuilder) -> reqwest::Client {
     builder.build().expect("a client without files or addresses of its own can be built")
 }
 
-/// An answer that is a success, or the problem it tells of.
+/// A successful answer, or the problem in its body.
 async fn checked(mut response: Response) -> Result<Response, ClientError> {
     if response.status().is_success() {
         return Ok(response);
@@ -290,7 +290,7 @@ async fn bounded(response: &mut Response) -> Result<Vec<u8>, ClientError> {
     Ok(whole)
 }
 
-/// A name for a command, which it keeps however often it is sent.
+/// A new idempotency key.
 fn new_key() -> Result<String, ClientError> {
     entropy::name().map_err(ClientError::Chance)
 }

@@ -1,14 +1,14 @@
-//! What commands say.
+//! Output of commands.
 //!
-//! Whoever reads may have heard enough, as `head` has, or may be gone, as a window that was closed. That is no failure
-//! of the command, and no reason to end in the middle of something.
+//! The reader may close the pipe early, as `head` does, or the window may be closed. That is no failure of
+//! the command, and no reason to stop in the middle of something.
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use crate::terminal::visible;
 
-/// Prints a line, as the standard macro does, and goes on if nobody reads it.
+/// Prints a line, as the standard macro does, and ignores a closed pipe.
 #[macro_export]
 macro_rules! println {
     ($($words:tt)*) => { $crate::output::line(format_args!($($words)*)) };
@@ -18,7 +18,7 @@ pub use crate::println;
 /// Prints a line.
 ///
 /// # Panics
-/// It cannot be written, as on a disk that is full.
+/// Writing fails for another reason, such as a full disk.
 pub fn line(words: Arguments<'_>) {
     match writeln!(io::stdout(), "{words}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("nothing can be printed: {error}"),
@@ -26,17 +26,17 @@ pub fn line(words: Arguments<'_>) {
     }
 }
 
-/// Whether a command says on standard error what happens beside its answer.
+/// Whether a command prints notes on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asides {
-    /// It does.
+    /// Notes are printed.
     On,
-    /// It does not.
+    /// Notes are dropped.
     Off,
 }
 
 impl Asides {
-    /// Says something, if that is wanted.
+    /// Prints a note, if notes are on.
     pub fn say(self, words: impl Display) {
         if self == Self::On {
             aside(words);
@@ -44,13 +44,12 @@ impl Asides {
     }
 }
 
-/// Says something beside what a command prints, which may be the words of others. Who has closed standard error does not
-/// want to hear it.
+/// Prints a note on standard error, with control characters made visible. A closed standard error is ignored.
 pub fn aside(words: impl Display) {
     let _ = writeln!(io::stderr(), "everturn: {}", visible(&words.to_string()));
 }
 
-/// What went wrong, the causes behind it, each once: a cause whose words stand in the message before it says nothing new.
+/// An error with its causes, each once: a cause that the message before it already contains is left out.
 pub fn causes(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain() {
@@ -65,7 +64,7 @@ pub fn causes(error: &anyhow::Error) -> String {
     told
 }
 
-/// Prints something as one line of JSON, with nothing in it that a terminal would obey.
+/// Prints a value as one line of JSON, with control characters escaped.
 pub fn json(what: &impl serde::Serialize) -> serde_json::Result<()> {
     let text = serde_json::to_string(what)?;
     match io::stdout().is_terminal() {
@@ -75,7 +74,7 @@ pub fn json(what: &impl serde::Serialize) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// Asks whoever sits at the terminal, and says whether the answer is yes.
+/// Asks a question on the terminal; returns whether the answer is yes.
 pub fn is_sure(question: Arguments<'_>) -> io::Result<bool> {
     sign(question);
     let mut answer = String::new();
@@ -83,12 +82,12 @@ pub fn is_sure(question: Arguments<'_>) -> io::Result<bool> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Shows a sign of life, as it is written. A terminal that is gone needs none.
+/// Prints a progress sign on standard error; a closed terminal is ignored.
 pub fn sign(words: Arguments<'_>) {
     let _ = write!(io::stderr(), "{words}");
 }
 
-/// Whether whoever reads has heard enough.
+/// Whether the reader has closed the pipe.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
@@ -99,9 +98,9 @@ mod tests {
 
     use super::*;
 
-    /// C9: an error that repeats its cause in its own words is told once.
+    /// A cause that is part of the error's message is printed once.
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_printed_once() {
         let root = || anyhow!("no such file");
         let repeated = root().context("a.toml: no such file").context("the configuration");
         assert_eq!(causes(&repeated), "the configuration: a.toml: no such file");

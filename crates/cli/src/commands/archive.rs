@@ -9,19 +9,19 @@ use crate::find_chat::find;
 use crate::output::println;
 use crate::render::short_title;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn archive 9n2x4c
   everturn archive 9n2x4c --undo
   everturn chats --all";
 
-/// Which chats to put away.
+/// Arguments of `everturn archive`.
 #[derive(clap::Args)]
 pub struct Archive {
-    /// Each chat, or the beginning or the end of its id.
+    /// Chat ids, or unique beginnings or ends of ids.
     #[arg(required = true)]
     chats: Vec<String>,
-    /// Take them out again.
+    /// Take the chats out of the archive.
     #[arg(long)]
     undo: bool,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Puts them away.
+    /// Archives each chat, or takes it out.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let house = self.which.open(&Own::default(), Otherwise::Start).await?;
         let done = self.each(&house).await;

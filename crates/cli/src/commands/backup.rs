@@ -1,4 +1,4 @@
-//! Backups.
+//! `everturn backup`: copy the database into one file.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use everturn::stores::sqlite::Sqlite;
 use crate::offline_store::Where;
 use crate::output::println;
 
-/// What to copy, and where to.
+/// Arguments of `everturn backup`.
 #[derive(clap::Args)]
 pub(crate) struct Backup {
-    /// The file to make. One that is there is left alone.
+    /// Destination file; must not exist.
     file: PathBuf,
     #[command(flatten)]
     place: Where,
@@ -21,7 +21,7 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if self.place.url().is_some() {
-            bail!("chats are in Postgres, as DATABASE_URL says: pg_dump copies them");
+            bail!("DATABASE_URL is set, so the chats are in Postgres: back them up with pg_dump");
         }
         let backup = Sqlite::backup_of(&self.place.dir()?, &self.file)?;
         let file = self.file.display();

@@ -1,4 +1,4 @@
-//! A chat in the terminal.
+//! `everturn chat`: a chat in the terminal.
 
 mod attach;
 mod live;
@@ -24,7 +24,7 @@ use crate::terminal::style::Colours;
 use crate::turn::{Turn, stoppable};
 use session::{Begin, Session};
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn chat
   everturn chat --last
@@ -32,29 +32,29 @@ pub const EXAMPLES: &str = "Examples:
 
 While it answers: Enter queues what you type, Ctrl-S steers with it, Ctrl-C stops and keeps what was said. /help says more.";
 
-/// The exit code of what was stopped.
+/// Exit code after an interruption, as of a process that Ctrl-C ended.
 const STOPPED: u8 = 130;
 
-/// Which chat, with whom.
+/// Arguments of `everturn chat`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     own: Own,
-    /// Go on with this chat: its id, or as much of its beginning or end as is unique. Without an id, choose one.
+    /// Continue this chat: its id, or a unique beginning or end of it. Without an id, choose from a list.
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "", conflicts_with = "last")]
     resume: Option<String>,
-    /// Go on with the chat in which something was said last.
+    /// Continue the chat with the newest message.
     #[arg(long)]
     last: bool,
-    /// The agent of a new chat; the daemon's default if left out.
+    /// Agent of a new chat; the daemon's default if left out.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["resume", "last"])]
     agent: Option<String>,
 }
 
 impl Args {
-    /// Chats until somebody leaves.
+    /// Runs the chat until the user leaves or standard input ends.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let mut house = self.which.open(&self.own, Otherwise::Start).await?;
         let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -91,11 +91,11 @@ impl Args {
         }
     }
 
-    /// The chat that was asked for by name; `None` for a new one.
+    /// The chat of `--resume` or `--last`; `None` for a new one.
     async fn chosen(&self, house: &House) -> anyhow::Result<Option<Chat>> {
         match &self.resume {
             Some(id) if id.is_empty() => {
-                bail!("--resume needs an id where nobody can choose: `everturn chats` lists them")
+                bail!("--resume needs an id without a terminal to choose in: `everturn chats` lists them")
             }
             Some(id) => self.found(house, id).await.map(Some),
             None if self.last => {
@@ -107,7 +107,7 @@ impl Args {
         }
     }
 
-    /// The chat of this name, as it was asked for.
+    /// The chat with this piece of an id, with the model and recording of the flags applied.
     async fn found(&self, house: &House, piece: &str) -> anyhow::Result<Chat> {
         let chat = find(&house.client, piece).await?;
         Ok(self.own.choose(&house.client, chat).await?)
@@ -141,7 +141,7 @@ impl Args {
             };
             let end = stoppable(client.clone(), &chat.id, &mut ends, turn).await?;
             let ended = end.report(&chat.id);
-            code = if code == 0 { ended } else { code }; // What went wrong first is what a script has to know.
+            code = if code == 0 { ended } else { code }; // A script needs the first failure.
             if ended == STOPPED {
                 return Ok(ExitCode::from(code));
             }
@@ -149,7 +149,8 @@ impl Args {
     }
 }
 
-/// The lines of standard input as they come. A thread waits for them, and for nobody: whoever ends does not wait for it.
+/// The lines of standard input as they arrive. They are read on a thread that the process does not wait for
+/// when it exits.
 fn lines() -> mpsc::Receiver<std::io::Result<String>> {
     let (read, lines) = mpsc::channel(1);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Which chats there are.
+//! `everturn chats`: list or search chats.
 
 use std::process::ExitCode;
 
@@ -8,25 +8,25 @@ use crate::output::{self, println};
 use crate::render::ago;
 use crate::terminal::visible;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn chats
   everturn chats kelp --limit 5
   everturn chats --json | jq -r 'select(.status == \"failed\").id'
   everturn chats --all --url https://chat.example.com --token-file ./token";
 
-/// How much of a title is shown, in one line.
+/// Characters of a title that are shown.
 const TITLE_CHARS_MAX: usize = 200;
 
-/// Which chats to list.
+/// Arguments of `everturn chats`.
 #[derive(clap::Args)]
 pub struct Chats {
-    /// With this in their title, or with all words of this in one message that a person or the model said.
+    /// Only chats with this text in the title, or with all its words in one message of the user or the model.
     text: Option<String>,
-    /// Those that are put away, too.
+    /// Include archived chats.
     #[arg(long)]
     all: bool,
-    /// At most so many.
+    /// List at most this many.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=200))]
     limit: u16,
     /// Print each chat as one line of JSON, as `GET /v1/chats` shows it.
@@ -37,7 +37,7 @@ pub struct Chats {
 }
 
 impl Chats {
-    /// Lists them, those first in which something was said last.
+    /// Lists the chats, the most recently used first.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let house = self.which.open(&Own::default(), Otherwise::Answer).await?;
         let mut query = format!("limit={}", self.limit);
@@ -57,7 +57,7 @@ impl Chats {
             let status = serde_json::to_value(chat.status)?;
             let status = status.as_str().unwrap_or_default();
             let title = if chat.title.is_empty() {
-                "(nothing was said)".into()
+                "(no message yet)".into()
             } else {
                 visible::line(&chat.title, TITLE_CHARS_MAX)
             };
@@ -67,7 +67,7 @@ impl Chats {
     }
 }
 
-/// Text as it may stand in a query.
+/// The text percent-encoded for a query.
 fn encoded(text: &str) -> String {
     let byte =
         |byte: u8| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_complete::Shell;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str =
     "Example:\n  everturn completions bash > ~/.local/share/bash-completion/completions/everturn";
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::config::{Config, Flags, variables_set};
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn config show
   everturn config show --config ./config.toml --model understudy/persona";

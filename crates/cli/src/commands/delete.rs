@@ -10,18 +10,18 @@ use crate::find_chat::find;
 use crate::output::{self, println};
 use crate::render::short_title;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn delete 9n2x4c
   everturn chats --json | jq -r 'select(.status == \"failed\").id' | xargs everturn delete --yes";
 
-/// Which chats to delete.
+/// Arguments of `everturn delete`.
 #[derive(clap::Args)]
 pub struct Delete {
-    /// Each chat, or the beginning or the end of its id.
+    /// Chat ids, or unique beginnings or ends of ids.
     #[arg(required = true)]
     chats: Vec<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -29,11 +29,11 @@ pub struct Delete {
 }
 
 impl Delete {
-    /// Deletes them, those that somebody is sure of.
+    /// Deletes each chat after a confirmation.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         if !self.yes && !std::io::stdin().is_terminal() {
             bail!(
-                "a chat is deleted for good, with all its messages and files: add --yes to delete without a question"
+                "a chat is deleted for good, with all its messages and files: add --yes to delete without confirmation"
             );
         }
         let house = self.which.open(&Own::default(), Otherwise::Start).await?;

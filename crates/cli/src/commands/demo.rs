@@ -17,7 +17,8 @@ pub struct DaemonTools {
 }
 
 impl DaemonTools {
-    /// As the flags of `serve` ask for them. Such a daemon ends with the demo that started it.
+    /// The demo's tools, if the flags of `serve` ask for them. Such a daemon ends with the demo that started
+    /// it.
     pub fn of(flags: &Flags) -> Option<Self> {
         let side_file = flags.demo_tools()?.to_owned();
         end_with_parent();

@@ -1,4 +1,4 @@
-//! What is wrong with what is kept, and what can be done about it.
+//! `everturn doctor`: find flaws in stored chats and in session files, and repair them.
 
 mod chat;
 mod lines;
@@ -21,27 +21,28 @@ use crate::offline_store::Where;
 use crate::output;
 use crate::terminal::visible;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn doctor
   everturn doctor 9n2x4c --fix
   everturn doctor ~/.claude/projects/-work/0f3c.jsonl
   everturn doctor messages.json --fix --out mended.json";
 
-/// How many findings of one chat are told in full.
+/// Findings per chat that are printed in full.
 const TOLD_LEN_MAX: usize = 50;
 
-/// Whom to look at, and whether to mend.
+/// Arguments of `everturn doctor`.
 #[derive(clap::Args)]
 pub struct Doctor {
-    /// A chat, by its id or as much of its beginning or end as is unique, or a file with a session of another program;
-    /// everything that is kept if left out.
+    /// What to check: a chat (its id, or a unique beginning or end of it) or a file with a session of another
+    /// program. Checks the whole store if left out.
     #[arg(value_name = "CHAT | FILE")]
     patient: Option<String>,
-    /// Mend what can be mended. Of a file, a mended copy becomes a new chat. No server may run on the data directory then.
+    /// Repair. The repaired copy of a file becomes a new chat. No server may be running on the data
+    /// directory.
     #[arg(long)]
     fix: bool,
-    /// With --fix: write the mended session of a file to this new file, and make no chat.
+    /// With --fix: write the repaired session to this new file instead of a chat.
     #[arg(long, value_name = "FILE", requires = "fix")]
     out: Option<PathBuf>,
     /// With --fix: the agent of the new chat.
@@ -51,12 +52,12 @@ pub struct Doctor {
     place: Where,
 }
 
-/// How somebody is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Health {
-    /// Nothing is wrong, or nothing is any more.
+    /// No flaw, or none left.
     Good,
-    /// Something is wrong.
+    /// Flaws are left.
     Bad,
 }
 
@@ -91,35 +92,39 @@ impl Doctor {
         })
     }
 
-    /// Whom to look at; or what is wrong with asking so.
+    /// What to check; or why the arguments are wrong.
     fn patient(&self) -> anyhow::Result<Patient<'_>> {
         let Some(name) = &self.patient else {
-            ensure!(self.out.is_none(), "--out is for a file: name one");
+            ensure!(self.out.is_none(), "--out needs a session file to repair: name one");
             return Ok(Patient::All);
         };
         if Path::new(name).is_file() {
             if self.fix && self.out.is_none() {
                 let agents = self.place.agents()?;
                 let names = agents.join(", ");
-                ensure!(agents.contains(&self.agent), "there is no agent `{}`; there are {names}", self.agent);
+                ensure!(
+                    agents.contains(&self.agent),
+                    "no agent `{}` is configured; configured are {names}",
+                    self.agent
+                );
             }
             return Ok(Patient::File(Path::new(name)));
         }
         ensure!(piece(name).is_ok(), "{} is neither a file nor a chat", visible::line(name, 100));
-        ensure!(self.out.is_none(), "--out is for a file: {name} is a chat");
+        ensure!(self.out.is_none(), "--out needs a session file to repair, but {name} is a chat");
         Ok(Patient::Chat(name))
     }
 }
 
-/// Whom to look at.
+/// What to check.
 enum Patient<'a> {
     All,
     File(&'a Path),
-    /// By a piece of its id.
+    /// A chat, by a piece of its id.
     Chat(&'a str),
 }
 
-/// Tells what was found, each with why it matters and what mending does.
+/// Prints the findings, each with why it matters and what a repair does.
 fn tell(out: &mut impl Write, findings: &[Finding], place: impl Fn(MessageId) -> String) -> io::Result<()> {
     for finding in findings.iter().take(TOLD_LEN_MAX) {
         let Finding { message, flaw } = finding;
@@ -133,7 +138,7 @@ fn tell(out: &mut impl Write, findings: &[Finding], place: impl Fn(MessageId) ->
     Ok(())
 }
 
-/// Tells what requests do not show of a transcript.
+/// Prints how a request differs from the transcript.
 fn tell_changes<'a>(out: &mut impl Write, transcript: impl IntoIterator<Item = &'a Message> + Clone) -> io::Result<()> {
     writeln!(out, "What a request changes:")?;
     for (wire, changes) in PromptChanges::on_all_wires(transcript) {
@@ -148,7 +153,7 @@ fn tell_changes<'a>(out: &mut impl Write, transcript: impl IntoIterator<Item = &
     Ok(())
 }
 
-/// So many of something.
+/// A number with its noun.
 fn count(number: usize, one: &str, many: &str) -> String {
     match number {
         1 => format!("1 {one}"),

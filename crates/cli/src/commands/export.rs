@@ -1,4 +1,4 @@
-//! A chat whole, to take away.
+//! `everturn export`: write a whole chat to a file.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use crate::daemon::{Otherwise, Own, Which};
 use crate::find_chat::find;
 use crate::terminal::visible;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn export 01kdg1qg7v3m8s1t1j0a9n2x4c > chat.md
   everturn export 9n2x4c --format json --out chat.json";
 
-/// Which chat, and as what.
+/// Arguments of `everturn export`.
 #[derive(clap::Args)]
 pub struct Export {
-    /// The chat, or the beginning or the end of its id.
+    /// The chat's id, or a unique beginning or end of it.
     chat: String,
-    /// As what.
+    /// Format of the file.
     #[arg(long, value_enum, default_value_t = Format::Markdown)]
     format: Format,
     /// The file to write; standard output if left out.
@@ -33,17 +33,17 @@ pub struct Export {
     which: Which,
 }
 
-/// As what a chat is written.
+/// Formats of an export.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Format {
-    /// For people.
+    /// For reading.
     Markdown,
-    /// For programs: everything there is, but for the bytes of files.
+    /// For programs: everything except the bytes of files.
     Json,
 }
 
 impl Export {
-    /// Writes it.
+    /// Writes the chat to the file or to standard output.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let house = self.which.open(&Own::default(), Otherwise::Answer).await?;
         let exported = self.ask(&house.client).await;
@@ -56,7 +56,7 @@ impl Export {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The same for a program, and nothing that it would obey for a terminal.
+    /// The bytes to print: without control sequences on a terminal, unchanged otherwise.
     fn printable(&self, bytes: Vec<u8>) -> Vec<u8> {
         if !std::io::stdout().is_terminal() {
             return bytes;
@@ -86,7 +86,7 @@ impl Export {
 }
 
 impl Format {
-    /// Whether this is all of an export. Some proxies pass a cut on as an end in good order.
+    /// Whether the export is complete. Some proxies pass on a broken response as a complete one.
     fn is_whole(self, chat: &str, bytes: &[u8]) -> bool {
         match self {
             Self::Markdown => bytes.ends_with(markdown::end(chat).as_bytes()),
@@ -99,7 +99,7 @@ impl Format {
 mod tests {
     use super::*;
 
-    /// However much of an export arrives, a part of it is told from the whole.
+    /// No proper prefix of an export passes for the whole.
     #[test]
     fn a_part_is_not_taken_for_the_whole() {
         let markdown = format!("# Title\n\n## You\n\n*End of chat `another`.*\n{}", markdown::end("01kdg1qg"));

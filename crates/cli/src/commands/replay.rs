@@ -1,4 +1,4 @@
-//! A chat as it happened.
+//! `everturn replay`: show a chat again as it happened.
 
 mod play;
 mod scene;
@@ -15,28 +15,28 @@ use crate::terminal::style::Colours;
 use play::Player;
 use scene::Beat;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn replay 01kdg1qg7v3m8s1t1j0a9n2x4c
   everturn replay 9n2x4c --speed 4
   everturn replay 9n2x4c --speed max --until 12";
 
-/// What to show, and how fast.
+/// Arguments of `everturn replay`.
 #[derive(clap::Args)]
 pub struct Replay {
-    /// The chat: its id, or as much of its beginning or end as is unique.
+    /// The chat's id, or a unique beginning or end of it.
     chat: String,
-    /// How many times as fast as it was, or `max`. In a pipe, `max` if left out. [default: 1]
+    /// Speed as a multiple of the original, or `max`. [default: 1; in a pipe: max]
     #[arg(long, value_name = "TIMES | max")]
     speed: Option<Speed>,
-    /// Stop behind this message, by its number, or at this time, as 2026-01-02T03:04:05Z.
+    /// Stop after the message with this number, or at this time, as 2026-01-02T03:04:05Z.
     #[arg(long, value_name = "MESSAGE | TIME")]
     until: Option<Until>,
     #[command(flatten)]
     place: Where,
 }
 
-/// How fast.
+/// Speed of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Speed {
     Times(f64),
@@ -55,7 +55,7 @@ impl FromStr for Speed {
     }
 }
 
-/// Where it stops.
+/// End of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     Message(MessageId),
@@ -77,7 +77,8 @@ impl FromStr for Until {
 }
 
 impl Until {
-    /// The beats before it. What belongs to a message ends with it; what was being said at the time is cut there.
+    /// Drops the beats after the end. A message keeps all its beats; an answer that was arriving at the time
+    /// is cut there.
     fn cut(self, beats: &mut Vec<Beat>) {
         let end = match self {
             Self::Message(last) => beats.iter().rposition(|beat| beat.message.is_some_and(|id| id <= last)),
@@ -128,7 +129,7 @@ mod tests {
         assert!("noon".parse::<Until>().is_err());
     }
 
-    /// A time in the middle of an answer shows what had been said by then.
+    /// A time in the middle of an answer shows the text that had arrived by then.
     #[test]
     fn an_answer_is_cut_where_the_time_is_up() {
         let beat = |at, lasts, text: &str| Beat {

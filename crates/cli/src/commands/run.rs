@@ -1,4 +1,4 @@
-//! One turn, for scripts.
+//! `everturn run`: one turn, for scripts.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::output::{self, Asides};
 use crate::process::signals::Ends;
 use crate::turn::{End, Lines, Turn, stoppable};
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn run \"What are you?\"
   everturn run -q \"What are you?\" > answer.md
@@ -28,30 +28,31 @@ Exit codes:
   4    it waits: a person has to allow a call, or a client that has the tool has to run it
   130  it was stopped; what was said is kept. A second Ctrl-C leaves at once";
 
-/// The most that is read from standard input.
+/// Limit of standard input.
 const INPUT_BYTES_MAX: u64 = 20 * 1024 * 1024;
 
-/// What to say, and to whom.
+/// Arguments of `everturn run`.
 #[derive(clap::Args)]
 pub struct Run {
-    /// What to say; read from standard input if left out.
+    /// The message; read from standard input if left out.
     prompt: Option<String>,
-    /// Say what standard input has, too, behind the prompt.
+    /// Append standard input to the prompt.
     #[arg(long)]
     stdin: bool,
-    /// Print each event as one line of JSON: `event` is its name, `data` what docs/http-api.md says. The first is `chat`.
+    /// Print each event as one line of JSON: `event` is its name, `data` what docs/http-api.md says. The
+    /// first is `chat`.
     #[arg(long)]
     json: bool,
-    /// Go on with this chat: its id, or as much of its beginning or end as is unique.
+    /// Continue this chat: its id, or a unique beginning or end of it.
     #[arg(long, value_name = "ID", alias = "chat")]
     resume: Option<String>,
-    /// The agent of a new chat; the daemon's default if left out.
+    /// Agent of a new chat; the daemon's default if left out.
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     agent: Option<String>,
-    /// Say nothing on standard error of retries, recoveries, a server that is away, and which chat it was; only why it failed.
+    /// Print only failures on standard error: no retries, recoveries, lost connections or chat id.
     #[arg(long, short)]
     quiet: bool,
-    /// Keep nothing: a daemon of its own, in memory.
+    /// Store nothing: use a daemon of its own, in memory.
     #[arg(long, conflicts_with_all = ["url", "data", "resume"])]
     ephemeral: bool,
     #[command(flatten)]
@@ -64,7 +65,7 @@ impl Run {
     /// Runs the turn.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let prompt = self.prompt()?;
-        // The directory of a daemon that keeps nothing is gone when this is dropped.
+        // Dropping it deletes the temporary directory of the daemon.
         let (mut house, _room) = if self.ephemeral {
             let (house, room) = House::ephemeral(&self.which, &self.own).await?;
             (house, Some(room))
@@ -107,10 +108,10 @@ impl Run {
         if self.quiet { Asides::Off } else { Asides::On }
     }
 
-    /// What is said: the argument, standard input, or both.
+    /// The message: the argument, standard input, or both.
     fn prompt(&self) -> anyhow::Result<String> {
         let mut input = String::new();
-        // Never read without being asked to: it may be somebody else's, or without end.
+        // Read only if needed: standard input may belong to another program of the script, or never end.
         if self.stdin || self.prompt.is_none() && !std::io::stdin().is_terminal() {
             let read = std::io::stdin().take(INPUT_BYTES_MAX + 1).read_to_string(&mut input);
             if read.context("standard input cannot be read")? as u64 > INPUT_BYTES_MAX {
@@ -121,7 +122,7 @@ impl Run {
         let said: Vec<&str> = parts.into_iter().filter(|part| !part.trim().is_empty()).collect();
         if said.is_empty() {
             let missing = clap::error::ErrorKind::MissingRequiredArgument;
-            let why = "there is nothing to say: give a prompt, for example: everturn run \"What are you?\"\n";
+            let why = "the prompt is empty: give one, for example: everturn run \"What are you?\"\n";
             clap::Command::new("everturn").error(missing, why).exit();
         }
         Ok(said.join("\n\n"))

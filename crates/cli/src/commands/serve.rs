@@ -17,7 +17,7 @@ use crate::process::signals::Ends;
 use crate::process::stall_monitor::Lookout;
 use crate::server::{Extension, Keeps, Running, no_token, prepare};
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn serve
   everturn serve --model anthropic/claude-sonnet-4-5
@@ -25,7 +25,7 @@ pub const EXAMPLES: &str = "Examples:
   everturn serve --listen unix:/run/everturn/socket
   everturn serve --listen 0.0.0.0:443 --expose --tls-cert chain.pem --tls-key key.pem --host chat.example.com";
 
-/// Serves until Ctrl-C or SIGTERM. What it fails with is said as its log is.
+/// Serves until Ctrl-C or SIGTERM. A failure is printed in the format of the log.
 pub async fn run(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Result<ExitCode> {
     match (serve(flags, extension).await, Form::told(|name| std::env::var(name).ok())) {
         (Err(error), Form::Json) if !output::is_broken_pipe(&error) => {
@@ -36,7 +36,7 @@ pub async fn run(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Re
     }
 }
 
-/// Says something beside the banner, as the log is written.
+/// Prints a line beside the banner, in the format of the log.
 fn aside(words: &str) {
     match Form::told(|name| std::env::var(name).ok()) {
         Form::Text => output::aside(words),
@@ -58,7 +58,7 @@ async fn serve(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Resu
     let (data, kept) = tokio::select! {
         opened = prepare(&config, Keeps::Told) => opened?,
         () = ends.next() => {
-            aside("ending: the store was not open yet, so nothing was begun");
+            aside("stopping: the store was not open yet, so no chat was started");
             logs.end().await;
             return Ok(ExitCode::SUCCESS);
         }
@@ -68,24 +68,26 @@ async fn serve(flags: &Flags, extension: Option<&dyn Extension>) -> anyhow::Resu
         biased;
         started = Running::start_on(data, kept, &config, &entrances, Stay::Daemon, extension) => started?,
         () = given_up(&mut ends, &mut is_told, config.drain()) => {
-            aside("ending: the start did not come to its end, and was given up");
+            aside("stopping: the start did not finish in time and was abandoned");
             logs.end().await;
             return Ok(ExitCode::SUCCESS);
         }
     };
     if !is_told {
         banner(&running);
-        println!("Ctrl-C ends it.");
+        println!("Ctrl-C stops it.");
         ends.next().await;
     }
-    aside("ending: steps that are nearly done may finish, turns under way are handed over; again to hand over now");
+    aside(
+        "stopping: steps that are nearly done may finish, running turns are handed over; signal again to hand over now",
+    );
     running.stop_within(config.drain(), ends.next()).await;
     logs.end().await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until nobody waits for a start any more. Told to end, it has as long to come to its end as steps that are nearly done
-/// have: a store that answers no more would keep it for longer.
+/// Waits for a signal, then gives the start `grace` to finish, or until a second signal: a store that does
+/// not answer would block it for longer.
 async fn given_up(ends: &mut Ends, is_told: &mut bool, grace: Duration) {
     ends.next().await;
     *is_told = true;
@@ -95,15 +97,17 @@ async fn given_up(ends: &mut Ends, is_told: &mut bool, grace: Duration) {
     }
 }
 
-/// Reads the certificate again whenever it is said to have changed.
+/// Reloads the certificate at every SIGHUP.
 async fn reread(tls: Arc<Tls>, mut told: Signal) {
     while told.recv().await.is_some() {
         match tls.reread() {
             Ok(()) => {
-                tracing::info!("the certificate was read again");
+                tracing::info!("TLS certificate reloaded");
                 tls.warnings(Timestamp(clock::now())).iter().for_each(|warning| tracing::warn!("{warning}"));
             }
-            Err(error) => tracing::error!(%error, "the certificate was not read again, the one before still counts"),
+            Err(error) => {
+                tracing::error!(%error, "TLS certificate could not be reloaded: the previous one stays in use")
+            }
         }
     }
 }

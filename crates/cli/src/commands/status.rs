@@ -1,4 +1,4 @@
-//! How the server stands.
+//! `everturn status`: the state of a server.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::daemon::{Otherwise, Own, Which};
 use crate::output::{self, println};
 use crate::render::usage::used_today;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn status
   everturn status --json | jq .chats
@@ -20,11 +20,11 @@ Exit codes:
   0    the server is ready
   1    it is not, or there is none";
 
-/// How many pages of chats are counted, and how long one is.
+/// Pages of chats that are counted, and the length of a page.
 const PAGES_MAX: usize = 5;
 const PAGE_LEN: usize = 200;
 
-/// Which server.
+/// Arguments of `everturn status`.
 #[derive(clap::Args)]
 pub struct Status {
     /// Print one line of JSON.
@@ -34,26 +34,26 @@ pub struct Status {
     which: Which,
 }
 
-/// What is known of a server that is ready.
+/// The state of a server that is ready.
 struct Report {
     models: Vec<Model>,
     chats: Counts,
     account: Account,
 }
 
-/// How many of the chats stand where.
+/// Number of chats per status.
 #[derive(Default)]
 struct Counts {
     running: usize,
     awaiting: usize,
     failed: usize,
     idle: usize,
-    /// Whether there are more than were counted.
+    /// Whether there are more chats than were counted.
     has_more: bool,
 }
 
 impl Status {
-    /// Asks the server.
+    /// Requests the state and prints it.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let house = self.which.open(&Own::default(), Otherwise::Refuse).await?;
         let at = house.client.base();
@@ -66,7 +66,7 @@ impl Status {
                 "chats": report.chats.json(), "usage": report.account}))?,
             (None, true) => output::json(&json!({"url": at, "ready": false}))?,
             (Some(report), false) => report.show(&at),
-            (None, false) => println!("server  {at}, not ready: its store cannot be used, or it is ending"),
+            (None, false) => println!("server  {at}, not ready: its store is unavailable, or it is stopping"),
         }
         house.leave().await;
         Ok(if report.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -93,7 +93,7 @@ impl Report {
     fn show(&self, at: &str) {
         println!("server  {at}, ready");
         for model in self.models.iter().filter(|model| !model.agents.is_empty()) {
-            println!("model   {}, asked by the agent {}", model.id, model.agents.join(", "));
+            println!("model   {}, used by the agent {}", model.id, model.agents.join(", "));
         }
         println!("chats   {}", self.chats.told());
         println!("today   {}", used_today(&self.account));

@@ -1,4 +1,4 @@
-//! Who may come in, from the command line.
+//! `everturn tokens`: list, create and revoke access tokens.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -11,16 +11,16 @@ use crate::daemon::{Otherwise, Own, Which};
 use crate::output::{self, println};
 use crate::terminal::visible;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn tokens
   everturn tokens make phone --scope read --scope chat --days 30
   everturn tokens revoke 5b1f";
 
-/// How much of a name is shown, in one line.
+/// Characters of a name that are shown.
 const CHARS_MAX: usize = 100;
 
-/// What to do with tokens.
+/// Arguments of `everturn tokens`.
 #[derive(clap::Args)]
 pub struct Tokens {
     #[command(subcommand)]
@@ -36,25 +36,25 @@ pub struct Tokens {
 enum Verb {
     /// List all tokens, without their secrets.
     List,
-    /// Make a token and print its secret, this once.
+    /// Create a token and print its secret; it is not shown again.
     Make {
-        /// What to call it.
+        /// Name of the token.
         name: String,
-        /// What it may do; may be given several times. [default: read and chat]
+        /// Permission of the token; repeatable. [default: read and chat]
         #[arg(long, value_enum)]
         scope: Vec<Scope>,
-        /// In whose name it acts; yours if left out.
+        /// Owner of the token; yours if left out.
         #[arg(long)]
         owner: Option<String>,
-        /// For how many days it is good; without end if left out.
+        /// Days until it expires; never if left out.
         #[arg(long)]
         days: Option<u64>,
     },
-    /// Take a token back: it opens nothing any more, and its streams end.
+    /// Revoke a token: requests with it are refused, and its streams end.
     Revoke {
-        /// Its id, or as much of the beginning as is unique, or its name.
+        /// Its id, a unique beginning of it, or its name.
         token: String,
-        /// Do not ask, also if it is the token that these commands use.
+        /// Do not ask for confirmation, even for the token that this command uses.
         #[arg(long)]
         yes: bool,
     },
@@ -82,9 +82,9 @@ impl From<Scope> for ScopeName {
 }
 
 impl Tokens {
-    /// Asks the daemon.
+    /// Carries out the request at the running daemon.
     pub async fn run(mut self) -> anyhow::Result<ExitCode> {
-        // A daemon of one's own would do too; but tokens are for those who come to one that runs.
+        // A daemon in this process would do too, but tokens are only of use with one that keeps running.
         let house = self.which.open(&Own::default(), Otherwise::Refuse).await?;
         let client = &house.client;
         match self.verb.take().unwrap_or(Verb::List) {
@@ -96,9 +96,11 @@ impl Tokens {
                 let made = client.make_token(&NewToken { name, owner, scopes, seconds }).await?;
                 // Alone on standard output, so that a script can take it.
                 println!("{}", made.token);
-                output::aside(format_args!("this is shown once; its id is {}", made.info.id));
+                output::aside(format_args!("the secret is shown only once; the token's id is {}", made.info.id));
             }
-            Verb::Revoke { token, .. } if token.trim().is_empty() => bail!("which one? `everturn tokens` lists them"),
+            Verb::Revoke { token, .. } if token.trim().is_empty() => {
+                bail!("the token is missing: `everturn tokens` lists them")
+            }
             Verb::Revoke { token, yes } => {
                 let all = client.tokens().await?.tokens;
                 let is_good = |info: &&TokenInfo| info.revoked.is_none();
@@ -112,7 +114,7 @@ impl Tokens {
                     }
                     [one] => self.show(&client.revoke_token(&one.id).await?)?,
                     [] => bail!("there is no such token: `everturn tokens` lists them"),
-                    [..] => bail!("{} tokens fit: name one by its id", found.len()),
+                    [..] => bail!("{} tokens match: name one by its id", found.len()),
                 }
             }
         }
@@ -121,13 +123,13 @@ impl Tokens {
     }
 }
 
-/// Whether somebody means it who takes back the token that opens the door for themselves.
+/// Confirmation for revoking the token that this command itself uses.
 fn is_sure(name: &str) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        bail!("`{name}` is the token that this command uses, and none of your commands gets in without it: add --yes");
+        bail!("`{name}` is the token that this command uses; your commands are refused without it: add --yes");
     }
     Ok(output::is_sure(format_args!(
-        "{} is the token that this command uses, and none of your commands gets in without it. Revoke it? [y/N] ",
+        "{} is the token that this command uses; your commands are refused without it. Revoke it? [y/N] ",
         visible::line(name, CHARS_MAX)
     ))?)
 }
@@ -148,8 +150,8 @@ fn show(token: &TokenInfo) {
     let state = match (token.revoked, token.expires) {
         (Some(_), _) => "revoked",
         (None, Some(at)) if at <= now => "expired",
-        (None, Some(_)) => "good, for a time",
-        (None, None) => "good",
+        (None, Some(_)) => "valid, expires",
+        (None, None) => "valid",
     };
     let (name, owner) = (visible::line(&token.name, CHARS_MAX), visible::line(&token.owner, CHARS_MAX));
     println!("{}  {name}  {owner}  {}  {state}", token.id, scopes.join(","));

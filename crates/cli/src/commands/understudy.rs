@@ -1,4 +1,4 @@
-//! The stand-in as a server of its own.
+//! `everturn understudy`: the stand-in model as a server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use everturn_understudy::{Manner, Understudy};
 use crate::output::println;
 use crate::process::parent::end_with_parent;
 
-/// What a newcomer can try.
+/// Examples below the help text.
 pub const EXAMPLES: &str = "Examples:
   everturn understudy --port 4141
   everturn understudy --fault 429x3 --fault slow@50
@@ -20,25 +20,25 @@ pub const EXAMPLES: &str = "Examples:
   curl -N localhost:4141/v1/chat/completions -H 'authorization: Bearer understudy' -H 'content-type: application/json' \\
     -d '{\"model\": \"numbered-faults:cut@9\", \"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"count to 30\"}]}'";
 
-/// How the stand-in is served.
+/// Arguments of `everturn understudy`.
 #[derive(clap::Args)]
 pub struct Serve {
     /// The loopback port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 4141)]
     port: u16,
-    /// What goes wrong with every request; may be given several times.
+    /// Fault in every request; repeatable.
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
-    /// How probable it is, from 0 to 1, that something else goes wrong with a request.
+    /// Probability, from 0 to 1, of another fault in a request.
     #[arg(long, value_name = "PROBABILITY", default_value_t = 0.0, value_parser = probability)]
     chaos: f64,
-    /// What chance begins with: the same number gives the same run.
+    /// Seed of the random faults: the same number gives the same run.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Milliseconds between words.
     #[arg(long, value_name = "MS", default_value_t = 15)]
     pace: u64,
-    /// End when standard input does.
+    /// Exit when standard input ends.
     #[arg(long, hide = true)]
     until_input_ends: bool,
     /// The key every request must carry.

@@ -36,10 +36,11 @@ async fn an_answer_streams_into_the_window() {
     assert!(words.contains(&format!("› count to 150 {} understudy/numbered", count(150))), "{words}");
     terminal.keys("\x04").await;
     assert!(terminal.ended().await.success());
-    assert!(terminal.words().contains("Come back with: everturn chat --resume"));
+    assert!(terminal.words().contains("Resume with: everturn chat --resume"));
 }
 
-/// Ctrl-C stops the answer and keeps all of it that was shown; a second one leaves; the chat is there again later.
+/// Ctrl-C stops the answer and keeps all of it that was shown; a second one leaves; the chat is there again
+/// later.
 #[tokio::test]
 async fn an_interrupt_keeps_the_partial_answer_and_resume_shows_it() {
     let data = Scratch::new();
@@ -150,8 +151,8 @@ async fn a_pipe_gets_plain_text() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "t1 t2 t3\nt1 t2 t3 t4 t5\n");
 }
 
-/// The daemon is killed in the middle of an answer and started again: the chat says so, goes on, and every word is
-/// there once.
+/// The daemon is killed in the middle of an answer and started again: the chat says so, goes on, and every
+/// word is there once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_goes_on_when_the_daemon_is_killed_and_started_again() {
     let data = Scratch::new();
@@ -160,18 +161,18 @@ async fn an_answer_goes_on_when_the_daemon_is_killed_and_started_again() {
     terminal.keys("count to 200\r").await;
     terminal.shows("t40 ").await;
     daemon.child.kill().await.unwrap();
-    terminal.shows("looking for it").await;
+    terminal.shows("reconnecting").await;
     terminal.keys("count to 2\r").await; // Said while nobody is there to hear it.
     let _daemon = Daemon::start(data.path(), "understudy/numbered").await;
     terminal.has("› count to 2 t1 t2 understudy/numbered").await;
     let words = terminal.words();
     assert!(words.contains(&format!("› count to 200 {} ", count(200))), "{words}");
     assert_eq!(words.matches("t77 ").count(), 1, "{words}");
-    assert!(!terminal.window().contains("looking for it"));
+    assert!(!terminal.window().contains("reconnecting"));
 }
 
-/// The daemon is away for longer than a request is tried: what is typed meanwhile is shown as not sent, and goes out in
-/// order and once when it is back. Whoever leaves before is told what did not get there.
+/// The daemon is away for longer than a request is tried: what is typed meanwhile is shown as not sent, and
+/// goes out in order and once when it is back. Whoever leaves before is told what did not get there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_typed_is_lost_while_the_daemon_is_away() {
     let data = Scratch::new();
@@ -180,9 +181,9 @@ async fn nothing_typed_is_lost_while_the_daemon_is_away() {
     terminal.keys("count to 1\r").await;
     terminal.has("t1 understudy/numbered").await;
     daemon.child.kill().await.unwrap();
-    terminal.shows("looking for it").await;
+    terminal.shows("reconnecting").await;
     terminal.keys("count to 2\rcount to 3\rcount to 4").await;
-    terminal.has("What you type is kept").await;
+    terminal.has("Your messages are kept").await;
     terminal.shows("⋯ not sent count to 3").await;
     assert!(terminal.window().contains("⋯ not sent count to 2"), "{}", terminal.window());
     let mut daemon = Daemon::start(data.path(), "understudy/numbered").await;
@@ -192,15 +193,11 @@ async fn nothing_typed_is_lost_while_the_daemon_is_away() {
     let words = terminal.words();
     assert_eq!((words.matches("› count to 2").count(), words.matches("› count to 3").count()), (1, 1), "{words}");
     daemon.child.kill().await.unwrap();
-    terminal.shows("looking for it").await;
+    terminal.shows("reconnecting").await;
     terminal.keys("\r").await;
     terminal.keys("\x04").await;
     assert!(terminal.ended().await.success());
-    assert!(
-        terminal.words().contains("Not sent yet, and lost if it is not said again: count to 4"),
-        "{}",
-        terminal.words()
-    );
+    assert!(terminal.words().contains("Not sent; send it again after resuming: count to 4"), "{}", terminal.words());
 }
 
 /// Where no daemon runs, the chat is one: others find it, and nothing is lost when it leaves.
@@ -221,7 +218,8 @@ async fn a_chat_without_a_daemon_is_one() {
     again.has("› count to 2 t1 t2").await;
 }
 
-/// S20: the whole call is shown before it is allowed, with control characters visible; y runs it, n tells the model why not.
+/// S20: the whole call is shown before it is allowed, with control characters visible; y runs it, n tells the
+/// model why not.
 #[tokio::test]
 async fn an_approval_shows_the_whole_call() {
     for (typed, outcome) in [("y\r", "✓ launch"), ("n not today\r", "⊘ launch was not allowed")] {
@@ -265,7 +263,7 @@ async fn an_approval_in_the_next_chat_shows_its_own_call() {
             })
             .await;
         terminal.keys("/new\r").await;
-        terminal.shows("what you say next").await;
+        terminal.shows("Your next message starts a new").await;
         terminal.keys("\x0c").await;
         terminal.until("an empty window", |window| !window.contains("understudy/any")).await;
     }
@@ -300,17 +298,17 @@ async fn commands_with_a_slash() {
     terminal.keys("count to 4\r").await;
     terminal.has("t4 understudy/numbered").await;
     terminal.keys("/edit\r").await;
-    terminal.shows("replaces it and all that came after").await;
+    terminal.shows("replaces the old one").await;
     terminal.keys("\x7f6\r").await;
     terminal.has("› count to 6 t1 t2 t3 t4 t5 t6 understudy/numbered").await;
     terminal.keys("/title Numbers\r").await;
-    terminal.has("It is called: Numbers").await;
+    terminal.has("The title is now: Numbers").await;
     terminal.keys("/cost\r").await;
     terminal.has("2 provider calls; tokens:").await;
     terminal.keys("/mod\t\r").await;
     terminal.has("understudy/numbered").await;
     terminal.keys("/queue\r").await;
-    terminal.has("Nothing waits.").await;
+    terminal.has("The queue is empty.").await;
     terminal.keys("/nonsense\r").await;
     terminal.has("there is no /nonsense").await;
     terminal.keys("/new\r").await;

@@ -58,7 +58,8 @@ pub async fn store_as_it_is(store: &dyn Store, session: &Value) -> ChatId {
     chat
 }
 
-/// What is wrong is explained; a mended copy becomes a chat in which nothing is, and the file stays as it was.
+/// What is wrong is explained; a mended copy becomes a chat in which nothing is, and the file stays as it
+/// was.
 #[tokio::test]
 async fn a_foreign_session_is_explained_and_imported() {
     let (scratch, file) = scratch("messages.json", &broken().to_string());
@@ -83,7 +84,7 @@ async fn a_foreign_session_is_explained_and_imported() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), broken().to_string());
     let (code, told, _) = ran(&["doctor", &chat, "--data", data]).await;
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("nothing is wrong with the transcript"), "{told}");
+    assert!(told.contains("the transcript has no flaws"), "{told}");
     let (code, shown, _) = ran(&["replay", &chat, "--data", data]).await;
     assert_eq!(code, Some(0));
     for part in ["Imported from Anthropic messages; 2 of it mended", "> Pay.␛[2J", "outcome not known", "> Well?"] {
@@ -127,8 +128,8 @@ async fn a_mended_session_is_written_in_its_format() {
     assert_eq!(std::fs::read_to_string(same).unwrap(), odd);
 }
 
-/// Everything that is kept is looked at and mended, permissions too; a second time nothing is left to do, and what the
-/// doctor took back is still there.
+/// Everything that is kept is looked at and mended, permissions too; a second time nothing is left to do, and
+/// what the doctor took back is still there.
 #[tokio::test]
 async fn a_data_directory_is_checked_and_mended() {
     let (scratch, _) = scratch("note", "");
@@ -144,7 +145,7 @@ async fn a_data_directory_is_checked_and_mended() {
     std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let (code, told, error) = ran(&["doctor", "--fix", "--data", data]).await;
     assert_eq!(code, Some(0), "{told}{error}");
-    assert!(told.contains("is closed now") && told.contains(&format!("chat {chat}: mended")), "{told}");
+    assert!(told.contains("now it is private") && told.contains(&format!("chat {chat}: mended")), "{told}");
     let (code, told, _) = ran(&["doctor", "--data", data]).await;
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("every transcript is in order"), "{told}");
@@ -241,8 +242,8 @@ async fn what_cannot_be_looked_at_is_said() {
     }
 }
 
-/// A message that was changed behind everybody's back: its chat says so, ends its turn and takes nothing more, the doctor names
-/// it, and all other chats go on.
+/// A message that was changed behind everybody's back: its chat says so, ends its turn and takes nothing
+/// more, the doctor names it, and all other chats go on.
 #[tokio::test]
 async fn a_damaged_chat_is_set_aside_and_others_go_on() {
     let data = Scratch::new();

@@ -51,7 +51,8 @@ async fn the_stand_in_breaks_and_goes_on() {
     assert!(error.contains("the answer broke off and was recovered (2 attempts)"), "{error}");
 }
 
-/// C7, C9: faults in a model's name happen in process too; what was done about them is on standard error, or with -q nowhere.
+/// C7, C9: faults in a model's name happen in process too; what was done about them is on standard error, or
+/// with -q nowhere.
 #[tokio::test]
 async fn retries_and_recoveries_are_told_beside_the_answer() {
     let count: String = (1..=30).map(|n| format!("t{n}")).collect::<Vec<_>>().join(" ") + "\n";
@@ -106,8 +107,8 @@ async fn a_server_that_is_not_there_is_said_to_be_away() {
 #[tokio::test]
 async fn wrong_usage_is_told_as_such() {
     for (arguments, said) in [
-        (vec!["run", ""], "there is nothing to say: give a prompt"),
-        (vec!["run", "  "], "there is nothing to say: give a prompt"),
+        (vec!["run", ""], "the prompt is empty: give one"),
+        (vec!["run", "  "], "the prompt is empty: give one"),
         (vec!["serve", "--host", "https://chat.example.com/"], "write chat.example.com"),
         (vec!["serve", "--origin", "app.example.com"], "such as https://app.example.com"),
         (vec!["serve", "--origin", "https://app.example.com/"], "such as https://app.example.com"),
@@ -117,7 +118,8 @@ async fn wrong_usage_is_told_as_such() {
     }
 }
 
-/// C8: a session whose last line was cut is mended, and is in order afterwards, as its own copy and as a chat.
+/// C8: a session whose last line was cut is mended, and is in order afterwards, as its own copy and as a
+/// chat.
 #[tokio::test]
 async fn a_file_that_ends_in_the_middle_of_a_line_is_mended() {
     let data = Scratch::new();
@@ -137,7 +139,7 @@ async fn a_file_that_ends_in_the_middle_of_a_line_is_mended() {
     assert!(code == Some(0) && told.contains("2 messages, 1 flaw: written to"), "{told} {error}");
     assert_eq!(std::fs::read_to_string(mended).unwrap(), whole);
     let (code, told, _) = ran(&["doctor", mended]).await;
-    assert!(code == Some(0) && told.contains("nothing is wrong with it"), "{told}");
+    assert!(code == Some(0) && told.contains("it has no flaws"), "{told}");
     let kept = data.path().join("data");
     let (code, told, error) = ran(&["doctor", file, "--fix", "--data", kept.to_str().unwrap()]).await;
     assert!(code == Some(0) && told.contains("now chat"), "{told} {error}");
@@ -157,7 +159,7 @@ async fn lists_are_there_for_programs_and_chats_are_put_away() {
     let (code, out, _) = ran(&["status", "--json", "--data", path]).await;
     let status = parsed(&out);
     assert!(code == Some(0) && status["ready"] == true && status["chats"]["idle"] == 1, "{out}");
-    assert!(ran(&["status", "--data", path]).await.1.contains("understudy/numbered, asked by the agent default"));
+    assert!(ran(&["status", "--data", path]).await.1.contains("understudy/numbered, used by the agent default"));
     let listed = async |more: &[&str]| ran(&[&["chats", "--json", "--data", path], more].concat()).await.1;
     assert_eq!(parsed(&listed(&[]).await)["id"], *id);
     let (_, tokens, _) = ran(&["tokens", "--json", "--data", path]).await;
@@ -173,7 +175,8 @@ async fn lists_are_there_for_programs_and_chats_are_put_away() {
     assert_eq!(listed(&["--all"]).await, "");
 }
 
-/// C11: in the terminal a message is written in the editor of one's choice, files go along, and a chat is put away or deleted.
+/// C11: in the terminal a message is written in the editor of one's choice, files go along, and a chat is put
+/// away or deleted.
 #[tokio::test]
 async fn a_message_is_written_outside_and_takes_files_along() {
     let data = Scratch::new();
@@ -194,7 +197,7 @@ async fn a_message_is_written_outside_and_takes_files_along() {
     terminal.has("t1 t2 understudy/numbered").await;
     assert!(terminal.words().contains("a seaweed"), "{}", terminal.all());
     terminal.keys("\x12to 4").await;
-    terminal.shows("looking for `to 4`").await;
+    terminal.shows("search `to 4`").await;
     terminal.keys("\r\x15").await;
     terminal.keys("/archive\r").await;
     terminal.has("Archived: lists leave it out").await;

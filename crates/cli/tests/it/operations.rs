@@ -13,7 +13,8 @@ use crate::reader::{Reader, reply};
 
 const TOKENS: usize = 400;
 
-/// X2, I24: an end without any grace in the middle of an answer, and the next start goes on: every token once.
+/// X2, I24: an end without any grace in the middle of an answer, and the next start goes on: every token
+/// once.
 #[tokio::test]
 async fn an_end_in_the_middle_of_an_answer_loses_nothing() {
     let scratch = Scratch::new();
@@ -77,7 +78,8 @@ async fn the_threads_are_watched() {
     daemon.end().await;
 }
 
-/// S27: whatever makes the data directory, it and everything in it is its owner's alone, and `serve` takes it.
+/// S27: whatever makes the data directory, it and everything in it is its owner's alone, and `serve` takes
+/// it.
 #[tokio::test]
 async fn what_is_made_is_its_owners_alone() {
     let scratch = Scratch::new();
@@ -94,8 +96,8 @@ async fn what_is_made_is_its_owners_alone() {
     }
 }
 
-/// S26, S35: requests have a name in the log and in the answer; the audit knows who came and who decided; no secret is
-/// in either.
+/// S26, S35: requests have a name in the log and in the answer; the audit knows who came and who decided; no
+/// secret is in either.
 #[tokio::test]
 async fn requests_are_logged_and_decisions_are_kept() {
     let scratch = Scratch::new();
@@ -212,7 +214,8 @@ async fn exchanges_are_recorded_without_keys() {
         let bytes = std::fs::read(&file).unwrap();
         assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());
     }
-    // They go with the chat; and those of one that was deleted elsewhere, at the next start, recording or not.
+    // They go with the chat; and those of one that was deleted elsewhere, at the next start, recording or
+    // not.
     assert_eq!(daemon.ask(Method::DELETE, &chat).send().await.unwrap().status(), StatusCode::NO_CONTENT);
     assert!(files(&scratch.path().join("recordings")).is_empty());
     let elsewhere = scratch.path().join("recordings").join(chat.rsplit('/').next().unwrap());
@@ -256,7 +259,7 @@ async fn a_log_filter_that_means_nothing_is_said() {
     let scratch = Scratch::new();
     let odd = [("EVERTURN_LOG", "verbose"), ("EVERTURN_LOG_FORMAT", "xml")];
     let logged = Daemon::start_with(scratch.path(), "understudy/persona", &odd).await.end().await;
-    for said in ["EVERTURN_LOG: `verbose` is no level", "EVERTURN_LOG_FORMAT is json or text", "ending: "] {
+    for said in ["EVERTURN_LOG: `verbose` is no level", "EVERTURN_LOG_FORMAT is json or text", "stopping: "] {
         assert!(logged.contains(said), "{logged}");
     }
     assert!(is_all_json(&logged), "{logged}");

@@ -110,7 +110,7 @@ async fn exit_codes_tell_how_it_ended() {
     assert_eq!(ran(&["run", "--no-such-flag"]).await.0, Some(2));
     let (code, _, error) = ran(&["run", "--ephemeral"]).await;
     assert_eq!(code, Some(2));
-    assert!(error.contains("nothing to say"), "{error}");
+    assert!(error.contains("the prompt is empty"), "{error}");
 }
 
 /// A turn that fails ends with 1, one that ends early with 3.
@@ -143,7 +143,8 @@ async fn a_piped_chat_tells_what_went_wrong_first() {
     stage.server.stop().await;
 }
 
-/// Who lists or exports chats only looks: a turn that was under way when its daemon was killed stays where it was.
+/// Who lists or exports chats only looks: a turn that was under way when its daemon was killed stays where it
+/// was.
 #[tokio::test]
 async fn looking_carries_nothing_on() {
     let data = Scratch::new();
@@ -170,7 +171,8 @@ async fn looking_carries_nothing_on() {
     assert!(crate::reader::reply(&reader.until_rest().await).ends_with("t400"), "a daemon goes on");
 }
 
-/// S8: on a terminal nothing of what a model said is obeyed, as events and as a whole chat; in a pipe it is as it was.
+/// S8: on a terminal nothing of what a model said is obeyed, as events and as a whole chat; in a pipe it is
+/// as it was.
 #[tokio::test]
 async fn nothing_that_is_printed_is_obeyed() {
     let stage = Stage::hostile().await;
@@ -290,13 +292,14 @@ async fn tokens_are_made_and_taken_back() {
     assert!(tokens.contains("phone") && !tokens.contains(secret), "{tokens}");
     let (code, _, error) = ran(&["tokens", "revoke", "", "--data", path]).await;
     assert_eq!(code, Some(1), "nobody means all of them");
-    assert!(error.contains("which one?"), "{error}");
+    assert!(error.contains("the token is missing"), "{error}");
     assert_eq!(ran(&["tokens", "revoke", "phone", "--data", path]).await.0, Some(0));
     assert_eq!(listed().await, Some(1));
 }
 
-/// Whoever revoked the first token starts the daemon all the same, where every pod has it from one secret as well: it says how to
-/// come to a new one, other tokens are good, and a command without one is told which it had.
+/// Whoever revoked the first token starts the daemon all the same, where every pod has it from one secret as
+/// well: it says how to come to a new one, other tokens are good, and a command without one is told which it
+/// had.
 #[tokio::test]
 async fn a_first_token_that_was_revoked_stops_no_start() {
     let data = Scratch::new();

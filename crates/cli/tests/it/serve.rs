@@ -49,7 +49,7 @@ async fn a_start_that_waits_for_its_database_can_be_ended() {
         let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{signal}: {said}");
-        assert!(said.contains("nothing was begun") && output.stdout.is_empty(), "{signal}: {said}");
+        assert!(said.contains("no chat was started") && output.stdout.is_empty(), "{signal}: {said}");
     }
 }
 
@@ -77,7 +77,7 @@ async fn a_start_on_a_store_that_stands_still_is_given_up() {
     hold.join().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("the start did not come to its end"), "{said}");
+    assert!(said.contains("the start did not finish in time"), "{said}");
 }
 
 /// Without a key the banner says who stands in; and where everything is.

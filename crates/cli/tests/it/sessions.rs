@@ -50,8 +50,8 @@ fn codex() -> Vec<Value> {
     ]
 }
 
-/// A session of either is explained, becomes a chat in which nothing is wrong, and can be gone on with; and the doctor and
-/// the replay know that chat by six letters.
+/// A session of either is explained, becomes a chat in which nothing is wrong, and can be gone on with; and
+/// the doctor and the replay know that chat by six letters.
 #[tokio::test]
 async fn sessions_of_other_tools_become_chats() {
     for (session, format) in [(claude_code(), "Claude Code"), (codex(), "Codex CLI")] {
@@ -66,14 +66,14 @@ async fn sessions_of_other_tools_become_chats() {
         assert!(told.contains(format) && told.contains("1 flaw"), "{told}");
         let (code, told, error) = ran(&["doctor", file, "--fix", "--data", data, "--agent", "defualt"]).await;
         assert_eq!(code, Some(2), "{told}{error}");
-        assert!(error.contains("there is no agent `defualt`; there are default"), "{error}");
+        assert!(error.contains("no agent `defualt` is configured; configured are default"), "{error}");
         let (code, told, error) = ran(&["doctor", file, "--fix", "--data", data]).await;
         assert_eq!(code, Some(0), "{told}{error}");
         let chat = told.trim().rsplit(' ').next().unwrap().to_owned();
         let short = &chat[chat.len() - 6..];
         let (code, told, error) = ran(&["doctor", short, "--data", data]).await;
         assert_eq!(code, Some(0), "{told}{error}");
-        assert!(told.contains("nothing is wrong with the transcript"), "{told}");
+        assert!(told.contains("the transcript has no flaws"), "{told}");
         let (code, told, error) = ran(&["replay", short, "--data", data]).await;
         assert_eq!(code, Some(0), "{told}{error}");
         assert!(told.contains("> List the kelp.") && told.contains("> Well?"), "{told}");
@@ -117,7 +117,7 @@ async fn mended(scratch: &Scratch, name: &str, text: &str) -> (String, String) {
     let written = std::fs::read_to_string(&to).unwrap();
     let (code, again, error) = ran(&["doctor", to.to_str().unwrap()]).await;
     assert_eq!(code, Some(0), "{again}{error}\n{written}");
-    assert!(again.contains("nothing is wrong with it"), "{again}\n{written}");
+    assert!(again.contains("it has no flaws"), "{again}\n{written}");
     (written, told)
 }
 
@@ -125,8 +125,8 @@ fn as_lines(session: &[Value]) -> String {
     session.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A session of either is mended in its own lines: a result that was missing is a line more behind its call, what was
-/// healthy is there to the byte, and mending it again changes nothing.
+/// A session of either is mended in its own lines: a result that was missing is a line more behind its call,
+/// what was healthy is there to the byte, and mending it again changes nothing.
 #[tokio::test]
 async fn sessions_of_other_tools_are_mended_in_their_own_format() {
     let scratch = Scratch::new();
@@ -152,8 +152,8 @@ async fn sessions_of_other_tools_are_mended_in_their_own_format() {
     }
 }
 
-/// An answer of Claude Code comes in several lines. A result that was missing comes behind the last of them, also where
-/// results of others stand between.
+/// An answer of Claude Code comes in several lines. A result that was missing comes behind the last of them,
+/// also where results of others stand between.
 #[tokio::test]
 async fn results_come_behind_all_lines_of_an_answer() {
     let result = json!([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "kelp.txt"}]);
@@ -177,7 +177,8 @@ async fn results_come_behind_all_lines_of_an_answer() {
     }
 }
 
-/// Results are moved behind their calls, copies go, and what answers no call becomes a note, each as lines of the file.
+/// Results are moved behind their calls, copies go, and what answers no call becomes a note, each as lines of
+/// the file.
 #[tokio::test]
 async fn lines_are_moved_taken_out_and_made() {
     let line =

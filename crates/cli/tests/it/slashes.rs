@@ -19,7 +19,7 @@ async fn a_fork_goes_on_in_a_copy() {
     let data = Scratch::new();
     let (daemon, mut terminal) = numbered(&data).await;
     terminal.keys("/fork\r").await;
-    terminal.has("Nothing was said yet.").await;
+    terminal.has("There is no message yet.").await;
     terminal.keys("count to 3\r").await;
     terminal.has("t1 t2 t3 understudy/numbered").await;
     terminal.keys("/fork\r").await;
@@ -89,10 +89,10 @@ async fn a_change_is_not_steered() {
     terminal.keys("count to 4\r").await;
     terminal.has("t4 understudy/numbered").await;
     terminal.keys("/edit\r").await;
-    terminal.shows("replaces it and all that came after").await;
+    terminal.shows("replaces the old one").await;
     terminal.keys("\x7f2\x13").await;
     terminal.has("› count to 2 t1 t2 understudy/numbered").await;
-    assert!(!terminal.window().contains("replaces it and all"), "{}", terminal.window());
+    assert!(!terminal.window().contains("replaces the old one"), "{}", terminal.window());
     let chats = daemon.get("/v1/chats").await;
     let page = daemon.get(&format!("/v1/chats/{}/messages", chats["chats"][0]["id"].as_str().unwrap())).await;
     assert_eq!(page["messages"].as_array().unwrap().len(), 2, "{page}");
@@ -111,7 +111,7 @@ async fn a_message_with_files_is_not_changed() {
     terminal.has("understudy/numbered ·").await;
     terminal.keys("/edit\r").await;
     terminal.has("That message has files").await;
-    assert!(!terminal.window().contains("replaces it and all"), "{}", terminal.window());
+    assert!(!terminal.window().contains("replaces the old one"), "{}", terminal.window());
 }
 
 /// Thinking is dim, and a tool has a state and a duration.
@@ -133,7 +133,8 @@ async fn thinking_is_dim_and_tools_have_a_state() {
     stage.server.stop().await;
 }
 
-/// `/model` has the chat ask another model from its next turn on; names are completed; what is not there changes nothing.
+/// `/model` has the chat ask another model from its next turn on; names are completed; what is not there
+/// changes nothing.
 #[tokio::test]
 async fn a_chat_is_given_another_model() {
     let data = Scratch::new();
@@ -143,11 +144,11 @@ async fn a_chat_is_given_another_model() {
     terminal.keys("/model understudy/pers\t").await;
     terminal.shows("/model understudy/persona").await;
     terminal.keys("\r").await;
-    terminal.has("The chat will begin with understudy/persona.").await;
+    terminal.has("The chat will use understudy/persona.").await;
     terminal.keys("count to 3\r").await;
     terminal.has("understudy/persona ·").await;
     terminal.keys("/model understudy/numbered\r").await;
-    terminal.has("From its next turn on this chat asks understudy/numbered.").await;
+    terminal.has("This chat uses understudy/numbered from its next turn on.").await;
     terminal.keys("count to 2\r").await;
     terminal.has("› count to 2 t1 t2 understudy/numbered").await;
     terminal.keys("/model elsewhere/one\r").await;

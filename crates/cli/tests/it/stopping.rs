@@ -34,7 +34,8 @@ async fn heard(from: &mut (impl AsyncRead + Unpin), words: &str) -> String {
     said
 }
 
-/// Stops the server of a turn under way; then a first signal reaches nobody, and a second one ends the command.
+/// Stops the server of a turn under way; then a first signal reaches nobody, and a second one ends the
+/// command.
 #[tokio::test]
 async fn a_second_signal_leaves_even_a_daemon_that_is_gone() {
     for arguments in [vec!["run", "count to 50000"], vec!["chat"]] {
@@ -48,7 +49,7 @@ async fn a_second_signal_leaves_even_a_daemon_that_is_gone() {
         heard(child.stdout.as_mut().unwrap(), "t30 ").await;
         daemon.child.kill().await.unwrap();
         let mut errors = child.stderr.take().unwrap();
-        heard(&mut errors, "looking for it").await;
+        heard(&mut errors, "reconnecting").await;
         signal(&child, "INT").await;
         heard(&mut errors, "once more leaves at once").await;
         signal(&child, "INT").await;

@@ -73,7 +73,7 @@ impl Judge<'_> {
     fn messages(&mut self, stored: &[Answer]) {
         let sent: Vec<String> = self.played.orders.iter().map(|order| order.prompt()).collect();
         if !stored.iter().map(|answer| &answer.prompt).eq(&sent) {
-            self.say(&format!("{} messages were sent and {} are kept, or not the same", sent.len(), stored.len()));
+            self.say(&format!("{} messages were sent and {} are stored, or they differ", sent.len(), stored.len()));
         }
     }
 
@@ -157,7 +157,7 @@ impl Judge<'_> {
         }
         let is_known = |number: u64| planned.iter().any(|(_, planned)| *planned == number);
         if let Some(line) = self.played.effects.iter().find(|line| !is_known(line.number)) {
-            self.say(&format!("{} {} ran, and nobody called it", line.tool, line.number));
+            self.say(&format!("{} {} ran without a call", line.tool, line.number));
         }
         calls
     }
@@ -200,7 +200,7 @@ impl Judge<'_> {
                 self.say(&format!("the outcome of {name} is called unknown, and nothing was killed"));
             }
             Verdict::Interrupted if !self.is_stopped() => {
-                self.say(&format!("{name} is said to be interrupted, and nobody pressed stop"));
+                self.say(&format!("{name} is said to be interrupted, but there was no interrupt"));
             }
             Verdict::Error | Verdict::Denied => self.say(&format!("{name} ended with {verdict:?}")),
             Verdict::Done | Verdict::Unknown | Verdict::Interrupted => {}
@@ -217,7 +217,7 @@ impl Judge<'_> {
         let steps: u64 = played.orders.iter().map(Order::steps).sum();
         let lacks = match played.kind.trace() {
             Trace::Rung(rungs) if !climbed.iter().any(|rung| rungs.contains(rung)) => {
-                format!("nobody had to {}", rungs.join(" or "))
+                format!("no attempt had to {}", rungs.join(" or "))
             }
             Trace::Attempts if played.usage.attempts <= steps => {
                 format!("{} attempts were enough for {steps} steps", played.usage.attempts)

@@ -86,7 +86,7 @@ fn closed(change: impl FnOnce(&mut Played)) -> Ledger {
     Ledger::close(1, 2.0, &[played])
 }
 
-/// What is said when something was changed.
+/// The findings after a change.
 fn said(change: impl FnOnce(&mut Played)) -> String {
     let ledger = closed(change);
     assert_eq!(ledger.balanced, ledger.wrong.is_empty());
@@ -138,7 +138,7 @@ fn tokens_that_were_lost_or_doubled_are_named() {
 }
 
 #[test]
-fn what_clients_saw_must_be_what_is_stored() {
+fn clients_must_be_shown_exactly_the_stored_text() {
     let other = said(|played| played.shown[0].messages[4].at = 9);
     assert_eq!(other, "cut on chat: client A was shown something else than what is stored");
     assert_eq!(said(|played| played.shown[1].resets = 2), "cut on chat: client B had to begin anew 1 times");
@@ -157,16 +157,16 @@ fn a_tool_that_ran_twice_is_named() {
         })
     };
     let killed = again(Kind::Kill);
-    assert_eq!((killed.balanced, killed.rows[0].calls.run_again), (true, 1), "what only reads may run again");
+    assert_eq!((killed.balanced, killed.rows[0].calls.run_again), (true, 1), "a read-only tool may run again");
     assert!(table(&killed, Style::PLAIN, 100).join("\n").contains("no tool twice that must not run twice"));
     assert_eq!(again(Kind::Cut).wrong, ["cut on chat: look 8 ran 2 times, and nothing was killed"]);
     let missing = said(|played| played.effects.clear());
     assert!(missing.contains("note 7 is said to be done and left no effect"), "{missing}");
     let foreign = said(|played| played.effects.push(line("note", 9, What::Start)));
-    assert_eq!(foreign, "cut on chat: note 9 ran, and nobody called it");
+    assert_eq!(foreign, "cut on chat: note 9 ran without a call");
 }
 
-/// An outcome nobody knows is honest, whether the effect happened or not; more than once it never may.
+/// An unknown outcome is honest, whether the effect happened or not; more than one effect never is.
 #[test]
 fn an_unknown_outcome_balances_with_one_effect_or_none() {
     let unknown = |effects: usize| {
@@ -190,7 +190,7 @@ fn messages_results_and_ends_are_counted() {
     let failed = said(|played| played.ended = None);
     assert_eq!(failed, "cut on chat: the turn did not end well: None");
     let forgotten = said(|played| played.orders.push(Order { first: 6, before: 1, ..Order::default() }));
-    assert!(forgotten.contains("2 messages were sent and 1 are kept"), "{forgotten}");
+    assert!(forgotten.contains("2 messages were sent and 1 are stored"), "{forgotten}");
     let unanswered = said(|played| {
         played.stored.remove(3);
         let stored = played.stored.clone();
@@ -244,7 +244,7 @@ fn outcomes_must_fit_the_scene() {
             Kind::Join,
             Verdict::Interrupted,
             false,
-            "join on chat: note 7 is said to be interrupted, and nobody pressed stop",
+            "join on chat: note 7 is said to be interrupted, but there was no interrupt",
         ),
         (Kind::Join, Verdict::Interrupted, true, ""),
         (Kind::Join, Verdict::Error, false, "join on chat: note 7 ended with Error"),
@@ -274,13 +274,17 @@ fn a_fault_has_to_strike() {
     };
     assert_eq!(struck(Kind::Stall, |played| played.rungs.push(Rung::Restart)), "");
     assert_eq!(struck(Kind::Lose, |played| played.rungs.push(Rung::Reattach)), "");
-    assert_ne!(struck(Kind::Lose, |played| played.rungs.push(Rung::Restart)), "", "it is kept for whoever comes back");
+    assert_ne!(
+        struck(Kind::Lose, |played| played.rungs.push(Rung::Restart)),
+        "",
+        "the generation is there to reattach to"
+    );
     assert_eq!(struck(Kind::Limit, |played| played.usage.attempts = 3), "");
     assert_eq!(struck(Kind::Kill, |played| played.gaps_ms.push(9)), "");
 }
 
-/// A model goes on from what arrived, which may be less than it had sent: `t2` of `t21` went out, `t` is kept, and the
-/// next answer begins with `21`.
+/// A model goes on from what arrived, which may be less than it had sent: `t2` of `t21` went out, `t` is
+/// kept, and the next answer begins with `21`.
 #[test]
 fn a_token_may_go_out_in_two_halves() {
     let mut sent = Sent::default();

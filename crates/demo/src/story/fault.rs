@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Stop,
 }
 
-/// Trouble, and where it strikes if somebody has said so.
+/// A fault, with its position if `--fault` names one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
@@ -203,7 +203,8 @@ impl Kind {
         let whole = Order { thoughts, first: 1, before, calls, after, is_stopped: false };
         let then = |first| Order { first, before: after, ..Order::default() };
         match self {
-            // What steers comes in at the end of a step, and what was ordered for after it is not said any more.
+            // What steers comes in at the end of a step, and what was ordered for after it is not said any
+            // more.
             Self::Steer => vec![Order { after: 0, ..whole }, then(before + 1)],
             Self::Stop => {
                 let endless = Order { before: before * 4, calls: vec![], after: 0, is_stopped: true, ..whole };

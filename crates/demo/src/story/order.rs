@@ -1,4 +1,4 @@
-//! What a model is ordered to say.
+//! Orders to the stand-in model.
 
 /// An answer of which every piece is known beforehand.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Order {
     pub(crate) calls: Vec<(&'static str, u64)>,
     /// How many words after the calls have results.
     pub(crate) after: u64,
-    /// Whether somebody stops it before its end.
+    /// Whether the turn is interrupted before its end.
     pub(crate) is_stopped: bool,
 }
 

@@ -40,7 +40,7 @@ fn a_fault_can_be_had_alone_and_where_one_wants_it() {
     assert_eq!((told.scenes[0].at, told.scenes[0].lanes.len()), (137, 1));
     assert!(told.scenes[0].lanes[0].orders[0].before > 137, "the word is there to be killed at");
     let none = Story::new(&Wanted { wires: vec![Wire::Chat], ..wanted(3, &["lose"]) });
-    assert_eq!(none.scenes, [], "nobody keeps a generation there");
+    assert_eq!(none.scenes, [], "that wire has no background generations");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Waiting longer each time.
+//! Exponential backoff.
 
 use std::time::Duration;
 

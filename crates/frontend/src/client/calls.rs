@@ -1,4 +1,4 @@
-//! Each thing that can be asked.
+//! One method per request of the HTTP API.
 
 use everturn_server::wire::{
     Accepted, Account, Answer, Answers, Chat, Chats, Create, Edit, Messages, Models, NewPart, NewToken, Nothing, Patch,
@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::{Asked, Client, ClientError, new_key};
 
 impl Client {
-    /// Makes a chat.
+    /// Creates a chat.
     pub async fn create(&self, new: &Create) -> Result<Chat, ClientError> {
         self.command(Method::POST, "/v1/chats".into(), new).await
     }
 
-    /// A page of chats, those first in which something was said last. `query` is what stands behind the question mark.
+    /// A page of chats, the most recently used first. `query` is the query string.
     pub async fn list(&self, query: &str) -> Result<Chats, ClientError> {
         self.get(&format!("/v1/chats?{query}")).await
     }
@@ -27,7 +27,7 @@ impl Client {
         self.get(&format!("/v1/chats/{chat}")).await
     }
 
-    /// Names a chat, puts it away or takes it out again.
+    /// Changes a chat's title, archive state and settings.
     pub async fn patch(&self, chat: &str, patch: &Patch) -> Result<Chat, ClientError> {
         self.command(Method::PATCH, format!("/v1/chats/{chat}"), patch).await
     }
@@ -38,13 +38,13 @@ impl Client {
         self.get(&format!("/v1/chats/{chat}/messages{before}")).await
     }
 
-    /// Says something. It is kept when this returns.
+    /// Sends a message. It is stored when this returns.
     pub async fn send(&self, chat: &str, text: &str, when: When) -> Result<Accepted, ClientError> {
         let send = Send { text: Some(text.into()), when: Some(when), ..Send::default() };
         self.command(Method::POST, format!("/v1/chats/{chat}/messages"), &send).await
     }
 
-    /// Says something with files.
+    /// Sends a message with files.
     pub async fn send_with(
         &self,
         chat: &str,
@@ -63,7 +63,7 @@ impl Client {
         self.ask_bytes(&Asked { method: Method::DELETE, path, key: Some(key), body: None }).await.map(drop)
     }
 
-    /// Stops the turn. What was shown is stored when this returns.
+    /// Interrupts the turn. Everything that was shown is stored when this returns.
     pub async fn interrupt(&self, chat: &str) -> Result<Chat, ClientError> {
         self.command(Method::POST, format!("/v1/chats/{chat}/interrupt"), &Nothing {}).await
     }
@@ -78,33 +78,33 @@ impl Client {
         self.command(Method::POST, format!("/v1/chats/{chat}/compact"), &Nothing {}).await
     }
 
-    /// Replaces a person's message, and everything after it.
+    /// Replaces a user message, and everything after it.
     pub async fn edit(&self, chat: &str, message: u64, text: &str) -> Result<Accepted, ClientError> {
         let edit = Edit { text: Some(text.into()), ..Edit::default() };
         self.command(Method::PUT, format!("/v1/chats/{chat}/messages/{message}"), &edit).await
     }
 
-    /// Deletes a message that waits.
+    /// Removes a queued message.
     pub async fn unqueue(&self, chat: &str, id: u64) -> Result<Accepted, ClientError> {
         self.command(Method::DELETE, format!("/v1/chats/{chat}/queue/{id}"), &Nothing {}).await
     }
 
-    /// Makes a message that waits the next one.
+    /// Moves a queued message to the front.
     pub async fn promote(&self, chat: &str, id: u64) -> Result<Accepted, ClientError> {
         self.command(Method::POST, format!("/v1/chats/{chat}/queue/{id}/promote"), &Nothing {}).await
     }
 
-    /// What a chat has used, with every provider call.
+    /// The usage of a chat, with every provider call.
     pub async fn usage(&self, chat: &str) -> Result<Usage, ClientError> {
         self.get(&format!("/v1/chats/{chat}/usage?each=true")).await
     }
 
-    /// What we may use, and have used today and this month.
+    /// The owner's budget, and its usage today and this month.
     pub async fn account(&self) -> Result<Account, ClientError> {
         self.get("/v1/usage").await
     }
 
-    /// The models that agents here talk to.
+    /// The models of the server.
     pub async fn models(&self) -> Result<Models, ClientError> {
         self.get("/v1/models").await
     }
@@ -114,45 +114,45 @@ impl Client {
         self.get("/v1/tokens").await
     }
 
-    /// Makes a token. Not tried again once it may have been made: its secret is shown this once.
+    /// Creates a token. Not retried once it may have been created: its secret is shown only once.
     pub async fn make_token(&self, new: &NewToken) -> Result<Secret, ClientError> {
         let body = Some(serde_json::to_vec(new).map_err(ClientError::Malformed)?);
         self.ask(Asked { method: Method::POST, path: "/v1/tokens".into(), key: None, body }).await
     }
 
-    /// Takes a token back.
+    /// Revokes a token.
     pub async fn revoke_token(&self, id: &str) -> Result<TokenInfo, ClientError> {
         self.command(Method::DELETE, format!("/v1/tokens/{id}"), &Nothing {}).await
     }
 
-    /// A new chat that begins as this one did, up to a message.
+    /// Copies a chat up to a message.
     pub async fn fork(&self, chat: &str, at: u64) -> Result<Chat, ClientError> {
         self.post(&format!("/v1/chats/{chat}/fork"), &serde_json::json!({ "at": at })).await
     }
 
-    /// Whatever stands at a path.
+    /// GET with a JSON answer.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.ask(Asked { method: Method::GET, path: path.into(), key: None, body: None }).await
     }
 
-    /// The same, as it comes.
+    /// GET with the answer's bytes.
     pub async fn get_bytes(&self, path: &str) -> Result<Vec<u8>, ClientError> {
         self.ask_bytes(&Asked { method: Method::GET, path: path.into(), key: None, body: None }).await
     }
 
-    /// Has something done that is named by its path.
+    /// POST with a JSON body.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ClientError> {
         self.command(Method::POST, path.into(), body).await
     }
 
-    /// A request with an effect, under one name however often it is sent.
+    /// A request with an effect, with one idempotency key for all tries.
     async fn command<T: DeserializeOwned>(
         &self,
         method: Method,
         path: String,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
-        // What is deleted is named by the path.
+        // A DELETE has no body: the path names the object.
         let body = (method != Method::DELETE).then(|| serde_json::to_vec(body)).transpose();
         let body = body.map_err(ClientError::Malformed)?;
         let key = self.name.clone().map_or_else(new_key, Ok)?;

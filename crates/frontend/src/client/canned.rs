@@ -43,7 +43,7 @@ pub fn problem(status: u16, kind: &str) -> String {
 
 /// The line of a request that has its idempotency key.
 pub fn key(request: &str) -> &str {
-    request.lines().find(|line| line.starts_with("idempotency-key")).expect("it has a name")
+    request.lines().find(|line| line.starts_with("idempotency-key")).expect("it has an idempotency key")
 }
 
 impl Client {

@@ -1,4 +1,4 @@
-//! What can come of asking a daemon.
+//! Errors of requests to a daemon.
 
 use std::path::PathBuf;
 
@@ -6,44 +6,44 @@ use everturn_server::DataError;
 use everturn_server::wire::ProblemBody;
 use reqwest::StatusCode;
 
-/// A request was not done.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing runs on the data directory.
+    /// No daemon is running on the data directory.
     #[error("no daemon runs on {}", .0.display())]
     NoDaemon(PathBuf),
-    /// Nothing listens where one was said to be.
+    /// No server listens at the configured address.
     #[error("no server answers at {at}: {why}; start one there with `everturn serve`, or check the address")]
     Away {
         /// The address.
         at: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
-    /// The way there is broken.
+    /// The connection failed.
     #[error("the daemon does not answer: {}", cause(.0))]
     Connection(reqwest::Error),
-    /// It took too long.
+    /// The answer took too long.
     #[error("{0} does not answer in time")]
     Late(String),
-    /// The daemon says why not.
+    /// The daemon refused the request, with the reason.
     #[error("{}", .0.detail)]
     Problem(Box<ProblemBody>),
-    /// Something that is no daemon of ours answers.
-    #[error("{0} was answered, and not by an everturn daemon: is the address right?")]
+    /// The answer is not from an everturn daemon.
+    #[error("the server answered {0}, but is not an everturn daemon: check the address")]
     Strange(StatusCode),
-    /// An answer of ours that cannot be read.
-    #[error("the answer cannot be read: is the daemon of another version?")]
+    /// The answer cannot be parsed.
+    #[error("the daemon's answer cannot be read: check that it has the same version")]
     Malformed(#[source] serde_json::Error),
     /// The data directory cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The system has no chance to give.
-    #[error("no name can be made for a command")]
+    /// The system's random number generator failed.
+    #[error("could not generate an idempotency key: no randomness")]
     Chance(#[source] std::io::Error),
 }
 
-/// The first cause of an error, without what lies between: those are layers of ours.
+/// The root cause of an error, without the layers of the HTTP client.
 pub(super) fn cause(error: &reqwest::Error) -> String {
     if error.is_connect() && error.is_timeout() {
         return "no connection in time".into();
@@ -57,7 +57,7 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
 }
 
 impl ClientError {
-    /// Whether the same may work later.
+    /// Whether a retry may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::NoDaemon(_) | Self::Connection(_) | Self::Late(_) => true,
@@ -68,7 +68,7 @@ impl ClientError {
         }
     }
 
-    /// Whether nobody can have heard the request.
+    /// Whether the request cannot have reached the daemon.
     pub fn is_unsent(&self) -> bool {
         match self {
             Self::NoDaemon(_) => true,
@@ -77,7 +77,7 @@ impl ClientError {
         }
     }
 
-    /// The problem's name, behind `urn:everturn:problem:`.
+    /// The problem's name, after `urn:everturn:problem:`.
     pub fn kind(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => problem.kind.strip_prefix("urn:everturn:problem:"),

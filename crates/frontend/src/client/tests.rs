@@ -10,7 +10,7 @@ fn stream(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_command_keeps_its_name_until_it_is_answered() {
+async fn a_command_keeps_its_key_until_it_is_answered() {
     let accepted = answer("202 Accepted", "application/json", r#"{"chat":"c","id":7}"#);
     let broken = accepted[..accepted.len() - 4].to_owned();
     let (client, served) = daemon(vec![String::new(), broken, problem(503, "unavailable"), accepted]).await;
@@ -20,7 +20,7 @@ async fn a_command_keeps_its_name_until_it_is_answered() {
     assert!(asked[0].contains("authorization: bearer evt_token"));
 }
 
-/// A connection that leads nowhere is not the last one that is tried.
+/// After a dead connection another one is tried.
 #[tokio::test]
 async fn a_silent_connection_is_given_up_for_another() {
     let Patience { total, begin_max } = Patience::default();
@@ -33,7 +33,7 @@ async fn a_silent_connection_is_given_up_for_another() {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 8192]).await.unwrap();
             let accepted = answer("202 Accepted", "application/json", r#"{"chat":"c","id":7}"#);
-            let _ = stream.write_all(accepted.as_bytes()).await; // It may have been given up as well.
+            let _ = stream.write_all(accepted.as_bytes()).await; // The client may have closed this one as well.
         }
     });
     let client = Client::new(base.parse().unwrap(), "evt_token".into());
@@ -44,7 +44,7 @@ async fn a_silent_connection_is_given_up_for_another() {
 }
 
 #[tokio::test]
-async fn another_command_has_another_name() {
+async fn another_command_has_another_key() {
     let accepted = answer("202 Accepted", "application/json", r#"{"chat":"c","id":7}"#);
     let (client, served) = daemon(vec![accepted.clone(), accepted]).await;
     client.send("c", "Hi!", When::Queue).await.unwrap();
@@ -54,7 +54,7 @@ async fn another_command_has_another_name() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_and_not_asked_again() {
+async fn a_refusal_is_reported_and_not_retried() {
     let (client, served) = daemon(vec![problem(409, "status")]).await;
     let error = client.compact("c").await.unwrap_err();
     assert_eq!((error.to_string().as_str(), error.kind()), ("What happened.", Some("status")));
@@ -62,29 +62,29 @@ async fn a_refusal_is_told_and_not_asked_again() {
 }
 
 #[tokio::test]
-async fn what_has_no_name_is_not_sent_twice() {
+async fn a_request_without_a_key_is_not_sent_twice() {
     let (client, served) = daemon(vec![String::new()]).await;
     let new = everturn_server::wire::NewToken { name: "n".into(), owner: None, scopes: Vec::new(), seconds: None };
     assert!(matches!(client.make_token(&new).await, Err(ClientError::Connection(_))));
     assert_eq!(served.await.unwrap().len(), 1);
 }
 
-/// A delta as it stands in a stream, with a cursor or without.
+/// A delta of a stream, with a cursor or without.
 fn delta(n: u64, text: &str, id: Option<&str>) -> String {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     format!("event: delta\n{id}data: {{\"step\":1,\"n\":{n},\"at\":0,\"kind\":\"text\",\"text\":\"{text}\"}}\n\n")
 }
 
 #[tokio::test]
-async fn a_stream_comes_back_with_its_cursor_and_tells_each_event_once() {
+async fn a_stream_reconnects_with_its_cursor_and_yields_each_event_once() {
     let one = [delta(1, "é", None), delta(2, "b", Some("c2")), delta(3, "c", None)].concat();
-    // Cut inside of an event, and told again what had no cursor yet.
+    // Cut inside an event; events without a cursor are sent again.
     let two = [delta(3, "c", None), delta(4, "d", Some("c4"))].concat();
     let half = delta(5, "e", Some("c5"));
     let (client, served) = daemon(vec![
         stream(&one),
         problem(503, "unavailable"),
-        problem(503, "unavailable"), // Told again: whoever took the daemon's place may be gone by now.
+        problem(503, "unavailable"), // Reported again: the daemon's successor may have ended by now.
         stream(&format!("{two}{}", &half[..half.len() - 3])),
         stream(&half),
         problem(404, "not-found"),

@@ -1,4 +1,4 @@
-//! Watching a chat, whatever happens to the connection.
+//! Watches a chat through every reconnect.
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,12 @@ pub struct Watch {
     chat: String,
     follower: Follower,
     connection: Option<Connection>,
-    /// Kept across waits: whoever stops waiting does not begin anew.
+    /// Kept across calls of `next`: a dropped call does not restart the connection.
     connecting: Option<BoxFuture<'static, Result<Response, ClientError>>>,
     backoff: Backoff,
     /// No new connection before this.
     not_before: Option<Instant>,
-    /// Whether the loss of a connection was told, and its return was not.
+    /// Whether a lost connection was reported, and its return was not.
     is_lost: bool,
 }
 
@@ -32,16 +32,17 @@ pub struct Watch {
 pub enum News {
     /// Events that belong together, already folded into the view. Each comes once.
     Events(Vec<Event>),
-    /// The daemon is away; it is looked for. Told after every try: whoever took its place may be gone by then, too.
+    /// The connection is lost and is being retried. Reported after every try: the daemon's successor may have
+    /// ended too.
     Lost(ClientError),
-    /// The daemon is there again.
+    /// The daemon is connected again.
     Back,
 }
 
 struct Connection {
     response: Response,
     decoder: Decoder,
-    /// Events whose cursor has not come.
+    /// Events whose cursor has not arrived.
     half: Vec<Event>,
     ready: VecDeque<Vec<Event>>,
 }
@@ -73,12 +74,12 @@ impl From<BadFold> for Bad {
 }
 
 impl Client {
-    /// Watches a chat from where it is.
+    /// Watches a chat from its current state.
     pub fn watch(&self, chat: &str) -> Watch {
         self.resume(chat, Follower::default())
     }
 
-    /// Watches a chat from where somebody stopped.
+    /// Watches a chat from a follower's position.
     pub fn resume(&self, chat: &str, follower: Follower) -> Watch {
         Watch {
             client: self.clone(),
@@ -94,20 +95,20 @@ impl Client {
 }
 
 impl Watch {
-    /// The chat, as far as it was told.
+    /// The chat after all events so far.
     pub const fn view(&self) -> &View {
         self.follower.view()
     }
 
-    /// Where to watch on, on another connection.
+    /// The position, to resume on another connection.
     pub fn into_follower(self) -> Follower {
         self.follower
     }
 
-    /// Waits for what is new. May be dropped while it waits; nothing is lost by it.
+    /// Waits for news. Cancel-safe: dropping the future loses nothing.
     ///
     /// # Errors
-    /// The chat cannot be watched any more: it is gone, or the token is not good.
+    /// The chat cannot be watched any more: it was deleted, or the token is not valid.
     pub async fn next(&mut self) -> Result<News, ClientError> {
         loop {
             if let Some(at) = self.not_before {
@@ -156,12 +157,12 @@ impl Watch {
         let bounds = Bounds {
             line_bytes_max: ANSWER_BYTES_MAX,
             frame_bytes_max: ANSWER_BYTES_MAX,
-            response_bytes_max: usize::MAX, // It has no end; each event has.
+            response_bytes_max: usize::MAX, // A stream has no end; each event is bounded.
         };
         Ok(Connection { response: response?, decoder: Decoder::new(bounds), half: Vec::new(), ready: VecDeque::new() })
     }
 
-    /// Takes in what was read, and says so if the connection is lost by it.
+    /// Processes bytes from the connection; returns news if it is lost.
     fn take(&mut self, read: reqwest::Result<Option<Vec<u8>>>) -> Option<News> {
         let Self { connection: Some(Connection { decoder, half, ready, .. }), follower, .. } = self else {
             return None;
@@ -180,14 +181,14 @@ impl Watch {
             Ok::<(), Bad>(())
         });
         if taken.is_err() {
-            // Should not happen. What was folded so far is not to be trusted: begin anew, as a new client would.
+            // Should not happen. The view cannot be trusted: start again as a new client would.
             self.follower = Follower::default();
             return self.cut();
         }
         None
     }
 
-    /// The stream has ended in good order: come back at once, unless that was tried just now.
+    /// The stream has ended in good order: reconnect at once, unless that was tried just now.
     fn cut(&mut self) -> Option<News> {
         self.connection = None;
         self.not_before = Some(Instant::now() + self.backoff.next());

@@ -1,8 +1,8 @@
-//! Characters that do something, shown as what they are.
+//! Makes control characters visible.
 
 use std::borrow::Cow;
 
-/// The text with every character visible that a terminal would obey or hide. Line breaks stay.
+/// The text with every control or invisible character made visible. Line breaks stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -21,7 +21,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The same on one line, of at most `chars` characters.
+/// The visible text on one line, of at most `chars` characters.
 pub fn line(words: &str, chars: usize) -> String {
     let mut line = visible(&words.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned();
     if let Some((end, _)) = line.char_indices().nth(chars) {
@@ -31,7 +31,7 @@ pub fn line(words: &str, chars: usize) -> String {
     line
 }
 
-/// JSON that says the same, with such characters escaped. They can only stand in its strings.
+/// Equivalent JSON with such characters escaped. They can only occur in its strings.
 pub fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -46,15 +46,15 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal would obey it, or people could not see it.
+/// Whether a terminal acts on the character, or a reader cannot see it.
 fn is_hidden(c: char) -> bool {
     match c {
         '\n' => false,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
         // Soft hyphen, and marks, embeddings, overrides and isolates of the reading direction.
         '\u{ad}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        // Line ends of another kind, spaces and joiners without width, a byte order mark. The joiners of scripts and
-        // emoji stay: without them words break.
+        // Line ends of another kind, spaces and joiners without width, a byte order mark. The joiners of
+        // scripts and emoji stay: without them words break.
         '\u{2028}' | '\u{2029}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}' => true,
         // Interlinear notes, and letters that only machines read.
         '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown() {
+    fn control_characters_are_made_visible() {
         for (text, shown) in [
             ("plain\nlines", "plain\nlines"),
             ("\u{1b}[2Jgone", "␛[2Jgone"),
@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_and_no_longer_than_told() {
+    fn a_line_is_no_longer_than_its_limit() {
         assert_eq!(line(" a\n\n b  c ", 9), "a b c");
         assert_eq!(line("wörter ohne ende", 6), "wörter…");
     }
 
     #[test]
-    fn nothing_that_is_shown_is_obeyed() {
+    fn visible_text_has_no_control_characters() {
         let all: String = (0..0x3000).chain(0xe0000..0xe0100).filter_map(char::from_u32).collect();
         assert!(!visible(&all).chars().any(|c| c != '\n' && c.is_control()));
     }

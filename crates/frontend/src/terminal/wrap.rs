@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_clipped_fits() {
+    fn a_clipped_line_fits() {
         let clipped = clip(Line::plain("日本語日本語"), 6);
         assert_eq!((clipped.paint(Colours::Off).as_str(), clipped.width()), ("日本…", 5));
     }

@@ -1,7 +1,7 @@
 //! Files that a message names with `@`.
 //!
-//! A word such as `@notes.md` that names a file sends the file along: images and PDFs as they are, anything else as text
-//! below the message. A word that names none is a word.
+//! A word such as `@notes.md` that names a file attaches the file: images and PDFs as they are, anything else
+//! as text below the message. A word that names no file is sent as a word.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_server::wire::NewPart;
 
-/// The largest text and the largest other file that is sent along.
+/// Limits of an attached text and of any other attached file.
 const TEXT_BYTES_MAX: u64 = 512 * 1024;
 const FILE_BYTES_MAX: u64 = 18 * 1024 * 1024;
-/// What is sent as it is, by the end of its name.
+/// Files that are sent as they are, by the end of their name, with their media type.
 const MEDIA: [(&str, &str); 6] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -33,7 +33,7 @@ pub fn named_in(text: &str, beside: &Path) -> Result<Vec<NewPart>, String> {
     files.map(|name| part(name, &path(name, beside))).collect()
 }
 
-/// One text of a message and the files that are text, and the other files.
+/// The message with all text files appended, and the other files.
 pub fn merged(text: &str, files: &[NewPart]) -> (String, Vec<NewPart>) {
     let (mut whole, mut others) = (text.to_owned(), Vec::new());
     for file in files {
@@ -45,7 +45,7 @@ pub fn merged(text: &str, files: &[NewPart]) -> (String, Vec<NewPart>) {
     (whole, others)
 }
 
-/// Where a file is that was named so.
+/// The path that a name means; `~/` is the home directory.
 fn path(name: &str, beside: &Path) -> PathBuf {
     match (name.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
@@ -60,7 +60,7 @@ fn part(name: &str, path: &Path) -> Result<NewPart, String> {
     let bytes_max = if media.is_some() { FILE_BYTES_MAX } else { TEXT_BYTES_MAX };
     let len = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
     if len > bytes_max {
-        return Err(wrong(format!("it has {len} bytes, and at most {bytes_max} are sent along")));
+        return Err(wrong(format!("it has {len} bytes; at most {bytes_max} can be attached")));
     }
     let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     if let Some(media_type) = media {
@@ -74,7 +74,7 @@ fn part(name: &str, path: &Path) -> Result<NewPart, String> {
     Ok(NewPart::Text { text: format!("{name}:\n\n{fence}{end}\n{text}{gap}{fence}") })
 }
 
-/// The word behind `@` completed, as far as all files that begin like it go on alike.
+/// The word after `@` completed to the longest prefix that all matching files share.
 pub fn completed(word: &str, beside: &Path) -> Option<String> {
     let (dir, begun) = word.rsplit_once('/').map_or(("", word), |(dir, begun)| (dir, begun));
     let within = if word.starts_with('/') && dir.is_empty() { PathBuf::from("/") } else { path(dir, beside) };
@@ -90,7 +90,7 @@ pub fn completed(word: &str, beside: &Path) -> Option<String> {
         .collect();
     names.sort_unstable();
     let (first, last) = (names.first()?, names.last()?);
-    // Of names in order, the first and the last differ earliest.
+    // Of sorted names, the first and the last have the shortest common prefix.
     let alike = first.char_indices().zip(last.chars()).find(|((_, one), other)| one != other);
     let alike = &first[..alike.map_or(first.len().min(last.len()), |((at, _), _)| at)];
     Some(if word.contains('/') { format!("{dir}/{alike}") } else { alike.into() })
@@ -110,7 +110,7 @@ mod tests {
         dir
     }
 
-    /// C11: a file that is named goes along, text where everybody can read it, and what names no file is a word.
+    /// A named file is attached, text in the message itself; a word that names no file stays a word.
     #[test]
     fn files_that_are_named_are_sent_along() {
         let dir = scratch();

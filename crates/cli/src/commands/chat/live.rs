@@ -1,4 +1,5 @@
-//! What stands at the bottom of a chat: the answer's open end, what runs, what waits, and the line to type in.
+//! The live area at the bottom of a chat: the unfinished end of the answer, running calls, the queue, the
+//! input line.
 
 use everturn_server::wire::{AskKind, Body, Call, Part, Standing, Status, View};
 use tokio::time::Instant;
@@ -11,24 +12,24 @@ use crate::terminal::wrap::clip;
 use crate::terminal::{Ink, Line, Look};
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// How much of the queue is shown.
+/// Rows of the queue that are shown.
 const QUEUE_ROWS_MAX: usize = 4;
 const EDITOR_ROWS_MAX: usize = 10;
 
-/// What the live area shows beside the view.
+/// Input of the live area: the view, and what only the session knows.
 pub struct Around<'a> {
     pub view: &'a View,
     pub open: Vec<Line>,
     pub editor: &'a Editor,
-    /// Since when the turn is under way, as far as was seen here.
+    /// When this session first saw the turn running.
     pub since: Option<Instant>,
     /// Why there is no connection.
     pub lost: Option<&'a str>,
-    /// What to say instead of the usual hint.
+    /// Text to show instead of the usual hint.
     pub hint: Option<&'a str>,
-    /// Whether something is on its way to the daemon.
+    /// Whether an order is on its way to the daemon.
     pub is_sending: bool,
-    /// What waits until there is one.
+    /// Messages that wait for a connection.
     pub unsent: Vec<&'a str>,
     pub tick: usize,
     /// The time of day, in milliseconds since 1970.
@@ -50,7 +51,7 @@ pub fn live(around: &Around<'_>, width: usize, height: usize) -> Live {
     if !lines.is_empty() && !below.is_empty() {
         lines.push(Line::default());
     }
-    // In a window of a few rows, the line to type in comes first.
+    // In a window of a few rows, the input line has priority.
     let below_rows = height.saturating_sub(editor.lines.len() + lines.len() + 1);
     let skipped = below.len().saturating_sub(below_rows);
     lines.extend(below.into_iter().skip(skipped).map(|line| clip(line, room)));
@@ -59,7 +60,7 @@ pub fn live(around: &Around<'_>, width: usize, height: usize) -> Live {
     Live { lines, cursor: (row, column.min(room)) }
 }
 
-/// The calls that have no result, in the order in which they were made.
+/// Calls without a result, in the order of the transcript.
 pub fn open_calls(view: &View) -> Vec<&Call> {
     let mut answered = Vec::new();
     for message in view.messages.iter().rev() {
@@ -78,7 +79,7 @@ pub fn open_calls(view: &View) -> Vec<&Call> {
     Vec::new()
 }
 
-/// A line for each call that is being written or carried out.
+/// One line per call that the model is writing or that is running.
 fn running(around: &Around<'_>) -> Vec<Line> {
     let (view, spin) = (around.view, SPINNER[around.tick % SPINNER.len()]);
     let Some(standing) = view.status.as_ref().filter(|standing| is_busy(standing.status)) else { return Vec::new() };
@@ -94,18 +95,18 @@ fn running(around: &Around<'_>) -> Vec<Line> {
     carried_out.chain(written).collect()
 }
 
-/// A line for each message that waits.
+/// One line per queued message.
 fn waiting(standing: &Standing) -> Vec<Line> {
     let queued = standing.queue.iter().map(|queued| (if queued.steers { "next" } else { "queued" }, &queued.parts));
     few(queued.map(|(when, parts)| (when, said(parts))))
 }
 
-/// A line for each message that is not even sent.
+/// One line per message that the daemon has not accepted yet.
 fn unsent(words: &[&str]) -> Vec<Line> {
     few(words.iter().map(|words| ("not sent", (*words).to_owned())))
 }
 
-/// The first of them, and how many more there are.
+/// The first `QUEUE_ROWS_MAX` messages, and how many more there are.
 fn few(waiting: impl ExactSizeIterator<Item = (&'static str, String)>) -> Vec<Line> {
     let more = waiting.len().saturating_sub(QUEUE_ROWS_MAX);
     let line = |(how, words): (&str, String)| {
@@ -118,12 +119,12 @@ fn few(waiting: impl ExactSizeIterator<Item = (&'static str, String)>) -> Vec<Li
     lines
 }
 
-/// How it stands, in one line.
+/// The chat's status in one line.
 fn status(around: &Around<'_>, standing: Option<&Standing>) -> Option<Line> {
     let spin = SPINNER[around.tick % SPINNER.len()];
     let spinning = |text: &str| Some(Line::new(&format!("{spin} "), Look::ink(Ink::Cyan)).and(text, Look::DIM));
     if let Some(why) = around.lost {
-        return spinning(&format!("{why}; looking for it"));
+        return spinning(&format!("{why}; reconnecting"));
     }
     if let Some(hint) = around.hint {
         return Some(Line::dim(hint));
@@ -145,7 +146,7 @@ fn status(around: &Around<'_>, standing: Option<&Standing>) -> Option<Line> {
     }
 }
 
-/// What the model does.
+/// What the model is doing, by the newest part of the draft.
 fn doing(view: &View) -> &'static str {
     match view.draft.as_ref().and_then(|draft| draft.parts.last()) {
         Some(Part::Reasoning(_)) => "thinking",
@@ -163,7 +164,7 @@ fn asking(standing: &Standing) -> Line {
         (Some(ask), _) => {
             let more = if approvals.len() > 1 { format!(" (1 of {})", approvals.len()) } else { String::new() };
             Line::new(&format!("Allow {}?{more} ", ask.tool), look)
-                .and("y or n, then Enter; words behind n are told to the model", Look::DIM)
+                .and("y or n, then Enter; words after n are sent to the model", Look::DIM)
         }
         (None, Some(ask)) => Line::new(&format!("{} is run by another client", ask.tool), look),
         (None, None) => Line::dim("waiting"),

@@ -1,8 +1,8 @@
-//! What a person wants done, one after the other.
+//! Orders of the user, carried out one after the other.
 //!
-//! Orders are carried out in the order in which they were given, while the screen goes on. While the daemon is away they
-//! are kept, each under its name, and go out when it is back; what is refused comes back, so that nobody has to type it
-//! again.
+//! Orders are carried out in the order in which they were given, while the screen is updated. While the
+//! daemon is away they wait, each with its idempotency key, and are sent when it is back. The text of a
+//! refused order returns to the input line, so that it need not be typed again.
 
 use everturn_server::wire::{Answer, Chat, Create, NewPart, Patch, When};
 use tokio::sync::mpsc;
@@ -13,51 +13,51 @@ use crate::client::{Client, ClientError};
 use crate::render::grouped;
 use crate::render::usage as cost;
 
-/// The most orders that wait.
+/// Limit of waiting orders.
 const ORDERS_MAX: usize = 64;
 
-/// Something to do.
+/// One request of the user to the daemon.
 #[derive(Debug)]
 pub enum Order {
-    /// Begin a chat like this, and say this.
+    /// Create a chat and send its first message.
     Begin {
         begin: Begin,
         text: String,
         files: Vec<NewPart>,
     },
-    /// Say this.
+    /// Send a message.
     Send {
         chat: String,
         text: String,
         files: Vec<NewPart>,
         when: When,
     },
-    /// Say this instead of that message.
+    /// Replace a message.
     Edit {
         chat: String,
         message: u64,
         text: String,
     },
-    /// Allow or deny.
+    /// Allow or deny a call.
     Answer {
         chat: String,
         answer: Answer,
     },
-    /// Call it this.
+    /// Set the chat's title.
     Title {
         chat: String,
         title: String,
     },
-    /// Summarise it.
+    /// Summarise the chat.
     Compact {
         chat: String,
     },
-    /// Begin another chat that begins like this one.
+    /// Create a copy of the chat.
     Fork {
         chat: String,
         at: u64,
     },
-    /// Let a message wait no longer, or not at all.
+    /// Send a queued message next, or remove it from the queue.
     Promote {
         chat: String,
         id: u64,
@@ -66,57 +66,57 @@ pub enum Order {
         chat: String,
         id: u64,
     },
-    /// Tell of money, or of models; with the chat's own, if it has one.
+    /// Show cost, or models; with the chat's own model, if it has one.
     Cost {
         chat: String,
     },
     Models {
         own: Option<String>,
     },
-    /// Ask this model, or the agent's.
+    /// Use this model, or the agent's.
     Choose {
         chat: String,
         model: Option<String>,
     },
-    /// Have it recorded, or not.
+    /// Record the chat's provider traffic, or stop that.
     Debug {
         chat: String,
         debug: bool,
     },
-    /// Put it away, or take it out again.
+    /// Archive the chat, or take it out of the archive.
     Archive {
         chat: String,
         archived: bool,
     },
-    /// Delete it.
+    /// Delete the chat.
     Delete {
         chat: String,
     },
-    /// Find out what models are called.
+    /// List the names of the models.
     Names,
 }
 
-/// What came of an order.
+/// The outcome of an order.
 #[derive(Debug)]
 pub enum Outcome {
     Done,
-    /// Something to read.
+    /// Lines to show.
     Told(Vec<String>),
-    /// What models are called.
+    /// The names of the models.
     Names(Vec<String>),
-    /// Another chat is open.
+    /// A new chat was opened.
     Opened(Box<Chat>),
-    /// A copy of this chat, up to this message, is open.
+    /// A copy of the chat, up to this message, was opened.
     Forked {
         copy: Box<Chat>,
         of: String,
         at: u64,
     },
-    /// The chat is gone.
+    /// The chat was deleted.
     Deleted,
-    /// The daemon is away. It is kept, and this is not all that comes of it.
+    /// The daemon cannot be reached. The order waits, and another outcome follows.
     Waits(ClientError),
-    /// It was not done; what was to be said comes back.
+    /// The order was refused; its text comes back.
     Failed {
         error: ClientError,
         unsaid: Option<String>,
@@ -124,7 +124,7 @@ pub enum Outcome {
 }
 
 impl Order {
-    /// What was typed to be said.
+    /// The typed text, of orders that send one.
     pub fn words(&self) -> Option<&str> {
         match self {
             Self::Begin { text, .. } | Self::Send { text, .. } | Self::Edit { text, .. } => Some(text),
@@ -132,13 +132,13 @@ impl Order {
         }
     }
 
-    /// Whether somebody only wants to know something, now.
+    /// Whether the order only asks for information, which is of use only at once.
     const fn is_question(&self) -> bool {
         matches!(self, Self::Cost { .. } | Self::Models { .. } | Self::Names)
     }
 }
 
-/// Starts to carry out orders.
+/// Starts the task that carries out orders.
 pub fn carry_out(client: Client) -> (mpsc::Sender<Order>, mpsc::Receiver<Outcome>) {
     let (orders, mut taken) = mpsc::channel(ORDERS_MAX);
     let (done, outcomes) = mpsc::channel(ORDERS_MAX);
@@ -155,15 +155,16 @@ pub fn carry_out(client: Client) -> (mpsc::Sender<Order>, mpsc::Receiver<Outcome
     (orders, outcomes)
 }
 
-/// Has an order done, also if the daemon is away for long.
+/// Carries out an order, and retries for as long as the daemon is away.
 async fn persist(client: &Client, order: &Order, told: &mpsc::Sender<Outcome>) -> Result<Outcome, ClientError> {
-    let client = client.named()?; // What may have been heard is not said a second time.
+    let client = client.named()?; // One idempotency key for all tries.
     let mut is_told = false;
     loop {
         match obey(&client, order).await {
             Err(error) if error.is_passing() && !order.is_question() => {
                 if !std::mem::replace(&mut is_told, true) {
-                    let _ = told.send(Outcome::Waits(error)).await; // Whoever is not there any more need not know.
+                    // A session that is gone needs no outcome.
+                    let _ = told.send(Outcome::Waits(error)).await;
                 }
             }
             done => return done,
@@ -177,7 +178,8 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
             let new = Create { agent: agent.clone(), model: model.clone(), debug: *debug, ..Create::default() };
             let chat = client.create(&new).await?;
             let (text, files) = attach::merged(text, files);
-            client.send_with(&chat.id, &text, files, When::Queue).await?; // Under the same name: it is another kind of thing.
+            // The idempotency key of the creation can be used again: this is another kind of request.
+            client.send_with(&chat.id, &text, files, When::Queue).await?;
             return Ok(Outcome::Opened(Box::new(chat)));
         }
         Order::Fork { chat, at } => {
@@ -196,7 +198,7 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
         Order::Choose { chat, model } => {
             let chosen = client.patch(chat, &Patch { model: Some(model.clone()), ..Patch::default() }).await?;
             let model = chosen.standing.model.unwrap_or_else(|| format!("the model of the agent {}", chosen.agent));
-            return Ok(Outcome::Told(vec![format!("From its next turn on this chat asks {model}.")]));
+            return Ok(Outcome::Told(vec![format!("This chat uses {model} from its next turn on.")]));
         }
         Order::Debug { chat, debug } => {
             let chat = client.patch(chat, &Patch { debug: Some(*debug), ..Patch::default() }).await?;
@@ -221,25 +223,25 @@ async fn obey(client: &Client, order: &Order) -> Result<Outcome, ClientError> {
         Order::Unqueue { chat, id } => client.unqueue(chat, *id).await.map(drop)?,
         Order::Title { chat, title } => {
             let titled = client.patch(chat, &Patch { title: Some(title.clone()), ..Patch::default() }).await?;
-            return Ok(Outcome::Told(vec![format!("It is called: {}", titled.standing.title)]));
+            return Ok(Outcome::Told(vec![format!("The title is now: {}", titled.standing.title)]));
         }
     }
     Ok(Outcome::Done)
 }
 
-/// What is said of a chat that was put away, or taken out.
+/// The answer to `/archive`.
 const fn put_away(archived: bool) -> &'static str {
     match archived {
-        true => "Archived: lists leave it out, and nothing more can be said in it. /archive off takes it out again.",
+        true => "Archived: lists leave it out, and it takes no messages. /archive off takes it out of the archive.",
         false => "It is in the lists again.",
     }
 }
 
-/// What is said of whether a chat is recorded.
+/// The answer to `/debug`.
 pub const fn recorded(debug: bool) -> &'static str {
     match debug {
-        true => "What is exchanged with providers for this chat is recorded where the daemon is; /debug off ends it.",
-        false => "No more is recorded of this chat than of others.",
+        true => "Requests to providers for this chat are recorded on the daemon's machine; /debug off ends it.",
+        false => "Recording of this chat has ended.",
     }
 }
 
@@ -250,9 +252,9 @@ async fn models(client: &Client, own: Option<&str>) -> Result<Outcome, ClientErr
         let agents = if model.agents.is_empty() { String::new() } else { format!(": {}", model.agents.join(", ")) };
         lines.push(format!("{}{limit}{agents}", model.id));
     }
-    lines.extend(own.map(|model| format!("This chat asks {model}.")));
+    lines.extend(own.map(|model| format!("This chat uses {model}.")));
     lines
-        .push("/model NAME has this chat ask another from its next turn on, /model agent the one of its agent.".into());
+        .push("/model NAME changes the model from the next turn on; /model agent returns to the agent's model.".into());
     Ok(Outcome::Told(lines))
 }
 
@@ -274,7 +276,7 @@ mod tests {
         answer("202 Accepted", "application/json", r#"{"chat":"c","id":7}"#)
     }
 
-    /// What was typed while nobody was there is said later, in the order in which it was typed, each once under its name.
+    /// Messages typed while the daemon is away are sent later, in order, each with one idempotency key.
     #[tokio::test]
     async fn orders_outlast_a_daemon_that_is_away() {
         let away = || problem(503, "unavailable");
@@ -283,7 +285,7 @@ mod tests {
         for text in ["one", "two"] {
             orders.send(send(text)).await.unwrap();
         }
-        assert!(matches!(outcomes.recv().await, Some(Outcome::Waits(_))), "it is told once");
+        assert!(matches!(outcomes.recv().await, Some(Outcome::Waits(_))), "the wait is reported once");
         for _ in 0..2 {
             let outcome = outcomes.recv().await;
             assert!(matches!(outcome, Some(Outcome::Done)), "{outcome:?}");
@@ -293,7 +295,7 @@ mod tests {
         assert!(asked[4].contains("two") && key(&asked[4]) != key(&asked[0]));
     }
 
-    /// A chat that may have been begun is not begun again, and what is said in it is not said again.
+    /// After a lost answer, the retry neither creates the chat nor sends the message a second time.
     #[tokio::test]
     async fn a_chat_is_begun_once() {
         let standing =
@@ -317,16 +319,16 @@ mod tests {
         assert!(asked.iter().all(|request| key(request) == key(&asked[0])), "{asked:?}");
     }
 
-    /// What is refused comes back, and whoever asks something is not kept waiting.
+    /// A refused message returns its text, and a question is answered at once.
     #[tokio::test]
-    async fn what_is_refused_comes_back() {
+    async fn a_refused_message_returns_its_text() {
         let answers = vec![problem(409, "status"), problem(503, "unavailable")];
         let (client, _served) = daemon(answers).await;
         let (orders, mut outcomes) = carry_out(client.hasty());
         orders.send(send("one")).await.unwrap();
         orders.send(Order::Cost { chat: "c".into() }).await.unwrap();
         for expected in [Some("one"), None] {
-            let Some(Outcome::Failed { unsaid, .. }) = outcomes.recv().await else { panic!("it is not told") };
+            let Some(Outcome::Failed { unsaid, .. }) = outcomes.recv().await else { panic!("no failure was reported") };
             assert_eq!(unsaid.as_deref(), expected);
         }
     }

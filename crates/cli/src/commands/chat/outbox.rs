@@ -1,29 +1,29 @@
-//! What was ordered and is not done yet.
+//! Orders whose outcome is not known yet.
 
 use std::collections::VecDeque;
 
-/// Orders on their way, oldest first. Their outcomes come in the same order.
+/// Pending orders, oldest first. Their outcomes arrive in the same order.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Each with what it says, if it says anything.
+    /// The text of each order, if it has one.
     orders: VecDeque<Option<String>>,
-    /// Whether the oldest is kept because nobody is there to take it.
+    /// Whether the oldest waits because the daemon is away.
     waits: bool,
 }
 
 impl Outbox {
-    /// Another order is on its way.
+    /// Adds an order.
     pub fn put(&mut self, words: Option<String>) {
         self.orders.push_back(words);
     }
 
-    /// The oldest is done, or never will be.
+    /// Removes the oldest order: its outcome is known.
     pub fn answered(&mut self) {
         self.orders.pop_front();
         self.waits = false;
     }
 
-    /// Nobody is there to take the oldest.
+    /// Marks the oldest order as waiting for the daemon.
     pub fn wait(&mut self) {
         self.waits = true;
     }
@@ -32,12 +32,12 @@ impl Outbox {
         self.orders.is_empty()
     }
 
-    /// What was typed and has not been taken.
+    /// Texts that the daemon has not accepted yet.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.orders.iter().filter_map(Option::as_deref)
     }
 
-    /// The same, if it waits for somebody to take it.
+    /// Texts that wait for the daemon to come back.
     pub fn held(&self) -> impl Iterator<Item = &str> {
         self.words().filter(|_| self.waits)
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_typed_is_there_until_it_is_answered() {
+    fn text_stays_until_its_outcome_is_known() {
         let mut outbox = Outbox::default();
         for words in [Some("one"), None, Some("two")] {
             outbox.put(words.map(Into::into));

@@ -1,4 +1,4 @@
-//! Choosing among chats.
+//! The list from which a chat is chosen.
 
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use everturn_server::wire::{Heading, Status};
@@ -14,7 +14,7 @@ use crate::terminal::style::Colours;
 use crate::terminal::wrap::clip;
 use crate::terminal::{Ink, Line, Look};
 
-/// Lets somebody choose; `None` if they leave.
+/// Shows the list; `None` if the user leaves without a choice.
 pub async fn pick(client: &Client, colours: Colours) -> anyhow::Result<Option<String>> {
     let chats = client.list("archived=false&limit=200").await?.chats;
     anyhow::ensure!(!chats.is_empty(), "there is no chat yet");
@@ -44,7 +44,7 @@ pub async fn pick(client: &Client, colours: Colours) -> anyhow::Result<Option<St
             Some(_) => {}
         }
     };
-    let _ = screen.draw(&[], Live::default()); // A window that was closed shows nothing any more.
+    let _ = screen.draw(&[], Live::default()); // Fails if the window was closed, which does no harm.
     drop(raw);
     Ok(picked)
 }
@@ -56,7 +56,7 @@ struct Picker {
 }
 
 impl Picker {
-    /// The chats whose titles or ids hold what was typed.
+    /// The chats whose title or id contains the typed text.
     fn fitting(&self) -> Vec<&Heading> {
         let typed = self.typed.to_lowercase();
         let fits = |chat: &&Heading| chat.title.to_lowercase().contains(&typed) || chat.id.contains(&typed);
@@ -90,7 +90,7 @@ impl Picker {
             lines.push(clip(row(chat, i == self.at, now), room));
         }
         if fitting.is_empty() {
-            lines.push(Line::dim("  none fits"));
+            lines.push(Line::dim("  no chat matches"));
         }
         lines.push(clip(Line::dim("type to narrow down · Enter opens · Esc leaves"), room));
         Live { lines, cursor: (0, column) }
@@ -100,7 +100,7 @@ impl Picker {
 fn row(chat: &Heading, is_chosen: bool, now: i64) -> Line {
     let look = if is_chosen { Look { bold: true, ..Look::ink(Ink::Cyan) } } else { Look::PLAIN };
     let mark = if is_chosen { "❯ " } else { "  " };
-    let title = if chat.title.is_empty() { "(nothing was said)" } else { &chat.title };
+    let title = if chat.title.is_empty() { "(no message yet)" } else { &chat.title };
     let state = match chat.status {
         Status::Idle => "",
         Status::Failed => " · failed",

@@ -1,4 +1,4 @@
-//! One sitting: keys come in, news come in, orders go out, and the screen follows.
+//! An interactive session: keys and events come in, orders go out, and the screen is drawn.
 
 mod keys;
 mod outside;
@@ -31,34 +31,34 @@ use crate::terminal::style::Colours;
 use crate::terminal::visible::visible;
 use crate::terminal::{Ink, Line, Look};
 
-/// The screen is drawn so often at most, however fast the answer comes.
+/// Least time between two drawings, however fast the answer arrives.
 const FRAME: Duration = Duration::from_millis(25);
 const TICK: Duration = Duration::from_millis(100);
-/// How long whoever leaves waits for what was typed last to get there.
+/// How long leaving waits for pending orders to be accepted.
 const PARTING_MAX: Duration = Duration::from_secs(2);
 
-/// How long a chat waits to be told which model it asks.
+/// How long the start waits for the daemon to name the chat's model.
 const MODELS_MAX: Duration = Duration::from_secs(5);
 
-/// What a new chat is.
+/// Settings of a chat that is not created yet.
 #[derive(Debug, Clone, Default)]
 pub struct Begin {
     /// Its agent; the daemon's default if left out.
     pub agent: Option<String>,
-    /// The model it asks; its agent's if left out.
+    /// Its model; its agent's if left out.
     pub model: Option<String>,
-    /// Whether it is recorded.
+    /// Whether its provider traffic is recorded.
     pub debug: bool,
 }
 
-/// One sitting.
+/// The state of an interactive session.
 pub struct Session {
     house: House,
-    /// `None` until something is said.
+    /// `None` until the first message is sent.
     chat: Option<Chat>,
-    /// What a chat that is not begun will be.
+    /// Settings for the chat while it is not created.
     begin: Begin,
-    /// What models are called, once somebody has asked.
+    /// The names of the models, once they were requested for completion.
     names: Vec<String>,
     watch: Option<Watch>,
     nothing: View,
@@ -67,27 +67,27 @@ pub struct Session {
     screen: Screen<Stdout>,
     orders: mpsc::Sender<Order>,
     outbox: Outbox,
-    /// Lines to let scroll by.
+    /// Lines to print above the live area.
     said: Vec<Line>,
-    /// Since when the turn is under way.
+    /// When this session first saw the turn running.
     since: Option<Instant>,
     lost: Option<String>,
-    /// When Ctrl-C was pressed.
+    /// When Ctrl-C was last pressed.
     stopped: Option<Instant>,
-    /// Approvals whose calls were shown whole.
+    /// Approvals whose calls were shown in full.
     shown: HashSet<String>,
-    /// The message that is being changed.
+    /// The message that is being edited.
     editing: Option<u64>,
     tick: usize,
-    /// Whether the message is to be written in a program of its own.
+    /// Whether to open the message in `$EDITOR` next.
     is_outside: bool,
-    /// The model that is asked, as far as was known at the beginning.
+    /// The chat's model, if it was known at the start.
     model: Option<String>,
     is_over: bool,
 }
 
 impl Session {
-    /// Chats until somebody leaves.
+    /// Runs the session until the user leaves.
     pub async fn run(house: House, chat: Option<Chat>, begin: Begin, colours: Colours) -> anyhow::Result<ExitCode> {
         let model = asked_model(&house, chat.as_ref(), &begin).await;
         let (orders, mut outcomes) = carry_out(house.client.clone());
@@ -119,7 +119,7 @@ impl Session {
         session.greet();
         let ended = session.follow(&mut outcomes).await;
         session.see_off(&mut outcomes).await;
-        // A window that was closed shows nothing any more, and the daemon is left in good order all the same.
+        // Fails if the window was closed; the daemon is left in good order all the same.
         let _ = session.screen.draw(&std::mem::take(&mut session.said), Live::default());
         drop(raw);
         let _ = session.part(&mut std::io::stdout());
@@ -146,7 +146,7 @@ impl Session {
         let (mut drawn_at, mut is_stale) = (None, true);
         while !self.is_over {
             if std::mem::take(&mut self.is_outside) {
-                drop(keys); // Whoever reads keys here would take them from the other program.
+                drop(keys); // Reading keys here would take them from the editor.
                 self.write_outside().await?;
                 keys = EventStream::new();
                 is_stale = true;
@@ -194,7 +194,7 @@ impl Session {
                 let is_first = !self.story.is_begun();
                 let Some(watch) = &self.watch else { return Ok(()) };
                 if events.iter().any(|event| matches!(event, Event::Rewound(_))) {
-                    self.shown.clear(); // Calls said anew may have the names of those that are gone.
+                    self.shown.clear(); // Calls of a new reply may reuse the ids of removed ones.
                 }
                 let lines = self.story.tell(&events, watch.view());
                 self.said.extend(lines);
@@ -216,7 +216,7 @@ impl Session {
         Ok(())
     }
 
-    /// Lets what is on its way get there, if somebody is there to take it.
+    /// Waits for pending orders, for at most `PARTING_MAX`, unless the daemon is away.
     async fn see_off(&mut self, outcomes: &mut mpsc::Receiver<Outcome>) {
         let until = Instant::now() + PARTING_MAX;
         while self.lost.is_none() && !self.outbox.is_empty() && self.outbox.held().next().is_none() {
@@ -246,12 +246,13 @@ impl Session {
             Some(Outcome::Deleted) => {
                 (self.chat, self.watch) = (None, None);
                 self.forget();
-                self.tell(&["The chat is deleted. A new one begins with what you say next.".into()]);
+                self.tell(&["The chat is deleted. Your next message starts a new one.".into()]);
             }
             Some(Outcome::Failed { error, unsaid }) => {
                 self.trouble(error);
                 if let (None, Some(chat)) = (&self.watch, &self.chat) {
-                    self.watch = Some(self.house.client.watch(&chat.id)); // It was not deleted after all.
+                    // The deletion failed: watch the chat again.
+                    self.watch = Some(self.house.client.watch(&chat.id));
                 }
                 if let Some(text) = unsaid {
                     self.give_back(&text);
@@ -260,12 +261,12 @@ impl Session {
         }
     }
 
-    /// The daemon is away, and has been for some time.
+    /// Reports that the daemon is away and that orders wait.
     async fn wait(&mut self, error: ClientError) {
         self.outbox.wait();
         self.trouble(error);
-        self.tell(&["What you type is kept, and goes out when the daemon is back.".into()]);
-        // Whoever watches finds out by themselves.
+        self.tell(&["Your messages are kept and sent when the daemon is back.".into()]);
+        // A watch reconnects on its own.
         if self.watch.is_none()
             && let Err(error) = self.house.settle_in().await
         {
@@ -279,22 +280,22 @@ impl Session {
         self.said.extend(lines);
     }
 
-    /// What could not be said is there to be said again.
+    /// Puts the text of a refused message back into the input line.
     fn give_back(&mut self, text: &str) {
         match self.editing {
             None => self.editor.give_back(text),
-            Some(_) => self.tell(&[format!("Not said: {text}")]), // What is typed belongs to another message.
+            Some(_) => self.tell(&[format!("Not sent: {text}")]), // The input line holds another message.
         }
     }
 
-    /// Goes over to another chat.
+    /// Switches to another chat.
     fn open(&mut self, chat: Chat) {
         self.forget();
         self.watch = Some(self.house.client.watch(&chat.id));
         self.chat = Some(chat);
     }
 
-    /// Nothing that was known of one chat holds in another; their calls even have the same names.
+    /// Drops all state of the previous chat; ids of calls repeat between chats.
     fn forget(&mut self) {
         self.story = Story::new(self.screen.width());
         self.since = None;
@@ -304,13 +305,13 @@ impl Session {
         }
     }
 
-    /// The approval that is asked for next.
+    /// The approval to decide next.
     fn ask(&self) -> Option<&Ask> {
         let standing = self.view().status.as_ref()?;
         standing.asks.iter().find(|ask| ask.wants == AskKind::Approval)
     }
 
-    /// Shows the calls whole that somebody has to decide on.
+    /// Shows in full the call that the user has to decide on.
     fn show_asks(&mut self) {
         let Some(ask) = self.ask().cloned().filter(|ask| !self.shown.contains(&ask.call)) else { return };
         let Some(call) = open_calls(self.view()).into_iter().find(|call| call.id == ask.call).cloned() else { return };
@@ -319,7 +320,7 @@ impl Session {
         self.shown.insert(ask.call);
     }
 
-    /// Says something that is not part of the chat.
+    /// Prints lines that are not part of the chat.
     fn tell(&mut self, lines: &[String]) {
         let width = self.screen.width();
         let lines = lines.iter().flat_map(|line| look::quiet(line, width)).collect();
@@ -330,15 +331,17 @@ impl Session {
     fn draw(&mut self) -> std::io::Result<()> {
         let again = self.stopped.filter(|at| at.elapsed() < keys::TWICE).map(|_| "Ctrl-C again leaves");
         self.stopped = self.stopped.filter(|_| again.is_some());
-        let editing = self.editing.map(|_| "what you change here replaces it and all that came after; Esc leaves it");
+        let editing =
+            self.editing.map(|_| "the edited message replaces the old one and everything after it; Esc cancels");
         let is_new = self.chat.is_none() && self.editor.text().is_empty() && self.outbox.is_empty();
-        let searched = self.editor.searched().map(|words| {
-            format!("looking for `{words}` in what you said · Ctrl-R older · Enter takes it · Esc leaves")
-        });
+        let searched = self
+            .editor
+            .searched()
+            .map(|words| format!("search `{words}` in your messages · Ctrl-R older · Enter takes it · Esc cancels"));
         let hint = again
             .or(searched.as_deref())
             .or(editing)
-            .or(is_new.then_some("Enter sends · /help says what else there is"));
+            .or(is_new.then_some("Enter sends · /help lists keys and commands"));
         let around = Around {
             view: self.view(),
             open: self.story.open(),
@@ -373,20 +376,20 @@ impl Session {
         self.said.push(Line::default());
     }
 
-    /// Says what did not get there, and how to come back.
+    /// Prints messages that were not sent, and how to resume the chat.
     fn part(&self, out: &mut impl Write) -> std::io::Result<()> {
         for words in self.outbox.words() {
-            writeln!(out, "Not sent yet, and lost if it is not said again: {}", visible(words))?;
+            writeln!(out, "Not sent; send it again after resuming: {}", visible(words))?;
         }
         let Some(chat) = &self.chat else { return Ok(()) };
         if self.is_busy() && self.house.is_own() {
-            writeln!(out, "The turn goes on when everturn runs again.")?;
+            writeln!(out, "The turn continues when everturn runs again.")?;
         }
-        writeln!(out, "Come back with: everturn chat --resume {}", short(&chat.id))
+        writeln!(out, "Resume with: everturn chat --resume {}", short(&chat.id))
     }
 }
 
-/// The model that a chat asks: its own, or that of its agent. `None` if the server does not say in time.
+/// The model of a chat: its own, or its agent's. `None` if the daemon does not answer in time.
 async fn asked_model(house: &House, chat: Option<&Chat>, begin: &Begin) -> Option<String> {
     let own = chat.map_or(&begin.model, |chat| &chat.standing.model);
     if own.is_some() {
@@ -399,7 +402,7 @@ async fn asked_model(house: &House, chat: Option<&Chat>, begin: &Begin) -> Optio
     (!names.is_empty()).then(|| names.join(" or "))
 }
 
-/// Whether the window is gone, which may be noticed before the signal of it comes.
+/// Whether the terminal window is closed; writing may fail before the signal arrives.
 fn is_closed(error: &anyhow::Error) -> bool {
     let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
     code == Some(rustix::io::Errno::IO.raw_os_error())

@@ -1,15 +1,15 @@
-//! Commands that are typed.
+//! Slash commands.
 
-/// What a line that begins with a slash means.
+/// A typed line that begins with a slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slash {
     Help,
     Quit,
     /// List the models.
     Models,
-    /// Ask this model, or the agent's.
+    /// Use this model, or the agent's.
     Model(Option<String>),
-    /// Have the chat recorded, or not.
+    /// Record the chat's provider traffic, or stop that.
     Debug(bool),
     Compact,
     Edit,
@@ -23,53 +23,53 @@ pub enum Slash {
     Now(String),
     New(Option<String>),
     Stop,
-    /// Put the chat away, or take it out again.
+    /// Archive the chat, or take it out of the archive.
     Archive(bool),
-    /// Delete the chat, named by its short id; or say how.
+    /// Delete the chat, if its short id was typed; otherwise say how.
     Delete(Option<String>),
-    /// Write the message in a program of its own.
+    /// Write the message in an external editor.
     Editor,
-    /// No command; with what to do.
+    /// Not a command; with a hint.
     Unknown(String),
 }
 
-/// What can be typed, with what it does.
+/// Keys and commands, with what they do.
 pub const HELP: [(&str, &str); 21] = [
-    ("Enter", "says it; while an answer arrives it is queued"),
-    ("Ctrl-S, /steer TEXT", "says it at the next step of the turn under way"),
-    ("/now TEXT", "stops the turn and says it"),
-    ("Ctrl-C, /stop", "stops the answer and keeps what was said; what is queued comes next; twice leaves"),
+    ("Enter", "sends the message; while a turn runs it is queued"),
+    ("Ctrl-S, /steer TEXT", "sends the message to the running turn, at its next step"),
+    ("/now TEXT", "interrupts the turn and sends the message"),
+    ("Ctrl-C, /stop", "interrupts the turn and keeps the text so far; the queue comes next; twice leaves"),
     ("Alt-Enter, \\ Enter", "begins a new line"),
-    ("Up, Down", "bring back what you said before"),
-    ("Ctrl-R", "looks for words in what you said before; again for older"),
+    ("Up, Down", "bring back earlier messages of yours"),
+    ("Ctrl-R", "searches your earlier messages; again for older ones"),
     ("Ctrl-G, /editor", "writes the message in $VISUAL or $EDITOR"),
-    ("@FILE", "sends a file along: text, an image or a PDF; Tab completes it"),
-    ("/queue", "shows what waits; /queue next N, /queue drop N"),
-    ("/edit", "changes what you said last, and everything after it"),
-    ("/fork", "goes on in a copy of the chat"),
-    ("/new [AGENT]", "begins another chat"),
-    ("/title TEXT", "names the chat"),
-    ("/archive, /archive off", "puts the chat away, or takes it out again"),
+    ("@FILE", "attaches a file: text, an image or a PDF; Tab completes it"),
+    ("/queue", "shows queued messages; /queue next N, /queue drop N"),
+    ("/edit", "edits your newest message; replaces everything after it"),
+    ("/fork", "continues in a copy of the chat"),
+    ("/new [AGENT]", "starts another chat"),
+    ("/title TEXT", "sets the chat's title"),
+    ("/archive, /archive off", "archives the chat, or takes it out of the archive"),
     ("/delete", "deletes the chat for good; says how to confirm it"),
-    ("/compact", "summarises what was said"),
-    ("/cost", "tells what was used, beside the budget"),
-    ("/model [NAME]", "lists the models; has the chat ask NAME from its next turn on, /model agent its agent's"),
-    ("/debug, /debug off", "has what is exchanged with providers for the chat recorded, or not"),
+    ("/compact", "summarises the chat so far"),
+    ("/cost", "shows tokens and cost, and the budget"),
+    ("/model [NAME]", "lists the models; uses NAME from the next turn on, /model agent its agent's"),
+    ("/debug, /debug off", "records the chat's requests to providers, or stops that"),
     ("/quit, Ctrl-D", "leaves; the chat stays"),
 ];
 
-/// Reads a command; `None` if the line is none.
+/// Parses a command; `None` if the line is a message.
 pub fn read(line: &str) -> Option<Slash> {
     let line = line.trim();
     let command = line.strip_prefix('/')?;
-    // What is not one word is a path or a comment, not a command.
+    // A name with other characters is a path or a comment, not a command.
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return None;
     }
     let with_text = |slash: fn(String) -> Slash| {
-        if rest.is_empty() { Slash::Unknown(format!("/{name} needs some words behind it")) } else { slash(rest.into()) }
+        if rest.is_empty() { Slash::Unknown(format!("/{name} needs a text after it")) } else { slash(rest.into()) }
     };
     Some(match name {
         "help" => Slash::Help,
@@ -96,7 +96,7 @@ pub fn read(line: &str) -> Option<Slash> {
         "new" => Slash::New((!rest.is_empty()).then(|| rest.into())),
         "queue" if rest.is_empty() => Slash::Queue,
         "queue" => queue(rest),
-        name => Slash::Unknown(format!("there is no /{name}; /help lists what there is")),
+        name => Slash::Unknown(format!("there is no /{name}; /help lists all commands")),
     })
 }
 

@@ -1,8 +1,8 @@
-//! What has been told so far, and what is to be told next.
+//! Turns a stream of events into terminal lines, each printed once.
 //!
-//! A terminal cannot take back what has scrolled by, and its reader should see everything once. So the story follows
-//! the answer part by part and remembers how far it has told it, whatever the daemon and the connection go through
-//! meanwhile. What was taken back after it was told is said to be so.
+//! A terminal cannot take back lines that have scrolled by, and its reader should see everything once. So the
+//! story follows the answer part by part and remembers how far it has printed it, through every reset and
+//! reconnect. A line that was retracted after it was printed is followed by a note that says so.
 
 mod telling;
 
@@ -13,18 +13,18 @@ use crate::terminal::Line;
 use crate::terminal::markdown::Markdown;
 use telling::Telling;
 
-/// Tells a chat, each thing once.
+/// Prints a chat, each thing once.
 pub struct Story {
     width: usize,
-    /// The newest message that was told.
+    /// The newest message that was printed.
     newest: u64,
     telling: Option<Telling>,
-    /// The step of the newest reply: its draft is over, whether or not that was said.
+    /// The step of the newest reply: its draft is over, even if no event said so.
     replied: Option<u64>,
-    /// Who gave the newest answer, until that is told.
+    /// The footer of the newest answer (its model), until it is printed.
     footer: Option<Line>,
     markdown: Markdown,
-    /// Thinking that has not filled a line.
+    /// Reasoning that has not filled a line yet.
     thought: String,
     after_blank: bool,
     is_begun: bool,
@@ -54,12 +54,12 @@ impl Story {
         self.markdown.resize(width);
     }
 
-    /// Whether anything of the chat is known.
+    /// Whether a snapshot or an event has arrived.
     pub const fn is_begun(&self) -> bool {
         self.is_begun
     }
 
-    /// Takes in events that belong together, and the view after them, and gives the lines to tell.
+    /// Applies events that belong together, with the view after them, and returns the lines to print.
     pub fn tell(&mut self, events: &[Event], view: &View) -> Vec<Line> {
         for event in events {
             match event {
@@ -68,7 +68,7 @@ impl Story {
                 Event::Rewound(rewound) => {
                     self.drop_telling();
                     self.newest = rewound.from.saturating_sub(1);
-                    self.quiet("↶ what was said from here on is gone; it is said anew");
+                    self.quiet("↶ the messages from here on were replaced");
                 }
                 Event::Status(standing) => self.standing(standing),
                 Event::Reset(snapshot) => self.reset(snapshot),
@@ -84,14 +84,14 @@ impl Story {
         std::mem::take(&mut self.out)
     }
 
-    /// What is being said and has no end yet, as it looks now.
+    /// The unfinished end of the answer, rendered as it is now.
     pub fn open(&self) -> Vec<Line> {
         let mut lines = if self.thought.is_empty() { Vec::new() } else { look::thinking(&self.thought, self.width) };
         lines.extend(self.markdown.open());
         lines
     }
 
-    /// Lines that are not the chat's own, set apart from it.
+    /// Lines that are not part of the chat, set apart from it.
     pub fn aside(&mut self, lines: Vec<Line>) -> Vec<Line> {
         self.blank();
         self.lines(lines);
@@ -101,7 +101,7 @@ impl Story {
 
     fn message(&mut self, message: &Message) {
         if message.id <= self.newest {
-            return; // Told before a reset.
+            return; // Printed before a reset.
         }
         self.newest = message.id;
         match &message.body {
@@ -121,7 +121,7 @@ impl Story {
         }
     }
 
-    /// A reply stands for the draft of its step: only the rest of it is new.
+    /// A reply replaces the draft of its step: only the rest of it is new.
     fn reply(&mut self, reply: &Reply) {
         let is_known = self.telling.as_ref().is_some_and(|told| told.step == reply.step && told.fits(&reply.parts));
         if !is_known {
@@ -152,7 +152,7 @@ impl Story {
             Increment::Attempt(began) => told.attempts = began.number,
             Increment::RetractCall { ordinal } => {
                 if let Some(tool) = told.retract_call(*ordinal) {
-                    self.quiet(&format!("↻ the call of {tool} was cut off and is taken back"));
+                    self.quiet(&format!("↻ the call of {tool} was cut off and is retracted"));
                 }
             }
             Increment::RetractAll => self.retract(),
@@ -160,18 +160,18 @@ impl Story {
         }
     }
 
-    /// What was told of the answer is no part of it any more.
+    /// Notes that the printed part of the answer no longer counts.
     fn retract(&mut self) {
         let Some(told) = &mut self.telling else { return };
         let (step, attempts, is_seen) = (told.step, told.attempts, told.at > 0 || told.fed > 0);
         self.drop_telling();
         self.telling = Some(Telling::new(step).attempted(attempts));
         if is_seen {
-            self.quiet("↻ the answer broke off; it begins again, and what stands above does not count");
+            self.quiet("↻ the answer broke off; it begins again, and the text above does not count");
         }
     }
 
-    /// The chat as it is: what was told before is not told again.
+    /// Applies a snapshot; lines printed before are not printed again.
     fn reset(&mut self, Snapshot { messages, status, draft }: &Snapshot) {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         if is_first && messages.first().is_some_and(|first| first.id > 1) {
@@ -210,7 +210,7 @@ impl Story {
         }
     }
 
-    /// Tells how the turn ended, and who answered.
+    /// Prints how the turn ended, and the footer.
     fn rest(&mut self, standing: &Standing) {
         if let Some(ended) = &standing.ended {
             self.lines(look::ended(ended, self.width));
@@ -218,7 +218,7 @@ impl Story {
         self.foot();
     }
 
-    /// Tells who answered.
+    /// Prints the footer with the model's name.
     fn foot(&mut self) {
         if let Some(footer) = self.footer.take() {
             self.blank();
@@ -226,7 +226,7 @@ impl Story {
         }
     }
 
-    /// Tells of the parts what was not told of them.
+    /// Prints the rest of the parts.
     fn parts(&mut self, parts: &[Part], whole: Whole) {
         let Some(mut told) = self.telling.take() else { return };
         while let Some(part) = parts.get(told.at) {
@@ -252,7 +252,7 @@ impl Story {
                 Part::Call(_) => {}
                 part => self.lines(look::beside(part).into_iter().collect()),
             }
-            // Nothing but words and calls grows.
+            // Only text, reasoning and calls grow.
             let grows = matches!(part, Part::Text(_) | Part::Reasoning(_) | Part::Call(_));
             if grows && !is_over {
                 break;
@@ -289,7 +289,7 @@ impl Story {
         }
     }
 
-    /// Ends what is being told, without a word.
+    /// Ends the printed answer without a note.
     fn drop_telling(&mut self) {
         self.telling = None;
         let rest = self.markdown.end();
@@ -316,7 +316,7 @@ impl Story {
     }
 }
 
-/// Whether all of an answer is there.
+/// Whether the answer is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
     Yes,

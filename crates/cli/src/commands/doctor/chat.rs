@@ -1,4 +1,4 @@
-//! One chat.
+//! Checks and repairs one stored chat.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::find_chat::find_kept;
 use crate::offline_store::Kept;
 use crate::terminal::visible;
 
-/// Says what is wrong with a chat, and mends it if that is wanted.
+/// Prints the flaws of a chat, and repairs it with `--fix`.
 pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) -> anyhow::Result<Health> {
     let kept = doctor.place.look().await?;
     let chat = find_kept(&kept, piece).await?;
@@ -33,7 +33,7 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
     tell_changes(out, transcript.iter().map(|message| &**message))?;
     let (messages, wrong) = (count(transcript.len(), "message", "messages"), repaired.findings.len());
     match (wrong, doctor.fix) {
-        (0, _) => writeln!(out, "{messages}: nothing is wrong with the transcript")?,
+        (0, _) => writeln!(out, "{messages}: the transcript has no flaws")?,
         (_, false) => writeln!(out, "{messages}, {}: --fix mends them", count(wrong, "flaw", "flaws"))?,
         (_, true) => {
             drop(kept);
@@ -46,7 +46,7 @@ pub(super) async fn check(doctor: &Doctor, piece: &str, out: &mut impl Write) ->
     Ok(health.and(Health::of(wrong == 0)))
 }
 
-/// What a repair finds. Calls of a turn under way are open and not forgotten.
+/// The findings of a repair. Open calls of a running turn are no flaw.
 pub(super) fn examined(ChatSnapshot { heading, transcript, calls }: &ChatSnapshot) -> Repaired {
     let mut repaired = repair(transcript, TranscriptOrigin::Ours(&known(calls)));
     if matches!(heading.status, Status::Running | Status::Interrupting | Status::Awaiting) {
@@ -58,21 +58,21 @@ pub(super) fn examined(ChatSnapshot { heading, transcript, calls }: &ChatSnapsho
     repaired
 }
 
-/// What the store knows of calls: a start is written down before it is made. That none was may also mean that somebody
-/// else was to run it.
+/// What the store knows of calls. A start is stored before the call is made; no stored start may also mean
+/// that a client was to run it.
 fn known(calls: &[CallRecord]) -> impl Fn(CallUid) -> CallKnowledge + use<> {
     let started: BTreeSet<CallUid> = calls.iter().map(|call| call.uid).collect();
     move |call| if started.contains(&call) { CallKnowledge::Started } else { CallKnowledge::Nothing }
 }
 
-/// Mends a chat that rests, in one commit. Gives back whether there was anything to mend.
+/// Repairs an idle chat in one commit. Returns whether there was anything to repair.
 pub(super) async fn mend(store: &dyn Store, chat: ChatId) -> anyhow::Result<bool> {
     if !store.inbox(chat).await?.is_empty() {
-        bail!("chat {chat} has commands to obey: let a server do that first");
+        bail!("chat {chat} has commands in its inbox: start a server to apply them first");
     }
     let mut lease = store.acquire(chat).await?;
     let mended = mend_leased(store, chat, &mut lease).await;
-    // Also of what was left as it is: a server would have to wait for it to lapse.
+    // Also without a repair: a server would have to wait until the lease expires.
     let released = store.release(lease).await;
     let mended = mended?;
     released?;
@@ -82,7 +82,7 @@ pub(super) async fn mend(store: &dyn Store, chat: ChatId) -> anyhow::Result<bool
 async fn mend_leased(store: &dyn Store, chat: ChatId, lease: &mut Lease) -> anyhow::Result<bool> {
     let loaded = store.load(lease).await?;
     if loaded.chat.is_busy() {
-        bail!("chat {chat} is in the middle of a turn: let a server finish that first");
+        bail!("chat {chat} has an unfinished turn: start a server to finish it first");
     }
     let (transcript, calls) = (store.transcript(chat).await?, store.calls(chat).await?);
     let repaired = repair(&transcript, TranscriptOrigin::Ours(&known(&calls)));

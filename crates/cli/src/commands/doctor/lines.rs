@@ -1,9 +1,9 @@
-//! A mended session in the lines of its own file.
+//! Writes a repaired session in the lines of its own file.
 //!
-//! Programs that keep a session as lines go on with such a file, not with an array of messages. So where mending only adds,
-//! moves or takes out whole entries, the file is written anew line by line: what is healthy stays to the byte, what was
-//! missing is added in the words of the format. Whether that came out right is not believed but read again; a session
-//! whose entries would have to be changed inside is left to the caller.
+//! Programs that store a session as lines resume from such a file, not from an array of messages. So where a
+//! repair only adds, moves or removes whole entries, the file is written again line by line: healthy lines
+//! stay byte for byte, missing entries are added in the file's format. The result is parsed again to verify
+//! it. A session whose entries would have to be changed inside is left to the caller.
 
 mod entry;
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use entry::Maker;
 
-/// The mended session, if its own format can say it.
+/// The repaired session as a file, if its own format can express it.
 pub(super) fn written(bytes: &[u8], session: &ForeignSession, repaired: &Repaired) -> Option<Vec<u8>> {
     if !matches!(session.format, SessionFormat::ClaudeCode | SessionFormat::Codex) {
         return None;
@@ -29,7 +29,7 @@ pub(super) fn written(bytes: &[u8], session: &ForeignSession, repaired: &Repaire
     is_mended(&mended, repaired).then(|| mended.into_bytes())
 }
 
-/// Whether a file says what it is meant to say, and nothing is wrong with it any more.
+/// Whether a file holds exactly the repaired messages, without flaws.
 fn is_mended(text: &str, repaired: &Repaired) -> bool {
     let Ok(session) = read(text.as_bytes(), Timestamp(0)) else { return false };
     let same = |(one, other): (&Arc<Message>, &Arc<Message>)| says_the_same(&one.body, &other.body);
@@ -38,8 +38,8 @@ fn is_mended(text: &str, repaired: &Repaired) -> bool {
         && repair(&session.messages, TranscriptOrigin::Foreign).is_healthy()
 }
 
-/// Whether two messages say the same. What we noted about one is in no format of others, nor is that nobody knows how a
-/// call ended: there it has failed, and its text says why.
+/// Whether two messages have the same content. Other programs' formats have no field for our notes, nor for
+/// an unknown outcome of a call: there the call has failed, and its text says why.
 fn says_the_same(one: &Body, other: &Body) -> bool {
     match (one, other) {
         (Body::Result(one), Body::Result(other)) => one.call == other.call && one.output == other.output,
@@ -47,22 +47,22 @@ fn says_the_same(one: &Body, other: &Body) -> bool {
     }
 }
 
-/// What becomes of each message.
+/// Where each message goes.
 struct Plan {
-    /// By their place among the messages of the session: whether it stays where it is.
+    /// Per message of the session: whether it stays where it is.
     stays: Vec<bool>,
-    /// What comes behind a message that stays, or at the beginning.
+    /// Insertions after a message that stays, or at the beginning.
     behind: BTreeMap<Option<usize>, Vec<Insert>>,
 }
 
-/// Something that comes in: a message of the mended session, and the one it was, if it was there.
+/// An insertion: a message of the repaired session, and the original one, if it was there.
 struct Insert {
     message: usize,
     was: Option<usize>,
 }
 
 impl Plan {
-    /// `None` if something inside a message has to be changed.
+    /// The plan; `None` if a message has to be changed inside.
     fn of(session: &ForeignSession, repaired: &Repaired) -> Option<Self> {
         let old = &session.messages;
         let mut is_used = vec![false; old.len()];
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// Whether a mended message is one of those that were there.
+/// Whether a repaired message is this original one.
 fn is_it(old: &Body, new: &Body) -> bool {
     let is_same = |one: &CallResult, other: &CallResult| one.verdict == other.verdict && one.tool == other.tool;
     match (old, new) {
@@ -97,17 +97,17 @@ fn is_it(old: &Body, new: &Body) -> bool {
     }
 }
 
-/// How many messages that are no results come before one.
+/// How many messages that are not results come before one.
 fn spoken_before(messages: &[Arc<Message>], at: usize) -> usize {
     messages[..at].iter().filter(|message| !matches!(message.body, Body::Result(_))).count()
 }
 
-/// The file, line by line.
+/// The file as lines.
 struct Sheet<'a> {
     lines: Vec<&'a str>,
     values: Vec<Value>,
     format: SessionFormat,
-    /// The line of each message, from 0.
+    /// Index of the first line of each message.
     lines_of: Vec<usize>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Sheet<'a> {
         for (anchor, inserts) in &plan.behind {
             for Insert { message, was } in inserts {
                 let body = &repaired.messages[*message].body;
-                // Pieces of an answer may stand behind results of others, and no result before its call.
+                // Pieces of an answer may follow results of other calls; no result precedes its call.
                 let line = anchor.map(|at| self.last_line(at)).max(maker.line_of_call(body, &repaired.messages));
                 let value = match was {
                     Some(was) => self.values[self.lines_of[*was]].clone(),
@@ -156,7 +156,7 @@ impl<'a> Sheet<'a> {
         Some(mended)
     }
 
-    /// The last line that a message has: answers come in several.
+    /// The last line of a message: answers have several.
     fn last_line(&self, at: usize) -> usize {
         let first = self.lines_of[at];
         let next = self.lines_of.iter().copied().filter(|line| *line > first).min().unwrap_or(self.lines.len());
@@ -171,7 +171,7 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Adds a line, behind one that may have no end.
+/// Appends a line, after one that may lack its newline.
 fn push(text: &mut String, line: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -205,9 +205,9 @@ mod tests {
         read(text.as_bytes(), Timestamp(0)).unwrap()
     }
 
-    /// What was written is believed only if it says everything, nothing else, and nothing is wrong with it.
+    /// A written file is accepted only if it holds every message, no other, and has no flaw.
     #[test]
-    fn what_was_written_is_read_again() {
+    fn a_written_file_is_verified() {
         let call = json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}});
         let text = [asked(1, "List."), answered(2, &call), asked(3, "Well?")].concat();
         let session = of(&text);
@@ -219,12 +219,12 @@ mod tests {
             assert!(!is_mended(other, &repaired), "{other}");
         }
         let unmended = Repaired { messages: session.messages.clone(), ..repaired };
-        assert!(!is_mended(&text, &unmended), "it says what it is meant to say, and that is wrong");
+        assert!(!is_mended(&text, &unmended), "it holds the expected messages, but they have a flaw");
     }
 
-    /// An answer in several lines is not taken out by its first.
+    /// An answer of several lines is not removed by its first line alone.
     #[test]
-    fn an_answer_that_goes_on_is_not_taken_out() {
+    fn an_answer_of_several_lines_is_not_removed() {
         let says = |number, text: &str| answered(number, &json!({"type": "text", "text": text}));
         for (text, is_taken) in [
             ([asked(1, "Hello."), says(2, "One."), says(3, "Two.")].concat(), false),

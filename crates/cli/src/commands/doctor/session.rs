@@ -1,4 +1,4 @@
-//! A session of another program, in a file.
+//! Checks and repairs a session file of another program.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write;
@@ -23,10 +23,10 @@ use crate::terminal::visible;
 
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// In whose name the first token of a data directory acts.
+/// The owner of the first token of a data directory.
 const OWNER: &str = "local";
 
-/// Says what is wrong with a session; if that is wanted, a mended copy becomes a chat, or a file.
+/// Prints the flaws of a session. With `--fix`, the repaired copy becomes a chat, or a file.
 pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) -> anyhow::Result<Health> {
     let unreadable = || format!("{} cannot be read", file.display());
     if std::fs::metadata(file).with_context(unreadable)?.len() > FILE_BYTES_MAX {
@@ -45,7 +45,7 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
     tell_changes(out, session.messages.iter().map(|message| &**message))?;
     if let Some(line) = session.cut {
         writeln!(out, "  line {line}: the file ends in the middle of it")?;
-        writeln!(out, "      what was being written when its program ended cannot be read; --fix: it is left out")?;
+        writeln!(out, "      its program ended while writing it; --fix leaves the line out")?;
     }
     let unsent = unsent(&session);
     let messages = count(session.messages.len(), "message", "messages");
@@ -58,16 +58,19 @@ pub(super) async fn check(doctor: &Doctor, file: &Path, out: &mut impl Write) ->
     }
     let flaws = count(wrong, "flaw", "flaws");
     match (doctor.fix, &doctor.out) {
-        (false, _) if wrong == 0 => writeln!(out, "{messages}: nothing is wrong with it")?,
+        (false, _) if wrong == 0 => writeln!(out, "{messages}: it has no flaws")?,
         (false, _) => writeln!(out, "{messages}, {flaws}: --fix makes a mended copy a chat, or with --out a file")?,
         (true, Some(to)) => {
-            // What its provider refuses without being wrong is left out of messages, and stays in the lines of a file.
+            // Parts that the provider refuses without being flaws are left out of messages, and stay in the
+            // lines of a file.
             let whole = whole_lines(&bytes, &session);
             let in_its_own = if unsent == 0 { lines::written(whole, &session, &repaired) } else { None };
             let (mended, how) = match (repaired.findings.len() + unsent, in_its_own) {
                 (0, _) => (whole.to_vec(), ""),
                 (_, Some(mended)) => (mended, ""),
-                (_, None) if is_line => (written(&session, &repaired)?, ", as messages: its own format cannot say it"),
+                (_, None) if is_line => {
+                    (written(&session, &repaired)?, ", as messages: its own format cannot express the repair")
+                }
                 (_, None) => (written(&session, &repaired)?, ""),
             };
             atomic_file::make(to, &mended)?;
@@ -89,16 +92,17 @@ fn whole_lines<'a>(bytes: &'a [u8], session: &ForeignSession) -> &'a [u8] {
     }
 }
 
-/// How much of a session its own provider refuses without anything being wrong with the conversation.
+/// How many parts of a session its provider refuses although the conversation has no flaw there.
 fn unsent(session: &ForeignSession) -> usize {
     let (wire, provider) = spoken_on(session.format);
     let changes = PromptChanges::of(session.messages.iter().map(|message| &**message), &Target::new(wire, provider));
-    // Only Anthropic has thoughts in messages, and refuses those without a seal. Elsewhere they are left out anyway.
+    // Only Anthropic has reasoning in messages, and refuses it without a signature. Elsewhere it is left out
+    // anyway.
     let thoughts = if wire == WireFormat::Anthropic { changes.reasoning } else { 0 };
     changes.blank + thoughts
 }
 
-/// The wire that takes a session back, and whose it is.
+/// The wire format that accepts the session, and its provider.
 const fn spoken_on(format: SessionFormat) -> (WireFormat, &'static str) {
     match format {
         SessionFormat::Anthropic | SessionFormat::ClaudeCode => (WireFormat::Anthropic, "anthropic"),
@@ -107,20 +111,20 @@ const fn spoken_on(format: SessionFormat) -> (WireFormat, &'static str) {
     }
 }
 
-/// Tells what was not taken over, and whether something was lost with it.
+/// Prints what was not imported, and returns whether content was lost.
 fn told_skipped(out: &mut impl Write, session: &ForeignSession) -> std::io::Result<bool> {
     for skipped in &session.skipped {
         let what = visible::line(&skipped.what, 100);
         let lost = match skipped.harm {
             Loss::None => "not part of the conversation",
-            Loss::Lost => "cannot be taken over",
+            Loss::Lost => "cannot be imported",
         };
         writeln!(out, "  {} × {what}, first at {}: {lost}", skipped.count, skipped.place)?;
     }
     Ok(session.skipped.iter().any(|skipped| skipped.harm == Loss::Lost))
 }
 
-/// Makes a mended session a new chat.
+/// Stores a repaired session as a new chat.
 async fn import(
     doctor: &Doctor,
     session: &ForeignSession,
@@ -144,7 +148,7 @@ async fn import(
     Ok(chat)
 }
 
-/// The mended session as a file: messages as the provider takes them.
+/// The repaired session as a file: messages in the provider's format.
 fn written(session: &ForeignSession, repaired: &Repaired) -> anyhow::Result<Vec<u8>> {
     let (wire, provider) = spoken_on(session.format);
     let target = Target::new(wire, provider);

@@ -1,4 +1,4 @@
-//! Everything that is kept.
+//! Checks and repairs a whole store.
 
 use std::fs::Permissions;
 use std::io::{IsTerminal as _, Write};
@@ -15,10 +15,10 @@ use crate::offline_store::Kept;
 use crate::output;
 use crate::terminal::visible;
 
-/// How many flaws of one chat are named here.
+/// Flaws per chat that are named in the report.
 const NAMED_LEN_MAX: usize = 3;
 
-/// Looks at everything, and mends what can be mended if that is wanted.
+/// Checks the directory, the database and every chat, and repairs them with `--fix`.
 pub(super) async fn check(doctor: &Doctor, out: &mut impl Write) -> anyhow::Result<Health> {
     let mut kept = doctor.place.look().await?;
     let mut health = match &mut kept {
@@ -73,19 +73,19 @@ pub(super) async fn check(doctor: &Doctor, out: &mut impl Write) -> anyhow::Resu
     Ok(health)
 }
 
-/// What a look at a chat came to.
+/// The result of checking one chat.
 enum Found {
     Good,
-    /// Nothing that cannot be mended.
+    /// Only flaws that can be repaired.
     Flaws,
-    /// More than the doctor can mend.
+    /// Damage that cannot be repaired.
     Beyond,
 }
 
 async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result<(usize, Found)> {
     let mut found = Found::Good;
     if let Kept::Ours(inspection) = kept {
-        // One chat that cannot be read says nothing about the others.
+        // One unreadable chat does not stop the check of the others.
         let troubles = match inspection.defects(chat) {
             Ok(troubles) => troubles,
             Err(error) => return unreadable(out, chat, &error),
@@ -101,7 +101,7 @@ async fn look(kept: &Kept, chat: ChatId, out: &mut impl Write) -> anyhow::Result
         Ok(picture) => picture,
         Err(StoreError::Unreadable(_) | StoreError::Damaged(_)) if matches!(found, Found::Beyond) => {
             return Ok((0, found));
-        } // It was told.
+        } // Printed above.
         Err(error) => return unreadable(out, chat, &error),
     };
     let repaired = examined(&picture);
@@ -129,7 +129,8 @@ fn privacy(doctor: &Doctor, dir: &Path, out: &mut impl Write) -> anyhow::Result<
     let is_open = |path: &Path| std::fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o077 != 0);
     if is_open(dir) {
         open.push(dir.into());
-        open.extend(names.into_iter().filter(|path| is_open(path))); // In a closed directory nobody gets at them.
+        // A private directory protects its files.
+        open.extend(names.into_iter().filter(|path| is_open(path)));
     }
     if open.is_empty() {
         writeln!(out, "  only its owner can use it")?;
@@ -139,9 +140,9 @@ fn privacy(doctor: &Doctor, dir: &Path, out: &mut impl Write) -> anyhow::Result<
         let mode = std::fs::metadata(path)?.permissions().mode();
         if doctor.fix {
             std::fs::set_permissions(path, Permissions::from_mode(mode & !0o077))?;
-            writeln!(out, "  {} was open to others, and is closed now", path.display())?;
+            writeln!(out, "  {} was accessible to other users; now it is private", path.display())?;
         } else {
-            writeln!(out, "  {} is open to others; --fix closes it", path.display())?;
+            writeln!(out, "  {} is accessible to other users; --fix makes it private", path.display())?;
         }
     }
     Ok(Health::of(doctor.fix))
@@ -161,7 +162,7 @@ fn file(inspection: &mut SqliteInspection, out: &mut impl Write) -> anyhow::Resu
         writeln!(out, "  damaged: {}", visible::line(line, 200))?;
     }
     if !damage.is_empty() {
-        writeln!(out, "  a damaged file cannot be mended: restore a backup")?;
+        writeln!(out, "  a damaged file cannot be repaired: restore a backup")?;
     }
     let strays = inspection.orphans()?;
     for trouble in &strays {
@@ -170,7 +171,7 @@ fn file(inspection: &mut SqliteInspection, out: &mut impl Write) -> anyhow::Resu
     Ok(Health::of(damage.is_empty() && strays.is_empty()))
 }
 
-/// Signs of life on a terminal, where work may take long.
+/// Progress line on a terminal; a check may take long.
 struct Progress {
     done: usize,
     of: usize,
@@ -188,7 +189,7 @@ impl Progress {
             return;
         }
         match self.of {
-            0 => output::sign(format_args!("\r  looking through the file{:<4}\r", ".".repeat(self.done % 4))),
+            0 => output::sign(format_args!("\r  checking the file{:<4}\r", ".".repeat(self.done % 4))),
             of if of > 100 => output::sign(format_args!("\r  chat {} of {of}\r", self.done)),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Telling it again, in its own time.
+//! Plays beats in their original time.
 
 use std::io::Write;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::scene::{Beat, Voice};
 use crate::terminal::style::Colours;
 use crate::terminal::{Ink, Line, Look};
 
-/// The longest anybody is made to wait for the next beat, whatever happened in between.
+/// Longest pause before the next beat, however long it took.
 const GAP_MAX: Duration = Duration::from_secs(3);
-/// Longer gaps are named.
+/// Gaps longer than this are announced.
 const GAP_NAMED: Duration = Duration::from_secs(60);
 
-/// Somebody who tells it again.
+/// Plays beats at a speed, in colours or without.
 pub struct Player {
     pub speed: Speed,
     pub colours: Colours,
@@ -58,7 +58,7 @@ impl Player {
         out.flush()
     }
 
-    /// Words of a voice, which may have several lines.
+    /// Text of a voice, which may have several lines.
     fn words(&self, out: &mut impl Write, voice: Voice, text: &str) -> std::io::Result<()> {
         let look = look(voice);
         let painted = text.split('\n').map(|line| match line {
@@ -131,9 +131,10 @@ mod tests {
         (String::from_utf8(out).unwrap(), began.elapsed())
     }
 
-    /// It takes as long as it took, waits of people cut short; faster at a higher speed, and no time at the highest.
+    /// A replay takes as long as the chat did, with long waits shortened; less at a higher speed, and no time
+    /// at `max`.
     #[tokio::test(start_paused = true)]
-    async fn it_is_told_in_its_own_time() {
+    async fn a_replay_takes_the_chats_own_time() {
         let (shown, took) = played(Speed::Times(1.0), Colours::Off).await;
         assert_eq!(shown, "hi\none two\n  · 119 minutes later\nbye\n");
         assert_eq!(took, Duration::from_secs(1 + 2 + 3));

@@ -1,7 +1,7 @@
-//! What happened, in the order in which it did.
+//! Reconstructs the events of a chat in their order.
 //!
-//! Deltas are gone once their message is there. What is left says enough: when each attempt began and how it ended, when
-//! each call was started and known, when each message was committed. From these the chat is told again.
+//! Deltas are deleted once their message is committed. The remaining records suffice: when each attempt began
+//! and how it ended, when each call was started and answered, when each message was committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use everturn::stores::CallRecord;
 use crate::render::duration;
 use crate::terminal::visible;
 
-/// How much of an input or a result is shown.
+/// Characters of an input or a result that are shown.
 const CHARS_MAX: usize = 160;
 
-/// Something that happened.
+/// One event of the replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
     /// When it began.
     pub at: Timestamp,
-    /// How long it took to say.
+    /// How long its text took to arrive.
     pub lasts: Duration,
     /// The message it belongs to.
     pub message: Option<MessageId>,
-    /// Whose it is.
+    /// The speaker.
     pub voice: Voice,
-    /// What is shown, one or more lines. Safe for a terminal.
+    /// The text, one or more lines. Safe for a terminal.
     pub text: String,
 }
 
 impl Beat {
-    /// As much of it as was said by this time.
+    /// Cuts the text to what had arrived by this time.
     pub fn cut(&mut self, last: Timestamp) {
         let said = last.since(self.at);
         if said >= self.lasts {
@@ -49,20 +49,20 @@ impl Beat {
     }
 }
 
-/// Who is heard.
+/// The speaker of a beat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voice {
     Person,
     Model,
     Thought,
     Tool,
-    /// What went on behind it.
+    /// The engine: attempts, joins, costs.
     Note,
-    /// What went wrong.
+    /// The engine, about a failure.
     Trouble,
 }
 
-/// Everything that happened in a chat, in order.
+/// All beats of a chat, in order.
 pub fn beats(transcript: &[Arc<Message>], attempts: &[AttemptRecord], calls: &[CallRecord]) -> Vec<Beat> {
     let replied: BTreeSet<StepId> = transcript.iter().filter_map(|message| step_of(message)).collect();
     let mut lost: Vec<&AttemptRecord> = attempts.iter().filter(|attempt| !replied.contains(&attempt.step)).collect();
@@ -108,7 +108,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
         match &message.body {
             Body::User(parts) => self.beat(at, id, Voice::Person, format!("{} > {}", message.id, said(parts))),
             Body::Context(text) => {
-                let text = format!("{} (told the model: {})", message.id, visible::line(text, CHARS_MAX));
+                let text = format!("{} (note to the model: {})", message.id, visible::line(text, CHARS_MAX));
                 self.beat(at, id, Voice::Note, text);
             }
             Body::Reply(reply) => self.reply(message, reply),
@@ -121,7 +121,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
         }
     }
 
-    /// Attempts that came to nothing, as far as they began before this.
+    /// Adds the attempts without a reply that began before this time.
     fn lost_before(&mut self, at: Timestamp) {
         while let Some(attempt) = self.lost.next_if(|attempt| attempt.began <= at) {
             self.began(attempt, None, None);
@@ -158,7 +158,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
         self.beat(attempt.began + attempt.took, message, voice, text);
     }
 
-    /// The attempts of a step, and what the last of them came to.
+    /// Adds the attempts of a step, and the outcome of the last.
     fn reply(&mut self, message: &Message, reply: &Reply) {
         let id = Some(message.id);
         let of_step: Vec<&'a AttemptRecord> =
@@ -181,7 +181,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
             self.ended(last, id);
         }
         if reply.stop == Stop::ToolUse && last.is_some_and(|last| matches!(last.outcome, AttemptOutcome::Broke(..))) {
-            let text = "  · salvage: the calls that came whole are run, nobody is asked again".into();
+            let text = "  · salvage: the complete calls are run, without another attempt".into();
             self.beat(message.at, id, Voice::Trouble, text);
         }
         for seam in &reply.seams {
@@ -192,7 +192,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
             self.beat(message.at, id, Voice::Trouble, text);
         }
         for tool in &reply.retracted {
-            let text = format!("  · a call of {} was cut off and taken back", visible::line(tool, 80));
+            let text = format!("  · a call of {} was cut off and retracted", visible::line(tool, 80));
             self.beat(message.at, id, Voice::Trouble, text);
         }
         if let Some(how) = stopped(&reply.stop) {
@@ -200,7 +200,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
         }
     }
 
-    /// What the model said, told as long as it took.
+    /// Adds the model's text, lasting as long as it took to arrive.
     fn spoken(&mut self, message: &Message, reply: &Reply, from: Timestamp) {
         let mut parts: Vec<(Voice, String)> = Vec::new();
         for part in &reply.parts {
@@ -258,7 +258,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
         self.beat(message.at, Some(message.id), voice, text);
     }
 
-    /// What it all cost.
+    /// Adds the total cost.
     fn total(&mut self) {
         let Some(last) = self.beats.last().map(|beat| beat.at) else { return };
         let tokens: u64 = self.attempts.iter().map(|attempt| attempt.tally.total()).sum();
@@ -270,7 +270,7 @@ impl<'a, I: Iterator<Item = &'a AttemptRecord>> Stage<'a, I> {
     }
 }
 
-/// The rung of an attempt, for people.
+/// The rung of an attempt, in words.
 const fn name_of(rung: Rung) -> &'static str {
     match rung {
         Rung::First => ", first",
@@ -281,23 +281,23 @@ const fn name_of(rung: Rung) -> &'static str {
     }
 }
 
-/// So much earlier.
+/// The time minus a span.
 fn earlier_by(at: Timestamp, span: Duration) -> Timestamp {
     Timestamp(at.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
 }
 
-/// How an answer ended that did not end well.
+/// How an incomplete answer ended.
 fn stopped(stop: &Stop) -> Option<String> {
     match stop {
         Stop::End | Stop::ToolUse => None,
         Stop::Length => Some("it reached the output limit".into()),
-        Stop::Filtered { category, .. } => Some(format!("the provider ended it: {}", visible::line(category, 80))),
-        Stop::Interrupted => Some("a person stopped it; what was shown is kept".into()),
-        Stop::Broken => Some("it broke and could not be recovered; what was shown is kept".into()),
+        Stop::Filtered { category, .. } => Some(format!("the provider filtered it: {}", visible::line(category, 80))),
+        Stop::Interrupted => Some("interrupted by the user; the text so far is kept".into()),
+        Stop::Broken => Some("it broke and could not be recovered; the text so far is kept".into()),
     }
 }
 
-/// What a person said.
+/// The text of a user message.
 fn said(parts: &[Part]) -> String {
     let said = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(visible(&text.text).into_owned()),
@@ -309,7 +309,7 @@ fn said(parts: &[Part]) -> String {
     said.collect::<Vec<_>>().join(" ")
 }
 
-/// A length of time, for people.
+/// A duration in words.
 fn took(time: Duration) -> String {
     duration(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! What people type, and what is done about it.
+//! Keys and commands of an interactive session.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::render as look;
 use crate::terminal::Line;
 use crate::terminal::editor::Wish;
 
-/// Within this time a second Ctrl-C leaves.
+/// A second Ctrl-C within this time leaves.
 pub const TWICE: Duration = Duration::from_secs(2);
 
-/// What stands before the name of a model.
+/// Prefix of a line whose model name is completed.
 const MODEL: &str = "/model ";
 
 impl Session {
@@ -32,7 +32,7 @@ impl Session {
         match self.editor.key(key) {
             None => {}
             Some(Wish::Submit(text)) => self.submit(text).await,
-            // What replaces a message comes in nowhere else.
+            // An edited message replaces an old one, so it cannot steer.
             Some(Wish::Steer(text)) if self.editing.is_some() => self.submit(text).await,
             Some(Wish::Steer(text)) => self.send(text, When::Steer).await,
             Some(Wish::Stop) => self.stop(),
@@ -50,7 +50,7 @@ impl Session {
         let typed = self.editor.text();
         if typed.starts_with(MODEL) {
             match self.names.is_empty() {
-                true => self.order(Order::Names), // It goes on when they are there.
+                true => self.order(Order::Names), // Completion continues when the names arrive.
                 false => self.complete_model(self.names.clone()),
             }
             return;
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// Completes the name of a model, as far as all that begin like it go on alike.
+    /// Completes the name of a model to the longest prefix that all matching names share.
     pub(super) fn complete_model(&mut self, names: Vec<String>) {
         self.names = names;
         let Some(typed) = self.editor.text().strip_prefix(MODEL) else { return };
@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    /// What the words mean if a call waits to be allowed and was shown.
+    /// Reads the text as an answer, if a call that was shown waits for approval.
     fn answer(&self, text: &str) -> Option<Answer> {
         let ask = self.ask().filter(|ask| self.shown.contains(&ask.call))?;
         let (word, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
@@ -130,11 +130,11 @@ impl Session {
         match self.id() {
             Some(chat) => self.order(Order::Send { chat, text, files, when }),
             None if !self.outbox.is_empty() => {
-                self.tell(&["The chat is just being made; say it again in a moment.".into()]);
+                self.tell(&["The chat is being created; send it again in a moment.".into()]);
                 self.editor.replace(&text);
             }
             None => {
-                // The daemon that was found may have been a guest, and gone since.
+                // The daemon that was found may have been embedded in another command, which has ended since.
                 if let Err(error) = self.house.settle_in().await {
                     self.tell(&[format!("{error:#}")]);
                 }
@@ -148,7 +148,7 @@ impl Session {
         match self.orders.try_send(order) {
             Ok(()) => self.outbox.put(words),
             Err(_) => {
-                self.tell(&["Too much waits already: this has to be said again.".into()]);
+                self.tell(&["Too many orders wait already: send this again later.".into()]);
                 words.iter().for_each(|words| self.give_back(words));
             }
         }
@@ -158,7 +158,7 @@ impl Session {
         self.chat.as_ref().map(|chat| chat.id.clone())
     }
 
-    /// Ctrl-C: stops the turn, or empties the line, or leaves.
+    /// Ctrl-C: interrupts the turn, or empties the line, or leaves.
     fn stop(&mut self) {
         let is_again = self.stopped.replace(Instant::now()).is_some_and(|at| at.elapsed() < TWICE);
         if is_again {
@@ -171,11 +171,11 @@ impl Session {
         }
     }
 
-    /// Stops the turn, past whatever else is on its way.
+    /// Interrupts the turn, ahead of all pending orders.
     fn interrupt(&self) {
         if let Some(id) = self.id() {
             let client = self.house.client.clone();
-            // The stream tells what came of it.
+            // The outcome arrives with the event stream.
             tokio::spawn(async move { client.interrupt(&id).await });
         }
     }
@@ -196,26 +196,26 @@ impl Session {
             Slash::New(agent) => {
                 (self.chat, self.watch, self.begin) = (None, None, Begin { agent, ..Begin::default() });
                 self.forget();
-                self.tell(&["A new chat begins with what you say next.".into()]);
+                self.tell(&["Your next message starts a new chat.".into()]);
             }
             command => match self.id() {
                 Some(chat) => self.of_chat(command, chat).await,
-                None => self.tell(&["Nothing was said yet.".into()]),
+                None => self.tell(&["There is no message yet.".into()]),
             },
         }
     }
 
-    /// Has the chat ask another model; or the one that will be begun.
+    /// Sets the model of the chat, or of the one that will be created.
     fn choose(&mut self, model: Option<String>) {
         if let Some(chat) = self.id() {
             return self.order(Order::Choose { chat, model });
         }
         let whom = model.clone().unwrap_or_else(|| "the model of its agent".into());
         self.begin.model = model;
-        self.tell(&[format!("The chat will begin with {whom}.")]);
+        self.tell(&[format!("The chat will use {whom}.")]);
     }
 
-    /// Has the chat recorded, or not; or the one that will be begun.
+    /// Sets whether the chat is recorded, or the one that will be created.
     fn debug(&mut self, debug: bool) {
         if let Some(chat) = self.id() {
             return self.order(Order::Debug { chat, debug });
@@ -240,13 +240,13 @@ impl Session {
             Slash::Edit => self.edit(),
             Slash::Fork => match self.view().messages.last().map(|message| message.id) {
                 Some(at) => self.order(Order::Fork { chat, at }),
-                None => self.tell(&["Nothing was said yet.".into()]),
+                None => self.tell(&["There is no message yet.".into()]),
             },
             Slash::Queue => {
                 let queue = self.view().status.as_ref().map(|standing| standing.queue.clone()).unwrap_or_default();
                 let lines: Vec<String> =
                     queue.iter().map(|queued| format!("{}: {}", queued.id, look::said(&queued.parts))).collect();
-                let nothing = ["Nothing waits.".to_owned()];
+                let nothing = ["The queue is empty.".to_owned()];
                 self.tell(if lines.is_empty() { &nothing } else { &lines });
             }
             Slash::Help | Slash::Quit | Slash::Models | Slash::Model(_) => {}
@@ -254,28 +254,28 @@ impl Session {
         }
     }
 
-    /// Deletes the chat, if it is named: what is gone does not come back.
+    /// Deletes the chat, if its short id was typed: a deletion cannot be undone.
     fn delete(&mut self, chat: String, named: Option<&str>) {
         let id = short(&chat).to_owned();
         if named != Some(id.as_str()) {
             let what = format!("/delete {id} deletes this chat for good, with all its messages and files.");
             return self.tell(&[what]);
         }
-        self.watch = None; // It would say that the chat is gone.
+        self.watch = None; // It would report the chat as gone.
         self.order(Order::Delete { chat });
     }
 
-    /// Brings back what was said last, to be changed.
+    /// Puts the user's newest message into the input line to be edited.
     fn edit(&mut self) {
         let newest = self.view().messages.iter().rev().find_map(|message| match &message.body {
             Body::User { parts, .. } => Some((message.id, parts)),
             _ => None,
         });
         match newest {
-            None => self.tell(&["Nothing was said yet.".into()]),
-            // Their bytes are with the daemon, and what is said anew would come without them.
+            None => self.tell(&["There is no message yet.".into()]),
+            // The bytes of files are with the daemon; an edited message would lose them.
             Some((_, parts)) if parts.iter().any(|part| matches!(part, Part::File(_))) => {
-                self.tell(&["That message has files, which changing it here would lose: say it anew instead.".into()]);
+                self.tell(&["That message has files, which editing would lose: send a new message instead.".into()]);
             }
             Some((id, parts)) => {
                 let words = look::said(parts);

@@ -1,18 +1,18 @@
-//! How far an answer was told.
+//! How much of an answer was printed.
 
 use everturn_server::wire::Part;
 
-/// An answer that is being told.
+/// An answer that is being printed.
 #[derive(Debug)]
 pub struct Telling {
     pub step: u64,
-    /// Which part comes next.
+    /// Index of the part that comes next.
     pub at: usize,
-    /// How many of its bytes were told.
+    /// How many of its bytes were printed.
     pub fed: usize,
-    /// All words told, to recognise them.
+    /// All text printed, to compare a later version of the answer with.
     said: String,
-    /// The calls told: their places, their names, their tools.
+    /// The calls printed: index, id and tool.
     pub calls: Vec<(usize, String, String)>,
     pub attempts: u32,
 }
@@ -22,19 +22,19 @@ impl Telling {
         Self { step, at: 0, fed: 0, said: String::new(), calls: Vec::new(), attempts: 0 }
     }
 
-    /// The same, after so many attempts.
+    /// Sets the number of attempts.
     #[must_use]
     pub fn attempted(self, attempts: u32) -> Self {
         Self { attempts, ..self }
     }
 
-    /// These words were told.
+    /// Notes that this text was printed.
     pub fn feed(&mut self, more: &str) {
         self.fed += more.len();
         self.said.push_str(more);
     }
 
-    /// Whether these parts begin with all that was told.
+    /// Whether these parts begin with everything that was printed.
     pub fn fits(&self, parts: &[Part]) -> bool {
         let words = parts.iter().take(self.at + 1).filter_map(|part| match part {
             Part::Text(text) => Some(text.text.as_str()),
@@ -45,7 +45,7 @@ impl Telling {
         is_long_enough && words.collect::<String>().starts_with(&self.said)
     }
 
-    /// A call is gone, and every part behind it moved. Gives its tool if it was told.
+    /// Removes a retracted call; every part after it moves. Returns its tool if the call was printed.
     pub fn retract_call(&mut self, ordinal: u16) -> Option<String> {
         let id = format!("{}.{ordinal}", self.step);
         let place = self.calls.iter().position(|(_, known, _)| *known == id)?;

@@ -3,7 +3,7 @@ use everturn_server::wire::{Began, Body, Delta, Event, Message, RunBy, Rung, Sto
 use super::*;
 use crate::terminal::style::Colours;
 
-/// Feeds events to a view and a story, and gathers what is told.
+/// Feeds events to a view and a story, and collects the printed lines.
 #[derive(Default)]
 struct Telling {
     view: View,
@@ -95,7 +95,7 @@ fn a_recovery_is_one_quiet_line() {
 }
 
 #[test]
-fn what_was_taken_back_is_said_to_be_so() {
+fn a_retracted_answer_is_followed_by_a_note() {
     let mut telling = Telling::default();
     telling.text("Wrong.\nVery");
     telling.delta(Increment::RetractAll);

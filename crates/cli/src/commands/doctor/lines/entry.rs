@@ -9,7 +9,7 @@ use everturn::core::ids::CallUid;
 use everturn::core::message::{Body, CallResult, Message};
 use serde_json::{Map, Value, json};
 
-/// What every entry of a session of Claude Code says alike.
+/// Fields with the same value in every entry of a Claude Code session.
 const SHARED: [&str; 6] = ["sessionId", "isSidechain", "userType", "cwd", "version", "gitBranch"];
 
 /// Whether a line is another piece of the same answer.
@@ -26,16 +26,16 @@ pub(super) fn is_same_answer(first: &Value, other: &Value) -> bool {
     }
 }
 
-/// What an entry of Codex holds; early releases wrote that alone.
+/// The payload of a Codex entry; early releases wrote the payload alone.
 fn item(line: &Value) -> &Value {
     if line["payload"].is_object() { &line["payload"] } else { line }
 }
 
-/// Makes entries, and keeps those of Claude Code in a chain: each names the one before it.
+/// Builds entries, and links those of Claude Code: each names its parent.
 pub(super) struct Maker<'a> {
     format: SessionFormat,
     values: &'a [Value],
-    /// The newest entry that came in behind an entry, by that one's name.
+    /// The newest entry inserted after an entry, by the id of the latter.
     newest: BTreeMap<String, String>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Maker<'a> {
         Self { format, values, newest: BTreeMap::new() }
     }
 
-    /// An entry that says this, behind a line.
+    /// An entry with this body, after a line.
     pub(super) fn made(&self, body: &Body, messages: &[Arc<Message>], line: Option<usize>) -> Option<Value> {
         let at = line.map_or(&Value::Null, |line| &self.values[line]);
         match (self.format, body) {
@@ -83,7 +83,7 @@ impl<'a> Maker<'a> {
         self.values.iter().position(is_call)
     }
 
-    /// The entry behind a line, and behind whatever came in there before.
+    /// Links the entry to its line, or to the newest entry inserted there.
     pub(super) fn linked(&mut self, mut entry: Value, line: Option<usize>) -> Value {
         if self.format != SessionFormat::ClaudeCode {
             return entry;
@@ -98,7 +98,8 @@ impl<'a> Maker<'a> {
         entry
     }
 
-    /// A line whose parent has got something behind it, which is its parent now. Nothing else of it changes.
+    /// A line whose parent got an insertion, with the insertion as its new parent. Nothing else of the line
+    /// changes.
     pub(super) fn relinked(&self, line: &str, value: &Value) -> String {
         let parent = value["parentUuid"].as_str().unwrap_or_default();
         let is_linked = self.format == SessionFormat::ClaudeCode && !parent.is_empty() && !is_of_side_chain(value);
@@ -117,7 +118,7 @@ fn is_of_side_chain(entry: &Value) -> bool {
     entry["isSidechain"] == true
 }
 
-/// The provider's name for the call of a result.
+/// The provider's id of the call of a result.
 fn id_of(result: &CallResult, messages: &[Arc<Message>]) -> Option<String> {
     let id = |uid: CallUid| {
         let replies = messages.iter().filter_map(|message| match &message.body {
@@ -150,7 +151,7 @@ fn of_codex(like: &Value, payload: Value) -> Value {
     }
 }
 
-/// A name for an entry: the same for the same entry, and no other's.
+/// An id for an entry, derived from its parent and content: stable and unique.
 fn uuid(parent: &str, entry: &Value) -> String {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -158,7 +159,7 @@ fn uuid(parent: &str, entry: &Value) -> String {
         hasher.finish()
     };
     let (high, low) = (half(0), half(1));
-    // Version 8 and the usual variant: made as the program likes.
+    // UUID version 8, usual variant: the content is up to the program.
     let (high, low) = (high & !0xf000 | 0x8000, low & !(0b11 << 62) | 1 << 63);
     format!(
         "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",

@@ -1,4 +1,4 @@
-//! A chat in which everything went wrong once, told again.
+//! The replay of a chat in which everything failed once.
 
 use everturn::core::cost::{Micros, Spend, Tally};
 use everturn::core::error::{Cause, ErrorKind};
@@ -115,7 +115,7 @@ fn chat() -> Vec<Beat> {
     beats(&transcript, &attempts, &calls)
 }
 
-/// Every attempt, fault, seam and tool is there, in order, and nothing in it reaches the terminal but letters.
+/// Every attempt, fault, seam and tool is shown, in order, and no control character reaches the terminal.
 #[test]
 fn a_chat_is_told_as_it_happened() {
     let told: String = chat().iter().map(|beat| format!("{:>4} {}\n", beat.at.0, beat.text)).collect();
@@ -148,7 +148,7 @@ fn a_chat_is_told_as_it_happened() {
     .assert_eq(&told);
 }
 
-/// What the model said takes as long as it took.
+/// An answer lasts from its attempt to its commit.
 #[test]
 fn an_answer_lasts_from_its_attempt_to_its_commit() {
     let beats = chat();
@@ -158,9 +158,9 @@ fn an_answer_lasts_from_its_attempt_to_its_commit() {
     assert!(of_message(3).all(|beat| beat.lasts.is_zero()));
 }
 
-/// One can stop behind any message, and at any time.
+/// A replay can stop after any message, and at any time.
 #[test]
-fn it_stops_where_it_is_told_to() {
+fn a_replay_stops_at_a_message_or_a_time() {
     use super::super::Until;
     let mut until = chat();
     Until::Message(MessageId(3)).cut(&mut until);
@@ -173,7 +173,7 @@ fn it_stops_where_it_is_told_to() {
     assert_eq!(until, []);
 }
 
-/// Each attempt says on which rung it was made, and what was salvaged is said too.
+/// Each attempt names its rung, and a salvage is shown too.
 #[test]
 fn attempts_name_their_rung() {
     let broke = AttemptOutcome::Broke(Cause::Reset, ErrorKind::Overloaded);
@@ -199,7 +199,7 @@ fn attempts_name_their_rung() {
             "step 1, attempt 3, restart: a/one",
             "step 1, attempt 4, re-attach: a/one",
             "step 1, attempt 5, fall back: a/one",
-            "salvage: the calls that came whole are run, nobody is asked again",
+            "salvage: the complete calls are run, without another attempt",
             "step 2, attempt 1, for a summary: a/one",
         ]
     );
